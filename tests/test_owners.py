@@ -40,6 +40,7 @@ OWNERS: Final = {
     "exchange_rates": "rates",
     "figure_heads": "figures",
     "figures": "figures",
+    "gateway_figures": "figures",
     "host_leases": "webhooks",
     "idempotency_keys": "http",
     "ledger_checks": "ledger",

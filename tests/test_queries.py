@@ -22,6 +22,7 @@ from support.statements import several
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
+    "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
     "opentill.orders.customer_queries": "customers, who have no rows of their own",
     "opentill.orders.export_queries": "the statements of the export",

@@ -93,6 +93,12 @@ EXPLAINED: Final = frozenset(
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "TRIAL_BALANCE",
         "figures.queries ": "OF_ALL",
+        # asked by staff: tests/console
+        "figures.gateway_queries": "DIFFER RECOUNT",
+        "ledger.queries ": "FOUND",
+        "epay.queries  ": "FAILED_NOTICES",
+        "merchants.queries  ": "SEARCH_AUDIT",
+        "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",

@@ -11,6 +11,7 @@ from opentill.epay.credentials import (
     rotate,
 )
 from opentill.epay.model import Credentials, NewCredentials, Notice, NoticeOfOrder, NoticeState
+from opentill.epay.notices import failed as failed_notices
 from opentill.epay.notices import newest as newest_notices
 from opentill.epay.notices import resend, return_address
 
@@ -25,6 +26,7 @@ __all__ = [
     "check_key",
     "disable",
     "enable",
+    "failed_notices",
     "find",
     "key_decrypts",
     "newest_notices",

@@ -10,12 +10,13 @@ from opentill.figures.model import (
     Day,
     Expected,
     Figures,
+    GatewaySums,
     Period,
     Standing,
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import coming, read, sums
+from opentill.figures.service import by_gateway, coming, read, sums
 from opentill.figures.statements import Statement, statements
 
 __all__ = [
@@ -29,10 +30,12 @@ __all__ = [
     "Day",
     "Expected",
     "Figures",
+    "GatewaySums",
     "Period",
     "Standing",
     "Statement",
     "Sums",
+    "by_gateway",
     "coming",
     "read",
     "statements",

@@ -21,6 +21,7 @@ from opentill.ledger.service import (
     post_many,
     rules,
     trial_balance,
+    violated,
 )
 from opentill.ledger.statement import Span, StatementError, movements, spans
 from opentill.ledger.statement import chunks as statement_file
@@ -57,4 +58,5 @@ __all__ = [
     "statement_file",
     "sums_by_type",
     "trial_balance",
+    "violated",
 ]

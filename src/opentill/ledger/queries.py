@@ -7,7 +7,15 @@ from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
-from opentill.ledger.model import Balance, Checked, Entry, TrialBalance, TypeSum, Violation
+from opentill.ledger.model import (
+    Balance,
+    Checked,
+    CheckedBalance,
+    Entry,
+    TrialBalance,
+    TypeSum,
+    Violation,
+)
 from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
@@ -265,6 +273,13 @@ CHECKED = Query(
     select coalesce(sum(violations), 0)::bigint as violations,
         coalesce(sum(greatest(entries, checked_to)), 0)::bigint as entries
     from ledger_checks
+    """,
+)
+FOUND = Query(
+    CheckedBalance,
+    """
+    select merchant_id, currency, violations, checked_at from ledger_checks
+    where violations > 0 order by checked_at, merchant_id, currency limit :limit
     """,
 )
 # Each account over all merchants, or of one.

@@ -33,6 +33,7 @@ from opentill.orders.lookups import find_by_anything, orders_of
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
+    FailedAttempts,
     HistoryRow,
     NewOrder,
     Order,
@@ -79,6 +80,7 @@ __all__ = [
     "Email",
     "Event",
     "ExportQuery",
+    "FailedAttempts",
     "HistoryRow",
     "NewOrder",
     "Order",

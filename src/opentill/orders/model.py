@@ -384,10 +384,14 @@ class DueMerchant(msgspec.Struct, frozen=True):
 class FailedAttempts(msgspec.Struct, frozen=True):
     """How many attempts failed in the quarter hour from ``since`` (Unix ms): below zero, fewer.
 
+    Of one gateway, method and currency.
     ``attempts`` is how many were looked at.
     """
 
     since: int
+    gateway: str
+    method: str
+    currency: str
     failed: int
     attempts: int
 
