@@ -221,8 +221,20 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "orders.queries.PRUNE_HISTORY",
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
+        "people.queries.LOGIN",
+        "people.queries.LOGIN_OF_API",
+        "people.queries.LOCK_REFRESHED",
+        "people.queries.LOGINS",
         "people.queries.ALL_MEMBERS",
         "payouts.queries.DUE",
+        # of staff, over all merchants
+        "disputes.queries.DUE",
+        "epay.queries.FAILED_NOTICES",
+        "orders.queries.DUPLICATES",
+        "orders.queries.STUCK_ORDERS",
+        "refunds.queries.UNREPORTED",
+        "webhooks.queries.DISABLED",
+        "figures.gateway_queries.RECOUNT",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",

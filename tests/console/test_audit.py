@@ -41,13 +41,15 @@ def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Sho
 
 def test_the_chain_is_verified_and_what_was_altered_is_named(shop: Shop) -> None:
     admin, server = person(shop.api_server, None, staff_role="admin"), shop.api_server
-    good = admin.get("/console/audit/verify?expect=")
+    good = admin.get("/console/audit/verify?now=1&expect=")
     assert "are as they were written" in good.text
     (head,) = re.findall(r"<code>(\d+:[0-9a-f]{64})</code>", good.text)
-    assert "are as they were written" in admin.get(f"/console/audit/verify?expect={head}").text
-    bad = admin.get(f"/console/audit/verify?expect={head[:-4]}0000").text
+    assert (
+        "are as they were written" in admin.get(f"/console/audit/verify?now=1&expect={head}").text
+    )
+    bad = admin.get(f"/console/audit/verify?now=1&expect={head[:-4]}0000").text
     assert f"Row {head.partition(':')[0]} was altered" in bad
-    assert "Enter it as NUMBER:HASH" in admin.get("/console/audit/verify?expect=7").text
+    assert "Enter it as NUMBER:HASH" in admin.get("/console/audit/verify?now=1&expect=7").text
     shown = admin.get("/console/audit/verify").text  # nothing is read before it is asked for
     assert "as they were written" not in shown
     assert server.sql("select 1 as one") == [{"one": 1}]

@@ -75,7 +75,7 @@ async def test_of_two_administrators_who_end_each_other_one_stays(db: Db, kind: 
     async with db.transaction() as tx:
         for person_id in ids:
             made = people.Person(
-                id=person_id, email=address(), name="A", password="", totp_secret=None,
+                id=person_id, email=address(), name="A", password="$argon2id$", totp_secret=None,
                 totp_pending=None, totp_period=0, created_at=1, updated_at=1,
             )  # fmt: skip
             await queries.INSERT_PERSON.run(tx, made)

@@ -10,7 +10,17 @@ from typing import Final
 from opentill.backoffice import endpoint
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.console import audit, home, merchant, merchants, needs, people, rates, settings
+from opentill.console import (
+    audit,
+    home,
+    merchant,
+    merchants,
+    needs,
+    people,
+    rates,
+    settings,
+    terms,
+)
 from opentill.console.catalogue import PARTS
 
 # The menu has the order of this table.
@@ -19,6 +29,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *needs.pages,
     *merchants.pages,
     *merchant.pages,
+    *terms.pages,
     *audit.pages,
     *people.pages,
     *rates.pages,

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.responses import Response
 
 from opentill import merchants
@@ -44,12 +45,8 @@ def _sought(request: PageRequest) -> tuple[Sought, Days]:
         until=days.until,
     )
     if _NUMBER.fullmatch(before):
-        return Sought(**{**_fields(sought), "before": int(before)}), days
+        sought = msgspec.structs.replace(sought, before=int(before))
     return sought, days
-
-
-def _fields(sought: Sought) -> dict[str, object]:
-    return {name: getattr(sought, name) for name in Sought.__struct_fields__}
 
 
 async def show(request: PageRequest) -> Response:
@@ -91,7 +88,7 @@ async def file(request: PageRequest) -> Response:
     async def rows() -> AsyncGenerator[tuple[str, ...], None]:
         before = sought.before
         while True:
-            part = Sought(**{**_fields(sought), "before": before})
+            part = msgspec.structs.replace(sought, before=before)
             async with request.app.db.connection() as tx:
                 found = await merchants.search_audit(tx, part, _OF_FILE)
             for row in found:
@@ -116,7 +113,7 @@ async def verify(request: PageRequest) -> Response:
     if given and noted is None:
         errors["expect"] = "error_expect"
     verdict = None
-    if "expect" in request.query and not errors:
+    if "now" in request.query and not errors:
         expected = None if noted is None else AuditHead(int(noted[1]), noted[2])
         async with request.app.db.snapshot() as tx:
             verdict = await merchants.verify_audit(tx, expected)

@@ -67,7 +67,8 @@ async def invite(request: PageRequest) -> Response:
 
 async def withdraw(request: PageRequest) -> Response:
     """Make an invitation void."""
-    link = (await request.form()).get("id", "")
+    form = await request.form()
+    link = form.get("id", "")
     actor = people.actor_of(request.login, _REASON)
     await request.app.db.run(
         lambda tx: people.withdraw_staff_invitation(tx, link, request.now, actor=actor)

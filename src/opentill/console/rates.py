@@ -79,7 +79,9 @@ async def put(request: PageRequest) -> Response:
     except Invalid as problem:
         same = problem.field == "quote" and base == quote
         error = "error_rate" if problem.field == "rate" else "error_currency"
-        return await _rates(request, form, {problem.field: "error_same" if same else error})
+        return await _rates(
+            request, form, {problem.field or "rate": "error_same" if same else error}
+        )
     except KeyReused:
         return await _rates(request, form, {"rate": "error_sent"})
     return render.see_other(request, f"{PLACE}?currency={base}&done=1")

@@ -3,7 +3,7 @@
 from typing import Final
 
 from opentill.backoffice.model import Part
-from opentill.console.catalogue import audit, home, merchants, needs, people, rates, settings
+from opentill.console.catalogue import audit, home, merchants, needs, people, rates, settings, terms
 
 PARTS: Final[tuple[Part, ...]] = (
     home.SENTENCES,
@@ -13,4 +13,5 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     rates.SENTENCES,
     settings.SENTENCES,
+    terms.SENTENCES,
 )
