@@ -43,9 +43,11 @@ async def show(request: PageRequest) -> Response:
         sums = await figures.sums(tx, None, days.since, days.until + 1)
         by_gateway = await figures.by_gateway(tx, days.since, days.until + 1)
         balances = await ledger.trial_balance(tx)
+    behind = await figures.waiting(request.app.db)
     return render.page(
         request,
         "home.html",
+        behind=localizer.number(behind) if behind else "",
         needs=[(one, _number(localizer, number)) for one, number in found],
         days=days,
         errors=days.errors,

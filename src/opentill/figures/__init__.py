@@ -1,5 +1,6 @@
 """Exact figures of merchants, counted by quarter hours after the commit."""
 
+from opentill.figures.jobs import catch_up, waiting
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
@@ -36,8 +37,10 @@ __all__ = [
     "Statement",
     "Sums",
     "by_gateway",
+    "catch_up",
     "coming",
     "read",
     "statements",
     "sums",
+    "waiting",
 ]
