@@ -1,4 +1,4 @@
-"""Exchange rates: what holds now, what is missing, and setting one by hand."""
+"""Exchange rates: what holds now, what is missing, and setting one."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Final

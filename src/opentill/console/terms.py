@@ -115,7 +115,7 @@ def _fee_changes(merchant: Merchant, rows: list[str]) -> tuple[str, ...]:
     """Return what makes the schedule have just these rows: one without a rate takes a row away."""
     kept = {row.partition("=")[0] for row in rows}
     before = [str(fee).partition("=")[0] for fee in merchants.read_fees(merchant.fees)]
-    return (*(scope for scope in before if scope not in kept), *rows)
+    return (*(f"{scope}=" for scope in before if scope not in kept), *rows)
 
 
 async def show(request: PageRequest) -> Response:

@@ -38,10 +38,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_stuck_at": "Since",
         "need_endpoints": "Webhook endpoints that are disabled: {number}",
         "need_endpoints_title": "Disabled webhook endpoints",
-        "need_endpoints_text": "Their shops hear of nothing until somebody enables them again.",
+        "need_endpoints_text": "Their shops get no events until somebody enables them again.",
         "need_endpoints_at": "Disabled",
-        "need_notices": "Epay shops that were not told: {number}",
-        "need_notices_title": "Epay shops that were not told",
+        "need_notices": "Epay shops without their notification: {number}",
+        "need_notices_title": "Epay shops without their notification",
         "need_notices_text": "Notifications of paid orders of the last two weeks that were given "
         "up.",
         "need_notices_at": "Last tried",
