@@ -71,7 +71,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
             await connection.close()
 
     async def plan(connection: asyncpg.Connection, statement: Query | Value | Command) -> Any:
-        if statement.sql.startswith("set "):
+        if statement.sql.startswith(("set ", "lock ")):
             return {}
         takes = len((await connection.prepare(statement.sql)).get_parameters())
         await connection.execute(f"prepare hot as {statement.sql}")
