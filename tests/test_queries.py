@@ -228,7 +228,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
     }
     tenant = (
         "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
-        "order_history", "disputes", "dispute_notes", "payouts", "adjustments",
+        "order_history", "order_notes", "disputes", "dispute_notes", "payouts", "adjustments",
         "merchant_terms", "events",
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",

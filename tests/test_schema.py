@@ -65,6 +65,7 @@ QUEUES: Final = {
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "ignored_fields_old",
 }
 
 

@@ -41,7 +41,7 @@ OTHERS: Final = {
     " webhooks:list,show,deliveries,listen clock:show people:list",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
-    " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"
+    " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
     " disputes:dismiss,note payouts:create,paid,failed balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test",
     "time of the sandbox": "clock:advance,reset",

@@ -88,7 +88,8 @@ EXPLAINED: Final = frozenset(
             for index in (1, 2)
         ),
         # arrays: a batch may be of several merchants; tests/dashboard/test_requests.py
-        "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED",
+        "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED"
+        " NOTE_IGNORED TRIM_IGNORED PRUNE_IGNORED",
         "products.queries": "MERCHANT_OF",
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "TRIAL_BALANCE",
@@ -294,9 +295,11 @@ class Business:
         shop.data("GET", f"/v1/orders/{order.id}/refunds")
 
     def settling(self) -> None:
-        """Settlement of one, of what is due, and of reserves."""
+        """Notes, settlement of one, of what is due, and of reserves."""
         api_server = self.api_server
         one, due = self.paid(), self.paid()
+        api_server.tx(lambda tx: orders.add_note(tx, self.id, one.id, "rang", "op", self.now))
+        api_server.tx(lambda tx: orders.notes_of(tx, one))
         api_server.tx(lambda tx: orders.settle_one(tx, self.id, one.id, self.now, "early"))
         at = (due.due_at or 0) + 1
         api_server.tx(lambda tx: settlement.settleable(tx, at, self.id, None, early=False))

@@ -36,6 +36,7 @@ from opentill.orders.model import (
     HistoryRow,
     NewOrder,
     Order,
+    OrderNote,
     Payer,
     PaymentAttempt,
     PaymentIntent,
@@ -43,6 +44,7 @@ from opentill.orders.model import (
     Transition,
 )
 from opentill.orders.notes import complete_refund, hold_refund, note, release_refund
+from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments import ask, callback_url, submit
 from opentill.orders.service import (
     apply_outcome,
@@ -83,6 +85,7 @@ __all__ = [
     "NewOrder",
     "Order",
     "OrderDetail",
+    "OrderNote",
     "OrderOut",
     "OrdersQuery",
     "Payer",
@@ -92,6 +95,7 @@ __all__ = [
     "Settled",
     "Status",
     "Transition",
+    "add_note",
     "all_with_livemode",
     "apply_outcome",
     "ask",
@@ -128,6 +132,7 @@ __all__ = [
     "metadata",
     "newest",
     "note",
+    "notes_of",
     "of_customer",
     "of_ids",
     "orders_of",

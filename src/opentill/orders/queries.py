@@ -13,6 +13,7 @@ from opentill.orders.model import (
     Forgotten,
     HistoryRow,
     Order,
+    OrderNote,
     PaidThrough,
     PaymentAttempt,
     Status,
@@ -109,6 +110,22 @@ HISTORY = Query(
     """
     select number, at, event, from_status, to_status, cause from order_history
     where merchant_id = :merchant_id and order_id = :order_id order by number
+    """,
+)
+
+
+# Its order is locked by whoever adds one.
+NOTES = Query(
+    OrderNote,
+    """
+    select * from order_notes
+    where merchant_id = :merchant_id and order_id = :order_id order by number
+    """,
+)
+ADD_NOTE = Command(
+    """
+    insert into order_notes (merchant_id, order_id, number, at, who, note, by_merchant)
+    values (:merchant_id, :order_id, :number, :at, :who, :note, :by_merchant)
     """,
 )
 
