@@ -496,6 +496,8 @@ async def test_what_is_not_ours_concerns_nobody(gateway: StripeGateway, bank: St
         ("refund.updated", refund),
         ("charge.dispute.created", bank.dispute(intent, "lost", payment_intent=None)),
         ("charge.refunded", {"id": "ch_1"}),
+        ("charge.succeeded", bank.charge(intent) | {"metadata": {}}),
+        ("charge.succeeded", bank.charge(intent) | {"captured": False}),
         ("customer.created", {"id": "cus_1"}),
     ]:
         signed = bank.signed(kind, about)

@@ -52,13 +52,14 @@ def show(order: _Any, *, as_json: Json = False) -> None:
 
     settings = session.settings()
 
-    async def work(tx: "Tx") -> "tuple[Order, list[OrderNote]]":
+    async def work(tx: "Tx") -> "tuple[str, OrderDetail, list[OrderNote]]":
         found = await orders.find_by_anything(tx, order)
         known = await orders.with_livemode(tx, found, deployment=settings.livemode)
-        return known, await orders.notes_of(tx, found)
+        one = orders.OrderDetail.of(known, await orders.card_of(tx, found))
+        return found.merchant_id, one, await orders.notes_of(tx, found)
 
-    one, notes = session.query(work, settings)
-    shown = {"merchantId": one.merchant_id, **output.plain(orders.OrderDetail.of(one))}
+    merchant_id, one, notes = session.query(work, settings)
+    shown = {"merchantId": merchant_id, **output.plain(one)}
     if as_json:
         listed = [{"at": note.at, "who": note.who, "note": note.note} for note in notes]
         output.show({**shown, "notes": listed}, as_json=True)

@@ -1,5 +1,8 @@
 """Orders: from the open session to the money received, and back."""
 
+from opentill.orders.cards import of_attempt as card_of_attempt
+from opentill.orders.cards import of_order as card_of
+from opentill.orders.cards import shown as show_card
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.customer_model import CustomerOrder, CustomerSums
@@ -103,6 +106,8 @@ __all__ = [
     "attempts",
     "callback_url",
     "can",
+    "card_of",
+    "card_of_attempt",
     "choose",
     "complete_refund",
     "confirm_manually",
@@ -144,6 +149,7 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settleable",
+    "show_card",
     "start_attempt",
     "submit",
     "sums_of_customer",

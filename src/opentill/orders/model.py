@@ -264,6 +264,8 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     asked_at: int | None = None  # when its gateway was last asked about it, Unix ms
     counted_at: int | None = None  # the quarter hour that a failed attempt is counted in
+    card_brand: str | None = None  # of the card that it was paid with, if its gateway says so
+    card_last4: str | None = None
 
 
 class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):

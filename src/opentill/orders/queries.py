@@ -229,6 +229,23 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
+# The cards of attempts, each written once. What orders are found by changes with it: see
+# `search_queries.py`.
+KEEP_CARDS = Command(
+    """
+    with kept as (
+        update payment_attempts a set card_brand = w.brand, card_last4 = w.last4
+        from unnest(:merchant_id::text[], :id::text[], :brand::text[], :last4::text[])
+            as w (merchant_id, id, brand, last4)
+        where a.merchant_id = w.merchant_id and a.id = w.id and a.card_last4 is null
+        returning a.merchant_id, a.id, a.order_id
+    )
+    insert into search_changes (merchant_id, order_id, was)
+    select o.merchant_id, o.id, o.customer_email
+    from kept k join orders o on o.merchant_id = k.merchant_id and o.id = k.order_id
+        and o.paid_attempt_id = k.id
+    """,
+)
 # Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
 # `:gateways` only those of these, or, if they are not `:included`, of all others.
 CLAIM_ATTEMPTS = Query(
