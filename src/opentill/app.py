@@ -28,7 +28,7 @@ from opentill.epay import api as epay_api
 from opentill.http import openapi, responses, routing, schemas
 from opentill.http.accepted import AcceptedRequests
 from opentill.http.caller import Caller
-from opentill.http.middleware import RequestMiddleware
+from opentill.http.middleware import Notes, RequestMiddleware
 from opentill.http.operations import Operation
 from opentill.http.refused import RefusedRequests
 from opentill.ledger import api as ledger_api
@@ -186,8 +186,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         authenticate,
         settings.trusted_proxies,
         error_page=errors.error_page,
-        note_refused=refused.note,
-        note_accepted=accepted.note,
+        notes=Notes(refused.note, accepted.note),
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )

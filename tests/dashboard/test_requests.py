@@ -207,7 +207,9 @@ def test_ignored_fields_are_bounded_and_go_after_seven_days(shop: Shop) -> None:
         for number in range(60):
             body = {"name": "Tea", "price": "1.00", "currency": "USD", f"f{one}_{number}": 1}
             assert shop.call("POST", "/v1/products", json=body).status_code == 201
-        assert other.call("PATCH", f"/v1/products/{other.product()['id']}", json={"x": 1}).is_success
+        assert other.call(
+            "PATCH", f"/v1/products/{other.product()['id']}", json={"x": 1}
+        ).is_success
         server.run(memory.write(server.app.db))
     found = server.sql(
         "select merchant_id, count(*) from ignored_fields where merchant_id = any($1) group by 1",

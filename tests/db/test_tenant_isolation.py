@@ -465,6 +465,7 @@ class Business:
         order_id = epay_shop.order_id(placed)
         epay_shop.tell(self.later())
         api_server.tx(lambda tx: notices.resend(tx, self.id, order_id, self.now))
+        api_server.tx(lambda tx: notices.of_order(tx, self.id, order_id))
         epay_shop.inbox.answer = (500, b"no")
         epay_shop.tell(self.later())
         epay_shop.inbox.answer = (200, b"success")

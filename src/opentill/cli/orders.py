@@ -1,7 +1,7 @@
 """``opentill orders list|search|show|history|note|refund|confirm|revoke``, ``refunds …``."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 

@@ -82,9 +82,7 @@ async def add_note(
     """
     text = read_note(text)
     # The lock numbers its notes one by one.
-    dispute = or_not_found(
-        await queries.LOCKED.first(tx, merchant_id=merchant_id, id=dispute_id)
-    )
+    dispute = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=dispute_id))
     if len(await notes(tx, dispute)) >= MOST_NOTES:
         raise NotesFull
     note = await queries.ADD_NOTE.first(

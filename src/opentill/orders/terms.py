@@ -2,10 +2,10 @@
 
 A term is a text in the form in which texts are compared: without spaces around it, ASCII letters
 in lower case, and a plain number with two decimals, so that ``42`` finds the amount ``42.00``. A
-place is the field that has the text: ``email``, ``amount``, ``card``, or ``metadata.`` and a key. Where the
-field's own text differs from the term, the place ends in a colon and that text, so that a filter
-by metadata is exact. An order has each of its terms once: where a text stands in several fields,
-its place is all of theirs.
+place is the field that has the text: ``email``, ``amount``, ``card``, or ``metadata.`` and a key.
+Where the field's own text differs from the term, the place ends in a colon and that text, so that a
+filter by metadata is exact. An order has each of its terms once: where a text stands in several
+fields, its place is all of theirs.
 """
 
 import hashlib
