@@ -161,13 +161,13 @@ _LOGINS: Final = (
     ),
 )  # fmt: skip
 # A picture of 32 by 32 points.
-_LOGO: Final = (
+EXAMPLE_LOGO: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAQAAAABbAUdZAAAADElEQVR42mNgGNwAAACgAAGO+7G0AAAAAElFTkSuQmCC"
 )
 _LOGOS: Final = (
     _row(
         "PUT", "/logo", "settings.manage", "Update the logo", body=LogoBody, response=Profile,
-        write=handlers.set_logo, example={"content": _LOGO}, response_example=_PROFILE,
+        write=handlers.set_logo, example={"content": EXAMPLE_LOGO}, response_example=_PROFILE,
         refusals=("a picture that cannot be a logo",),
         about=" Customers see it at once. The same picture again is no change.",
     ),
