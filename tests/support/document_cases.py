@@ -127,30 +127,38 @@ class Caller:
 
     def right(self, path: str) -> dict[str, Any]:
         """Return the fields of a body that only the service knows the right values of."""
-        if path == "/v1/merchant/sessions":
-            return {"email": self.email, "password": PASSWORD, "merchantId": self.shop.id}
-        if path == "/v1/merchant/sessions/refresh":
-            return {"refreshToken": self.tokens["refreshToken"]}
-        if path == "/v1/merchant/team/invitations":
-            return {"email": address()}
-        if path == "/v1/merchant/agreement/acceptances":
-            current = agreement.current(self.shop.api_server.settings)
-            return {"renderedDocumentSha256": current.rendered_document_sha256}
-        if path == "/v1/merchant/logo":
-            return {"content": EXAMPLE_LOGO}
-        if path == "/v1/merchant/profile":
-            answer = self.shop.api_server.http.get(path, headers=self.headers)
-            return {
-                "displayName": "Harbour Books",
-                "supportEmail": address(),
-                "supportUrl": "https://shop.example.com/help",
-                "termsUrl": None,
-                "timeZone": "Asia/Kathmandu",
-                "version": answer.json()["data"]["version"],
-            }
-        return {}
+        known = RIGHT.get(path)
+        return known(self) if known else {}
+
+    def _profile(self) -> dict[str, Any]:
+        path = "/v1/merchant/profile"
+        answer = self.shop.api_server.http.get(path, headers=self.headers)
+        return {
+            "displayName": "Harbour Books",
+            "supportEmail": address(),
+            "supportUrl": "https://shop.example.com/help",
+            "termsUrl": None,
+            "timeZone": "Asia/Kathmandu",
+            "version": answer.json()["data"]["version"],
+        }
+
+    def _agreement(self) -> dict[str, Any]:
+        current = agreement.current(self.shop.api_server.settings)
+        return {"renderedDocumentSha256": current.rendered_document_sha256}
 
 
+RIGHT: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
+    "/v1/merchant/sessions": lambda caller: {
+        "email": caller.email,
+        "password": PASSWORD,
+        "merchantId": caller.shop.id,
+    },
+    "/v1/merchant/sessions/refresh": lambda caller: {"refreshToken": caller.tokens["refreshToken"]},
+    "/v1/merchant/team/invitations": lambda _: {"email": address()},
+    "/v1/merchant/agreement/acceptances": Caller._agreement,
+    "/v1/merchant/logo": lambda _: {"content": EXAMPLE_LOGO},
+    "/v1/merchant/profile": Caller._profile,
+}
 # What {id} stands for in operations of persons: made for each case, since most of them end it.
 OF_OWNERS: Final[dict[str, Callable[[Caller], str]]] = {
     "/v1/merchant/keys/{id}": Caller.key,
