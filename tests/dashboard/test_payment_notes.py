@@ -77,9 +77,12 @@ def test_notes_are_read_by_all_and_written_by_those_who_refund(
 def test_a_payment_with_all_notes_takes_no_more(shop: Shop) -> None:
     ada, order = person(shop.api_server, shop.id, "owner"), shop.order()["id"]
     shop.api_server.sql(
-        "insert into order_notes select $1, $2, n, 1, 'ann', 'x', true from generate_series(1, $3) n",
-        shop.id, order, MOST_NOTES,
-    )  # fmt: skip
+        "insert into order_notes select $1, $2, n, 1, 'ann', 'x', true"
+        " from generate_series(1, $3) n",
+        shop.id,
+        order,
+        MOST_NOTES,
+    )
     here = f"/dashboard/{shop.id}/payments/{order}"
     page = ada.get(here)
     assert "There are 100 notes, which is the most." in words(page)
