@@ -16,10 +16,11 @@ from opentill import (
     products,
     webhooks,
 )
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_MERCHANT, Page, Todo
+from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
-from opentill.dashboard import home_figures, render
-from opentill.dashboard.model import OF_MERCHANT, Page, Todo
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import home_figures
 from opentill.db.database import Tx
 from opentill.orders import Order
 

@@ -18,9 +18,9 @@ from opentill import (
     refunds,
     webhooks,
 )
+from opentill.backoffice.request import PageRequest
 from opentill.checkouts import Session
 from opentill.core.money import Money
-from opentill.dashboard.request import PageRequest
 from opentill.db import clock
 from opentill.db.database import Tx
 from opentill.disputes import Dispute

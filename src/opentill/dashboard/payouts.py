@@ -6,11 +6,12 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import figures, ledger, merchants, payouts
+from opentill.backoffice import lists, render
+from opentill.backoffice.lists import Pager
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
-from opentill.dashboard import expected, lists, movements, render
-from opentill.dashboard.lists import Pager
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import expected, movements
 
 
 async def show(request: PageRequest) -> Response:
