@@ -28,7 +28,7 @@ async def test_notes_are_appended_and_numbered_for_any_order(tx: Tx) -> None:
         await orders.add_note(tx, other.merchant_id, order.id, "hello", "ann", world.NOW)
     assert await orders.notes_of(tx, other) == []
     for change in ("update order_notes set note = 'y'", "delete from order_notes"):
-        with pytest.raises(asyncpg.RaiseError):
+        with pytest.raises(asyncpg.IntegrityConstraintViolationError):
             async with tx.transaction():
                 await tx.execute(change)
 

@@ -258,7 +258,7 @@ class Timeline:
             facts.append(("fact_next_try", self._localizer.moment_in(one.due_at, zone)))
         yield Item(
             at=one.updated_at,
-            sentence=self._say(f"notice_{one.state}"),
+            sentence=self._say(f"shop_notice_{one.state}"),
             tone="bad" if one.state == "FAILED" else "",
             facts=tuple(facts),
         )
