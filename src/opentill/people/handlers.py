@@ -138,7 +138,8 @@ async def set_logo(request: ApiRequest[Nothing, LogoBody], tx: Tx) -> Profile:
     try:
         await merchants.set_logo(tx, *ids, actor=_actor(request), seen=None)
     except merchants.LogoRefused as refused:
-        raise Invalid("content", refused.reason.replace("logo must", "content must", 1)) from None
+        _, _, must = str(refused.reason).partition(" ")
+        raise Invalid("content", f"content {must}") from None
     return await _profile(request, tx, await merchants.find(tx, request.merchant_id))
 
 
