@@ -46,6 +46,7 @@ async def show(request: PageRequest) -> Response:
         newest = await orders.newest(tx, merchant.id, _NEWEST)
         todo = await _todo(tx, request)
     zone = ZoneInfo(merchant.time_zone)
+    await figures.catch_up(request.app.db, merchant.id)
     found = await figures.read(request.app.db, merchant.id, zone, request.now)
     start: list[Todo] = []
     if not any(one.ever.payments for one in found.currencies):

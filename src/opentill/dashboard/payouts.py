@@ -25,6 +25,7 @@ async def show(request: PageRequest) -> Response:
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
     found, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
+    await figures.catch_up(db, merchant_id)
     coming = await figures.coming(db, merchant_id, zone, request.now)
     return render.page(
         request,
