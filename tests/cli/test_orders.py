@@ -127,7 +127,7 @@ def test_an_order_is_noted_about_and_shown_with_its_notes(
     opentill: Commands, made: dict[str, str]
 ) -> None:
     noted = opentill.json("orders", "note", made["session"], "Asked for\nan invoice", "--by", "ann")
-    assert (noted["number"], noted["note"], noted["by_merchant"]) == (
+    assert (noted["number"], noted["note"], noted["byMerchant"]) == (
         1, "Asked for\nan invoice", False,
     )  # fmt: skip
     (shown,) = opentill.json("orders", "show", made["order"])["notes"]

@@ -63,7 +63,7 @@ async def show_list(request: PageRequest) -> Response:
 
 
 def _query(request: PageRequest) -> str:
-    """Return the query of the list with its question mark, "" if there is none."""
+    """Return the query of the list as it follows a path, "" if there is none."""
     _, mark, query = request.here().partition("?")
     return mark + query
 

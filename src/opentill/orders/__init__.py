@@ -39,13 +39,13 @@ from opentill.orders.model import (
     HistoryRow,
     NewOrder,
     Order,
-    OrderNote,
     Payer,
     PaymentAttempt,
     PaymentIntent,
     Status,
     Transition,
 )
+from opentill.orders.note_model import OrderNote
 from opentill.orders.notes import complete_refund, hold_refund, note, release_refund
 from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments import ask, callback_url, submit

@@ -7,7 +7,8 @@ A note is never changed or removed. What happens to an order by itself is in its
 from opentill.core.notes import MOST_NOTES, NotesFull, read_note
 from opentill.db.database import Tx
 from opentill.orders import queries, service
-from opentill.orders.model import Order, OrderNote
+from opentill.orders.model import Order
+from opentill.orders.note_model import OrderNote
 
 
 async def notes_of(tx: Tx, order: Order) -> list[OrderNote]:

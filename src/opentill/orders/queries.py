@@ -13,12 +13,12 @@ from opentill.orders.model import (
     Forgotten,
     HistoryRow,
     Order,
-    OrderNote,
     PaidThrough,
     PaymentAttempt,
     Status,
     UncountedMerchant,
 )
+from opentill.orders.note_model import OrderNote
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")
