@@ -369,7 +369,7 @@ class Examiner:
 
 
 # They show rows that no twin can have.
-FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS"})
+FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS", "merchants.queries.RENAME_KEY"})
 # They tell of the merchant itself, not of what it has.
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",

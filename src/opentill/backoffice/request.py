@@ -169,7 +169,7 @@ class PageRequest:
         return f"{self.base}{self.path}?{query}" if query else f"{self.base}{self.path}"
 
     def in_language(self, lang: str) -> str:
-        """Return the address of this page in a language; of a form's response, of the form's page."""
+        """Return the address of this page, or of the one that its form stands on, in a language."""
         if self._looks:
             return self.here(lang=lang)
         return f"{self.base}{self.face.page_of(self.path)}?{urlencode({'lang': lang})}"
