@@ -106,7 +106,7 @@ def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
     if isinstance(kind, inspect.ListType):
         return column.endswith("[]") or column.startswith("_")
     wanted = {
-        inspect.StrType: {"text"},
+        inspect.StrType: {"text", "varchar"},
         inspect.LiteralType: {"text"},
         inspect.IntType: {"int2", "int4", "int8"},
         inspect.BoolType: {"bool"},
