@@ -42,6 +42,7 @@ from opentill.merchants.service import (
     merchant_of_key,
     names,
     regenerate_key,
+    rename_key,
     revoke_key,
     search,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "record_audit",
     "regenerate_key",
     "remove_logo",
+    "rename_key",
     "revoke_key",
     "search",
     "search_audit",
