@@ -17,6 +17,7 @@ from opentill.orders.export import chunks as export_csv
 from opentill.orders.export import counted as counted_export
 from opentill.orders.export import filename as export_filename
 from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
+from opentill.orders.failed_attempts_model import FailedAttempts
 from opentill.orders.filters import (
     Email,
     ExportQuery,
@@ -36,7 +37,6 @@ from opentill.orders.lookups import find_by_anything, orders_of
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
-    FailedAttempts,
     HistoryRow,
     NewOrder,
     Order,

@@ -7,16 +7,15 @@ from msgspec import Meta
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
+from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerchant
 from opentill.orders.model import (
     DueMerchant,
-    FailedAttempts,
     Forgotten,
     HistoryRow,
     Order,
     PaidThrough,
     PaymentAttempt,
     Status,
-    UncountedMerchant,
 )
 from opentill.orders.note_model import OrderNote
 
