@@ -160,6 +160,9 @@ CASES: Final = {
         "used_at = used_at + 1",
         "used_at",
     ),
+    "people.queries.LOCK_ADMINS": Case(
+        "staff", lambda _: {}, "created_at = created_at + 1", "created_at"
+    ),
     "http.queries.PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
     ),
@@ -180,6 +183,9 @@ CASES: Final = {
     ),
     "mail.queries.LOCK_HEAD": Case(
         "mail_heads", mine, "number = number + 1", "number"
+    ),
+    "http.queries.PRUNE_IGNORED": Case(
+        "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
     ),
     "merchants.queries.NOTE_USES": Case(
         "api_keys",
@@ -301,6 +307,11 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
         merchant_id,
         world.NOW,
     )
+    await tx.execute(
+        "insert into ignored_fields values ($1, 'POST', '/v1/products', 'sku', 1, $2, 'r', 'k')",
+        merchant_id,
+        world.NOW,
+    )
     await merchants.create_key(tx, merchant_id, "production", world.NOW)
     await tx.execute("insert into mail_heads values ($1, 0, 0)", merchant_id)
     for status in ("WAITING", "SENDING"):
@@ -325,6 +336,7 @@ async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:
         " 0, $1, $1)",
         world.NOW,
     )
+    await tx.execute("insert into staff values ('per_1', 'admin', $1)", world.NOW)
     await tx.execute(
         "insert into logins values ('ses_1', 'per_1', $1, $2, $2, $2, false, '', '', $3, $1)",
         b"t" * 32,
