@@ -173,6 +173,7 @@ IN_FILES = [
     ("SECRET_KEY", KEY + "\n", "secret_key", KEY),
     ("SANDBOX_SECRET", KEY, "sandbox_secret", KEY),
     ("METRICS_TOKEN", KEY + "\n\n", "metrics_token", KEY),
+    ("SMTP_URL", "smtps://me:x@mail.test\n", "smtp_url", "smtps://me:x@mail.test"),
     ("DATABASE_URL", "postgresql://u:pw@db/x\n", "database_url", "postgresql://u:pw@db/x"),
     ("DATABASE_READ_URL", "postgresql://r/x", "database_read_url", "postgresql://r/x"),
     ("DATABASE_PASSWORD", " pass\n", "database_password", " pass"),
