@@ -222,6 +222,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.WORKPLACES",
         "people.queries.ALL_MEMBERS",
         "payouts.queries.DUE",
+        "merchants.queries.APPLIED_BY",
+        "merchants.queries.WAITING",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
@@ -234,6 +236,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
         "late_payments", "members", "agreement_acceptances", "merchant_logos",
+        "merchant_history", "merchant_applications",
     )  # fmt: skip
     wrong = {
         name: text

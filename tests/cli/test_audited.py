@@ -35,7 +35,8 @@ AUDITED: Final = (
 OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
     "reads": "doctor health settings export statement reconcile",
-    "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
+    "reads what a group has": "merchants:list,show,terms,applications,changes keys:list"
+    " epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due balance:show,waiting audit:list,verify ledger:check,accounts"
     " webhooks:list,show,deliveries,listen clock:show people:list",
@@ -44,6 +45,8 @@ OTHERS: Final = {
     " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"
     " disputes:dismiss,note payouts:create,paid,failed balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test",
+    "what merchants may do; tests/cli/test_standing.py looks into the audit log": "merchants:apply"
+    ",approve,decline,suspend,resume,close,capability,note",
     "time of the sandbox": "clock:advance,reset",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",
     "the deployment's; its own test looks into the audit log": "secret-key:replace",

@@ -78,7 +78,8 @@ operations: Final = (
             "a product that is unknown or archived",
             "a product in a currency without an exchange rate",
         ),
-        forbidden="A merchant that has not accepted the agreement, where the operator requires it.",
+        forbidden="A merchant whose `charge` is off, by its status or by itself, and one that has "
+        "not accepted the agreement, where the operator requires it. `error` says why.",
         example={
             "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
             "successUrl": "https://shop.example.com/thanks?session={CHECKOUT_SESSION_ID}",

@@ -63,6 +63,8 @@ _UNKNOWN_PID: Final = EpayMerchant(
     name="",
     settlement_currency="",
     ip_allowlist=[],
+    status="CLOSED",
+    charge_off="",
 )
 
 
@@ -108,7 +110,7 @@ async def authenticate(
         raise Refused(WRONG_KEY, NOT_GENUINE)
     if by_server and not merchants.may_call(request.address, found.ip_allowlist):
         raise Refused(WRONG_KEY, NOT_GENUINE)
-    if found.state != "ENABLED":
+    if found.state != "ENABLED" or found.status == "CLOSED":
         raise Refused(NOT_ENABLED, "该商户未开通易支付接口")
     return EpayCaller(found, key)
 
@@ -156,11 +158,15 @@ async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> P
     offered = _offered(app, wanted.money_type)
     if not offered or (wanted.method and wanted.type not in offered):
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
+    if caller.merchant.charge_off is not None:  # an order that was placed before is not shown again
+        raise _charge_off(caller.merchant.charge_off)
     settings = app.settings
     try:
         return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
     except asyncpg.UniqueViolationError:
         return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
+    except merchants.CapabilityOff as problem:
+        raise _charge_off(problem.why) from None
     except NotPermitted:
         raise Refused(BUSINESS, "商户尚未接受商户服务协议，暂时不能收款") from None
     except checkouts.AmountOutOfBounds as problem:
@@ -168,6 +174,10 @@ async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> P
         raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
     except Invalid:  # name, amount and product are ours: only the rate can be missing
         raise Refused(BUSINESS, f"暂不支持以 {wanted.money_type} 收款：没有可用的汇率") from None
+
+
+def _charge_off(why: str) -> Refused:
+    return Refused(BUSINESS, f"商户暂时不能收款：{why}")
 
 
 def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:

@@ -78,7 +78,7 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Merchants with money that can be paid out, most first.
+# Merchants with money that can be paid out, most first; not those whose payouts are off.
 DUE = Query(
     DuePayout,
     """
@@ -87,7 +87,7 @@ DUE = Query(
         where p.merchant_id = b.merchant_id and p.currency = b.currency and p.status <> 'FAILED'
     ) as last_at
     from balances b join merchants m on m.id = b.merchant_id
-    where b.available > 0
+    where b.available > 0 and m.payout_off is null
     order by b.currency, b.available desc, b.merchant_id limit :limit
     """,
 )

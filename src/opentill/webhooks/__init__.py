@@ -45,6 +45,7 @@ from opentill.webhooks.service import (
     reveal,
     rotate,
     search,
+    stop,
     update,
 )
 
@@ -98,5 +99,6 @@ __all__ = [
     "rotate",
     "search",
     "send_test",
+    "stop",
     "update",
 ]

@@ -25,6 +25,7 @@ from opentill.dashboard.catalogue import (
     security,
     sessions,
     settings,
+    standing,
     team,
     webhooks,
 )
@@ -46,6 +47,7 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     webhooks.SENTENCES,
     agreement.SENTENCES,
     settings.SENTENCES,
+    standing.SENTENCES,
     payment.SENTENCES,
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
