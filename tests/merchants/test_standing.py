@@ -234,9 +234,7 @@ async def test_an_address_has_one_application_that_waits(
 
 
 def changed(form: ApplicationForm, **changes: str) -> ApplicationForm:
-    return ApplicationForm(
-        **{name: getattr(form, name) for name in form.__struct_fields__} | changes
-    )
+    return msgspec.structs.replace(form, **changes)
 
 
 @pytest.mark.parametrize(

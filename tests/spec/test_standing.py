@@ -123,12 +123,9 @@ def test_without_refund_nothing_is_refunded_anywhere(shop: Shop) -> None:
     assert ANN.reason in sent.text
     with contextlib.closing(Inbox()) as inbox:
         epay = EpayShop(shop.api_server, inbox)
-        epay.mapi(out_trade_no="A-1", money_type="USD")
-        sql = "select order_id from epay_orders where merchant_id = $1"
-        (row,) = shop.api_server.sql(sql, epay.id)
-        epay.shop.confirm(row["order_id"])
+        placed = epay.paid(money_type="USD")
         switch(epay.shop, "refund", on=False)
-        answer = epay.api("refund", out_trade_no="A-1", money="1.00")
+        answer = epay.act("refund", trade_no=placed["trade_no"], money="1.00")
         assert (answer["code"], answer["msg"]) == (-1, f"商户暂时不能退款：{ANN.reason}")
     assert (
         shop.api_server.tx(lambda tx: orders.find(tx, shop.id, order["id"])).refund_held_minor
