@@ -46,6 +46,7 @@ NO_SUCH_ORDER: Final = "订单不存在"  # word for word: clients look for it
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
 UNAVAILABLE: Final = "系统维护中，请稍后再试"
+_STOPPED: Final = "商户暂时不能收款"  # customers may read it: why is for the merchant alone
 # What every submission and every signed return has, and no call of api.php.
 _OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
 _SIGNED_ACTS: Final = frozenset({"refund"})  # what a sign must cover to count for it
@@ -159,14 +160,14 @@ async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> P
     if not offered or (wanted.method and wanted.type not in offered):
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
     if caller.merchant.charge_off is not None:  # an order that was placed before is not shown again
-        raise _charge_off(caller.merchant.charge_off)
+        raise Refused(BUSINESS, _STOPPED)
     settings = app.settings
     try:
         return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
     except asyncpg.UniqueViolationError:
         return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
-    except merchants.CapabilityOff as problem:
-        raise _charge_off(problem.why) from None
+    except merchants.CapabilityOff:
+        raise Refused(BUSINESS, _STOPPED) from None
     except NotPermitted:
         raise Refused(BUSINESS, "商户尚未接受商户服务协议，暂时不能收款") from None
     except checkouts.AmountOutOfBounds as problem:
@@ -174,10 +175,6 @@ async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> P
         raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
     except Invalid:  # name, amount and product are ours: only the rate can be missing
         raise Refused(BUSINESS, f"暂不支持以 {wanted.money_type} 收款：没有可用的汇率") from None
-
-
-def _charge_off(why: str) -> Refused:
-    return Refused(BUSINESS, f"商户暂时不能收款：{why}")
 
 
 def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:

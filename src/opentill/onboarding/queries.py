@@ -15,19 +15,19 @@ LEFT = Query(
                     select from payment_attempts a
                     where a.merchant_id = o.merchant_id and a.order_id = o.id
                         and a.status in ('SUBMITTED', 'PENDING', 'ACTION_REQUIRED')))
-            limit :limit) as some) as payments,
+            limit :limit) found) as payments,
         (select count(*) from (
             select from refunds
             where merchant_id = :merchant_id and try_at is not null and status = 'PROCESSING'
-            limit :limit) as some) as refunds,
+            limit :limit) found) as refunds,
         (select count(*) from (
             select from disputes where merchant_id = :merchant_id and status = 'OPEN'
-            limit :limit) as some) as disputes,
+            limit :limit) found) as disputes,
         (select count(*) from (
             select from payouts where merchant_id = :merchant_id and status = 'PENDING'
-            limit :limit) as some) as payouts,
+            limit :limit) found) as payouts,
         (select count(*) from (
             select from orders where merchant_id = :merchant_id and status = 'PENDING'
-            limit :limit) as some) as sessions
+            limit :limit) found) as sessions
     """,
 )
