@@ -1,11 +1,19 @@
-"""The table of the pages that dashboard and console share: logging in, links, one's own account."""
+"""The table of the pages that dashboard and console share: logging in, links, one's own account.
+
+And the one on which anybody applies to become a merchant.
+"""
 
 from typing import Final
 
-from opentill.backoffice import account, endpoint, invitations, security
+from opentill.backoffice import account, apply, endpoint, invitations, security
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import Page
 
-PAGES: Final[tuple[Page, ...]] = (*security.pages, *account.pages, *invitations.pages)
+PAGES: Final[tuple[Page, ...]] = (
+    *security.pages,
+    *account.pages,
+    *invitations.pages,
+    *apply.pages,
+)
 FACE: Final = Face(PAGES, "/security")
 routes: Final = endpoint.routes(FACE)

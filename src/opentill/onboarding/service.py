@@ -33,7 +33,7 @@ async def approve(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: st
 
 
 async def decline(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = "") -> Merchant:
-    """Close an APPLIED merchant, of which nobody hears by itself. Raises as ``approve`` does."""
+    """Close an APPLIED merchant; nobody is notified. Raises as ``approve`` does."""
     return await merchants.take(tx, merchant_id, "declined", actor, now, notes=notes)
 
 
