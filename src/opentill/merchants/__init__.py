@@ -5,9 +5,10 @@ from opentill.merchants.applications import ApplicationForm, apply, count_waitin
 from opentill.merchants.applications import checked as check_application
 from opentill.merchants.applications import find as application_of
 from opentill.merchants.applications import waiting as waiting_applications
-from opentill.merchants.audit import OPENTILL, Actor, Verdict
+from opentill.merchants.audit import OPENTILL, Actor, Sought, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
+from opentill.merchants.audit import search as search_audit
 from opentill.merchants.audit import verify as verify_audit
 from opentill.merchants.fees import read as read_fees
 from opentill.merchants.key_uses import KeyUses
@@ -54,8 +55,11 @@ from opentill.merchants.service import (
     lock,
     may_call,
     merchant_of_key,
+    names,
     regenerate_key,
+    rename_key,
     revoke_key,
+    search,
 )
 from opentill.merchants.standing import (
     changes,
@@ -92,6 +96,7 @@ __all__ = [
     "Merchant",
     "MerchantChange",
     "NewKey",
+    "Sought",
     "Stale",
     "Status",
     "StatusEvent",
@@ -121,13 +126,17 @@ __all__ = [
     "lock",
     "may_call",
     "merchant_of_key",
+    "names",
     "note",
     "read_fees",
     "record_audit",
     "regenerate_key",
     "remove_logo",
+    "rename_key",
     "require",
     "revoke_key",
+    "search",
+    "search_audit",
     "set_capability",
     "set_logo",
     "take",

@@ -167,6 +167,13 @@ class Waiting(Application, frozen=True, kw_only=True):
     settlement_currency: str
 
 
+class MerchantName(msgspec.Struct, frozen=True):
+    """What a merchant is called."""
+
+    id: str
+    name: str
+
+
 class Logo(msgspec.Struct, frozen=True, kw_only=True):
     """A merchant's logo: the file, and what was recognised in it; sides in pixels."""
 
