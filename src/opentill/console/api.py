@@ -19,6 +19,7 @@ from opentill.console import (
     people,
     rates,
     settings,
+    standing,
     terms,
 )
 from opentill.console.catalogue import PARTS
@@ -29,6 +30,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *needs.pages,
     *merchants.pages,
     *merchant.pages,
+    *standing.pages,
     *terms.pages,
     *audit.pages,
     *people.pages,

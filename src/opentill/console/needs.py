@@ -177,7 +177,17 @@ async def _books(tx: Tx, _now: int) -> list[Item]:
     ]
 
 
+async def _applications(tx: Tx, _now: int) -> int:
+    return await merchants.count_waiting(tx)
+
+
 NEEDS: Final = (
+    Need(
+        name="applications",
+        permission="merchants.read",
+        count=_applications,
+        page="/applications",
+    ),
     _listed("books", "balance.read", _books),
     _listed("disputes", "disputes.read", _disputes),
     _listed("unmatched", "disputes.read", _unmatched),

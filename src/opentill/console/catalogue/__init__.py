@@ -3,7 +3,17 @@
 from typing import Final
 
 from opentill.backoffice.model import Part
-from opentill.console.catalogue import audit, home, merchants, needs, people, rates, settings, terms
+from opentill.console.catalogue import (
+    audit,
+    home,
+    merchants,
+    needs,
+    people,
+    rates,
+    settings,
+    standing,
+    terms,
+)
 
 PARTS: Final[tuple[Part, ...]] = (
     home.SENTENCES,
@@ -13,5 +23,6 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     rates.SENTENCES,
     settings.SENTENCES,
+    standing.SENTENCES,
     terms.SENTENCES,
 )
