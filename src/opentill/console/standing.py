@@ -27,6 +27,8 @@ _EVENTS: Final[Mapping[Status, tuple[StatusEvent, ...]]] = {
     status: tuple(one.event for one in merchants.TRANSITIONS if one.source == status)
     for status in merchants.STATUSES
 }
+_BY_NAME: Final[Mapping[str, StatusEvent]] = {one.event: one.event for one in merchants.TRANSITIONS}
+_CAPABILITIES: Final[Mapping[str, Capability]] = {one: one for one in merchants.CAPABILITIES}
 _SHOWN: Final = 200  # lines of a history
 
 
@@ -110,9 +112,7 @@ def _switched(lines: list[MerchantChange]) -> set[Capability]:
 async def take(request: PageRequest) -> Response:
     """Take a transition of the status, once for each form."""
     form = await request.form()
-    event = next(
-        (one.event for one in merchants.TRANSITIONS if one.event == form.get("event")), None
-    )
+    event = _BY_NAME.get(form.get("event", ""))
     if event is None:
         return await _page(request, 400)
     actor = people.actor_of(request.login, form.get("reason", ""))
@@ -150,9 +150,7 @@ async def _check_confirmed(tx: Tx, merchant_id: str, form: Mapping[str, str]) ->
 async def switch(request: PageRequest) -> Response:
     """Switch a capability on or off, once for each form."""
     form = await request.form()
-    capability = next(
-        (one for one in merchants.CAPABILITIES if one == form.get("capability")), None
-    )
+    capability = _CAPABILITIES.get(form.get("capability", ""))
     if capability is None:
         return await _page(request, 400)
     actor = people.actor_of(request.login, form.get("reason", ""))
