@@ -106,7 +106,7 @@ def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
     if isinstance(kind, inspect.ListType):
         return column.endswith("[]") or column.startswith("_")
     wanted = {
-        inspect.StrType: {"text"},
+        inspect.StrType: {"text", "varchar"},
         inspect.LiteralType: {"text"},
         inspect.IntType: {"int2", "int4", "int8"},
         inspect.BoolType: {"bool"},
@@ -235,7 +235,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
     }
     tenant = (
         "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
-        "order_history", "disputes", "dispute_notes", "payouts", "adjustments",
+        "order_history", "order_notes", "disputes", "dispute_notes", "payouts", "adjustments",
         "merchant_terms", "events",
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",

@@ -68,6 +68,7 @@ QUEUES: Final = {
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "ignored_fields_old",
     "payout_transfers_of_run",
 }
 

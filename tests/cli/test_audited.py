@@ -42,7 +42,7 @@ OTHERS: Final = {
     " clock:show people:list",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
-    " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"
+    " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
     " disputes:dismiss,note payouts:create,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test",

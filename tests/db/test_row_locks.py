@@ -166,6 +166,9 @@ CASES: Final = {
     "http.queries.PRUNE_REFUSED": Case(
         "refused_requests", lambda _: {"until": LATE}, "code = code + 1", None
     ),
+    "http.queries.PRUNE_IGNORED": Case(
+        "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
+    ),
     "merchants.queries.NOTE_USES": Case(
         "api_keys",
         lambda row: {"id": [row["id"]], "used_at": [LATE // 60_000 * 60_000]},
@@ -283,6 +286,11 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     await tx.execute(
         "insert into refused_requests values ($1, $2, 'req_1', 'key_1', 'GET', '/', 404, 40401, '',"
         " '', '')",
+        merchant_id,
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into ignored_fields values ($1, 'POST', '/v1/products', 'sku', 1, $2, 'r', 'k')",
         merchant_id,
         world.NOW,
     )
