@@ -158,7 +158,7 @@ def runs(
     from opentill.core import money
 
     if run_id is None:
-        found = session.query(lambda tx: payouts.runs(tx, limit))
+        found = session.query(lambda tx: payouts.newest_runs(tx, limit))
         return output.Result([_run_shown(one) for one in found], _RUN_COLUMNS)
 
     async def work(tx: "Tx") -> "tuple[RunView, list[Any]]":
