@@ -41,6 +41,7 @@ OWNERS: Final = {
     "exchange_rates": "rates",
     "figure_heads": "figures",
     "figures": "figures",
+    "gateway_figures": "figures",
     "host_leases": "webhooks",
     "idempotency_keys": "http",
     "ignored_fields": "http",

@@ -22,6 +22,7 @@ from support.statements import several
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
+    "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
     "opentill.orders.customer_queries": "customers, who have no rows of their own",
     "opentill.orders.export_queries": "the statements of the export",
@@ -220,8 +221,20 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "orders.queries.PRUNE_HISTORY",
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
+        "people.queries.LOGIN",
+        "people.queries.LOGIN_OF_API",
+        "people.queries.LOCK_REFRESHED",
+        "people.queries.LOGINS",
         "people.queries.ALL_MEMBERS",
         "payouts.queries.DUE",
+        # of staff, over all merchants
+        "disputes.queries.DUE",
+        "epay.queries.FAILED_NOTICES",
+        "orders.queries.DUPLICATES",
+        "orders.queries.STUCK_ORDERS",
+        "refunds.queries.UNREPORTED",
+        "webhooks.queries.DISABLED",
+        "figures.gateway_queries.RECOUNT",
         "payouts.queries.DUE_AFTER",
         "payouts.queries.PUT_IN_FILE",
         "payouts.queries.RUN_SUMS",

@@ -141,6 +141,11 @@ async def _prune_webhooks(app: App) -> int:
     return await webhook_jobs.prune(app.db, now_ms())
 
 
+async def _repair_figures(app: App) -> int:
+    await figure_jobs.repair_by_gateway(app.db)
+    return 0
+
+
 JOBS: Final = (
     #   name               rest  what
     Job("match_disputes", 5.0, _match_disputes),
@@ -152,6 +157,7 @@ JOBS: Final = (
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
     Job("count_figures", 30.0, _count_figures),
+    Job("repair_figures", 3600.0, _repair_figures),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

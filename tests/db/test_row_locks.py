@@ -160,6 +160,9 @@ CASES: Final = {
         "used_at = used_at + 1",
         "used_at",
     ),
+    "people.queries.LOCK_ADMINS": Case(
+        "staff", lambda _: {}, "created_at = created_at + 1", "created_at"
+    ),
     "http.queries.PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
     ),
@@ -309,6 +312,7 @@ async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:
         " 0, $1, $1)",
         world.NOW,
     )
+    await tx.execute("insert into staff values ('per_1', 'admin', $1)", world.NOW)
     await tx.execute(
         "insert into logins values ('ses_1', 'per_1', $1, $2, $2, $2, false, '', '', $3, $1)",
         b"t" * 32,

@@ -79,7 +79,7 @@ EXPLAINED: Final = frozenset(
         # of all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
-        "figures.queries": "BEHIND",
+        "figures.queries": "BEHIND BEHIND_OF",
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
         "checkouts.queries  ": " ".join(
@@ -99,6 +99,12 @@ EXPLAINED: Final = frozenset(
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "TRIAL_BALANCE",
         "figures.queries ": "OF_ALL",
+        # asked by staff: tests/console
+        "figures.gateway_queries": "DIFFER RECOUNT",
+        "ledger.queries   ": "FOUND",
+        "epay.queries  ": "FAILED_NOTICES",
+        "merchants.queries  ": "SEARCH_AUDIT",
+        "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",

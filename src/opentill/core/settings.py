@@ -254,3 +254,8 @@ def parse(
                 message = f"{row.name}{where} {shown}; it must be {error}"
                 raise SettingError(message) from None
     return found
+
+
+PREFIX: Final = "OPENTILL_"
+GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
+SETTINGS: Final = tuple(rows(Settings, PREFIX))

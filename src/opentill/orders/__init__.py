@@ -17,6 +17,7 @@ from opentill.orders.export import chunks as export_csv
 from opentill.orders.export import counted as counted_export
 from opentill.orders.export import filename as export_filename
 from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
+from opentill.orders.failed_attempts_model import FailedAttempts
 from opentill.orders.filters import (
     Email,
     ExportQuery,
@@ -84,6 +85,7 @@ __all__ = [
     "Email",
     "Event",
     "ExportQuery",
+    "FailedAttempts",
     "HistoryRow",
     "NewOrder",
     "Order",

@@ -382,23 +382,6 @@ class DueMerchant(msgspec.Struct, frozen=True):
     orders: int
 
 
-class FailedAttempts(msgspec.Struct, frozen=True):
-    """How many attempts failed in the quarter hour from ``since`` (Unix ms): below zero, fewer.
-
-    ``attempts`` is how many were looked at.
-    """
-
-    since: int
-    failed: int
-    attempts: int
-
-
-class UncountedMerchant(msgspec.Struct, frozen=True):
-    """A merchant with attempts to be counted."""
-
-    merchant_id: str
-
-
 class Forgotten(msgspec.Struct, frozen=True):
     """An order that is CREATING while no gateway will be asked about any of its attempts."""
 

@@ -42,6 +42,7 @@ Permission = Literal[
     "agreement.read",
     "agreement.accept",
     # of staff alone
+    "console.read",
     "merchants.read",
     "merchants.manage",
     "terms.manage",
@@ -49,8 +50,12 @@ Permission = Literal[
     "balance.adjust",
     "disputes.decide",
     "approvals.decide",
+    "people.read",
     "people.manage",
     "audit.read",
+    "rates.read",
+    "rates.manage",
+    "deployment.read",
 ]
 
 MERCHANT_ROLES: Final[tuple[MerchantRole, ...]] = get_args(MerchantRole)
@@ -102,6 +107,7 @@ RULES: Final = (
     Rule("team.manage", "owner", "", proof=True),
     Rule("agreement.read", _ALL, _STAFF),
     Rule("agreement.accept", "owner", "", proof=True),
+    Rule("console.read", "", _STAFF),
     Rule("merchants.read", "", _STAFF),
     Rule("merchants.manage", "", "admin", proof=True),
     Rule("terms.manage", "", "admin", proof=True),
@@ -109,8 +115,12 @@ RULES: Final = (
     Rule("balance.adjust", "", "admin finance", proof=True),
     Rule("disputes.decide", "", "admin support"),
     Rule("approvals.decide", "", "admin finance", proof=True),
+    Rule("people.read", "", "admin auditor"),
     Rule("people.manage", "", "admin", proof=True),
     Rule("audit.read", "", "admin auditor"),
+    Rule("rates.read", "", _STAFF),
+    Rule("rates.manage", "", "admin finance", proof=True),
+    Rule("deployment.read", "", _STAFF),
 )
 
 _MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}
