@@ -145,7 +145,12 @@ def run(
     note = f"{payouts.describe_run(done)}; the file: opentill payouts file {done.run.id}"
     if left:
         note = f"{note}; left out: {left}, see opentill payouts due"
-    return output.Result(_view_shown(done), note=note)
+    if done.unreadable:
+        note = (
+            f"{note}; encrypted with another key, to be entered again (opentill payouts"
+            f" set-account): {', '.join(done.unreadable)}"
+        )
+    return output.Result({**_view_shown(done), "unreadable": done.unreadable}, note=note)
 
 
 def runs(
