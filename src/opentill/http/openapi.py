@@ -163,7 +163,7 @@ def _operation(
         if operation.example is not None:
             content["example"] = operation.example
         made["requestBody"] = {
-            "required": any(field.required for field in fields),
+            "required": operation.needs_body or any(field.required for field in fields),
             "content": {"application/json": content},
         }
     return made

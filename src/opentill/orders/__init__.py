@@ -63,6 +63,7 @@ from opentill.orders.service import (
     place,
     revoke_manually,
     set_method,
+    set_payment_link,
     start_attempt,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
@@ -136,6 +137,7 @@ __all__ = [
     "release_refund",
     "revoke_manually",
     "set_method",
+    "set_payment_link",
     "settle_batch",
     "settle_one",
     "settleable",

@@ -1,5 +1,6 @@
 """What an order and a payment attempt are, and the table of an order's transitions."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, Literal, get_args
 
@@ -180,6 +181,9 @@ class Order(msgspec.Struct, frozen=True):
     due_at: int | None
     settle_at: int | None
     livemode: bool | None = None  # whether its money is real; None: see orders/livemode.py
+    quantity: int | None = None  # None: one
+    client_reference: str | None = None  # the shop's own number
+    payment_link_id: str | None = None  # that opened its session; None: no link did
 
     @property
     def unsettled_minor(self) -> int:
@@ -239,6 +243,10 @@ class NewOrder(msgspec.Struct, frozen=True, kw_only=True):
     settlement_delay_days: int
     settlement_calendar: str
     dispute_fee_minor: int
+    quantity: int | None  # None: one
+    methods: Sequence[Method] | None  # that it may be paid by; None: all on offer
+    locale: str | None
+    client_reference: str | None
 
 
 class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -74,13 +74,20 @@ class Candidate(msgspec.Struct, frozen=True):
     amount_minor: int
     currency: str
     metadata: str
+    client_reference: str | None
     session_status: SessionStatus
     is_new: bool
 
     @property
     def terms(self) -> terms.Terms:
         """Its terms as they are now."""
-        return terms.of(self.customer_email, self.amount_minor, self.currency, self.metadata)
+        return terms.of(
+            self.customer_email,
+            self.amount_minor,
+            self.currency,
+            self.metadata,
+            self.client_reference,
+        )
 
 
 class ChangedOrder(msgspec.Struct, frozen=True):
@@ -95,12 +102,15 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     amount_minor: int
     currency: str
     metadata: str
+    client_reference: str | None
     were: list[str]
     is_new: bool
 
     def terms(self, email: str) -> terms.Terms:
         """Return its terms with an e-mail."""
-        return terms.of(email, self.amount_minor, self.currency, self.metadata)
+        return terms.of(
+            email, self.amount_minor, self.currency, self.metadata, self.client_reference
+        )
 
 
 class IndexRow(msgspec.Struct, frozen=True):

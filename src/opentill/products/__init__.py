@@ -10,6 +10,9 @@ from opentill.products.service import (
     list_page,
     merchant_of,
     newest_active,
+    price_minor,
+    stand_in,
+    stand_in_id,
     update,
 )
 
@@ -27,5 +30,8 @@ __all__ = [
     "list_page",
     "merchant_of",
     "newest_active",
+    "price_minor",
+    "stand_in",
+    "stand_in_id",
     "update",
 ]
