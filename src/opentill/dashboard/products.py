@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from starlette.responses import Response
 
-from opentill import checkouts, merchants, orders, people, products, rates
+from opentill import checkouts, gateways, merchants, orders, people, products, rates
 from opentill.checkouts import Sales, Session, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
@@ -25,6 +25,7 @@ Entries = dict[str, str]  # what was typed, by the name of its field
 B = TypeVar("B", ProductBody, ProductUpdate)
 
 _SIZE: Final = 25
+LASTING_MIN: Final = (1440, 720, 120, 30)  # minutes that a session can be paid
 _NEWEST: Final = 10
 _STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
 _COLUMNS: Final = (
@@ -181,6 +182,7 @@ async def page_of(
     }
     zone = ZoneInfo(detail.merchant.time_zone)
     more: dict[str, Any] = {"opening": {}, **values}
+    offered = gateways.offered(request.app.gateways, product.currency)
     return render.page(
         request,
         "product.html",
@@ -198,6 +200,8 @@ async def page_of(
         editing=entries is not None,
         form_id=once.new_form_id(),
         errors=errors or {},
+        offered=offered,
+        lasting=LASTING_MIN,
         **more,
     )
 

@@ -20,7 +20,15 @@ from opentill.payment_links.opening import (
     unfinished,
 )
 from opentill.payment_links.queries import ListQuery as PaymentLinksQuery
-from opentill.payment_links.service import create, find, find_anywhere, list_page, update, usage
+from opentill.payment_links.service import (
+    create,
+    find,
+    find_anywhere,
+    list_page,
+    search,
+    update,
+    usage,
+)
 
 __all__ = [
     "LinkBody",
@@ -41,6 +49,7 @@ __all__ = [
     "list_page",
     "offered",
     "open_session",
+    "search",
     "state_of",
     "unfinished",
     "update",

@@ -44,6 +44,15 @@ ANYWHERE = Query(
     cross join lateral (select * from payment_links where merchant_id = m.id and id = :id) l
     """,
 )
+# For the operator: of whichever merchant, newest first.
+SEARCH = Query(
+    PaymentLink,
+    """
+    select * from payment_links
+    where (:merchant_id::text is null or merchant_id = :merchant_id)
+    order by created_at desc, id desc limit :limit
+    """,
+)
 # Change what was sent; null leaves `active` and `metadata` as they are.
 UPDATE = Query(
     PaymentLink,

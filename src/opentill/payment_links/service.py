@@ -160,6 +160,11 @@ async def find_anywhere(tx: Tx, link_id: str) -> PaymentLink:
     return or_not_found(found, f"there is no payment link {link_id}")
 
 
+async def search(tx: Tx, merchant_id: str | None, limit: int) -> list[PaymentLink]:
+    """Return the newest links of a merchant, or of all, for the operator."""
+    return await queries.SEARCH.all(tx, merchant_id=merchant_id, limit=limit)
+
+
 async def list_page(
     here: Db, merchant_id: str, query: queries.ListQuery
 ) -> tuple[list[PaymentLink], int]:

@@ -55,6 +55,10 @@ NEWEST_ACTIVE = Query(
     """,
 )
 BY_ID = Query(Product, "select * from products where merchant_id = :merchant_id and id = :id")
+OF_IDS = Query(
+    Product,
+    "select * from products where merchant_id = :merchant_id and id = any (:ids::text[])",
+)
 LOCKED = Query(
     Product, "select * from products where merchant_id = :merchant_id and id = :id for update"
 )

@@ -1,5 +1,6 @@
 """What can be done with products."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -105,6 +106,12 @@ async def stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> None:
 async def find(tx: Tx, merchant_id: str, product_id: str) -> Product:
     """Return a product, archived ones too. Raises NotFound."""
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=product_id))
+
+
+async def of_ids(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Product]:
+    """Return those of some products that a merchant has, by their ids."""
+    found = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
+    return {product.id: product for product in found}
 
 
 async def list_page(
