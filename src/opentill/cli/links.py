@@ -46,7 +46,7 @@ async def _shown(tx: "Tx", links: "list[PaymentLink]", now: int) -> list[dict[st
 
 
 @acting(without_reason=inputs.NO_REASON)
-def create(
+def create(  # noqa: PLR0913 - the fields of a link
     merchant_id: str,
     *,
     product: Annotated[str | None, typer.Option(help="The product that it sells.")] = None,
