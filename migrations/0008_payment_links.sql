@@ -58,7 +58,7 @@ create table payment_links (
     constraint payment_links_open_amounts_are_of_one check (
         max_quantity = 1 or product_id is not null or least_minor = most_minor)
 );
-create unique index payment_links_by_slug on payment_links (merchant_id, slug);
+create index payment_links_by_slug on payment_links (merchant_id, slug);
 create index payment_links_newest on payment_links (merchant_id, created_at desc, id desc);
 create index payment_links_newest_by_active
     on payment_links (merchant_id, active, created_at desc, id desc);

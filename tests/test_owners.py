@@ -61,6 +61,8 @@ OWNERS: Final = {
     "passkey_challenges": "people",
     "passkeys": "people",
     "payment_attempts": "orders",
+    "payment_links": "payment_links",
+    "payment_link_uses": "payment_links",
     "payouts": "payouts",
     "products": "products",
     "rate_limit_windows": "db",
