@@ -225,6 +225,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
+        "payment_links.queries.BY_SLUG",
+        "payment_links.queries.ANYWHERE",
+        "payment_links.queries.NOTE_ENDED",
     }
     tenant = (
         "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
@@ -234,6 +237,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
         "late_payments", "members", "agreement_acceptances", "merchant_logos",
+        "payment_links", "payment_link_uses",
     )  # fmt: skip
     wrong = {
         name: text

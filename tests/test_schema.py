@@ -65,6 +65,7 @@ QUEUES: Final = {
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "payment_link_uses_open",
 }
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from decimal import Decimal
 from typing import Any, Final
 
 import pytest
@@ -19,7 +20,7 @@ TAKEN: Final[tuple[tuple[str, Any], ...]] = (
     ("expiresIn", DAY),
     ("expiresIn", None),
     ("paymentMethods", ["CREDIT_CARD"]),
-    ("paymentMethods", ["PAYNOW", "CREDIT_CARD", "CREDIT_CARD"]),
+    ("paymentMethods", ["PAYNOW", "ALIPAY", "ALIPAY"]),
     ("locale", "zh-Hant"),
     ("clientReference", "r"),
     ("clientReference", "编号 " + "r" * 197),
@@ -38,7 +39,7 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
     ("paymentMethods", []),
     ("paymentMethods", ["CASH"]),
     ("paymentMethods", "CREDIT_CARD"),
-    ("paymentMethods", ["BANK_TRANSFER"]),  # no gateway of these settings takes it
+    ("paymentMethods", ["PAYNOW"]),  # for dollars of Singapore
     ("locale", "fr"),
     ("locale", ""),
     ("clientReference", ""),
@@ -80,9 +81,9 @@ def test_what_a_session_was_opened_with_is_wherever_its_order_is(shop: Shop) -> 
     product = shop.product()["id"]
     plain = shop.paid(product)
     given = {"quantity": 3, "clientReference": "INV/2026-0042", "locale": "zh-Hans"}
-    session = shop.session(product, **given, paymentMethods=["PAYNOW", "CREDIT_CARD"])
+    session = shop.session(product, **given, paymentMethods=["ALIPAY", "CREDIT_CARD"])
     assert session["amount"] == "29.97"
-    assert session["paymentMethods"] == ["CREDIT_CARD", "PAYNOW"]
+    assert session["paymentMethods"] == ["CREDIT_CARD", "ALIPAY"]
     read = shop.data("GET", f"/v1/checkouts/{session['id']}")
     assert read == {**session, "orderId": read["orderId"]}
     order = shop.read_order(read["orderId"])
@@ -112,7 +113,7 @@ def test_the_amount_is_bounded_as_a_price_is_whatever_the_currency(shop: Shop) -
     assert "at most 1," in refused(
         shop.post("/v1/checkouts", {"productId": product, "quantity": 2}), "quantity"
     )
-    shop.api_server.rate("JPY", "USD", "0.006")
+    shop.api_server.rate("JPY", "USD", Decimal("0.006"))
     yen = shop.product(price="1010101", currency="JPY")["id"]
     assert shop.session(yen, quantity=99)["amount"] == "99999999.00"
 
@@ -134,13 +135,13 @@ def test_the_other_spelling_of_the_customers_name_counts_where_the_first_is_not_
 
 def test_the_page_has_the_methods_the_language_and_the_number_of_the_session(shop: Shop) -> None:
     session = shop.session(
-        paymentMethods=["PAYNOW"], locale="zh-Hant", clientReference="<b>7</b>", quantity=2
+        paymentMethods=["ALIPAY"], locale="zh-Hant", clientReference="<b>7</b>", quantity=2
     )
     http = shop.api_server.http
     page = http.get(session["url"], headers={"accept-language": "en"}).text
     assert '<html lang="zh-Hant"' in page
     assert page.count('name="method"') == 1
-    assert 'value="PAYNOW"' in page
+    assert 'value="ALIPAY"' in page
     assert "&lt;b&gt;7&lt;/b&gt;" in page
     assert "2 × " in page
     assert '<html lang="en"' in http.get(session["url"], params={"lang": "en"}).text

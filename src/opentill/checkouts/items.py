@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from msgspec import UnsetType
+
 from opentill import products
 from opentill.checkouts.model import Item, SessionBody
 from opentill.core.errors import Invalid
@@ -16,7 +18,7 @@ def of_body(body: SessionBody) -> Item | None:
     Raises Invalid on ``item``, whose reason says which of its fields is wrong.
     """
     given = body.item
-    if given is None:
+    if isinstance(given, UnsetType):
         return None
     if body.product_id:
         raise Invalid("item", "item must be left out where there is a productId")
@@ -42,8 +44,8 @@ def minor(field: str, text: str, currency: str) -> int:
     try:
         return products.price_minor(text, currency)
     except Invalid as problem:
-        name = field if problem.field == "price" else problem.field
-        reason = problem.reason.removeprefix(str(problem.field))
+        name = field if problem.field == "price" else "currency"
+        reason = (problem.reason or "").removeprefix(problem.field or "")
         raise Invalid("item", f"item.{name}{reason}") from None
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Annotated, Final, Literal, Self
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core import money, structs
 from opentill.core.errors import Invalid
@@ -174,9 +174,9 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[
             ItemBody, Meta(description="an object with name, price and currency of what is sold")
         ]
-        | None,
+        | UnsetType,
         meaning("What to sell without a product of its own, such as the total of a cart."),
-    ] = None
+    ] = UNSET
     quantity: Annotated[
         Quantity | None, meaning("How many are sold, 1 to 99: the amount is so many prices.")
     ] = None

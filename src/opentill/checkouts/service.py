@@ -45,7 +45,8 @@ class PageView(msgspec.Struct, frozen=True, kw_only=True):
 def _priced(offer: Offer, body: SessionBody) -> Priced:
     """Return the money of an order, frozen with it. Raises Invalid and AmountOutOfBounds."""
     currency, settled = offer.currency, offer.settlement_currency
-    quantity, what = body.quantity or 1, "item" if body.item else "productId"
+    quantity, has_item = body.quantity or 1, body.item is not msgspec.UNSET
+    what = "item" if has_item else "productId"
     amount_minor = offer.price_minor * quantity
     if quantity > 1 and amount_minor > money.most(currency):
         most = money.most(currency) // offer.price_minor
@@ -54,7 +55,7 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
     rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate or Decimal(0)
     if rate is None:
         reason = (
-            f"{what} must be {'' if body.item else 'a product '}in a currency with an exchange "
+            f"{what} must be {'' if has_item else 'a product '}in a currency with an exchange "
             f"rate: there is none from {currency} to {settled}"
         )
         raise Invalid(what, reason)
@@ -66,7 +67,7 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
         fee_rate=offer.platform_fee_rate,
     )
     if priced.gross_settled_minor <= 0:
-        thing = "" if body.item else "a product "
+        thing = "" if has_item else "a product "
         reason = f"{what} must be {thing}worth at least one minor unit of {settled}"
         raise AmountOutOfBounds(what, reason, *_bounds(currency, settled, rate, usd_rate))
     usd_minor = money.times(amount_minor, usd_rate, currency, "USD")
@@ -77,7 +78,7 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
                 "quantity must be less: at its exchange rate this is too much",
             )
         else:
-            thing = "what" if body.item else "a product that"
+            thing = "what" if has_item else "a product that"
             reason = f"{what} must be {thing} its exchange rate makes worth less: see the rate"
         raise AmountOutOfBounds(what, reason, *_bounds(currency, settled, rate, usd_rate))
     return priced
@@ -140,7 +141,7 @@ async def check_methods(
     """
     if not body.payment_methods:
         return
-    currency = None if body.item is None else body.item.currency
+    currency = None if isinstance(body.item, msgspec.UnsetType) else body.item.currency
     if currency is None and is_id(body.product_id):
         currency = await queries.CURRENCY.get(tx, merchant_id=merchant_id, id=body.product_id)
     if currency is not None:  # or whoever opens it says what is wrong with the product

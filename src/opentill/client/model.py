@@ -97,7 +97,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: str  # ACTIVE INACTIVE EXPIRED USED_UP
     active: bool
     product_id: str | None
-    item: PaymentLinkItem | None
+    item: PaymentLinkItem | None = None  # where it sells no product
     max_quantity: int
     expires_at: int | None
     max_uses: int | None

@@ -1,5 +1,6 @@
 """A merchant's payment links: made, listed, shown with their code, switched off and on."""
 
+import re
 from datetime import date
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -8,11 +9,11 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, payment_links, people, products
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
-from opentill.core.money import EXPONENTS, Money
-from opentill.dashboard import lists, once, render
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.core.money import EXPONENTS, PRICE_PATTERN, Money
 from opentill.db.database import Tx
 from opentill.figures.model import day_of
 from opentill.http import strictjson
@@ -30,6 +31,7 @@ from opentill.products import Product, ProductsQuery
 Entries = dict[str, str]  # what was typed, by the name of its field
 
 _REASON: Final = "on the page of payment links"
+_PRICE: Final = re.compile(PRICE_PATTERN)
 _MOST_CHOICES: Final = 100  # products
 _ACTIVE: Final = {"on": True, "off": False}
 _FIELDS: Final = (
@@ -155,14 +157,23 @@ def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
     """Return which field of the form was refused, and the key of what it accepts."""
     field = problem.field or ""
     if field == "item":
-        field = problem.reason.partition(" ")[0]
-        if field == "item" and not entries["name"]:
-            field = "item.name"
+        field = (problem.reason or "").partition(" ")[0]
+        if field == "item":
+            field = _malformed(entries)
     name, sentence = _ERRORS.get(field, ("add", "error_link"))
     whole = EXPONENTS.get(entries["currency"]) == 0
     if sentence == "error_product_price" and whole and "." in entries.get(name, ""):
         sentence = "error_product_price_whole"
     return {name: sentence}
+
+
+def _malformed(entries: Entries) -> str:
+    """Return which part of an item is no text or amount at all, "item" if none is."""
+    if not entries["name"]:
+        return "item.name"
+    typed = (("item.price", "price"), ("item.minAmount", "least"), ("item.maxAmount", "most"))
+    wrong = (part for part, name in typed if entries[name] and not _PRICE.fullmatch(entries[name]))
+    return next(wrong, "item")
 
 
 async def create(request: PageRequest) -> Response:

@@ -55,7 +55,6 @@ _LINK: Final[dict[str, Any]] = {
     "status": "ACTIVE",
     "active": True,
     "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
-    "item": None,
     "maxQuantity": 10,
     "expiresAt": None,
     "maxUses": 100,

@@ -169,9 +169,9 @@ class LinkBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             LinkItemBody,
             Meta(description="an object with name, currency and price, or minAmount and maxAmount"),
         ]
-        | None,
+        | UnsetType,
         meaning("What to sell without a product: at one price, or for what the customer enters."),
-    ] = None
+    ] = UNSET
     max_quantity: Annotated[
         Quantity | None,
         meaning("How many the customer may buy at once, 1 to 99. One if you give none."),
@@ -236,11 +236,11 @@ class LinkItemOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, link: PaymentLink) -> Self | None:
-        """Show the item of a link, None of one that sells a product."""
+    def of(cls, link: PaymentLink) -> Self | UnsetType:
+        """Show the item of a link, nothing of one that sells a product."""
         currency = link.currency
         if currency is None or link.least_minor is None or link.most_minor is None:
-            return None
+            return UNSET
         least, most = (money.show(one, currency) for one in (link.least_minor, link.most_minor))
         fixed = least == most
         return cls(
@@ -285,9 +285,9 @@ class PaymentLinkOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None, Meta(description="The product that it sells. Null if it sells an item.")
     ]
     item: Annotated[
-        LinkItemOut | None,
-        Meta(description="What it sells without a product. Null if it sells a product."),
-    ]
+        LinkItemOut | UnsetType,
+        Meta(description="What it sells without a product. Not there if it sells a product."),
+    ] = UNSET
     max_quantity: Annotated[int, Meta(description="How many a customer may buy at once.")]
     expires_at: Annotated[
         int | None, Meta(description="Until when it can be used, Unix ms. Null: for ever.")

@@ -39,7 +39,7 @@ async def create(
 ) -> PaymentLink:
     """Make a payment link. Raises Invalid. ``actor`` is a person who does it, for the audit log."""
     currency, least, most = await _sold(tx, merchant_id, body)
-    item, quantity = body.item, body.max_quantity or 1
+    item, quantity = body.item or None, body.max_quantity or 1
     if item is not None and least != most and quantity > 1:
         reason = "maxQuantity must be 1, or left out, where the customer enters the amount"
         raise Invalid("maxQuantity", reason)
@@ -72,7 +72,7 @@ async def create(
 
 async def _sold(tx: Tx, merchant_id: str, body: LinkBody) -> tuple[str, int, int]:
     """Return the currency of what is sold, its least and its largest price. Raises Invalid."""
-    if body.item is not None:
+    if not isinstance(body.item, UnsetType):
         if body.product_id:
             raise Invalid("item", "item must be left out where there is a productId")
         return (body.item.currency, *_bounds(body.item))

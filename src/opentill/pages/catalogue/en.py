@@ -6,7 +6,6 @@ SENTENCES: Final[dict[str, str]] = {
     # frame
     "summary": "Your order",
     "total": "Total",
-    "quantity_of": "{quantity} × {price}",
     "reference_of": "Your order number: {reference}",
     # open
     "open_title": "Pay {amount} to {merchant}",

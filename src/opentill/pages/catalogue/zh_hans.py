@@ -7,7 +7,6 @@ SENTENCES: Final[dict[str, str]] = {
     # frame
     "summary": "您的订单",
     "total": "合计",
-    "quantity_of": "{quantity} × {price}",
     "reference_of": "商户订单号：{reference}",
     # open
     "open_title": "向 {merchant} 支付 {amount}",

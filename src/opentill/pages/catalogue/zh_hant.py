@@ -7,7 +7,6 @@ SENTENCES: Final[dict[str, str]] = {
     # frame
     "summary": "您的訂單",
     "total": "合計",
-    "quantity_of": "{quantity} × {price}",
     "reference_of": "商店訂單編號：{reference}",
     # open
     "open_title": "向 {merchant} 支付 {amount}",
