@@ -222,6 +222,13 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.WORKPLACES",
         "people.queries.ALL_MEMBERS",
         "payouts.queries.DUE",
+        "payouts.queries.DUE_AFTER",
+        "payouts.queries.PUT_IN_FILE",
+        "payouts.queries.RUN_SUMS",
+        "payouts.queries.IN_RUN",
+        "payouts.queries.TRANSFERS",
+        "payouts.queries.NAMED",
+        "ledger.queries.MERCHANTS_AFTER",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
@@ -236,7 +243,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
-        "late_payments", "members", "agreement_acceptances", "merchant_logos",
+        "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
+        "payout_transfers",
         "payment_links", "payment_link_uses",
     )  # fmt: skip
     wrong = {

@@ -15,12 +15,12 @@ import asyncpg
 import pytest
 
 import opentill
-from opentill import merchants, webhooks
+from opentill import merchants, payouts, webhooks
 from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
 from opentill.orders import search_queries
 from opentill.webhooks import queries as webhook_queries
-from support import world
+from support import payout_runs, world
 from support.api_server import database
 from support.statements import LOCKING, LOCKS, without_comments
 
@@ -96,6 +96,9 @@ CASES: Final = {
         balance,
         "available = available + 1, bank = bank - 1",
         "available",
+    ),
+    "payouts.queries.RUN_LOCKED": Case(
+        "payout_runs", lambda row: {"id": row["id"]}, "reason = reason || '!'", "reason"
     ),
     "merchants.queries.LOCK": MERCHANT,
     "merchants.queries.LOCKED": MERCHANT._replace(shows="updated_at"),
@@ -223,6 +226,7 @@ async def fill(tx: Tx) -> None:
     """Make at least one row of everything that is locked somewhere."""
     order = await world.in_status(tx, "PAID")
     await world.refunded(tx, order, "1.00")
+    await payouts.start_run(tx, payout_runs.wanted("W-1"), world.NOW)
     await world.in_status(tx, "CREATING")
     await world.in_status(tx, "DISPUTED")
     disputed = await world.in_status(tx, "REFUNDED")

@@ -74,7 +74,12 @@ EXPLAINED: Final = frozenset(
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
-        "reconciliation.queries": "BETWEEN NAMED",
+        "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
+        # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
+        "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
+        " IS_IN_RUN ACCOUNT ADD_ACCOUNT",
+        # of all merchants: tests/ledger/test_general.py
+        "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND",
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",

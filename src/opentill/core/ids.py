@@ -31,6 +31,9 @@ Prefix = Literal[
     "inv",
     "pk",
     "plink",
+    "run",
+    "rec",
+    "dif",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -129,8 +129,7 @@ _TAGS: Final = {
     "Products": "What is sold: a name, a price and a currency. A product is archived, never "
     "removed, so that its orders stay whole.",
     "Checkouts": "Sessions: for each purchase open one, and send the customer to its `url`.",
-    "Payment links": "Addresses for any number of customers: each who goes on from one gets a "
-    "session.",
+    "Links": "Addresses for any number of customers: each who goes on from one gets a session.",
     "Orders": "What was bought. An order exists as soon as its session does; deliver when its "
     "`status` is PAID or SETTLED.",
     "Refunds": "Money given back to customers, in full or in parts.",

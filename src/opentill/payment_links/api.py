@@ -75,7 +75,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/payment-links",
-        tag="Payment links",
+        tag="Links",
         summary="Create a payment link",
         description="An extension of the contract. Give the `url` to any number of customers: each "
         "who goes on gets a checkout session of their own. A link sells a product, or an `item` "
@@ -102,7 +102,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/payment-links",
-        tag="Payment links",
+        tag="Links",
         summary="List payment links",
         description="An extension of the contract. Newest first.",
         query=ListQuery,
@@ -113,7 +113,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/payment-links/{id}",
-        tag="Payment links",
+        tag="Links",
         summary="Get a payment link",
         description="An extension of the contract. With what it has sold.",
         response=PaymentLinkOut,
@@ -123,7 +123,7 @@ operations: Final = (
     Operation(
         method="PATCH",
         path="/v1/payment-links/{id}",
-        tag="Payment links",
+        tag="Links",
         summary="Update a payment link",
         description="An extension of the contract. Only the fields that are sent change. What it "
         "sells stays; sessions that are open can still be paid.",

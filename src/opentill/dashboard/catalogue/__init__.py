@@ -10,6 +10,7 @@ from opentill.backoffice.model import Part
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
+    bank_account,
     developers,
     disputes,
     epay,
@@ -38,6 +39,7 @@ PARTS: Final[tuple[Part, ...]] = (
     links.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
+    bank_account.SENTENCES,
     webhooks.SENTENCES,
     agreement.SENTENCES,
     settings.SENTENCES,
