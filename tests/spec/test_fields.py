@@ -87,6 +87,8 @@ DETAIL: Final[Rows] = (
     ("rollingReserveAmount", "decimal"),
     ("rollingReserveStatus", "text"),
     ("rollingReserveReleaseAt", "ms?"),
+    ("cardBrand", "text?"),
+    ("cardLast4", "text?"),
 )
 REFUND: Final[Rows] = (
     ("id", "text"),

@@ -31,6 +31,7 @@ Prefix = Literal[
     "inv",
     "pk",
     "plink",
+    "mail",
     "run",
     "rec",
     "dif",

@@ -75,6 +75,7 @@ class Candidate(msgspec.Struct, frozen=True):
     currency: str
     metadata: str
     client_reference: str | None
+    card_last4: str | None
     session_status: SessionStatus
     is_new: bool
 
@@ -86,14 +87,15 @@ class Candidate(msgspec.Struct, frozen=True):
             self.amount_minor,
             self.currency,
             self.metadata,
-            self.client_reference,
+            self.card_last4,
+            reference=self.client_reference,
         )
 
 
 class ChangedOrder(msgspec.Struct, frozen=True):
     """An order to be indexed, and the e-mails that it had since it was last indexed.
 
-    ``is_new``: none of its rows is in the index.
+    It had no card then, or the one that it has. ``is_new``: none of its rows is in the index.
     """
 
     id: str
@@ -103,13 +105,19 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     currency: str
     metadata: str
     client_reference: str | None
+    card_last4: str | None
     were: list[str]
     is_new: bool
 
-    def terms(self, email: str) -> terms.Terms:
-        """Return its terms with an e-mail."""
+    def terms(self, email: str, card_last4: str | None) -> terms.Terms:
+        """Return its terms with an e-mail and a card."""
         return terms.of(
-            email, self.amount_minor, self.currency, self.metadata, self.client_reference
+            email,
+            self.amount_minor,
+            self.currency,
+            self.metadata,
+            card_last4,
+            reference=self.client_reference,
         )
 
 

@@ -280,7 +280,7 @@ _Handler = Callable[..., Awaitable[Response]]
 
 
 class Endpoint:
-    """One path below /checkout as an ASGI application: whatever goes wrong gets a page too."""
+    """A path of customers' pages as an ASGI application: whatever goes wrong gets a page too."""
 
     def __init__(self, handlers: Mapping[str, _Handler]) -> None:
         """Take the handlers by method; none means that there is no such page."""
