@@ -56,7 +56,7 @@ test-serializable: .venv/stamp-dev browser languages
 	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
 
 test-clients: .venv/stamp-dev .venv-clients/stamp compilers
-	$(BIN)/pytest tests/generated $(ARGS)
+	$(BIN)/pytest -m clients tests/generated tests/javascript $(ARGS)
 
 # Needs an engine: podman or docker. What it needs from where you are stands in tests/image.
 test-image: .venv/stamp-dev

@@ -22,6 +22,7 @@ _WIDTH: Final = 96
 _MADE: Final = "// Made of the OpenAPI document by `make client`: change nothing here.\n"
 _TIME: Final = "Unix ms"  # what the description of every time says
 _AMOUNT: Final = "^[0-9]{1,"  # what the pattern of every amount in a request begins with
+_EXTENSION: Final = "An extension of the contract. "  # which says nothing to who uses it
 _EVENT: Final = "EventBody"  # any event: `Event` is the union of all
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 _ONLY_SERVERS: Final = frozenset({"Failure", "Detail", "Done"})  # of every response: src/send.ts
@@ -257,7 +258,7 @@ class Methods:
         found, body = operation.found, _body(operation)
         said = _sentence(found["summary"])
         if "description" in found:
-            said = f"{said}\n\n{found['description']}"
+            said = f"{said}\n\n{found['description'].removeprefix(_EXTENSION)}"
         yield from _comment(f"{said}\n\n`{operation.method} {operation.path}`", "  ")
         parts = [f'method: "{operation.method}"', f'path: "{operation.path}"']
         takes: list[str] = []
@@ -326,7 +327,8 @@ def made() -> dict[str, str]:
     resources = list(methods.resources())
     types = methods.types
     events = [next(_referenced(one["post"]["requestBody"])) for one in found["webhooks"].values()]
-    names = {name for name in methods.used if name in types.schemas} | types.sent | set(events)
+    names = {name for name in methods.used if name in types.schemas} | types.sent | {*events}
+    names.add("Pagination")  # of every list: src/pages.ts
     wanted = _closure(names, types.schemas) - _ONLY_SERVERS - {_EVENT}
     lines = [_MADE, *_comment("A value that a later version of the API may add.")]
     lines.append("export type Later = string & {};")

@@ -34,3 +34,8 @@ def test_the_examples_of_its_readme_run(
     assert "2 products" in said
     assert order["id"] in said
     assert (tmp_path / "orders.csv").read_text().startswith("id,")
+
+
+@pytest.mark.clients
+def test_its_types_promise_what_they_say(javascript_client: Path) -> None:
+    run([javascript_client / "node_modules/.bin/tsc", "-p", "test"], javascript_client)

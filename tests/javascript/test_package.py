@@ -1,6 +1,7 @@
 """What is published of the JavaScript client, and what of it is made of the OpenAPI document."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +9,8 @@ import pytest
 from tools import javascript_client as maker
 
 import opentill
-from opentill.app import PAYLOADS
+from opentill import app
+from opentill.core.settings import Settings
 from support.javascript import SOURCE, TOP, run
 
 TEXT: Final = {"type": "string"}
@@ -23,8 +25,16 @@ def test_what_is_made_of_the_document_is_up_to_date(file: str) -> None:
 def test_every_operation_of_the_python_client_is_a_method_with_its_fields() -> None:
     resources = (SOURCE / "src" / "resources.ts").read_text()
     assert resources.count('{ method: "') == len(maker.CALLS)
-    for kind in PAYLOADS:
+    for kind in app.PAYLOADS:
         assert f'  type: "{kind}";' in (SOURCE / "src" / "types.ts").read_text()
+
+
+def test_its_readme_names_every_method() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (`.*`) \|$", (SOURCE / "README.md").read_text(), re.MULTILINE
+    )
+    named = {(group, name) for group, names in rows for name in re.findall(r"\w+", names)}
+    assert named == {(one.group, one.name) for one in maker.operations(app.document(Settings()))}
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ export interface Page<T> {
 export class Pages<T> implements AsyncIterable<T> {
   readonly #sender: Sender;
   readonly #request: ApiRequest;
+  readonly #query: Record<string, unknown>;
   readonly #options: RequestOptions;
 
   /** Made by the `list` methods of a client. */
   constructor(sender: Sender, request: ApiRequest, options: RequestOptions) {
     this.#sender = sender;
-    this.#request = { ...request, query: { page: 1, size: SIZE, ...given(request.query) } };
+    this.#request = request;
+    this.#query = { page: 1, size: SIZE, ...given(request.query) };
     this.#options = options;
   }
 
@@ -42,7 +44,7 @@ export class Pages<T> implements AsyncIterable<T> {
 
   /** Page after page, each with its pagination. */
   async *pages(): AsyncGenerator<Page<T>, void, undefined> {
-    for (let number = Number(this.#request.query?.["page"]); ; number += 1) {
+    for (let number = Number(this.#query["page"]); ; number += 1) {
       const page = await this.#page(number);
       yield page;
       if (number >= page.pagination.totalPages) return;
@@ -51,11 +53,11 @@ export class Pages<T> implements AsyncIterable<T> {
 
   /** The requested page alone. */
   page(): Promise<Page<T>> {
-    return this.#page(Number(this.#request.query?.["page"]));
+    return this.#page(Number(this.#query["page"]));
   }
 
   #page(number: number): Promise<Page<T>> {
-    const request = { ...this.#request, query: { ...this.#request.query, page: number } };
+    const request = { ...this.#request, query: { ...this.#query, page: number } };
     return this.#sender.data<Page<T>>(request, this.#options, isPage);
   }
 }

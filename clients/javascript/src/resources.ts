@@ -108,8 +108,7 @@ export class ProductsResource extends Resource {
   /**
    * Update a product.
    *
-   * An extension of the contract. Only the fields that are sent change; open sessions keep the
-   * price they were opened with.
+   * Only the fields that are sent change; open sessions keep the price they were opened with.
    *
    * `PATCH /v1/products/{id}`
    */
@@ -150,9 +149,9 @@ export class CheckoutsResource extends Resource {
   /**
    * List checkout sessions.
    *
-   * An extension of the contract. Newest first. `startDate` and `endDate` are about when
-   * sessions were created, both inclusive; `customerEmail` is the e-mail of the session's
-   * order, given by you or by its customer.
+   * Newest first. `startDate` and `endDate` are about when sessions were created, both
+   * inclusive; `customerEmail` is the e-mail of the session's order, given by you or by its
+   * customer.
    *
    * `GET /v1/checkouts`
    */
@@ -257,7 +256,7 @@ export class RefundsResource extends Resource {
   /**
    * List an order's refunds.
    *
-   * An extension of the contract. Newest first, failed ones too.
+   * Newest first, failed ones too.
    *
    * `GET /v1/orders/{id}/refunds`
    */
@@ -271,7 +270,7 @@ export class RefundsResource extends Resource {
   /**
    * Get a refund.
    *
-   * An extension of the contract. `status` says whether the bank has done it.
+   * `status` says whether the bank has done it.
    *
    * `GET /v1/refunds/{id}`
    */
@@ -285,8 +284,8 @@ export class DisputesResource extends Resource {
   /**
    * List disputes.
    *
-   * An extension of the contract. Newest first. `debit` and `fee` are what losing the dispute
-   * takes from the balance, in `debitCurrency`.
+   * Newest first. `debit` and `fee` are what losing the dispute takes from the balance, in
+   * `debitCurrency`.
    *
    * `GET /v1/disputes`
    */
@@ -297,8 +296,7 @@ export class DisputesResource extends Resource {
   /**
    * Get a dispute.
    *
-   * An extension of the contract. With the notes of the operator and of your team, oldest
-   * first.
+   * With the notes of the operator and of your team, oldest first.
    *
    * `GET /v1/disputes/{id}`
    */
@@ -312,8 +310,8 @@ export class PayoutsResource extends Resource {
   /**
    * List payouts.
    *
-   * An extension of the contract. Newest first. The operator makes payouts: one is PENDING
-   * until the bank has sent it; what FAILED is back on the balance with its fee.
+   * Newest first. The operator makes payouts: one is PENDING until the bank has sent it; what
+   * FAILED is back on the balance with its fee.
    *
    * `GET /v1/payouts`
    */
@@ -324,7 +322,7 @@ export class PayoutsResource extends Resource {
   /**
    * Get a payout.
    *
-   * An extension of the contract. With the bank's reference once it was sent.
+   * With the bank's reference once it was sent.
    *
    * `GET /v1/payouts/{id}`
    */
@@ -358,9 +356,9 @@ export class BalanceResource extends Resource {
   /**
    * Export a statement.
    *
-   * An extension of the contract. For each currency and account the opening balance, every
-   * movement with the balances after it, the sums by type and the closing balance: UTF-8 CSV
-   * (RFC 4180) with a header row. It adds up, or it breaks off.
+   * For each currency and account the opening balance, every movement with the balances after
+   * it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a header row. It
+   * adds up, or it breaks off.
    *
    * `GET /v1/balance/statement.csv`
    */
@@ -374,7 +372,7 @@ export class BalanceResource extends Resource {
   /**
    * Get the balance.
    *
-   * An extension of the contract. `updatedAt` is null before the first movement.
+   * `updatedAt` is null before the first movement.
    *
    * `GET /v1/balance`
    */
@@ -388,9 +386,9 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Create a webhook endpoint.
    *
-   * An extension of the contract. Events are sent to the `url`, signed with the `secret`, which
-   * is shown only here. Respond with 2xx within 30 seconds; otherwise an event is sent again
-   * after 1 min, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.
+   * Events are sent to the `url`, signed with the `secret`, which is shown only here. Respond
+   * with 2xx within 30 seconds; otherwise an event is sent again after 1 min, 5 min, 30 min, 2
+   * h, 5 h, 10 h, 14 h, 20 h and 24 h.
    *
    * `POST /v1/webhook-endpoints`
    */
@@ -404,7 +402,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * List webhook endpoints.
    *
-   * An extension of the contract. Newest first, without their secrets.
+   * Newest first, without their secrets.
    *
    * `GET /v1/webhook-endpoints`
    */
@@ -418,7 +416,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Get a webhook endpoint.
    *
-   * An extension of the contract. If it was disabled by itself, it says why.
+   * If it was disabled by itself, it says why.
    *
    * `GET /v1/webhook-endpoints/{id}`
    */
@@ -432,8 +430,8 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Update a webhook endpoint.
    *
-   * An extension of the contract. While it is DISABLED nothing is sent, and what happens
-   * meanwhile is not sent later: read `/v1/events`, or send it again.
+   * While it is DISABLED nothing is sent, and what happens meanwhile is not sent later: read
+   * `/v1/events`, or send it again.
    *
    * `PATCH /v1/webhook-endpoints/{id}`
    */
@@ -451,7 +449,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Delete a webhook endpoint.
    *
-   * An extension of the contract. What still waits for it is not sent.
+   * What still waits for it is not sent.
    *
    * `DELETE /v1/webhook-endpoints/{id}`
    */
@@ -462,9 +460,9 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Rotate a webhook secret.
    *
-   * An extension of the contract. For 24 hours both secrets sign: `webhook-signature` has both,
-   * `X-Svc-Signature` is by the new one and `X-Svc-Signature-Old` by the one before (a
-   * deployment may have another prefix than `X-Svc-`: see the headers of the webhooks).
+   * For 24 hours both secrets sign: `webhook-signature` has both, `X-Svc-Signature` is by the
+   * new one and `X-Svc-Signature-Old` by the one before (a deployment may have another prefix
+   * than `X-Svc-`: see the headers of the webhooks).
    *
    * `POST /v1/webhook-endpoints/{id}/rotate-secret`
    */
@@ -478,8 +476,8 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Resend events.
    *
-   * An extension of the contract. One event by `eventId`, or all since a time, 1,000 at a call:
-   * go on with `after` set to `next` until that is null. Calls are limited by the minute.
+   * One event by `eventId`, or all since a time, 1,000 at a call: go on with `after` set to
+   * `next` until that is null. Calls are limited by the minute.
    *
    * `POST /v1/webhook-endpoints/{id}/resend`
    */
@@ -493,10 +491,10 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Send a test event.
    *
-   * An extension of the contract. Sends a `webhook.test` to this endpoint alone, whatever types
-   * it has, signed and sent again as any other. Nothing has happened: it is in no list of
-   * events. What came of it is in the deliveries, by `eventId`. Calls are limited by the
-   * minute, together with those that send events again.
+   * Sends a `webhook.test` to this endpoint alone, whatever types it has, signed and sent again
+   * as any other. Nothing has happened: it is in no list of events. What came of it is in the
+   * deliveries, by `eventId`. Calls are limited by the minute, together with those that send
+   * events again.
    *
    * `POST /v1/webhook-endpoints/{id}/test`
    */
@@ -513,8 +511,8 @@ export class WebhookDeliveriesResource extends Resource {
   /**
    * List webhook deliveries.
    *
-   * An extension of the contract. Every event that was or will be sent to the endpoint, with
-   * each attempt. Newest first, kept 30 days.
+   * Every event that was or will be sent to the endpoint, with each attempt. Newest first, kept
+   * 30 days.
    *
    * `GET /v1/webhook-endpoints/{id}/deliveries`
    */
@@ -535,8 +533,8 @@ export class EventsResource extends Resource {
   /**
    * List events.
    *
-   * An extension of the contract. Oldest first, kept 90 days, as they are delivered. Keep the
-   * `cursor` and come back with it: no event is ever skipped.
+   * Oldest first, kept 90 days, as they are delivered. Keep the `cursor` and come back with it:
+   * no event is ever skipped.
    *
    * `GET /v1/events`
    */
@@ -547,7 +545,7 @@ export class EventsResource extends Resource {
   /**
    * Get an event.
    *
-   * An extension of the contract. The same bytes as it is delivered with.
+   * The same bytes as it is delivered with.
    *
    * `GET /v1/events/{id}`
    */

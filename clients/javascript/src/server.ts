@@ -1,6 +1,11 @@
 // What is different where this runs.
 
+import type { webcrypto } from "node:crypto";
+
 import { VERSION } from "./version.js";
+
+export type WebCrypto = webcrypto.Crypto;
+export type Key = webcrypto.CryptoKey;
 
 /**
  * Throw where this runs in a browser: whoever opens the page could read the key there.
@@ -40,9 +45,9 @@ export function userAgent(): string {
 }
 
 /** Web Crypto: Node.js 18 has it in a module only. */
-export async function webCrypto(): Promise<Crypto> {
-  if (globalThis.crypto?.subtle) return globalThis.crypto;
-  return (await import("node:crypto")).webcrypto as unknown as Crypto;
+export async function webCrypto(): Promise<WebCrypto> {
+  const { crypto } = globalThis as { crypto?: WebCrypto };
+  return crypto?.subtle ? crypto : (await import("node:crypto")).webcrypto;
 }
 
 /** 128 random bits in hexadecimal. */

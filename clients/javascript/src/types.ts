@@ -76,6 +76,18 @@ export interface Product {
   updatedAt: number;
 }
 
+/** Where a page stands in its list. */
+export interface Pagination {
+  /** The number of this page. The first is 1. */
+  page: number;
+  /** A whole number from 1 to 100. */
+  size: number;
+  /** How many entries the whole list has, with these filters. It is exact. */
+  total: number;
+  /** How many pages the list has: `total` divided by `size`, rounded up. 0 if it is empty. */
+  totalPages: number;
+}
+
 /** The body that changes a product; what is not sent stays. */
 export interface ProductUpdate {
   /** Text of 1 to 200 characters. */

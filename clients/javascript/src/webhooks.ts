@@ -6,7 +6,7 @@
 // secret is rotated, only some are made with the old one.
 
 import { WebhookInvalid } from "./errors.js";
-import { refuseBrowsers, webCrypto } from "./server.js";
+import { refuseBrowsers, webCrypto, type Key, type WebCrypto } from "./server.js";
 import type { Event } from "./types.js";
 
 const TOLERANCE_MS = 300_000;
@@ -31,9 +31,10 @@ export interface VerifyOptions {
   headerPrefix?: string;
 }
 
-interface Key {
-  own: CryptoKey;
-  standard: CryptoKey;
+/** A secret as the key of each of the two schemes. */
+interface Keys {
+  own: Key;
+  standard: Key;
 }
 
 /**
@@ -68,10 +69,10 @@ export async function verifyWebhook(
 
 /** Return the time (Unix ms) of each set of headers whose signature fits. */
 async function genuine(
-  crypto: Crypto,
+  crypto: WebCrypto,
   raw: Uint8Array,
   header: (name: string) => string,
-  keys: readonly Key[],
+  keys: readonly Keys[],
   prefix: string,
 ): Promise<number[]> {
   const times: number[] = [];
@@ -94,27 +95,27 @@ async function genuine(
 
 /** Compare each signature with each key's. Web Crypto does it in constant time. */
 async function fits(
-  crypto: Crypto,
+  crypto: WebCrypto,
   signatures: readonly (Uint8Array | undefined)[],
-  keys: readonly CryptoKey[],
+  keys: readonly Key[],
   signed: Uint8Array,
 ): Promise<boolean> {
   const given = signatures.filter((one) => one !== undefined);
   const pairs = given.flatMap((one) => keys.map((key) => [one, key] as const));
   const same = await Promise.all(
-    pairs.map(([one, key]) => crypto.subtle.verify("HMAC", key, one as BufferSource, signed as BufferSource)),
+    pairs.map(([one, key]) => crypto.subtle.verify("HMAC", key, one, signed)),
   );
   return same.includes(true);
 }
 
-async function keysOf(crypto: Crypto, secret: string): Promise<Key> {
+async function keysOf(crypto: WebCrypto, secret: string): Promise<Keys> {
   const text = secret.startsWith(PREFIX) ? secret.slice(PREFIX.length) : secret;
   const bytes = text !== "" && BASE64.test(text) ? fromBase64(text) : utf8(text);
   if (bytes === undefined || bytes.byteLength === 0) {
     throw new TypeError("secret must be the secret of the endpoint, such as whsec_…");
   }
-  const made = (key: Uint8Array): Promise<CryptoKey> =>
-    crypto.subtle.importKey("raw", key as BufferSource, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
+  const made = (key: Uint8Array): Promise<Key> =>
+    crypto.subtle.importKey("raw", key, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
   return { own: await made(utf8(secret)), standard: await made(bytes) };
 }
 
