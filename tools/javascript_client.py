@@ -238,8 +238,8 @@ class Methods:
             groups.setdefault(one.group, []).append(one)
         for group, members in groups.items():
             tag = members[0].found["tags"][0]
-            alone = {one.group for one in self.operations if one.found["tags"][0] == tag} == {group}
-            about = self.tags[tag] if alone else f"`client.{group}`."
+            sharing = {one.group for one in self.operations if one.found["tags"][0] == tag}
+            about = self.tags[tag] if sharing == {group} else f"`client.{group}`."
             yield from ("", *_comment(about or group))
             yield f"export class {_capital(group)}Resource extends Resource {{"
             for number, one in enumerate(members):

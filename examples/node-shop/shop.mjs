@@ -23,8 +23,8 @@ const GOODS = new Map([
 ]);
 const client = new Client(process.env.OPENTILL_URL ?? "http://127.0.0.1:8080", process.env.KEY);
 
-// Here: a database. A file is enough for one process: a change is on the disk before anybody is
-// told of it, whole or not at all.
+// Here: a database. A file is enough for one process: a change is on the disk before anybody
+// knows of it, whole or not at all.
 let stored = load() ?? { shop: randomBytes(8).toString("hex"), secret: "", orders: [], events: [] };
 change(() => {});
 
@@ -97,7 +97,7 @@ async function placeOrder(cart, article) {
   return session.url;
 }
 
-/** Note that an order is paid, and ship it: once, however often and from wherever it is told. */
+/** Note that an order is paid, and ship it: once, however often this comes, and from wherever. */
 function takePayment({ orders }, number, amount, currency) {
   const order = orders.find((one) => one.number === number);
   if (!order || order.amount !== amount || currency !== CURRENCY) {

@@ -173,7 +173,7 @@ function placeOrder(string $cart, string $article): string
     return $session['url'];
 }
 
-/** Note that an order is paid, and ship it: once, however often and from wherever it is told. */
+/** Note that an order is paid, and ship it: once, however often this comes, and from wherever. */
 function takePayment(int $number, string $amount, string $currency): void
 {
     $order = run('select article, amount from orders where number = ?', $number)->fetch(PDO::FETCH_ASSOC);

@@ -116,7 +116,7 @@ def place_order(cart: str, article: str) -> str:
 
 
 def take_payment(db: sqlite3.Connection, number: int, amount: Decimal, currency: str) -> None:
-    """Note that an order is paid, and ship it: once, however often and from wherever it is told."""
+    """Note that an order is paid, and ship it: once, however often this comes."""
     found = db.execute("select article, amount from orders where number = ?", (number,)).fetchone()
     if found is None or (Decimal(found[1]), CURRENCY) != (amount, currency):
         print(f"order {number}: {amount} {currency} is not what it costs", flush=True)

@@ -26,7 +26,7 @@ def test_the_examples_of_its_readme_run(
 ) -> None:
     order = shop.paid()
     blocks = re.findall(r"```js\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)
-    program = javascript_client / "readme.mjs"
+    program = javascript_client / "documented.mjs"
     program.write_text("\n".join(blocks).replace(ADDRESS, api_server.url))
     environ = {"KEY": shop.key, "WEBHOOK_SECRET": "whsec_example"}
     said = run(["node", program], tmp_path, **environ)

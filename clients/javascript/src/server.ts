@@ -11,7 +11,7 @@ export type Key = webcrypto.CryptoKey;
  * Throw where this runs in a browser: whoever opens the page could read the key there.
  *
  * A page has a document. A worker of a page has none, but the browser's name, which servers
- * (Node.js, Deno, Bun, workers at the edge) do not take.
+ * (Node.js, Deno, Bun, edge workers) do not take.
  */
 export function refuseBrowsers(): void {
   const here = globalThis as { document?: unknown; WorkerGlobalScope?: unknown };

@@ -249,7 +249,7 @@ test("a browser is refused: the key would be secret no longer", async (t) => {
   await assert.rejects(opentill.verifyWebhook("{}", {}, "whsec_x"), /is for servers/);
 });
 
-test("a worker of a page is refused, a worker at the edge is not", (t) => {
+test("a worker of a page is refused, an edge worker is not", (t) => {
   const found = Object.getOwnPropertyDescriptor(globalThis, "navigator");
   t.after(() => {
     delete globalThis.WorkerGlobalScope;
