@@ -26,7 +26,7 @@ from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.figures import jobs as figure_jobs
-from opentill.http import idempotency, refused
+from opentill.http import accepted, idempotency, refused
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
 from opentill.orders import indexing, settlement
@@ -125,18 +125,25 @@ async def _prune(app: App) -> int:
         requests = await epay_jobs.prune(tx, app.clock())
         stale_logins = await people.prune(tx, app.clock())
         refusals = await refused.prune(tx, app.clock())
+        notes = await accepted.prune(tx, app.clock())
     return (
         windows
         + keys
         + requests
         + stale_logins
         + refusals
+        + notes
         + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
     )
 
 
 async def _prune_webhooks(app: App) -> int:
     return await webhook_jobs.prune(app.db, now_ms())
+
+
+async def _repair_figures(app: App) -> int:
+    await figure_jobs.repair_by_gateway(app.db)
+    return 0
 
 
 JOBS: Final = (
@@ -149,7 +156,8 @@ JOBS: Final = (
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
-    Job("count_figures", 1.0, _count_figures),
+    Job("count_figures", 30.0, _count_figures),
+    Job("repair_figures", 3600.0, _repair_figures),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

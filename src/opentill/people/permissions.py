@@ -13,6 +13,7 @@ Permission = Literal[
     "home.read",
     "payments.read",
     "payments.refund",
+    "payments.note",
     "payments.export",
     "customers.read",
     "products.read",
@@ -20,6 +21,7 @@ Permission = Literal[
     "sessions.write",
     "balance.read",
     "payouts.read",
+    "payouts.account",
     "disputes.read",
     "disputes.respond",
     "keys.read",
@@ -40,6 +42,7 @@ Permission = Literal[
     "agreement.read",
     "agreement.accept",
     # of staff alone
+    "console.read",
     "merchants.read",
     "merchants.manage",
     "terms.manage",
@@ -47,8 +50,12 @@ Permission = Literal[
     "balance.adjust",
     "disputes.decide",
     "approvals.decide",
+    "people.read",
     "people.manage",
     "audit.read",
+    "rates.read",
+    "rates.manage",
+    "deployment.read",
 ]
 
 MERCHANT_ROLES: Final[tuple[MerchantRole, ...]] = get_args(MerchantRole)
@@ -72,6 +79,7 @@ RULES: Final = (
     Rule("home.read", _ALL, _STAFF),
     Rule("payments.read", _ALL, _STAFF),
     Rule("payments.refund", "owner finance support", ""),
+    Rule("payments.note", "owner finance support", ""),
     Rule("payments.export", "owner finance", ""),
     Rule("customers.read", "owner finance support viewer", _STAFF),
     Rule("products.read", _ALL, _STAFF),
@@ -79,6 +87,7 @@ RULES: Final = (
     Rule("sessions.write", "owner finance support developer", ""),
     Rule("balance.read", "owner finance viewer", _STAFF),
     Rule("payouts.read", "owner finance viewer", _STAFF),
+    Rule("payouts.account", "owner", "", proof=True),
     Rule("disputes.read", "owner finance support viewer", _STAFF),
     Rule("disputes.respond", "owner support", ""),
     Rule("keys.read", "owner developer viewer", _STAFF),
@@ -98,6 +107,7 @@ RULES: Final = (
     Rule("team.manage", "owner", "", proof=True),
     Rule("agreement.read", _ALL, _STAFF),
     Rule("agreement.accept", "owner", "", proof=True),
+    Rule("console.read", "", _STAFF),
     Rule("merchants.read", "", _STAFF),
     Rule("merchants.manage", "", "admin", proof=True),
     Rule("terms.manage", "", "admin", proof=True),
@@ -105,8 +115,12 @@ RULES: Final = (
     Rule("balance.adjust", "", "admin finance", proof=True),
     Rule("disputes.decide", "", "admin support"),
     Rule("approvals.decide", "", "admin finance", proof=True),
+    Rule("people.read", "", "admin auditor"),
     Rule("people.manage", "", "admin", proof=True),
     Rule("audit.read", "", "admin auditor"),
+    Rule("rates.read", "", _STAFF),
+    Rule("rates.manage", "", "admin finance", proof=True),
+    Rule("deployment.read", "", _STAFF),
 )
 
 _MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}

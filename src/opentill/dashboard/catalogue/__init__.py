@@ -4,36 +4,31 @@ All languages have the same keys. Values in braces are filled in when a page is 
 escaped there, so that no sentence here and no value can bring markup along.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
+from opentill.backoffice.model import Part
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
+    bank_account,
     developers,
     disputes,
     epay,
-    frame,
     home,
     payment,
+    payment_notes,
     payment_refund,
     payment_timeline,
     payments_list,
     payouts,
-    people,
     products,
-    security,
     sessions,
     settings,
     team,
     webhooks,
 )
-from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
-PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
-    frame.SENTENCES,
-    people.SENTENCES,
-    security.SENTENCES,
+PARTS: Final[tuple[Part, ...]] = (
     team.SENTENCES,
     home.SENTENCES,
     developers.SENTENCES,
@@ -43,17 +38,13 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     sessions.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
+    bank_account.SENTENCES,
     webhooks.SENTENCES,
     agreement.SENTENCES,
     settings.SENTENCES,
     payment.SENTENCES,
+    payment_notes.SENTENCES,
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
     payments_list.SENTENCES,
-)
-SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
-    {
-        language: {key: one for part in PARTS for key, one in part[language].items()}
-        for language in LANGUAGES
-    }
 )

@@ -1,0 +1,128 @@
+"""Logging in and out."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from opentill import people
+from opentill.backoffice import cookies, render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest, safe_next
+from opentill.core.errors import TooManyRequests
+from opentill.db import rate_limits
+from opentill.db.database import Tx
+from opentill.people import passkeys
+
+_PASSKEYS: Final = 30  # pages that ask for one, of an address in a minute
+
+
+async def _first_page(request: PageRequest, person_id: str) -> str:
+    """Return where somebody comes who wanted to go nowhere else: staff to the console."""
+    async with request.app.db.connection() as tx:
+        return OF_CONSOLE if await people.is_staff(tx, person_id) else "/dashboard"
+
+
+async def show_login(request: PageRequest) -> Response:
+    """Show the form, unless somebody is logged in already."""
+    if request.known_login is not None:
+        goal = request.next or await _first_page(request, request.login.person_id)
+        return render.see_other(request, goal)
+    return render.page(request, "login.html", email="", next=request.next)
+
+
+async def log_in(request: PageRequest) -> Response:
+    """Log somebody in, and lead to where they wanted to go."""
+    form = await request.form()
+    email, goal = form.get("email", ""), safe_next(form.get("next", ""))
+    settings, account = request.app.settings, people.normal(form.get("email", ""))
+    given = people.Credentials(
+        email=email,
+        password=form.get("password", ""),
+        browser=request.browser,
+        code=form.get("code", ""),
+        known=cookies.knows(settings, request.headers, account),
+    )
+    try:
+        login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
+    except people.WrongCredentials:
+        return render.page(
+            request, "login.html", 401, email=email, next=goal, errors={"email": "error_login"}
+        )
+    except TooManyRequests as problem:
+        return render.page(
+            request,
+            "login.html",
+            429,
+            {"retry-after": str(problem.retry_after_s)},
+            email=email,
+            next=goal,
+            errors={"email": "error_wait"},
+            wait=request.localizer.duration(problem.retry_after_s * 1000),
+        )
+    request.new_cookies += cookies.begun(settings, request.headers, login.token, account)
+    return render.see_other(request, goal or await _first_page(request, login.person.id))
+
+
+async def begin_passkey(request: PageRequest) -> Response:
+    """Show the page on which the browser asks for a passkey."""
+    form = await request.form()
+    return await _passkey(request, safe_next(form.get("next", "")))
+
+
+async def _passkey(
+    request: PageRequest, goal: str, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    subject = people.limit_subject(request.browser.address)
+    site = request.known_site
+
+    async def work(tx: Tx) -> str:
+        if await rate_limits.hit(tx, "passkey", subject, _PASSKEYS, request.now) is None:
+            wait = await rate_limits.retry_after_s(tx, "passkey", subject, request.now)
+            raise TooManyRequests(_PASSKEYS, wait)
+        return await passkeys.options(tx, site, request.now)
+
+    options = await request.app.db.run(work)
+    return render.page(
+        request,
+        "login_passkey.html",
+        status,
+        scripts=True,
+        options=options,
+        next=goal,
+        errors=errors or {},
+    )
+
+
+async def use_passkey(request: PageRequest) -> Response:
+    """Log in the person whose passkey the browser has used."""
+    form, settings = await request.form(), request.app.settings
+    goal, site = safe_next(form.get("next", "")), request.known_site
+
+    async def work(tx: Tx) -> people.NewLogin:
+        person = await passkeys.use(tx, form.get("credential", ""), site, request.now)
+        return await people.begin(tx, person, request.browser, request.now, strong=True)
+
+    try:
+        login = await request.app.db.run(work)
+    except people.WrongCredentials:
+        return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
+    request.new_cookies += cookies.begun(settings, request.headers, login.token, login.person.email)
+    return render.see_other(request, goal or await _first_page(request, login.person.id))
+
+
+async def log_out(request: PageRequest) -> Response:
+    """End the login, if there is one."""
+    login = request.known_login
+    if login is not None:
+        await request.app.db.run(lambda tx: people.end(tx, login))
+    request.new_cookies.append(cookies.logged_out(request.app.settings))
+    return render.see_other(request, "/login")
+
+
+pages: Final = (
+    Page("GET", "/login", "anyone", show_login),
+    Page("POST", "/login", "anyone", log_in),
+    Page("POST", "/login/passkey/begin", "anyone", begin_passkey),
+    Page("POST", "/login/passkey", "anyone", use_passkey),
+    Page("POST", "/logout", "anyone", log_out),
+)

@@ -1,0 +1,121 @@
+"""The links that people follow: an invitation, and the way to a new password."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from opentill import merchants, people
+from opentill.backoffice import cookies, render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.core.errors import Invalid
+from opentill.people import Link, Person
+
+
+async def _read(request: PageRequest) -> tuple[Link, Person | None, str]:
+    """Return a link, whom it is for, and the name of the merchant. Raises NotFound."""
+    async with request.app.db.connection() as tx:
+        link, person = await people.read_link(tx, request.ids["token"], request.now)
+        name = ""
+        if link.merchant_id is not None:
+            name = (await merchants.find(tx, link.merchant_id)).name
+    return link, person, name
+
+
+async def show_invitation(request: PageRequest) -> Response:
+    """Show an invitation: the form of a new person, or how a known one accepts."""
+    return await _invitation(request)
+
+
+async def _invitation(
+    request: PageRequest, name: str = "", errors: dict[str, str] | None = None
+) -> Response:
+    link, person, merchant = await _read(request)
+    if link.kind != "INVITATION":
+        return render.see_other(request, f"/reset/{request.ids['token']}")
+    login = request.known_login
+    return render.page(
+        request,
+        "invitation.html",
+        400 if errors else 200,
+        link=link,
+        merchant=merchant,
+        known=person is not None,
+        mine=person is not None and login is not None and login.person_id == person.id,
+        name=name,
+        errors=errors or {},
+    )
+
+
+async def take_invitation(request: PageRequest) -> Response:
+    """Accept an invitation, as a new person or as the one who is logged in."""
+    form, token = await request.form(), request.ids["token"]
+    link, person, _ = await _read(request)
+    login = request.known_login
+    if person is not None:
+        if login is None:
+            return render.see_other(request, f"/login?next=/invite/{token}")
+        await request.app.db.run(lambda tx: people.accept(tx, token, login, request.now))
+    else:
+        name = form.get("name", "")
+        try:
+            made = await people.join(
+                request.app.db,
+                token,
+                name,
+                form.get("password", ""),
+                request.browser,
+                request.now,
+            )
+        except Invalid as problem:
+            return await _invitation(request, name, _errors(problem))
+        settings = request.app.settings
+        request.new_cookies += [
+            cookies.logged_in(settings, made.token),
+            cookies.know(settings, request.headers, link.email),
+        ]
+    if link.merchant_id is None:
+        return render.see_other(request, OF_CONSOLE)
+    return render.see_other(request, f"/dashboard/{link.merchant_id}/")
+
+
+def _errors(problem: Invalid) -> dict[str, str]:
+    """Return what to say at the field; a password that is long enough is too common."""
+    if problem.field != "password":
+        return {"name": "error_name"}
+    common = "common" in (problem.reason or "")
+    return {"password": "error_password_common" if common else "error_password_length"}
+
+
+async def show_reset(request: PageRequest) -> Response:
+    """Show the form for a new password."""
+    return await _reset(request)
+
+
+async def _reset(request: PageRequest, errors: dict[str, str] | None = None) -> Response:
+    link, _, _ = await _read(request)
+    if link.kind != "RESET":
+        return render.see_other(request, f"/invite/{request.ids['token']}")
+    status = 400 if errors else 200
+    return render.page(request, "reset.html", status, link=link, errors=errors or {})
+
+
+async def choose_password(request: PageRequest) -> Response:
+    """Set the new password, and have the person log in with it."""
+    form = await request.form()
+    try:
+        await people.choose_password(
+            request.app.db, request.ids["token"], form.get("password", ""), request.now
+        )
+    except Invalid as problem:
+        return await _reset(request, _errors(problem))
+    request.new_cookies.append(cookies.logged_out(request.app.settings))
+    return render.see_other(request, "/login?changed=1")
+
+
+pages: Final = (
+    Page("GET", "/invite/{token}", "anyone", show_invitation),
+    Page("POST", "/invite/{token}", "anyone", take_invitation),
+    Page("GET", "/reset/{token}", "anyone", show_reset),
+    Page("POST", "/reset/{token}", "anyone", choose_password),
+)

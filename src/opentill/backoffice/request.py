@@ -1,0 +1,216 @@
+"""A request for a page, and who makes it."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.types import Receive, Scope
+
+from opentill import context
+from opentill.backoffice.faces import Face
+from opentill.backoffice.model import OF_CONSOLE, SENDER
+from opentill.core.errors import Problem, or_not_found
+from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
+from opentill.server.protocol import ALLOW_BODY_S
+from opentill.server.upload_limits import TIME_S
+from opentill.web import forms, language, templates
+from opentill.web.catalogue import LANGUAGES
+
+_MAX_FIELDS: Final = 50
+_NO_FILTERS: Final = frozenset({"lang", "other_person"})
+
+
+class PageRequest:
+    """What came, and who it came from.
+
+    ``login`` is there for every row of a table that is not for anyone, ``access`` for those of a
+    merchant.
+    """
+
+    def __init__(self, face: Face, scope: Scope, receive: Receive) -> None:
+        """Read the head; a malformed query counts as empty."""
+        self.face = face
+        self.app = context.of(scope)
+        self.now = self.app.clock()
+        self.path: str = scope["path"]
+        self._looks: bool = scope["method"] in {"GET", "HEAD"}
+        self.ids: Mapping[str, str] = scope["path_params"]
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        user_agent = self.headers.get(b"user-agent", b"").decode("latin-1")
+        self.browser = Browser(scope["opentill_address"], user_agent)
+        try:
+            pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=_MAX_FIELDS)
+        except ValueError:
+            pairs = []
+        self.query = dict(reversed(pairs))
+        self.base = templates.base_path(self.app.settings.public_url)
+        self.localizer = language.choose(
+            face.sentences,
+            self.query.get("lang"),
+            self.headers.get(b"accept-language", b"").decode("latin-1"),
+            remembered=language.remembered(self.headers),
+        )
+        self.most_of_files = 0  # bytes that a form may bring along
+        self._receive = receive
+        self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _allow_nothing)
+        self._form: forms.Form | Problem | None = None
+        self._sender = ""
+        self._login: Login | None = None
+        self._access: Access | None = None
+        self.new_cookies: list[str] = []
+        if self.query.get("lang") in LANGUAGES:
+            chosen = self.localizer.language
+            self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether a live page asks again by its script (decision 0068), and no person did."""
+        return self.headers.get(b"hx-request") == b"true"
+
+    @property
+    def site(self) -> Site | None:
+        """Where passkeys work, None if they do not here."""
+        host = self.headers.get(b"host", b"").decode("latin-1")
+        return Site.of(self.app.settings.public_url, host)
+
+    @property
+    def known_site(self) -> Site:
+        """Where passkeys work. Raises NotFound if they do not here."""
+        return or_not_found(self.site)
+
+    @property
+    def merchant_id(self) -> str:
+        """The merchant in the path, "" where there is none."""
+        return self.ids.get("merchant", "")
+
+    @property
+    def known_login(self) -> Login | None:
+        """The login, on pages that are for anyone too."""
+        return self._login
+
+    @property
+    def known_access(self) -> Access | None:
+        """What the person may do at the merchant, on pages without one too."""
+        return self._access
+
+    @property
+    def login(self) -> Login:
+        """The login of whoever made the request."""
+        if self._login is None:
+            raise AssertionError  # the row in the table says "anyone"
+        return self._login
+
+    @property
+    def access(self) -> Access:
+        """What they may do at the merchant in the path."""
+        if self._access is None:
+            raise AssertionError  # the row in the table is of no merchant
+        return self._access
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether they may, at the merchant in the path or, without one, as staff."""
+        if self._access is not None:
+            return self._access.may(permission)
+        role = self.login.staff_role
+        return role is not None and staff_may(role, permission)
+
+    def admit(self, login: Login | None, access: Access | None = None) -> None:
+        """Note who made the request."""
+        self._login, self._access = login, access
+
+    def proof(self, password: str, code: str) -> Credentials:
+        """Return what the person proves with who they are."""
+        return Credentials(
+            email=self.login.email, password=password, code=code, browser=self.browser, known=True
+        )
+
+    async def form(self) -> dict[str, str]:
+        """Return the fields of the form that was sent. Raises as ``forms.read`` does."""
+        return (await self._whole_form()).fields
+
+    async def files(self) -> dict[str, forms.Upload]:
+        """Return the files that the form has brought along, as ``form`` does the fields."""
+        return (await self._whole_form()).files
+
+    async def _whole_form(self) -> forms.Form:
+        """Read the form once, whatever becomes of it: a body comes only once."""
+        if self._form is None:
+            try:
+                self._form = await self._read()
+                self._sender = self._form.fields.pop(SENDER, "")
+            except Problem as problem:
+                self._form = problem
+        if isinstance(self._form, Problem):
+            raise self._form
+        return self._form
+
+    async def _read(self) -> forms.Form:
+        if not self.most_of_files:
+            return await forms.read_with_files(self.headers, self._receive, 0)
+        # An address stands for whoever is not logged in.
+        who = self._login.person_id if self._login else self.browser.address
+        with self.app.uploads.turn(who):
+            self._allow_body_s(TIME_S)
+            return await forms.read_with_files(self.headers, self._receive, self.most_of_files)
+
+    @property
+    def sender(self) -> str:
+        """The person whom the form was shown to, "" if it does not say; once the form is read."""
+        return self._sender
+
+    @property
+    def person(self) -> str:
+        """The person whom the forms of this page are shown to, "" for anyone."""
+        return self._sender if self._login is None else self._login.person_id
+
+    def here(self, **changes: str) -> str:
+        """Return the address of this page with changes of its query."""
+        query = urlencode({**self.query, **changes})
+        return f"{self.base}{self.path}?{query}" if query else f"{self.base}{self.path}"
+
+    def in_language(self, lang: str) -> str:
+        """Return the address of this page, or of the one that its form stands on, in a language."""
+        if self._looks:
+            return self.here(lang=lang)
+        return f"{self.base}{self.face.page_of(self.path)}?{urlencode({'lang': lang})}"
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the query asks for something, beside the language and what a page says once."""
+        return not self.query.keys() <= _NO_FILTERS
+
+    def link(self, *parts: str) -> str:
+        """Return the path of a page of this merchant."""
+        return "/".join((f"{self.base}/dashboard", self.merchant_id, *parts)) + (
+            "" if parts else "/"
+        )
+
+    def console(self, *parts: str) -> str:
+        """Return the path of a page of the console."""
+        return "/".join((self.base + OF_CONSOLE, *parts)) + ("" if parts else "/")
+
+    @property
+    def next(self) -> str:
+        """Where to go after logging in, without the base: one of the pages for people, or ""."""
+        return safe_next(self.query.get("next", ""))
+
+
+def _allow_nothing(_seconds: float) -> None:
+    """Stand in for a server that has no deadlines for bodies."""
+
+
+_NEXT: Final = ("/dashboard", OF_CONSOLE, "/security", "/invite/")
+_LONGEST_NEXT: Final = 2000
+
+
+def safe_next(path: str) -> str:
+    """Return a path of ours that a login may lead to; "" for anything else.
+
+    It begins with one of our own places and holds nothing that a browser could read as another
+    host: no backslash, no control character, no second slash at the start.
+    """
+    if not path.isprintable() or "\\" in path or "//" in path or len(path) > _LONGEST_NEXT:
+        return ""
+    place = path.partition("?")[0]
+    inside = any(place == one or place.startswith(one.rstrip("/") + "/") for one in _NEXT)
+    return path if inside and "/." not in place else ""
