@@ -312,6 +312,13 @@ export interface OrderDetail {
   rollingReserveStatus: "HELD" | "NONE" | "OFFSET" | "RELEASED" | Later;
   /** When it is released, Unix ms. Null if nothing is held. */
   rollingReserveReleaseAt: number | null;
+  /**
+   * The brand of the card that it was paid with, such as `visa`. Null unless the gateway says
+   * so.
+   */
+  cardBrand: string | null;
+  /** The card's last four digits. Null unless the gateway says so. */
+  cardLast4: string | null;
 }
 
 /** The body that refunds an order. */
