@@ -20,6 +20,7 @@ SECTIONS: Final = {
         ("refunds", "orders", "End refunds that no gateway reports on."),
         ("disputes", "disputes", "Disputes and chargebacks."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
+        ("mail", "mail", "Mail: what went out, and how it ended."),
     ),
     "Money": (
         ("balance", "balance", "A merchant's balance, and its adjustments by operators."),

@@ -29,6 +29,7 @@ Prefix = Literal[
     "ses",
     "inv",
     "pk",
+    "mail",
     "run",
     "rec",
     "dif",

@@ -15,6 +15,7 @@ from opentill.dashboard.catalogue import (
     disputes,
     epay,
     home,
+    mails,
     payment,
     payment_notes,
     payment_refund,
@@ -47,4 +48,5 @@ PARTS: Final[tuple[Part, ...]] = (
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
     payments_list.SENTENCES,
+    mails.SENTENCES,
 )
