@@ -16,11 +16,14 @@ from opentill.console import (
     merchant,
     merchants,
     needs,
+    payout_runs,
     people,
     rates,
+    reconciliation,
     settings,
     standing,
     terms,
+    trial_balance,
 )
 from opentill.console.catalogue import PARTS
 
@@ -32,6 +35,9 @@ PAGES: Final[tuple[Page, ...]] = (
     *merchant.pages,
     *standing.pages,
     *terms.pages,
+    *payout_runs.pages,
+    *reconciliation.pages,
+    *trial_balance.pages,
     *audit.pages,
     *people.pages,
     *rates.pages,

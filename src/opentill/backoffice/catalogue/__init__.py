@@ -6,7 +6,7 @@ escaped there, so that no sentence here and no value can bring markup along.
 
 from typing import Final
 
-from opentill.backoffice.catalogue import apply, frame, people, security
+from opentill.backoffice.catalogue import apply, forgotten, frame, people, security
 from opentill.backoffice.model import Part
 
 PARTS: Final[tuple[Part, ...]] = (
@@ -14,4 +14,5 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     security.SENTENCES,
     apply.SENTENCES,
+    forgotten.SENTENCES,
 )

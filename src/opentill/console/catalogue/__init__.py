@@ -8,11 +8,14 @@ from opentill.console.catalogue import (
     home,
     merchants,
     needs,
+    payout_runs,
     people,
     rates,
+    reconciliation,
     settings,
     standing,
     terms,
+    trial_balance,
 )
 
 PARTS: Final[tuple[Part, ...]] = (
@@ -25,4 +28,7 @@ PARTS: Final[tuple[Part, ...]] = (
     settings.SENTENCES,
     standing.SENTENCES,
     terms.SENTENCES,
+    payout_runs.SENTENCES,
+    reconciliation.SENTENCES,
+    trial_balance.SENTENCES,
 )

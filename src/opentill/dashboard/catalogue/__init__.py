@@ -15,6 +15,8 @@ from opentill.dashboard.catalogue import (
     disputes,
     epay,
     home,
+    links,
+    mails,
     payment,
     payment_notes,
     payment_refund,
@@ -37,6 +39,7 @@ PARTS: Final[tuple[Part, ...]] = (
     disputes.SENTENCES,
     products.SENTENCES,
     sessions.SENTENCES,
+    links.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
     bank_account.SENTENCES,
@@ -49,4 +52,5 @@ PARTS: Final[tuple[Part, ...]] = (
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
     payments_list.SENTENCES,
+    mails.SENTENCES,
 )
