@@ -244,7 +244,7 @@ class Session(msgspec.Struct, frozen=True):
         return structs.convert(new, cls, status="OPEN", created_at=now, updated_at=now)
 
 
-class PublicSession(Session, frozen=True):
+class PublicSession(Session, frozen=True, kw_only=True):
     """A session as its page finds it, with whether its merchant may charge: None, or why not."""
 
     charge_off: str | None
