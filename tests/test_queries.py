@@ -226,6 +226,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.LOCK_REFRESHED",
         "people.queries.LOGINS",
         "people.queries.ALL_MEMBERS",
+        "mail.queries.BEHIND",  # the worker's, over all merchants
+        "mail.queries.LOGGED_IN",
+        "mail.queries.STUCK",
         "payouts.queries.DUE",
         # of staff, over all merchants
         "disputes.queries.DUE",
@@ -245,6 +248,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
+        "payment_links.queries.BY_SLUG",
+        "payment_links.queries.ANYWHERE",
+        "payment_links.queries.NOTE_ENDED",
     }
     tenant = (
         "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
@@ -255,6 +261,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers",
+        "payment_links", "payment_link_uses",
     )  # fmt: skip
     wrong = {
         name: text

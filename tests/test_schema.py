@@ -71,6 +71,9 @@ QUEUES: Final = {
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "payment_link_uses_open",
+    "mails_due",
+    "mails_old",
     "ignored_fields_old",
     "payout_transfers_of_run",
 }

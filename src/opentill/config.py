@@ -115,6 +115,12 @@ def _check_together(settings: Settings) -> None:
             "OPENTILL_DATABASE_READ_URL needs OPENTILL_DATABASE_URL: the primary of the replica"
         )
         raise SettingError(message)
+    if settings.smtp_url and not settings.mail_from:
+        message = (
+            "OPENTILL_MAIL_FROM must be set when OPENTILL_SMTP_URL is: the sender of all mail, such"
+            " as Example Pay <pay@example.com>"
+        )
+        raise SettingError(message)
     if settings.database_password:
         secretfiles.check_password(settings)
     if 0 < settings.history_days < SHORTEST_HISTORY_DAYS:
