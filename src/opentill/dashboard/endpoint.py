@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from opentill import people
+from opentill.core import log
 from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.dashboard import cookies, kept_forms, render
@@ -111,6 +112,7 @@ async def _admit(request: PageRequest, permission: Permission) -> None:
     if not all(map(is_id, request.ids.values())):
         raise NotFound
     access = await people.access(request.app.db, request.login, request.merchant_id, request.now)
+    log.merchant.set(access.merchant_id)
     request.admit(request.login, access)
     if not access.may(permission):
         raise NotPermitted

@@ -12,7 +12,7 @@ from opentill.epay.credentials import (
 )
 from opentill.epay.model import Credentials, NewCredentials, Notice, NoticeOfOrder, NoticeState
 from opentill.epay.notices import newest as newest_notices
-from opentill.epay.notices import resend, return_address
+from opentill.epay.notices import resend, return_address, skip_waiting
 
 __all__ = [
     "WRONG_KEY",
@@ -31,4 +31,5 @@ __all__ = [
     "resend",
     "return_address",
     "rotate",
+    "skip_waiting",
 ]

@@ -119,3 +119,11 @@ async def newest(
 ) -> list[NoticeOfOrder]:
     """Return a merchant's notices, newest first."""
     return await queries.NEWEST_NOTICES.all(tx, merchant_id=merchant_id, state=state, limit=limit)
+
+
+async def skip_waiting(tx: Tx, now: int) -> int:
+    """Count every notification that waits as failed, and return how many there were.
+
+    After a restore: they may have been sent since the backup. Each can be sent again.
+    """
+    return await queries.SKIP_NOTICES.run(tx, now=now)
