@@ -110,7 +110,7 @@ def _one(name: str, text: str, value: float) -> Reading:
 
 
 def _database(*, up: bool) -> Reading:
-    return _one("database_up", "Whether the database answered this scrape", up)
+    return _one("database_up", "Whether the database responded to this scrape", up)
 
 
 def of_replica(*, usable: bool, lag_s: float | None) -> list[Reading]:

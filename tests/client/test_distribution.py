@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import opentill
 from opentill.client import version
@@ -43,7 +44,7 @@ def _with_what_it_needs(requirements: list[str]) -> set[str]:
     for text in requirements:
         one = Requirement(text)
         if one.marker is None or one.marker.evaluate({"extra": ""}):
-            found.add(one.name)
+            found.add(canonicalize_name(one.name))
     return found.union(
         *(_with_what_it_needs(metadata.requires(name) or []) for name in sorted(found))
     )

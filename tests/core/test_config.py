@@ -25,6 +25,7 @@ SECRETS = {
 def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
     fields = {field.name for field in msgspec.structs.fields(Settings)}
     derived = {"gateway_options", "sandbox_elsewhere", "sandbox_refused", "secret_key_from"}
+    derived |= {"tracing", "tracing_refused"}
     assert {row.field for row in SETTINGS} == fields - derived
 
 

@@ -193,8 +193,9 @@ def _restored(new: Place) -> None:
 
 @pytest.mark.stress
 async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
-    tmp_path: Path, module_database_url: str, db: Db
+    tmp_path: Path, module_database_url: str
 ) -> None:
+    db = await Db.connect(module_database_url, 2)
     shop = await make_shop(db)
     _, programs = find_programs()
     source = Path(__file__).parents[2] / "src"
@@ -204,6 +205,7 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
     empty = module_database_url.replace("@/", "@/restored_", 1)
     async with db.connection() as tx:
         await tx.execute(f'create database "{_name_of(empty)}"')
+    await db.close()
     environ = {
         **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
         "PATH": f"{tmp_path}:{programs}:{os.environ['PATH']}",

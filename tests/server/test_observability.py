@@ -50,6 +50,13 @@ async def hook() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
+async def place(module_database_url: str) -> AsyncIterator[Db]:
+    db = await Db.connect(module_database_url, 2)
+    yield db
+    await db.close()
+
+
+@pytest.fixture
 def cluster(
     tmp_path: Path,
     module_database_url: str,
@@ -100,9 +107,9 @@ async def metrics_of(cluster: Cluster) -> Figures:
 
 
 async def test_a_payment_is_seen_in_metrics_log_and_traces(
-    cluster: Cluster, db: Db, traces: TraceReceiver, hook: Receiver, worker_metrics: str
+    cluster: Cluster, place: Db, traces: TraceReceiver, hook: Receiver, worker_metrics: str
 ) -> None:
-    shop = await make_shop(db)
+    shop = await make_shop(place)
     async with await cluster.client(shop.key) as client:
         endpoint = await client.call("POST", "/v1/webhook-endpoints", {"url": f"{hook.url}/in"})
         assert endpoint.status_code == 201, endpoint.text
@@ -222,7 +229,9 @@ STATEMENTS: Final[list[tuple[str, str]]] = [
     ("\n    insert into entries (a) values ($1)", "insert entries"),
     ("update orders set a = $1", "update orders"),
     ("BEGIN;", "begin"),
-    ("with x as (select 1) select * from x", "with x"),
+    ("select * from refunds where id = $1 for update", "select refunds"),
+    ("with x as (select 1), y as (insert into events (a) values ($1)) select 1", "insert events"),
+    ("insert into figures (a) values ($1) on conflict (a) do update set a = 1", "insert figures"),
 ]
 
 

@@ -61,7 +61,7 @@ SECTIONS: Final = {
         (
             "skip-messages",
             "backup",
-            "Send nothing of what waits to be sent: a restored backup's was sent already.",
+            "Send none of the waiting messages: those of a restored backup were sent already.",
         ),
     ),
     "Diagnosis": (

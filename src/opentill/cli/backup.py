@@ -86,7 +86,7 @@ def restore(file: File) -> output.Result:
 
 @commands.acting()
 def skip_messages(*, actor: Any) -> output.Result:
-    """Send nothing of what waits to be sent: a restored backup's was sent already.
+    """Send none of the waiting messages: those of a restored backup were sent already.
 
     Webhook deliveries and Epay notifications that are waiting count as failed; each can be sent
     again. For the time between a restore and the first start of a worker.
@@ -98,8 +98,8 @@ def skip_messages(*, actor: Any) -> output.Result:
             "webhooks": await webhooks.skip_waiting(tx, now),
             "epayNotifications": await epay.skip_waiting(tx, now),
         }
-        told = ", ".join(f"{name}: {count}" for name, count in skipped.items())
-        await merchants.record_audit(tx, actor, "skip-messages", "", told, now)
+        counts = ", ".join(f"{name}: {count}" for name, count in skipped.items())
+        await merchants.record_audit(tx, actor, "skip-messages", "", counts, now)
         return skipped
 
     return output.Result(session.transact(work), note=_HELD)

@@ -231,7 +231,7 @@ def listening(host: str, port: int, read: Read, token: str | None = None) -> Ite
     """Serve the metrics at an address of their own, in a thread.
 
     ``read`` returns the figures of the moment and is called in that thread. With a ``token`` only
-    its bearer gets an answer. Raises ``ConfigurationError`` if the port is taken.
+    its bearer gets a response. Raises ``ConfigurationError`` if the port is taken.
     """
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 

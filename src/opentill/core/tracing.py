@@ -27,11 +27,13 @@ MISSING: Final = (
     " 'opentill[opentelemetry]'; OpenTill runs without them"
 )
 _NS: Final = 1_000_000_000
-# What a statement does, and to which table first.
-_SUMMARY: Final = re.compile(
-    r"^\s*(?P<verb>[a-z]+)(?:.*?\b(?:from|into|update)\s+(?P<table>[a-z_]+))?",
-    re.DOTALL,
+# What a statement does, and to which table first: writing counts before reading, also in a `with`.
+_WRITES: Final = re.compile(
+    r"\b(?P<verb>insert|delete|(?<!for )(?<!do )(?<!key )update)"
+    r"\s+(?:into\s+|from\s+)?(?P<table>[a-z_]+)"
 )
+_READS: Final = re.compile(r"\b(?P<verb>select)\b.*?\bfrom\s+(?P<table>[a-z_]+)", re.DOTALL)
+_FIRST_WORD: Final = re.compile(r"\s*(?P<verb>[a-z]*)(?P<table>)")
 _TRACED: Final = b"traceparent"
 _log: Final = structlog.get_logger()
 
@@ -131,7 +133,9 @@ def note_statement(record: Any) -> None:
     """
     from opentelemetry import trace
 
-    if _tracer is None or not trace.get_current_span().is_recording():
+    # The current one may have ended: asyncpg reports in the loop's next turn.
+    context = trace.get_current_span().get_span_context()
+    if _tracer is None or not (context.is_valid and context.trace_flags.sampled):
         return
     end = time.time_ns()
     summary = _summary(record.query)
@@ -152,8 +156,9 @@ def note_statement(record: Any) -> None:
 
 @functools.lru_cache(1024)
 def _summary(sql: str) -> str:
-    found = _SUMMARY.match(sql.lower())
-    return " ".join(filter(None, found.groups())) if found else "statement"
+    text = sql.lower()
+    found = _WRITES.search(text) or _READS.search(text) or _FIRST_WORD.match(text)
+    return " ".join(filter(None, (found["verb"], found["table"]))) if found else "statement"
 
 
 @contextmanager

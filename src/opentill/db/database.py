@@ -9,7 +9,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, cast
 
 import asyncpg
 
@@ -218,8 +218,10 @@ class Db:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """Lend a connection inside a transaction, committed unless the block raises."""
-        async with self.connection() as connection:
-            connection.once_committed = waiting = []
+        waiting: list[Callable[[], None]] = []
+        async with self.connection() as lent:
+            connection = cast("connections.Connection", lent)
+            connection.once_committed = waiting
             try:
                 async with connection.transaction():
                     yield connection

@@ -242,8 +242,7 @@ OLDEST_NOTICE = Value(int, "select min(due_at) from epay_notifications where due
 # Of all merchants: a restored backup's, which may have been sent since.
 SKIP_NOTICES = Command(
     """
-    update epay_notifications set state = 'FAILED', due_at = null, answer = 'skipped',
-        updated_at = :now
+    update epay_notifications set state = 'FAILED', due_at = null, updated_at = :now
     where state = 'WAITING'
     """
 )

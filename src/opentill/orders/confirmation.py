@@ -30,6 +30,7 @@ from opentill.orders.model import (
 from opentill.orders.transitions import Change, Payment, can, take
 
 MOST: Final = 64  # of one transaction
+_ENDS: Final = ("SUCCEEDED", "DECLINED", "REFUSED", "VOIDED", "DUPLICATE")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -108,7 +109,9 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
 
 
 def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
-    """Count for the metrics that an attempt ends in a status, once that is committed."""
+    """Count for the metrics that an attempt came to an end, once that is committed."""
+    if status not in _ENDS:
+        return
     count = partial(metrics.count_ended_attempt, attempt.gateway, attempt.method, status)
     once_committed(tx, count)
 

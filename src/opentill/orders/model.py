@@ -127,14 +127,6 @@ BACK: Final = {row.target: row for row in TRANSITIONS if row.event == "dispute_w
 # UNDECIDED, so that late and repeated reports change nothing.
 UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "PENDING")
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
-# What metrics count as the end of an attempt.
-ENDED: Final[tuple[AttemptStatus, ...]] = (
-    "SUCCEEDED",
-    "DECLINED",
-    "REFUSED",
-    "VOIDED",
-    "DUPLICATE",
-)
 
 
 class Order(msgspec.Struct, frozen=True):

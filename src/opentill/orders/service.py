@@ -24,7 +24,6 @@ from opentill.gateways.model import (
 from opentill.orders import queries, transition_queries
 from opentill.orders.confirmation import confirmation, count_ended
 from opentill.orders.model import (
-    ENDED,
     FINAL,
     OPERATOR,
     UNDECIDED,
@@ -224,7 +223,7 @@ async def _write(
         check_at=check_at,
         now=now,
     )
-    if status in ENDED and status != attempt.status:
+    if status != attempt.status:
         count_ended(tx, attempt, status)
     return written or attempt
 

@@ -64,17 +64,17 @@ class Programs:
         """Run a program that reads one file and writes another; keep only its errors."""
         command = [str(self.path(program)), *words]
         errors = subprocess.PIPE
-        with self.start(command, source, target or subprocess.DEVNULL, errors=errors) as process:
-            _, told = process.communicate()
-        return subprocess.CompletedProcess(command, process.returncode, b"", told)
+        with self.start(command, source, target or subprocess.DEVNULL, errors) as process:
+            _, said = process.communicate()
+        return subprocess.CompletedProcess(command, process.returncode, b"", said)
 
     def start(
         self,
         command: list[str],
         stdin: int,
         out: int | IO[bytes],
-        *,
         errors: int | None = None,
+        /,
         **environment: str,
     ) -> subprocess.Popen[bytes]:
         """Start a program as PostgreSQL's user, in a session of its own.
