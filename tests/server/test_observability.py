@@ -127,7 +127,7 @@ async def test_a_payment_is_seen_in_metrics_log_and_traces(
     lines = [json.loads(line) for line in cluster.servers[0].output.splitlines()]
     created = next(line for line in lines if line.get("route") == "/v1/checkouts")
     assert (created["merchant"], created["trace_id"]) == (shop.id, TRACE)
-    page = next(line for line in lines if line.get("route") == "/checkout/{session_id}")
+    page = next(line for line in lines if line.get("route") == "/checkout/{session}")
     assert page["merchant"] == shop.id
 
 
@@ -174,7 +174,7 @@ async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -
     assert any(span.attributes["db.query.summary"].startswith("insert") for span in statements)
     paid = traces.named("gateway pay")[0]
     assert paid.attributes["opentill.gateway"] == "sandbox"
-    assert spans[paid.parent].name == "POST /checkout/{session_id}"
+    assert spans[paid.parent].name == "POST /checkout/{session}"
     sent = next(span for span in spans.values() if span.parent == paid.id)
     assert (sent.name, sent.kind) == ("POST", CLIENT)
     got = hook.taken[0].headers["traceparent"].split("-")
