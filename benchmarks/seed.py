@@ -100,7 +100,8 @@ class Seed:
 
         Copy ``n`` belongs to the merchant at the place ``(n - first) % merchants_``. ``schema``:
         where to put them, without the directory if elsewhere than ours. ``first``: the number, of
-        those that are in another schema already.
+        those that are in another schema already. They are not indexed for searches: that is part of
+        what opening an order costs.
         """
         if first is None:
             first = self.reserve(count)
@@ -120,6 +121,7 @@ class Seed:
                     merchants_,
                     timeout=120,
                 )
+            await tx.execute("delete from search_changes")
         return first
 
     def reserve(self, count: int) -> int:

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from opentill import agreement, callbacks, context, epay, gateways, health, merchants, worker
 from opentill.agreement import api as agreement_api
+from opentill.backoffice import api as backoffice_api
 from opentill.checkouts import api as checkouts_api
 from opentill.context import App
 from opentill.core import tracing
@@ -63,6 +64,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 )
 # Of people, who come with a token of their own and no API key.
 PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = people_api.operations
+# The pages of people, who come with a cookie.
+FACES: Final = (backoffice_api.FACE, dashboard_api.FACE)
 PAYLOADS: Final = (
     order_events.PAYLOADS
     | refund_events.PAYLOADS
@@ -112,6 +115,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
+    *backoffice_api.routes,
     *dashboard_api.routes,
     *reference_api.routes,
     *health.routes,

@@ -149,7 +149,7 @@ JOBS: Final = (
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
-    Job("count_figures", 1.0, _count_figures),
+    Job("count_figures", 30.0, _count_figures),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

@@ -13,8 +13,8 @@ from playwright.async_api import Browser, Page
 from starlette.applications import Starlette
 
 from opentill import merchants, people, webhooks
+from opentill.app import FACES
 from opentill.cli.demo_history import History
-from opentill.dashboard.api import PAGES
 from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
 from support.page_checks import DEVICES, SCHEMES
@@ -85,7 +85,12 @@ def _shape(path: str) -> str:
 
 
 def _shapes_of_pages() -> set[str]:
-    return {re.sub(r"{[^}]+}", "*", one.path).rstrip("/") for one in PAGES if one.method == "GET"}
+    return {
+        re.sub(r"{[^}]+}", "*", one.path).rstrip("/")
+        for face in FACES
+        for one in face.pages
+        if one.method == "GET"
+    }
 
 
 async def _links(page: Page, url: str) -> list[str]:

@@ -1,13 +1,16 @@
 """The home page: what needs somebody, the way to the first payment, figures of whole days."""
 
 import re
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from opentill import merchants, payouts
+from opentill import figures, merchants, payouts
 from opentill.core.ids import new_id
+from opentill.dashboard import catalogue, home_figures
 from opentill.figures import jobs
 from opentill.web import assets
+from opentill.web.language import Localizer
 from support.api_server import ApiServer, Shop
 from support.people import Visitor, person
 
@@ -61,13 +64,16 @@ def test_figures_are_those_of_the_merchant_s_days(shop: Shop, clock) -> None:
     assert "as of" not in words(page)
 
 
-def test_figures_that_are_behind_say_so(shop: Shop) -> None:
+def test_figures_that_are_behind_say_so_and_are_counted_for_who_looks(shop: Shop) -> None:
     server = shop.api_server
-    shop.paid()
-    owner = person(server, shop.id, "owner")
-    assert "The figures are as of" in home(owner, shop)
-    server.run(jobs.count_all(server.app.db))
-    assert "The figures are as of" not in home(owner, shop)
+    shop.paid(shop.product(price="1234.50", currency="USD")["id"])
+    now, zone = server.app.clock() + 1, ZoneInfo("UTC")
+    found = server.run(figures.read(server.app.db, shop.id, zone, now))
+    localizer = Localizer(catalogue.SENTENCES, "en")
+    assert home_figures.Shown(localizer, zone, found, with_balance=True).as_of(now)
+    page = words(home(person(server, shop.id, "owner"), shop))  # which counts them
+    assert "The figures are as of" not in page
+    assert "$1,234.50" in page
 
 
 def test_what_needs_somebody_is_named_to_those_who_may_see_it(shop: Shop) -> None:

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from opentill import adjustments, orders
+from opentill.backoffice import once
 from opentill.core.errors import Unavailable
 from opentill.core.ids import new_id
-from opentill.dashboard import once
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.orders import Order, PaymentAttempt

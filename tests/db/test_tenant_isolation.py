@@ -118,7 +118,7 @@ EXPLAINED: Final = frozenset(
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py
         "orders.queries  ": "ASK_SOON",
-        # members, whose pages are walked role by role: tests/dashboard/test_permissions.py
+        # members, whose pages are walked role by role: tests/backoffice/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS",
         # tests/agreement/test_acceptance.py

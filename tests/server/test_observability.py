@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from opentill.core import tracing
 from opentill.db.database import Db
+from opentill.figures.jobs import count_all
 from support.cluster import CARD, DECLINED, Client, Cluster, eventually, make_shop
 from support.commands import ForkServer
 from support.ports import free_port
@@ -122,7 +123,7 @@ async def test_a_payment_is_seen_in_metrics_log_and_traces(
         await client.come_back(session_id, declined)
         refund = await client.call("POST", f"/v1/orders/{order_id}/refunds", {"amount": "1.25"})
         assert refund.status_code == 201, refund.text
-        await _check_metrics(cluster, worker_metrics)
+        await _check_metrics(cluster, place, worker_metrics)
         await _check_traces(client, traces, hook)
     lines = [json.loads(line) for line in cluster.servers[0].output.splitlines()]
     created = next(line for line in lines if line.get("route") == "/v1/checkouts")
@@ -131,8 +132,9 @@ async def test_a_payment_is_seen_in_metrics_log_and_traces(
     assert page["merchant"] == shop.id
 
 
-async def _check_metrics(cluster: Cluster, worker_metrics: str) -> None:
+async def _check_metrics(cluster: Cluster, place: Db, worker_metrics: str) -> None:
     async def counted() -> Figures | None:
+        await count_all(place)  # as a worker does every 30 s
         found = await metrics_of(cluster)
         refunded = found.value("opentill_money_refunded_minor_total", currency="USD")
         return found if refunded == 125 else None

@@ -1,1 +1,1 @@
-"""The pages for people who log in: a merchant's dashboard, logging in, and one's own account."""
+"""The pages of a merchant, for its members; staff look at them."""

@@ -1,12 +1,12 @@
-"""The table of all pages for people who log in, and their routes."""
+"""The table of all pages of a merchant's dashboard, and their routes."""
 
-import re
-from typing import Any, Final, cast
+from pathlib import Path
+from typing import Final
 
-from starlette.routing import Route
-
+from opentill.backoffice import endpoint
+from opentill.backoffice.faces import Face
+from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.dashboard import (
-    account,
     agreement,
     balance,
     customers,
@@ -15,25 +15,19 @@ from opentill.dashboard import (
     epay,
     events,
     home,
-    invitations,
     keys,
     payment,
     payments_list,
     payouts,
     products,
-    render,
     requests,
-    security,
     sessions,
     settings,
     team,
     webhook,
     webhooks,
 )
-from opentill.dashboard.endpoint import Endpoint
-from opentill.dashboard.model import MenuItem, Page
-from opentill.dashboard.request import PageRequest
-from opentill.http import routing
+from opentill.dashboard.catalogue import PARTS
 
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
@@ -56,20 +50,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *settings.pages,
     *agreement.pages,
     *team.pages,
-    *security.pages,
-    *account.pages,
-    *invitations.pages,
 )
 
-
-def _menu(request: PageRequest) -> list[MenuItem]:
-    """Return the menu of the page that is asked for."""
-    return render.menu(PAGES, request)
-
-
-render.SHOWN.update(re.sub(r"{[^}]+}", "*", one.path) for one in PAGES if one.method == "GET")
-# Jinja2 takes anything here, but type checkers infer the values of its own defaults.
-_GLOBALS: Final = cast("dict[str, Any]", render.ENVIRONMENT.globals)
-_GLOBALS.update(menu=_menu, has_page=render.has_page)
-_NO_PAGE: Final = Endpoint(())
-routes: Final = (*routing.of_rows(PAGES, Endpoint), Route("/dashboard/{rest:path}", _NO_PAGE))
+FACE: Final = Face(PAGES, OF_MERCHANT, Path(__file__).parent / "templates", PARTS)
+routes: Final = endpoint.routes(FACE, "/dashboard")

@@ -10,11 +10,12 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import figures, ledger, merchants
+from opentill.backoffice import downloads, lists, render
+from opentill.backoffice.lists import Days, Pager
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
-from opentill.dashboard import downloads, expected, lists, movements, render
-from opentill.dashboard.lists import Days, Pager
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import expected, movements
 from opentill.figures.model import local
 from opentill.http import csvfile
 from opentill.http.responses import Download
@@ -58,6 +59,7 @@ async def show(request: PageRequest) -> Response:
     kind = lists.choice(request, "type", ledger.TYPES)
     number = lists.page_number(request)
     found, total = await ledger.page(db, merchant_id, kind, number, lists.SIZE, days.range)
+    await figures.catch_up(db, merchant_id)
     coming = await figures.coming(db, merchant_id, zone, request.now)
     async with db.connection() as tx:
         rows = await movements.rows(tx, localizer, merchant_id, found)

@@ -7,12 +7,13 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, orders
+from opentill.backoffice import lists, render
+from opentill.backoffice.lists import Pager
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
-from opentill.dashboard import lists, payments_columns, render
-from opentill.dashboard.lists import Pager
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import payments_columns
 from opentill.list_counts import FOREVER
 
 _LOOKED_AT: Final = 500  # payments, whose customers are shown before one is searched

@@ -4,9 +4,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from opentill.dashboard import render
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.people import Permission
 
 PLACE: Final = f"{OF_MERCHANT}/developers"

@@ -7,11 +7,11 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, ledger, merchants, orders, people
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
-from opentill.dashboard import lists, once, render
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
 from opentill.ledger import Entry

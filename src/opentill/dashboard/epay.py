@@ -9,10 +9,11 @@ import structlog
 from starlette.responses import Response
 
 from opentill import epay, merchants, people
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
-from opentill.dashboard import developers, lists, once, render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import developers
 from opentill.db.database import Tx
 from opentill.epay import Credentials, NewCredentials, NoticeState
 

@@ -16,10 +16,11 @@ from opentill import (
     products,
     webhooks,
 )
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_MERCHANT, Page, Todo
+from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
-from opentill.dashboard import home_figures, render
-from opentill.dashboard.model import OF_MERCHANT, Page, Todo
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import home_figures
 from opentill.db.database import Tx
 from opentill.orders import Order
 
@@ -45,6 +46,7 @@ async def show(request: PageRequest) -> Response:
         newest = await orders.newest(tx, merchant.id, _NEWEST)
         todo = await _todo(tx, request)
     zone = ZoneInfo(merchant.time_zone)
+    await figures.catch_up(request.app.db, merchant.id)
     found = await figures.read(request.app.db, merchant.id, zone, request.now)
     start: list[Todo] = []
     if not any(one.ever.payments for one in found.currencies):

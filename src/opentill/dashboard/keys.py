@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, people
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, NotFound, or_not_found
-from opentill.dashboard import developers, lists, once, render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import developers
 from opentill.db.database import Tx
 from opentill.figures.model import day_of
 from opentill.merchants import Key, NewKey

@@ -8,13 +8,14 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import checkouts, orders, people, webhooks
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
-from opentill.dashboard import payment_reading, payment_refund, render
-from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.dashboard import payment_reading, payment_refund
 from opentill.dashboard.payment_reading import MOST_REFUNDS, Payment, amounts
 from opentill.dashboard.payment_timeline import Timeline
-from opentill.dashboard.request import PageRequest
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 

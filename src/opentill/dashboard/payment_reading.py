@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from opentill import adjustments, checkouts, disputes, ledger, merchants, orders, refunds, webhooks
+from opentill.backoffice.request import PageRequest
 from opentill.checkouts import Session
 from opentill.core.money import Money
-from opentill.dashboard.request import PageRequest
 from opentill.db import clock
 from opentill.db.database import Tx
 from opentill.disputes import Dispute

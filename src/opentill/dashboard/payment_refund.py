@@ -12,11 +12,11 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, people, refunds
+from opentill.backoffice import once, render
+from opentill.backoffice.request import PageRequest
 from opentill.core import money
 from opentill.core.errors import Conflict, Invalid, KeyReused, NotPermitted, Unavailable
-from opentill.dashboard import once, render
 from opentill.dashboard.payment_reading import amounts
-from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
 from opentill.merchants import Merchant
 from opentill.orders import Order

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
-from opentill.dashboard.request import PageRequest
 from opentill.orders import Order
 from opentill.web.language import Localizer
 

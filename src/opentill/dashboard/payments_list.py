@@ -10,11 +10,12 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import merchants, orders
+from opentill.backoffice import downloads, lists, render
+from opentill.backoffice.lists import Days, Pager
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
-from opentill.dashboard import downloads, lists, payments_columns, render
-from opentill.dashboard.lists import Days, Pager
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import payments_columns
 from opentill.http import csvfile
 from opentill.http.responses import Download
 from opentill.list_counts import FOREVER
@@ -176,7 +177,7 @@ async def _leads_straight(
     """Return whether an id or a number was searched that leads to one order, and nothing else."""
     if set(asked.filters) != {"query"} or asked.errors or pager.total != 1 or not found:
         return False
-    if not render.has_page("/payments/*"):
+    if not request.face.has_page("/payments/*"):
         return False
     text = asked.filters["query"]
     async with request.app.db.connection() as tx:

@@ -6,11 +6,12 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import figures, ledger, merchants, payouts
+from opentill.backoffice import lists, render
+from opentill.backoffice.lists import Pager
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
-from opentill.dashboard import expected, lists, movements, render
-from opentill.dashboard.lists import Pager
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import expected, movements
 
 
 async def show(request: PageRequest) -> Response:
@@ -24,6 +25,7 @@ async def show(request: PageRequest) -> Response:
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
     found, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
+    await figures.catch_up(db, merchant_id)
     coming = await figures.coming(db, merchant_id, zone, request.now)
     return render.page(
         request,

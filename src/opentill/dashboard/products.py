@@ -8,12 +8,13 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, products, rates
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.checkouts import Sales, Session, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
-from opentill.dashboard import lists, once, payments_columns, render
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
+from opentill.dashboard import payments_columns
 from opentill.db.database import Tx
 from opentill.http import strictjson
 from opentill.merchants import Merchant

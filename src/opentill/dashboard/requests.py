@@ -6,9 +6,10 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants
-from opentill.dashboard import developers, lists, render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest
+from opentill.backoffice import lists, render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
+from opentill.dashboard import developers
 from opentill.http import refused
 
 _DAYS: Final = refused.KEEP_MS // 86_400_000

@@ -7,14 +7,14 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, products
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.checkouts import AmountOutOfBounds, Session, SessionBody, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.dashboard import lists, once, render
-from opentill.dashboard.model import OF_MERCHANT, Page
 from opentill.dashboard.products import page_of
-from opentill.dashboard.request import PageRequest
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import inputs

@@ -11,10 +11,10 @@ from zoneinfo import available_timezones
 from starlette.responses import Response
 
 from opentill import merchants, people
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, PayloadTooLarge
-from opentill.dashboard import render
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
 from opentill.merchants import MAX_LOGO_BYTES, PROFILE_FIELDS, Merchant
 from opentill.web import accent
 

@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, people
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
-from opentill.dashboard import render
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
 from opentill.people import MERCHANT_ROLES, MerchantRole
 
 _REASON: Final = "on the page of the team"

@@ -9,12 +9,12 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
-from opentill.dashboard import lists, once, render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest
 from opentill.dashboard.webhooks import PLACE, REASON, WHY_DISABLED, refused, typed
 from opentill.db import rate_limits
 from opentill.db.database import Tx

@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
-from opentill.dashboard import lists, once, render
-from opentill.dashboard.model import OF_MERCHANT, Page
-from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
 from opentill.webhooks import TYPES, EndpointFields, UrlCheck
 

@@ -1,5 +1,6 @@
 """Exact figures of merchants, counted by quarter hours after the commit."""
 
+from opentill.figures.jobs import catch_up
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
@@ -33,6 +34,7 @@ __all__ = [
     "Standing",
     "Statement",
     "Sums",
+    "catch_up",
     "coming",
     "read",
     "statements",

@@ -29,6 +29,21 @@ async def count_all(
     return await _count_entries(db, batch, advance) + await _count_attempts(db, batch)
 
 
+async def catch_up(db: Db, merchant_id: str) -> None:
+    """Count what a merchant's figures lack, for somebody who looks at them.
+
+    At most ``BATCH`` entries of each balance and as many attempts: figures that are behind by
+    more say of when they are, and the worker goes on.
+    """
+    async with db.connection() as tx:
+        behind = await queries.BEHIND_OF.all(tx, merchant_id=merchant_id)
+        failed = await orders.uncounted_since(tx, merchant_id)
+    for balance in behind:
+        await db.run(partial(count_entries, balance=balance))
+    if failed is not None:
+        await db.run(partial(count_attempts, merchant_id=merchant_id))
+
+
 async def _count_entries(db: Db, batch: int, advance: Callable[[int], None]) -> int:
     done = 0
     last = Behind("", "", 0)

@@ -37,24 +37,40 @@ def _each(piece: str) -> str:
 
 _SUMS: Final = ", ".join(f"{sql} as {name}" for name, sql in _MEASURES.items())
 
-# What an entry `e` moves on the accounts whose money waits, and until when. An operator's
-# correction waits for nothing.
-_AWAITED: Final = """
+_COUNTED: Final = """(
+    select e.* from entries e join figure_heads h
+        on h.merchant_id = e.merchant_id and h.currency = e.currency
+    where e.number <= h.number
+) counted"""
+
+
+def _waiting(entries: str) -> str:
+    """Write what some entries move in the accounts whose money waits, and until when.
+
+    What one source posted at one time is summed before its order is looked up. An operator's
+    correction waits for nothing.
+    """
+    return f"""
+    select e.merchant_id, e.currency, e.account, e.amount,
+        coalesce(
+            case e.account when 'pending' then o.due_at else o.reserve_release_at end, e.created_at
+        ) / 900000 * 900000 as since
+    from (
+        select merchant_id, currency, source_type, source_id, account,
+            created_at,
+            sum(case account when to_account then amount_minor else - amount_minor end) as amount
+        from {entries} cross join (values ('pending'), ('reserve')) as waits (account)
+        where account in (from_account, to_account)
+        group by merchant_id, currency, source_type, source_id, account, created_at
+    ) e
     left join refunds r on e.source_type = 'refund'
         and r.merchant_id = e.merchant_id and r.id = e.source_id
     left join disputes d on e.source_type = 'dispute'
         and d.merchant_id = e.merchant_id and d.id = e.source_id
     left join orders o on o.merchant_id = e.merchant_id
         and o.id = coalesce(r.order_id, d.order_id, e.source_id)
-    cross join lateral (
-        values ('pending', coalesce(o.due_at, e.created_at)),
-            ('reserve', coalesce(o.reserve_release_at, e.created_at))
-    ) as moved (account, due)
-    where moved.account in (e.from_account, e.to_account)
-"""
-_MOVED: Final = """
-    sum(case moved.account when e.to_account then e.amount_minor else - e.amount_minor end)
-"""
+    """  # noqa: S608 - constants of ours
+
 
 OPEN_HEAD = Command(
     """
@@ -78,7 +94,9 @@ COUNT = Value(
     int,
     f"""
     with taken as materialized (
-        select *, created_at / 900000 * 900000 as since from entries
+        select merchant_id, currency, number, type, amount_minor, from_account, to_account,
+            source_type, source_id, created_at, created_at / 900000 * 900000 as since
+        from entries
         where merchant_id = :merchant_id and currency = :currency and number > :after
         order by number limit :limit
     ), quarter as (
@@ -93,12 +111,12 @@ COUNT = Value(
         from quarter q left join before b on true order by q.since
         on conflict (merchant_id, currency, since) do update set {_each("{0} = excluded.{0}")}
     ), moved as materialized (
-        select moved.account, moved.due / 900000 * 900000 as since, {_MOVED} as amount
-        from taken e {_AWAITED} group by 1, 2
+        select account, since, sum(amount)::bigint as amount
+        from ({_waiting("taken")}) w group by account, since
     ), gone as (
         delete from awaited_figures f using moved m
         where f.merchant_id = :merchant_id and f.currency = :currency
-            and f.account = m.account and f.since = m.since and f.amount_minor = - m.amount
+            and (f.account, f.since) = (m.account, m.since) and f.amount_minor = - m.amount
         returning f.account, f.since
     ), awaited as (
         insert into awaited_figures as f (merchant_id, currency, account, since, amount_minor)
@@ -123,6 +141,16 @@ BEHIND = Query(
     where b.entries > coalesce(h.number, 0)
         and (b.merchant_id, b.currency) > (:merchant_id, :currency)
     order by b.merchant_id, b.currency limit :limit
+    """,
+)
+BEHIND_OF = Query(
+    Behind,
+    """
+    select b.merchant_id, b.currency, b.entries - coalesce(h.number, 0) as waiting
+    from balances b
+    left join figure_heads h on h.merchant_id = b.merchant_id and h.currency = b.currency
+    where b.merchant_id = :merchant_id and b.entries > coalesce(h.number, 0)
+    order by b.currency
     """,
 )
 WAITING = Value(
@@ -324,12 +352,8 @@ RULES: Final[Mapping[str, str]] = {
         select merchant_id, currency, account, since, amount_minor as counted, 0 as there
         from awaited_figures
         union all
-        select e.merchant_id, e.currency, moved.account, moved.due / 900000 * 900000, 0, {_MOVED}
-        from (
-            select e.* from entries e join figure_heads h
-                on h.merchant_id = e.merchant_id and h.currency = e.currency
-            where e.number <= h.number
-        ) e {_AWAITED} group by 1, 2, 3, 4
+        select merchant_id, currency, account, since, 0, amount
+        from ({_waiting(_COUNTED)}) w
     ) both_sides
     group by merchant_id, currency, account, since
     having sum(counted) <> sum(there)

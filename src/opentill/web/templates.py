@@ -20,10 +20,10 @@ _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _SHARED: Final = Path(__file__).parent / "templates"
 
 
-def environment(folder: Path) -> jinja2.Environment:
-    """Return the environment of a face whose own templates are in ``folder``."""
+def environment(*folders: Path) -> jinja2.Environment:
+    """Return the environment of a face whose templates are in ``folders``, the first first."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, _SHARED]),
+        loader=jinja2.FileSystemLoader([*folders, _SHARED]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -4,36 +4,29 @@ All languages have the same keys. Values in braces are filled in when a page is 
 escaped there, so that no sentence here and no value can bring markup along.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
+from opentill.backoffice.model import Part
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
     developers,
     disputes,
     epay,
-    frame,
     home,
     payment,
     payment_refund,
     payment_timeline,
     payments_list,
     payouts,
-    people,
     products,
-    security,
     sessions,
     settings,
     team,
     webhooks,
 )
-from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
-PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
-    frame.SENTENCES,
-    people.SENTENCES,
-    security.SENTENCES,
+PARTS: Final[tuple[Part, ...]] = (
     team.SENTENCES,
     home.SENTENCES,
     developers.SENTENCES,
@@ -50,10 +43,4 @@ PARTS: Final[tuple[Mapping[Language, Mapping[str, str]], ...]] = (
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
     payments_list.SENTENCES,
-)
-SENTENCES: Final[dict[Language, dict[str, str]]] = with_frame(
-    {
-        language: {key: one for part in PARTS for key, one in part[language].items()}
-        for language in LANGUAGES
-    }
 )

@@ -7,7 +7,6 @@ from opentill.web.catalogue import Language
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "menu_home": "Home",
-        "zone": "Days and times are those of {zone}.",
         "as_of": "The figures are as of {moment}; newer payments follow soon.",
         "todo_title": "This needs you",
         "todo_disputes": "Open disputes: {number}",
@@ -73,7 +72,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hans": {
         "menu_home": "首页",
-        "zone": "日期和时间以 {zone} 为准。",
         "as_of": "数据截至 {moment}；更新的付款很快会计入。",
         "todo_title": "需要您处理",
         "todo_disputes": "未结的争议：{number}",
@@ -137,7 +135,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hant": {
         "menu_home": "首頁",
-        "zone": "日期和時間以 {zone} 為準。",
         "as_of": "數據截至 {moment}；較新的付款很快會計入。",
         "todo_title": "需要您處理",
         "todo_disputes": "未結的爭議：{number}",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentill.dashboard.devices import name_of
+from opentill.backoffice.devices import name_of
 
 LIKE = "AppleWebKit/537.36 (KHTML, like Gecko)"
 

@@ -4,8 +4,8 @@ from typing import Final, get_args
 
 import pytest
 
-from opentill.dashboard.api import PAGES
-from opentill.dashboard.model import OF_MERCHANT, Page
+from opentill.app import FACES
+from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.people import (
     MERCHANT_ROLES,
     RULES,
@@ -19,6 +19,7 @@ from opentill.people import (
 from support.api_server import Shop
 from support.people import Visitor, person, title
 
+PAGES: Final = [one for face in FACES for one in face.pages]
 OF_MERCHANTS: Final = [one for one in PAGES if one.path.startswith("/dashboard/{")]
 # A permission that only reads ends with one of these.
 READS: Final = (".read", ".export")

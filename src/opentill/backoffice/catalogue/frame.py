@@ -1,4 +1,4 @@
-"""What every page of the dashboard says: menu, account, roles, and what went wrong."""
+"""What every page for people who log in says: menu, account, roles, and what went wrong."""
 
 from typing import Final
 
@@ -49,6 +49,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "pages": "Pages",
         "newer": "Newer",
         "older": "Older",
+        "zone": "Days and times are those of {zone}.",
         "page_of": "Page {number} of {pages}",
         "download_csv": "Download as CSV",
     },
@@ -94,6 +95,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "pages": "分页",
         "newer": "较新",
         "older": "较早",
+        "zone": "日期和时间以 {zone} 为准。",
         "page_of": "第 {number} 页，共 {pages} 页",
         "download_csv": "下载 CSV",
     },
@@ -139,6 +141,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "pages": "分頁",
         "newer": "較新",
         "older": "較早",
+        "zone": "日期和時間以 {zone} 為準。",
         "page_of": "第 {number} 頁，共 {pages} 頁",
         "download_csv": "下載 CSV",
     },

@@ -1,37 +1,49 @@
-"""What a page of the dashboard is: one row that says where, who may, and what shows it."""
+"""What a page for people who log in is: a row that says where, who may, and what shows it."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from starlette.responses import Response
 
 from opentill.people import Permission
+from opentill.web.catalogue import Language
 
 if TYPE_CHECKING:
-    from opentill.dashboard.request import PageRequest
+    from opentill.backoffice.request import PageRequest
 
-# Whoever comes; whoever is logged in; whoever has the permission at the merchant in the path.
+# Whoever comes; whoever is logged in; whoever has the permission at the merchant in the path or,
+# in the console, among the staff.
 Allowed = Permission | Literal["anyone", "a person"]
+Part = Mapping[Language, Mapping[str, str]]  # sentences of some pages, by language and key
 Handler = Callable[["PageRequest"], Awaitable[Response]]
+OF_MERCHANT: Final = "/dashboard/{merchant:id}"
+OF_CONSOLE: Final = "/console"
+SENDER: Final = "form_person"  # the field of a form that says whom it was shown to
 _ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One row of the table of pages (``api.py``): a method of a path.
+    """One row of a table of pages (``api.py``): a method of a path.
 
-    A path of a merchant begins with ``/dashboard/{merchant:id}``, and a row of it has a permission;
-    so there is no page of a merchant without one. A row that changes something is a POST.
+    A path of a merchant begins with ``/dashboard/{merchant:id}``, one of the console is
+    ``/console`` or below it. A row of either has a permission: of the person at that merchant, or
+    of the person as staff. A row that changes something is a POST.
     """
 
     method: Literal["GET", "POST"]
     path: str
     allowed: Allowed
     handler: Handler
-    proof: bool = False  # of one's own account; for a merchant, the permission says it
+    proof: bool = False  # of one's own account; elsewhere, the permission says it
     files: int = 0  # how many bytes of files its form may bring along
     menu: str = ""  # the key of its name in the menu, which shows it to whoever may see it
+
+    @property
+    def of_console(self) -> bool:
+        """Whether it is for staff, with a permission among them."""
+        return f"{self.path}/".startswith(f"{OF_CONSOLE}/")
 
 
 class Todo(msgspec.Struct, frozen=True):
@@ -57,6 +69,3 @@ class MenuItem(msgspec.Struct, frozen=True):
     name: str  # the key of a sentence
     href: str
     here: bool  # it leads to this page, or to the one that this page is below
-
-
-OF_MERCHANT = "/dashboard/{merchant:id}"

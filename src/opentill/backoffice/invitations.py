@@ -5,10 +5,10 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import merchants, people
+from opentill.backoffice import cookies, render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
-from opentill.dashboard import cookies, render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest
 from opentill.people import Link, Person
 
 

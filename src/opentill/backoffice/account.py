@@ -5,10 +5,10 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import people
+from opentill.backoffice import cookies, render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest, safe_next
 from opentill.core.errors import TooManyRequests
-from opentill.dashboard import cookies, render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest, safe_next
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.people import passkeys

@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from opentill.backoffice.request import PageRequest
 from opentill.core import encryption
 from opentill.core.ids import is_id
-from opentill.dashboard.request import PageRequest
 from opentill.db.database import Tx
 from opentill.http import idempotency
 

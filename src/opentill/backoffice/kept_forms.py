@@ -1,6 +1,6 @@
 """Forms that outlive a login: what was entered is kept, and only who entered it sends it.
 
-A form says whom it was shown to (``render.py`` puts that into each). If the login has ended when it
+A form says whom it was shown to (``faces.py`` puts that into each). If the login has ended when it
 comes, its fields are kept in a page that asks for the login, and it goes on once the same person is
 logged in, there or in another tab. A form that somebody else was shown does nothing: whoever is
 logged in now gets its page afresh.
@@ -12,14 +12,14 @@ from urllib.parse import quote, urlsplit
 from starlette.responses import Response
 
 from opentill import people
+from opentill.backoffice import cookies, render
+from opentill.backoffice.request import PageRequest, safe_next
 from opentill.core.errors import (
     Invalid,
     PayloadTooLarge,
     TooManyRequests,
     UnsupportedMediaType,
 )
-from opentill.dashboard import cookies, render
-from opentill.dashboard.request import PageRequest, safe_next
 
 # The fields of the page that asks for the login.
 _EMAIL: Final = "login_email"

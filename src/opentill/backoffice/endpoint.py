@@ -1,24 +1,28 @@
-"""One path of the dashboard as an ASGI application: who may, then what shows it.
+"""One path of a table of pages as an ASGI application: who may, then what shows it.
 
 The checks in their order: where a change comes from, who is logged in and was shown the form, what
-they may do at the merchant, and, for what is dangerous, whether they have proved who they are
-within ten minutes. Whatever goes wrong gets a page.
+they may do at the merchant or as staff, and, for what is dangerous, whether they have proved who
+they are within ten minutes. Whatever goes wrong gets a page.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from opentill import people
+from opentill.backoffice import cookies, kept_forms, render
+from opentill.backoffice.faces import Face
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
 from opentill.core import log
 from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
-from opentill.dashboard import cookies, kept_forms, render
-from opentill.dashboard.model import Page
-from opentill.dashboard.request import PageRequest
+from opentill.http import routing
 from opentill.http.incoming import MAX_BODY
 from opentill.people import NEED_PROOF, Permission
 from opentill.web import forms
@@ -37,13 +41,14 @@ _LOAD_AGAIN: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}
 class Endpoint:
     """The rows of one path, by method."""
 
-    def __init__(self, pages: Sequence[Page]) -> None:
+    def __init__(self, face: Face, pages: Sequence[Page]) -> None:
         """Take the rows of a path; none means that there is no such page."""
+        self._face = face
         self._pages: dict[str, Page] = {one.method: one for one in pages}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        request = PageRequest(scope, receive)
+        request = PageRequest(self._face, scope, receive)
         try:
             response = await self._serve(scope["method"], request)
         except Exception as error:  # noqa: BLE001 - a person gets a page, the log the rest
@@ -73,7 +78,7 @@ class Endpoint:
         if one.allowed != "a person":
             if _lacks_second_factor(request):
                 return render.see_other(request, "/security?second=1")
-            await _admit(request, one.allowed)
+            await _admit(request, one)
             proof = one.method == "POST" and one.allowed in NEED_PROOF
         if proof and not login.is_proved(request.now):
             asked = await _proof(request)
@@ -88,6 +93,12 @@ class Endpoint:
         if found is None:
             raise MethodNotAllowed(("HEAD", *self._pages))
         return found
+
+
+def routes(face: Face, rest: str = "") -> list[Route]:
+    """Return the routes of a face's pages; whatever else begins with ``rest`` is no page."""
+    found = routing.of_rows(face.pages, functools.partial(Endpoint, face))
+    return [*found, Route(f"{rest}/{{rest:path}}", Endpoint(face, ()))] if rest else found
 
 
 async def _login(request: PageRequest) -> people.Login | None:
@@ -107,14 +118,22 @@ def _lacks_second_factor(request: PageRequest) -> bool:
     return login.staff_role is not None and not login.strong and request.app.settings.livemode
 
 
-async def _admit(request: PageRequest, permission: Permission) -> None:
-    """Note what the person may do at the merchant. Raises NotFound and NotPermitted."""
+async def _admit(request: PageRequest, one: Page) -> None:
+    """Note what the person may do at a merchant. Raises NotFound and NotPermitted.
+
+    To whoever is not staff, there is no console.
+    """
+    login = request.login
     if not all(map(is_id, request.ids.values())):
         raise NotFound
-    access = await people.access(request.app.db, request.login, request.merchant_id, request.now)
-    log.merchant.set(access.merchant_id)
-    request.admit(request.login, access)
-    if not access.may(permission):
+    if not one.of_console:
+        access = await people.access(request.app.db, login, request.merchant_id, request.now)
+        log.merchant.set(access.merchant_id)
+        request.admit(login, access)
+    elif login.staff_role is None:
+        raise NotFound
+    permission: Permission = one.allowed  # type: ignore[assignment] # the caller saw to the others
+    if not request.may(permission):
         raise NotPermitted
 
 

@@ -1,4 +1,4 @@
-"""What all lists of the dashboard share: range of days, choices and page, all in the address.
+"""What all lists share: range of days, choices and page, all in the address.
 
 A list is a GET form (``templates/lists.html``) whose fields are the query of its own address, so
 that a link to it shows the same rows. What is not understood is said at its field, and the list
@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from opentill.backoffice.request import PageRequest
 from opentill.core.ids import is_id
-from opentill.dashboard.request import PageRequest
 from opentill.figures.model import day_of
 from opentill.list_counts import FOREVER
 

@@ -1,4 +1,4 @@
-"""A request for a page of the dashboard, and who makes it."""
+"""A request for a page, and who makes it."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -7,27 +7,28 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.types import Receive, Scope
 
 from opentill import context
+from opentill.backoffice.faces import Face
+from opentill.backoffice.model import SENDER
 from opentill.core.errors import Problem, or_not_found
-from opentill.dashboard.catalogue import SENTENCES
-from opentill.people import Access, Browser, Credentials, Login, Site
+from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.server.protocol import ALLOW_BODY_S
 from opentill.server.upload_limits import TIME_S
 from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
 _MAX_FIELDS: Final = 50
-SENDER: Final = "form_person"  # the field of a form that says whom it was shown to
 
 
 class PageRequest:
     """What came, and who it came from.
 
-    ``login`` is there for every row of the table that is not for anyone, ``access`` for those with
-    a permission.
+    ``login`` is there for every row of a table that is not for anyone, ``access`` for those of a
+    merchant.
     """
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, face: Face, scope: Scope, receive: Receive) -> None:
         """Read the head; a malformed query counts as empty."""
+        self.face = face
         self.app = context.of(scope)
         self.now = self.app.clock()
         self.path: str = scope["path"]
@@ -42,7 +43,7 @@ class PageRequest:
         self.query = dict(reversed(pairs))
         self.base = templates.base_path(self.app.settings.public_url)
         self.localizer = language.choose(
-            SENTENCES,
+            face.sentences,
             self.query.get("lang"),
             self.headers.get(b"accept-language", b"").decode("latin-1"),
             remembered=language.remembered(self.headers),
@@ -101,8 +102,15 @@ class PageRequest:
     def access(self) -> Access:
         """What they may do at the merchant in the path."""
         if self._access is None:
-            raise AssertionError  # the row in the table has no permission
+            raise AssertionError  # the row in the table is of no merchant
         return self._access
+
+    def may(self, permission: Permission) -> bool:
+        """Return whether they may, at the merchant in the path or, without one, as staff."""
+        if self._access is not None:
+            return self._access.may(permission)
+        role = self.login.staff_role
+        return role is not None and staff_may(role, permission)
 
     def admit(self, login: Login | None, access: Access | None = None) -> None:
         """Note who made the request."""

@@ -1,0 +1,12 @@
+"""What all pages for people who log in say: a module for each group, in every language.
+
+All languages have the same keys. Values in braces are filled in when a page is made; they are
+escaped there, so that no sentence here and no value can bring markup along.
+"""
+
+from typing import Final
+
+from opentill.backoffice.catalogue import frame, people, security
+from opentill.backoffice.model import Part
+
+PARTS: Final[tuple[Part, ...]] = (frame.SENTENCES, people.SENTENCES, security.SENTENCES)

@@ -1,0 +1,105 @@
+"""What each group of pages has of its own: its table of pages, its templates and its sentences."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from jinja2 import Environment
+from jinja2.ext import Extension
+
+from opentill.backoffice import catalogue, devices
+from opentill.backoffice.model import OF_CONSOLE, SENDER, MenuItem, Page, Part
+from opentill.people import Permission
+from opentill.web import templates
+from opentill.web.catalogue import LANGUAGES, Language, with_frame
+
+if TYPE_CHECKING:
+    from opentill.backoffice.request import PageRequest
+
+_OURS: Final = Path(__file__).parent / "templates"
+_IN_BRACES: Final = re.compile(r"{[^}]+}")
+
+
+class Face:
+    """A group of pages that look as one: the dashboard, the console, or what both share.
+
+    ``place`` is the path that its pages with a menu begin with; ``templates_of`` a folder of
+    templates beside the shared ones; ``parts`` sentences beside the shared ones.
+    """
+
+    def __init__(
+        self,
+        pages: Sequence[Page],
+        place: str,
+        templates_of: Path | None = None,
+        parts: Sequence[Part] = (),
+    ) -> None:
+        """Prepare the templates. Raises what a template's folder raises."""
+        self.pages: Final = tuple(pages)
+        self.parts: Final = (*catalogue.PARTS, *parts)
+        self.sentences: Final[Mapping[Language, Mapping[str, str]]] = with_frame({
+            language: {key: one for part in self.parts for key, one in part[language].items()}
+            for language in LANGUAGES
+        })  # fmt: skip
+        self._place = place
+        self._shown = {_IN_BRACES.sub("*", one.path) for one in pages if one.method == "GET"}
+        folders = (_OURS,) if templates_of is None else (templates_of, _OURS)
+        self.environment: Final = _environment(folders)
+        # Jinja2 takes anything here, but type checkers infer the values of its own defaults.
+        names = cast("dict[str, Any]", self.environment.globals)
+        names.update(menu=self.menu, has_page=self.has_page)
+
+    def has_page(self, below: str) -> bool:
+        """Return whether there is a page at a path below the face's place; * stands for an id."""
+        return _IN_BRACES.sub("*", self._place) + below in self._shown
+
+    def menu(self, request: "PageRequest") -> list[MenuItem]:
+        """Return the menu of the page that is asked for: the pages that this person may see."""
+        if request.known_access is None and self._place != OF_CONSOLE:
+            return []
+        found: list[MenuItem] = []
+        own = self._place.replace("{merchant:id}", request.merchant_id)
+        for one in self.pages:
+            if not one.menu or one.allowed in {"anyone", "a person"}:
+                continue
+            permission: Permission = one.allowed  # type: ignore[assignment] # the others are left out
+            if request.may(permission):
+                below = one.path.removeprefix(self._place)
+                path = f"{own}{below}"
+                here = request.path.rstrip("/") == path or (
+                    below != "" and request.path.startswith(f"{path}/")
+                )
+                href = f"{request.base}{path}" if below else f"{request.base}{path}/"
+                found.append(MenuItem(one.menu, href, here))
+        return found
+
+
+class _Senders(Extension):
+    """Lets each form say whom it was shown to, so that no other person sends it (kept_forms.py)."""
+
+    _FORM = re.compile(r"<form\b[^>]*\bmethod=\"post\"[^>]*>")
+    _FIELD = (
+        "{%- if request is defined and request.person %}"
+        f'<input type="hidden" name="{SENDER}" value="{{{{ request.person }}}}">'
+        "{% endif -%}"
+    )
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        """Put the field into every form of a template."""
+        del name, filename
+        return self._FORM.sub(lambda found: found[0] + self._FIELD, source)
+
+
+def _pretty(json: str) -> str:
+    """Return JSON with a line for each value; numbers and strings stay as they are written."""
+    return msgspec.json.format(json, indent=2)
+
+
+def _environment(folders: Sequence[Path]) -> Environment:
+    made = templates.environment(*folders)
+    made.add_extension(_Senders)
+    made.filters["device"] = devices.name_of
+    made.filters["pretty"] = _pretty
+    return made
