@@ -146,13 +146,17 @@ print(json.dumps([one for text in texts for one in yaml.safe_load_all(text) if o
         "settings": {"OPENTILL_LOG_LEVEL": "debug"},
         "tracing": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
     }
-    made = {one["metadata"]["name"]: one for one in json.loads(_run(program, json.dumps(values)))}
-    assert "opentill" not in {n for n, one in made.items() if one["kind"] == "NetworkPolicy"}
-    _, container = _containers(made["opentill-server"])
+    made = {
+        (one["kind"], one["metadata"]["name"]): one
+        for one in json.loads(_run(program, json.dumps(values)))
+    }
+    assert ("NetworkPolicy", "opentill") not in made
+    server = made["Deployment", "opentill-server"]
+    _, container = _containers(server)
     given = {one["name"]: one["value"] for one in container["env"]}
     assert given["OPENTILL_LOG_LEVEL"] == "debug"
     assert given["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
-    assert made["opentill-server"]["spec"]["replicas"] == 5
+    assert server["spec"]["replicas"] == 5
     for wrong in ({"server": {"replicas": 0}}, {"settings": {"PORT": "1"}}, {"servers": {}}):
         with pytest.raises(AssertionError, match="Error"):
             _run(program, json.dumps(wrong))
