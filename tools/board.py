@@ -130,6 +130,7 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
                     "attempts": "max(opentill_attempts_due)",
                     "refunds": "max(opentill_refunds_due)",
                     "deliveries": "max(opentill_webhook_deliveries_waiting)",
+                    "mails": "max(opentill_mails_waiting)",
                 },
             ),
             (

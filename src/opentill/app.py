@@ -18,6 +18,7 @@ from opentill import agreement, callbacks, context, epay, gateways, health, merc
 from opentill.agreement import api as agreement_api
 from opentill.backoffice import api as backoffice_api
 from opentill.checkouts import api as checkouts_api
+from opentill.console import api as console_api
 from opentill.context import App
 from opentill.core import tracing
 from opentill.core.settings import SANDBOX, Settings
@@ -28,8 +29,9 @@ from opentill.disputes import api as disputes_api
 from opentill.disputes import events as dispute_events
 from opentill.epay import api as epay_api
 from opentill.http import openapi, responses, routing, schemas
+from opentill.http.accepted import AcceptedRequests
 from opentill.http.caller import Caller
-from opentill.http.middleware import RequestMiddleware
+from opentill.http.middleware import Notes, RequestMiddleware
 from opentill.http.operations import Operation
 from opentill.http.refused import RefusedRequests
 from opentill.ledger import api as ledger_api
@@ -65,7 +67,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 # Of people, who come with a token of their own and no API key.
 PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = people_api.operations
 # The pages of people, who come with a cookie.
-FACES: Final = (backoffice_api.FACE, dashboard_api.FACE)
+FACES: Final = (backoffice_api.FACE, dashboard_api.FACE, console_api.FACE)
 PAYLOADS: Final = (
     order_events.PAYLOADS
     | refund_events.PAYLOADS
@@ -117,6 +119,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *pages_api.routes,
     *backoffice_api.routes,
     *dashboard_api.routes,
+    *console_api.routes,
     *reference_api.routes,
     *health.routes,
     *assets.routes,
@@ -172,6 +175,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
                 working,
                 key_uses.writing(db),
                 refused.writing(db),
+                accepted.writing(db),
                 replica.beside(db, settings) as app.read_from,
             ):
                 yield
@@ -187,6 +191,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     server = Starlette()
     server.state.key_uses = key_uses = merchants.KeyUses()
     server.state.refused = refused = RefusedRequests()
+    server.state.accepted = accepted = AcceptedRequests()
     server.router = routing.PathRouter(ROUTES, lifespan)
     # In place of Starlette's own two for exceptions, which would have none left to handle.
     server.middleware_stack = RequestMiddleware(
@@ -194,7 +199,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         authenticate,
         settings.trusted_proxies,
         error_page=errors.error_page,
-        note_refused=refused.note,
+        notes=Notes(refused.note, accepted.note),
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opentill import context, disputes, figures, ledger
+from opentill import context, disputes, figures, ledger, mail
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized, Unavailable
@@ -129,6 +129,8 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
         ages.append(({"queue": queue}, 0 if due is None else max(0, now - due) / 1000))
     waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
     ages.append(({"queue": "webhooks"}, max(0, oldest_ms) / 1000))
+    mails = await mail.state(tx, now)
+    ages.append(({"queue": "mail"}, max(0, now - (mails.oldest or now)) / 1000))
     checked = await ledger.checked(tx)
     return [
         Reading(
@@ -143,6 +145,17 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
         ),
         _one(
             "webhook_deliveries_waiting", "Deliveries that are to be sent, at most 10000", waiting
+        ),
+        _one("mails_waiting", "Mails that are to be sent, at most 10000", mails.waiting),
+        _one(
+            "mails_unknown_last_day",
+            "Mails of 24 hours of which nobody knows whether they were sent, at most 10000",
+            mails.unknown,
+        ),
+        _one(
+            "mails_failed_last_day",
+            "Mails of 24 hours that were given up, at most 10000",
+            mails.failed,
         ),
         _one(
             "attempts_due",

@@ -183,7 +183,7 @@ def _restored(new: Place) -> None:
     new.sh(RESTORE[3])
     newest = json.loads(new.deployment.done("audit", "list", "--json"))[0]
     assert (newest["action"], newest["reason"]) == ("skip-messages", "restored a backup")
-    assert re.fullmatch(r"webhooks: [1-9]\d*, epayNotifications: 0", newest["subject"])
+    assert re.fullmatch(r"webhooks: [1-9]\d*, epayNotifications: 0, mails: \d+", newest["subject"])
     again = new.deployment.run("restore", str(Path(new.environ["BACKUP"]) / "opentill.dump"))
     assert again.returncode == 2
     assert "has a database" in again.stderr

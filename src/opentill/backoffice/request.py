@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope
 
 from opentill import context
 from opentill.backoffice.faces import Face
-from opentill.backoffice.model import SENDER
+from opentill.backoffice.model import OF_CONSOLE, SENDER
 from opentill.core.errors import Problem, or_not_found
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.server.protocol import ALLOW_BODY_S
@@ -17,6 +17,7 @@ from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
 _MAX_FIELDS: Final = 50
+_NO_FILTERS: Final = frozenset({"lang", "other_person"})
 
 
 class PageRequest:
@@ -32,6 +33,7 @@ class PageRequest:
         self.app = context.of(scope)
         self.now = self.app.clock()
         self.path: str = scope["path"]
+        self._looks: bool = scope["method"] in {"GET", "HEAD"}
         self.ids: Mapping[str, str] = scope["path_params"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         user_agent = self.headers.get(b"user-agent", b"").decode("latin-1")
@@ -166,11 +168,26 @@ class PageRequest:
         query = urlencode({**self.query, **changes})
         return f"{self.base}{self.path}?{query}" if query else f"{self.base}{self.path}"
 
+    def in_language(self, lang: str) -> str:
+        """Return the address of this page, or of the one that its form stands on, in a language."""
+        if self._looks:
+            return self.here(lang=lang)
+        return f"{self.base}{self.face.page_of(self.path)}?{urlencode({'lang': lang})}"
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the query asks for something, beside the language and what a page says once."""
+        return not self.query.keys() <= _NO_FILTERS
+
     def link(self, *parts: str) -> str:
         """Return the path of a page of this merchant."""
         return "/".join((f"{self.base}/dashboard", self.merchant_id, *parts)) + (
             "" if parts else "/"
         )
+
+    def console(self, *parts: str) -> str:
+        """Return the path of a page of the console."""
+        return "/".join((self.base + OF_CONSOLE, *parts)) + ("" if parts else "/")
 
     @property
     def next(self) -> str:
@@ -182,7 +199,7 @@ def _allow_nothing(_seconds: float) -> None:
     """Stand in for a server that has no deadlines for bodies."""
 
 
-_NEXT: Final = ("/dashboard", "/security", "/invite/")
+_NEXT: Final = ("/dashboard", OF_CONSOLE, "/security", "/invite/")
 _LONGEST_NEXT: Final = 2000
 
 

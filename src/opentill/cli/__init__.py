@@ -20,6 +20,7 @@ SECTIONS: Final = {
         ("refunds", "orders", "End refunds that no gateway reports on."),
         ("disputes", "disputes", "Disputes and chargebacks."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
+        ("mail", "mail", "Mail: what went out, and how it ended."),
     ),
     "Money": (
         ("balance", "balance", "A merchant's balance, and its adjustments by operators."),
@@ -28,7 +29,11 @@ SECTIONS: Final = {
         ("rates", "rates", "Exchange rates."),
         ("statement", "statement", "Write a merchant's statement."),
         ("export", "export", "Write a merchant's orders as CSV."),
-        ("reconcile", "reconcile", "Compare a gateway's settlement report with the ledger."),
+        (
+            "reconcile",
+            "reconcile",
+            "Compare a gateway's settlement report with the ledger; the inbox.",
+        ),
     ),
     "Merchants": (
         ("merchants", "merchants", "Merchants and their terms."),

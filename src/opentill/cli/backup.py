@@ -30,8 +30,8 @@ _THEN: Final = (
     " to be sent may have been sent since the backup. docs/recipes/restore-a-backup.md goes on."
 )
 _HELD: Final = (
-    "None of these is sent by itself any more. `opentill webhooks resend --failed-only` and"
-    " `opentill epay resend` send one that did not arrive."
+    "None of these is sent by itself any more. `opentill webhooks resend --failed-only`,"
+    " `opentill epay resend` and `opentill mail resend` send what did not arrive."
 )
 File = Annotated[Path, typer.Argument(help="The file of the backup.", dir_okay=False)]
 
@@ -88,15 +88,16 @@ def restore(file: File) -> output.Result:
 def skip_messages(*, actor: Any) -> output.Result:
     """Send none of the waiting messages: those of a restored backup were sent already.
 
-    Webhook deliveries and Epay notifications that are waiting count as failed; each can be sent
-    again. For the time between a restore and the first start of a worker.
+    Webhook deliveries and Epay notifications that are waiting count as failed, mails as unknown;
+    each can be sent again. For the time between a restore and the first start of a worker.
     """
-    from opentill import epay, merchants, webhooks
+    from opentill import epay, mail, merchants, webhooks
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         skipped = {
             "webhooks": await webhooks.skip_waiting(tx, now),
             "epayNotifications": await epay.skip_waiting(tx, now),
+            "mails": await mail.skip_waiting(tx, now),
         }
         counts = ", ".join(f"{name}: {count}" for name, count in skipped.items())
         await merchants.record_audit(tx, actor, "skip-messages", "", counts, now)

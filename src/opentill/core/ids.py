@@ -29,6 +29,10 @@ Prefix = Literal[
     "ses",
     "inv",
     "pk",
+    "mail",
+    "run",
+    "rec",
+    "dif",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -6,11 +6,13 @@ Each raises ``ValueError`` whose text says what is accepted.
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from opentill.core import bankaccounts
 from opentill.core.payment_methods import by_method
 
 SHORTEST_KEY: Final = 32
@@ -138,6 +140,36 @@ def database(text: str) -> str:
     return text
 
 
+def smtp(text: str) -> str:
+    """The address of a mail server (RFC 3986; the scheme says how it is encrypted)."""
+    wanted = (
+        "smtp://, smtp+starttls:// or smtps:// and a host, such as"
+        " smtp+starttls://user:password@mail.example.com:587, with %40 for @ in a password"
+    )
+    try:
+        parts = urlsplit(text)
+        fits = (
+            parts.scheme in {"smtp", "smtp+starttls", "smtps"}
+            and bool(parts.hostname)
+            and parts.port != 0
+            and (parts.username is None) == (parts.password is None)
+        )
+    except ValueError:
+        fits = False
+    if not fits or parts.path.strip("/") or re.search(r"[\s?#]", text) or not text.isascii():
+        raise ValueError(wanted)
+    return text
+
+
+def mailbox(text: str) -> str:
+    """A mailbox, with or without a name (RFC 5322 §3.4)."""
+    _, address = parseaddr(text)
+    if not re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.-]+", address) or not text.isprintable():
+        message = "an address, such as Example Pay <pay@example.com> or pay@example.com"
+        raise ValueError(message)
+    return text
+
+
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Addresses or networks with commas between them."""
     try:
@@ -188,6 +220,17 @@ def time_zone(text: str) -> str:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):  # a name of none, a path, a directory
         message = "a time zone of the IANA database, such as Asia/Shanghai, Europe/Berlin or UTC"
+        raise ValueError(message) from None
+    return text
+
+
+def own_accounts(text: str) -> str:
+    """The operator's own bank accounts, by currency."""
+    try:
+        bankaccounts.own(text, "The operator")
+    except ValueError as error:
+        example = "EUR:DE89370400440532013000:COBADEFFXXX,USD:000123456789:US021000021"
+        message = f"accounts by currency, such as {example} ({error})"
         raise ValueError(message) from None
     return text
 

@@ -2,6 +2,7 @@
 
 from opentill.disputes.evidence import add_evidence, list_evidence, read_evidence
 from opentill.disputes.evidence_model import MAX_BYTES, MAX_FILES, Evidence, EvidenceRefused
+from opentill.disputes.export import chunks as export_csv
 from opentill.disputes.model import (
     STATUSES,
     TRANSITIONS,
@@ -18,6 +19,7 @@ from opentill.disputes.service import (
     apply_outcome,
     count_open,
     decide,
+    due,
     find,
     find_anywhere,
     notes,
@@ -50,6 +52,8 @@ __all__ = [
     "count_unmatched",
     "decide",
     "dismiss",
+    "due",
+    "export_csv",
     "find",
     "find_anywhere",
     "list_evidence",

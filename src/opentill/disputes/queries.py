@@ -56,6 +56,14 @@ OPEN = Value(
     ) open
     """,
 )
+# Open ones of all merchants that are to be responded to by a time, the first deadline first.
+DUE = Query(
+    Dispute,
+    """
+    select * from disputes where status = 'OPEN' and respond_by <= :until
+    order by respond_by, id limit :limit
+    """,
+)
 
 
 class ListQuery(PageQuery, frozen=True, rename="camel"):
@@ -75,6 +83,16 @@ OPEN_FIRST = Query(
     select * from disputes
     where merchant_id = :merchant_id and created_at between :since and :until
     order by status <> 'OPEN', created_at desc, id desc limit :limit offset :offset
+    """,
+)
+# The next disputes of a range of time, oldest first, after the one of `:since` and `:last_id`.
+AFTER = Query(
+    Dispute,
+    """
+    select * from disputes
+    where merchant_id = :merchant_id and (created_at, id) > (:since::bigint, :last_id::text)
+        and created_at <= :until and (:status::text is null or status = :status)
+    order by created_at, id limit :limit
     """,
 )
 INSERT = Query(

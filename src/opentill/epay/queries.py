@@ -217,6 +217,13 @@ TRIED = Command(
         and tries = :tries
     """,
 )
+NOTICE = Query(
+    Notice,
+    """
+    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    from epay_notifications where merchant_id = :merchant_id and order_id = :order_id
+    """,
+)
 RESEND = Query(
     Notice,
     """
@@ -234,6 +241,15 @@ NEWEST_NOTICES = Query(
             where e.merchant_id = n.merchant_id and e.order_id = n.order_id) as out_trade_no
     from epay_notifications n
     where merchant_id = :merchant_id and (:state::text is null or state = :state)
+    order by created_at desc, order_id desc limit :limit
+    """,
+)
+# Of all merchants: given up since a time, the newest first.
+FAILED_NOTICES = Query(
+    Notice,
+    """
+    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    from epay_notifications where state = 'FAILED' and created_at >= :since
     order by created_at desc, order_id desc limit :limit
     """,
 )

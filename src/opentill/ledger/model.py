@@ -88,6 +88,12 @@ class TrialBalance(Accounts, frozen=True, kw_only=True):
     merchants: int
 
 
+class MerchantId(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant that has a balance."""
+
+    merchant_id: str
+
+
 class Violation(msgspec.Struct, frozen=True):
     """A rule of the ledger that does not hold somewhere."""
 
@@ -195,6 +201,15 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 Held = Literal["pending", "available"]
+
+
+class CheckedBalance(msgspec.Struct, frozen=True):
+    """A balance in whose entries the incremental check found something; ``checked_at``: Unix ms."""
+
+    merchant_id: str
+    currency: str
+    violations: int
+    checked_at: int
 
 
 class Checked(msgspec.Struct, frozen=True):

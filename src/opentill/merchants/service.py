@@ -1,5 +1,6 @@
 """What can be done with merchants and keys."""
 
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
@@ -8,6 +9,7 @@ from opentill.core.ids import new_id
 from opentill.core.settings import Environment, Settings
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
+from opentill.db.query import like
 from opentill.http.caller import Caller
 from opentill.http.csvfile import utc
 from opentill.merchants import audit, model, queries
@@ -37,6 +39,23 @@ async def lock(tx: Tx, merchant_id: str) -> None:
 async def all_merchants(tx: Tx) -> list[Merchant]:
     """Return all merchants, oldest first."""
     return await queries.ALL.all(tx)
+
+
+async def search(tx: Tx, text: str, page: int, size: int) -> tuple[list[Merchant], int]:
+    """Return a page of the merchants with a text in their name or as their id, and how many.
+
+    The newest come first; "" finds all. There are thousands of merchants, not millions: they are
+    read through.
+    """
+    found = {"text": text, "like": like(text)}
+    rows = await queries.SEARCH.all(tx, **found, limit=size, offset=(page - 1) * size)
+    return rows, await queries.COUNT_FOUND.get(tx, **found) or 0
+
+
+async def names(tx: Tx, ids: Iterable[str]) -> dict[str, str]:
+    """Return what merchants are called, by their ids."""
+    found = await queries.NAMES.all(tx, ids=sorted(set(ids)))
+    return {one.id: one.name for one in found}
 
 
 async def create_key(
@@ -105,6 +124,24 @@ async def revoke_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) 
 async def _revoke_key(tx: Tx, key_id: str, now: int) -> Key:
     revoked = await queries.REVOKE_KEY.first(tx, id=key_id, now=now)
     return or_not_found(revoked, f"there is no valid key {key_id}")
+
+
+async def rename_key(
+    tx: Tx, merchant_id: str, key_id: str, name: str, now: int, *, actor: Actor = OPENTILL
+) -> Key:
+    """Give a key of a merchant another name, "" for none. The same name again is no change.
+
+    Raises NotFound, and Invalid on ``name``.
+    """
+    kept = words("name", name, LONGEST_NAME) if name.strip() else ""
+    found = (key for key in await keys(tx, merchant_id) if key.id == key_id)
+    old = or_not_found(next(found, None))
+    if old.name == kept:
+        return old
+    new = await queries.RENAME_KEY.one(tx, merchant_id=merchant_id, id=key_id, name=kept)
+    subject = f"{new.id} {new.hint}: {old.name or 'no name'} → {kept or 'no name'}"
+    await audit.record(tx, actor, "keys rename", merchant_id, subject, now)
+    return new
 
 
 async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:

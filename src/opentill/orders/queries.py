@@ -7,17 +7,17 @@ from msgspec import Meta
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
+from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerchant
 from opentill.orders.model import (
     DueMerchant,
-    FailedAttempts,
     Forgotten,
     HistoryRow,
     Order,
     PaidThrough,
     PaymentAttempt,
     Status,
-    UncountedMerchant,
 )
+from opentill.orders.note_model import OrderNote
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")
@@ -109,6 +109,22 @@ HISTORY = Query(
     """
     select number, at, event, from_status, to_status, cause from order_history
     where merchant_id = :merchant_id and order_id = :order_id order by number
+    """,
+)
+
+
+# Its order is locked by whoever adds one.
+NOTES = Query(
+    OrderNote,
+    """
+    select * from order_notes
+    where merchant_id = :merchant_id and order_id = :order_id order by number
+    """,
+)
+ADD_NOTE = Command(
+    """
+    insert into order_notes (merchant_id, order_id, number, at, who, note, by_merchant)
+    values (:merchant_id, :order_id, :number, :at, :who, :note, :by_merchant)
     """,
 )
 
@@ -212,6 +228,23 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
+# The cards of attempts, each written once. What orders are found by changes with it: see
+# `search_queries.py`.
+KEEP_CARDS = Command(
+    """
+    with kept as (
+        update payment_attempts a set card_brand = w.brand, card_last4 = w.last4
+        from unnest(:merchant_id::text[], :id::text[], :brand::text[], :last4::text[])
+            as w (merchant_id, id, brand, last4)
+        where a.merchant_id = w.merchant_id and a.id = w.id and a.card_last4 is null
+        returning a.merchant_id, a.id, a.order_id
+    )
+    insert into search_changes (merchant_id, order_id, was)
+    select o.merchant_id, o.id, o.customer_email
+    from kept k join orders o on o.merchant_id = k.merchant_id and o.id = k.order_id
+        and o.paid_attempt_id = k.id
+    """,
+)
 # Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
 # `:gateways` only those of these, or, if they are not `:included`, of all others.
 CLAIM_ATTEMPTS = Query(
@@ -241,6 +274,14 @@ NOT_GIVEN_BACK = Command(
     """
     update payment_attempts set reason = ''
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
+    """,
+)
+# Second payments of all merchants that have not gone back, the oldest first.
+DUPLICATES = Query(
+    PaymentAttempt,
+    """
+    select * from payment_attempts where status = 'DUPLICATE' and updated_at <= :until
+    order by updated_at, id limit :limit
     """,
 )
 # Not if it became something else, or another time was set, since it was claimed.
@@ -294,6 +335,13 @@ STUCK = Value(
         select from orders where status = 'CREATING' and updated_at <= :since limit 10000) stuck
     """,
 )
+STUCK_ORDERS = Query(
+    Order,
+    """
+    select * from orders where status = 'CREATING' and updated_at <= :since
+    order by updated_at limit :limit
+    """,
+)
 ASK_NOW = Command(
     """
     update payment_attempts set check_at = :now, updated_at = greatest(updated_at, :now)
@@ -315,11 +363,11 @@ COUNT_FAILED = Query(
     ), marked as (
         update payment_attempts a set counted_at = u.at from uncounted u
         where a.merchant_id = u.merchant_id and a.id = u.id
-        returning coalesce(u.at, u.was) as since,
+        returning coalesce(u.at, u.was) as since, a.gateway, a.method, a.currency,
             case when u.at is null then -1 else 1 end as failed
     )
-    select since, sum(failed) as failed, count(*) as attempts from marked
-    group by since order by since
+    select since, gateway, method, currency, sum(failed) as failed, count(*) as attempts
+    from marked group by since, gateway, method, currency order by since
     """,
 )
 # The next merchants after one that have attempts to be counted: a look into the index for each.

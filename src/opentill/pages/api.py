@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from opentill.pages import branding, payment_page, site
+from opentill.pages import branding, payment_page, receipt, site
 
-routes: Final = (*payment_page.routes, *branding.routes, *site.routes)
+routes: Final = (*payment_page.routes, *receipt.routes, *branding.routes, *site.routes)

@@ -6,6 +6,7 @@ below say which page belongs to which status; a status that is not in them canno
 
 from collections.abc import Mapping
 from typing import Final, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -87,6 +88,28 @@ class Entries(msgspec.Struct, frozen=True):
     email: str = ""
     name: str = ""
     method: str = ""
+
+
+class GivenBack(msgspec.Struct, frozen=True):
+    """A refund that succeeded, as what it took off the payment; ``at`` is Unix ms."""
+
+    amount: Money
+    at: int
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """A paid session: what was paid, what was given back, and the zones that its times are in."""
+
+    payment: Payment
+    refunds: list[GivenBack]  # oldest first
+    shop_zone: ZoneInfo
+    own_zone: ZoneInfo  # the customer's
+
+    @property
+    def kept(self) -> Money:
+        """What is left of the payment."""
+        given_back = self.payment.refunded.minor if self.payment.refunded else 0
+        return Money(self.payment.amount.minor - given_back, self.payment.amount.currency)
 
 
 # order status → page, once a payment has left the open form behind

@@ -287,8 +287,8 @@ def _waiting_for_customer(
 _Handler = Callable[..., Awaitable[Response]]
 
 
-class _Endpoint:
-    """One path below /checkout as an ASGI application: whatever goes wrong gets a page too."""
+class Endpoint:
+    """A path of one session as an ASGI application: whatever goes wrong gets a page too."""
 
     def __init__(self, handlers: Mapping[str, _Handler]) -> None:
         """Take the handlers by method; none means that there is no such page."""
@@ -316,13 +316,13 @@ class _Endpoint:
         return self._handlers[method]
 
 
-_NO_PAGE: Final = _Endpoint({})
+_NO_PAGE: Final = Endpoint({})
 _SESSION: Final = "/checkout/{session:id}"
 routes: Final = (
-    Route(_SESSION, _Endpoint({"GET": show, "POST": submit})),
-    Route(_SESSION + "/continue/{attempt:id}", _Endpoint({"GET": proceed})),
-    Route(_SESSION + "/return/{attempt:id}", _Endpoint({"GET": come_back})),
-    Route(_SESSION + "/qr/{attempt:id}.svg", _Endpoint({"GET": qr_code})),
+    Route(_SESSION, Endpoint({"GET": show, "POST": submit})),
+    Route(_SESSION + "/continue/{attempt:id}", Endpoint({"GET": proceed})),
+    Route(_SESSION + "/return/{attempt:id}", Endpoint({"GET": come_back})),
+    Route(_SESSION + "/qr/{attempt:id}.svg", Endpoint({"GET": qr_code})),
     Route("/checkout", _NO_PAGE),
     Route("/checkout/{rest:path}", _NO_PAGE),
 )

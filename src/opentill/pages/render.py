@@ -99,6 +99,8 @@ def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Pag
         leave=leave,
         check=path(payment, visit, n=str(visit.checks + 1)),
         hold=path(payment, visit, hold="1"),
+        receipt=f"{visit.base}/receipt/{payment.session_id}"
+        f"?{urlencode({'lang': visit.localizer.language})}",
     )
 
 
@@ -127,6 +129,32 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
         host=templates.isolated(urlsplit(action_url).hostname or "" if action_url else ""),
         qr=f"{visit.base}/checkout/{payment.session_id}/qr/{attempt.id}.svg",
         hold=path(payment, visit, "continue", attempt.id, hold="1"),
+    )
+
+
+def receipt_page(
+    receipt: model.Receipt,
+    visit: Visit,
+    *,
+    zone: str = "",
+    zone_error: bool = False,
+    no_pdf: bool = False,
+) -> Page:
+    """Draw the receipt of a paid session.
+
+    ``zone`` is what its reader typed, perhaps no zone. ``no_pdf``: there could be no PDF of it.
+    """
+    here = f"{visit.base}/receipt/{receipt.payment.session_id}"
+    return _payment_page(
+        "receipt.html",
+        receipt.payment,
+        visit,
+        receipt=receipt,
+        zone=zone,
+        zone_error=zone_error,
+        no_pdf=no_pdf,
+        here=here,
+        pdf=f"{here}.pdf?{urlencode({'lang': visit.localizer.language})}",
     )
 
 
@@ -199,11 +227,11 @@ def _shop_address(payment: model.Payment, address: str | None) -> str | None:
     return pictures.web_address(filled)
 
 
-def _masked(email: str) -> str:
+def masked(email: str) -> str:
     """Return enough of an address to know it by; receipts get passed on."""
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}•••@{domain}"
 
 
 ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
-ENVIRONMENT.filters["masked"] = _masked
+ENVIRONMENT.filters["masked"] = masked

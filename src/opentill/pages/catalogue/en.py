@@ -105,6 +105,24 @@ SENTENCES: Final[dict[str, str]] = {
     "invalid_card": "The card number was not accepted.",
     "limit_exceeded": "The payment is over the limit of the card or account.",
     "unavailable": "The bank could not be reached.",
+    # the receipt
+    "receipt_see": "See and keep the receipt",
+    "receipt_title": "Receipt",
+    "receipt_reference": "Reference",
+    "receipt_item": "Item",
+    "receipt_shop_time": "Paid, in the shop's time",
+    "receipt_given_back": "Given back on {time}",
+    "receipt_paid": "Paid",
+    "receipt_kept": "Paid, less what was given back",
+    "receipt_pdf": "Save as PDF",
+    "receipt_print": "You can also print this page.",
+    "receipt_no_pdf": "There is no PDF of this receipt, because this service has no font "
+    "for its letters. Print this page instead, or save it as PDF in your browser.",
+    "receipt_zone_other": "Show times in another zone",
+    "receipt_zone": "Time zone",
+    "receipt_zone_hint": "Such as Europe/Berlin, Asia/Shanghai or UTC.",
+    "receipt_zone_error": "Enter a time zone such as Asia/Shanghai",
+    "receipt_zone_do": "Show",
     # problems
     "missing_title": "We cannot find this page",
     "missing_text": "Please check that the address is complete, or go back to the shop "
