@@ -256,6 +256,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
+        "payment_links.queries.BY_SLUG",
+        "payment_links.queries.ANYWHERE",
+        "payment_links.queries.NOTE_ENDED",
     }
     tenant = (
         "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
@@ -266,6 +269,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers",
+        "payment_links", "payment_link_uses",
     )  # fmt: skip
     wrong = {
         name: text

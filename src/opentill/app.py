@@ -39,6 +39,7 @@ from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
 from opentill.pages import api as pages_api
 from opentill.pages import errors, refusal
+from opentill.payment_links import api as payment_links_api
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.people import api as people_api
@@ -57,6 +58,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *agreement_api.operations,
     *products_api.operations,
     *checkouts_api.operations,
+    *payment_links_api.operations,
     *orders_api.operations,
     *refunds_api.operations,
     *disputes_api.operations,

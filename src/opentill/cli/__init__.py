@@ -19,6 +19,7 @@ SECTIONS: Final = {
         ("orders", "orders", "Orders, and what happened to them."),
         ("refunds", "orders", "End refunds that no gateway reports on."),
         ("disputes", "disputes", "Disputes and chargebacks."),
+        ("links", "links", "Payment links, at which any number of customers can pay."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
         ("mail", "mail", "Mail: what went out, and how it ended."),
     ),

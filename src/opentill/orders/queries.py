@@ -94,6 +94,13 @@ RESERVES_DUE = Query(
     """,
 )
 # The only method that a session can be paid by; null: the customer chooses.
+# A link opens its session in one transaction: nobody has seen the order before.
+SET_PAYMENT_LINK = Command(
+    """
+    update orders set payment_link_id = :payment_link_id
+    where merchant_id = :merchant_id and id = :id
+    """,
+)
 SET_METHOD = Command(
     "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
 )
