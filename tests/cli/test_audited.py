@@ -34,6 +34,7 @@ AUDITED: Final = (
 # Commands that change nothing of that kind, and what they are instead.
 OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
+    "writes or reads a whole database; their own test carries the recipe out": "backup restore",
     "reads": "doctor health settings export statement",
     "reads what a group has": "mail:list merchants:list,show,terms,applications,changes"
     " keys:list epay:show,list,notices"
@@ -52,7 +53,7 @@ OTHERS: Final = {
     "time of the sandbox": "clock:advance,reset",
     "payment links; their own tests look into the audit log": "links:create,set",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",
-    "the deployment's; its own test looks into the audit log": "secret-key:replace",
+    "the deployment's; its own test looks into the audit log": "secret-key:replace skip-messages",
 }
 # Operations of the API, likewise: by which action of the audit log.
 OPERATIONS_AUDITED: Final = {

@@ -155,3 +155,4 @@ PAGES = {
     ("status", "late"): _statements(_OF_STATUSES, by_product=False),
     ("status", "late", "product_id"): _statements(_OF_STATUSES, by_product=True),
 }
+OLDEST_EXPIRY = Value(int, "select min(expires_at) from checkouts where status = 'OPEN'")
