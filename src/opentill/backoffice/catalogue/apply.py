@@ -7,7 +7,7 @@ from opentill.web.catalogue import Language
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "apply_title": "Apply for an account",
-        "apply_text": "Tell us about your shop. We look at every application ourselves.",
+        "apply_text": "Describe your shop. We look at every application ourselves.",
         "apply_merchant": "Name of the shop or company",
         "apply_merchant_hint": "As your customers know it.",
         "apply_website": "Website",

@@ -39,8 +39,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "standing_do_closed": "Close for good",
         "standing_text_approved": "The merchant can take payments at once. You get a link that "
         "makes the applicant its owner; send it to them.",
-        "standing_text_declined": "The merchant is closed. The applicant hears of it only from "
-        "you.",
+        "standing_text_declined": "The merchant is closed. Nobody is notified: let the applicant "
+        "know.",
         "standing_text_suspended": "From the next request on no session is opened, no payment "
         "started and no payout made. What is under way goes on, and customers still get refunds.",
         "standing_text_resumed": "What is switched off by itself below stays off.",
