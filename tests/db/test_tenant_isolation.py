@@ -25,7 +25,9 @@ from opentill import (
     ledger,
     mail,
     merchants,
+    onboarding,
     orders,
+    payment_links,
     payouts,
     products,
     refunds,
@@ -73,6 +75,7 @@ EXPLAINED: Final = frozenset(
         # over all merchants, or by an id that only one of them can have
         "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
         "disputes.queries": "ANYWHERE SEARCH",
+        "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
@@ -85,6 +88,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
+        " SKIP_UNREAD"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
@@ -112,6 +116,8 @@ EXPLAINED: Final = frozenset(
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
+        # of those who have applied, who have nothing: tests/merchants/test_standing.py
+        "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
@@ -231,6 +237,27 @@ class Business:
         assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
+
+    def links(self) -> None:
+        """Items, and payment links: made, read, changed, gone on from."""
+        shop, api_server = self.shop, self.api_server
+        item = {"name": "Cart", "price": "5.00", "currency": "USD"}
+        body = {"productId": self.product, "paymentMethods": ["CREDIT_CARD"]}
+        for wanted in ({"item": item}, body):
+            shop.data("POST", "/v1/checkouts", json=wanted)
+        made = shop.data("POST", "/v1/payment-links", json={"productId": self.product})
+        path = f"/v1/payment-links/{made['id']}"
+        shop.data("PATCH", path, json={"maxUses": 5})
+        link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
+        wanted_once = payment_links.Wanted()
+        session = api_server.tx(
+            lambda tx: payment_links.open_session(
+                tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+            )
+        )
+        assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
+        assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
+        shop.data("GET", path)
 
     def payments(self) -> None:
         """Attempts: asked for, declined, confirmed one by one and together, twice, by hand."""
@@ -412,6 +439,7 @@ class Business:
         )
         for logo in (PICTURE, None):
             api_server.tx(partial(self._profile, logo=logo))
+        self.standing()
         api_server.tx(lambda tx: merchants.history(tx, self.id))
         key = api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         api_server.tx(lambda tx: merchants.rename_key(tx, self.id, key.id, "Till", self.now))
@@ -422,6 +450,19 @@ class Business:
         self.shop.data("PATCH", f"/v1/products/{self.product}", json={"sku": "1"})
         api_server.run(api_server._server.state.accepted.write(self.app.db))
         assert api_server.tx(lambda tx: accepted.newest(tx, self.id, self.now))
+
+    def standing(self) -> None:
+        """What the merchant may do: suspended, resumed, switched, noted, and what is left."""
+        actor, tx = merchants.Actor("op", "x"), self.api_server.tx
+        for event in ("suspended", "resumed"):
+            tx(partial(merchants.take, merchant_id=self.id, event=event, actor=actor, now=self.now))
+        for on in (False, True):
+            switch = partial(merchants.set_capability, merchant_id=self.id, capability="refund")
+            tx(partial(switch, on=on, actor=actor, now=self.now))
+        tx(lambda tx: merchants.note(tx, self.id, "called", actor, self.now))
+        tx(lambda tx: merchants.changes(tx, self.id))
+        merchant = tx(lambda tx: merchants.find(tx, self.id))
+        assert tx(lambda tx: onboarding.unfinished(tx, merchant)).in_the_way
 
     async def _profile(self, tx: Tx, logo: bytes | None) -> None:
         """Change the profile, and set the logo or remove it."""
@@ -717,6 +758,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business = Business(api_server, inbox, examiner)
         business.products()
         business.sessions()
+        business.links()
         business.payments()
         business.events()
         business.refunding()

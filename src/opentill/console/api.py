@@ -16,10 +16,14 @@ from opentill.console import (
     merchant,
     merchants,
     needs,
+    payout_runs,
     people,
     rates,
+    reconciliation,
     settings,
+    standing,
     terms,
+    trial_balance,
 )
 from opentill.console.catalogue import PARTS
 
@@ -29,7 +33,11 @@ PAGES: Final[tuple[Page, ...]] = (
     *needs.pages,
     *merchants.pages,
     *merchant.pages,
+    *standing.pages,
     *terms.pages,
+    *payout_runs.pages,
+    *reconciliation.pages,
+    *trial_balance.pages,
     *audit.pages,
     *people.pages,
     *rates.pages,

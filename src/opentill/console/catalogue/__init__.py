@@ -3,7 +3,20 @@
 from typing import Final
 
 from opentill.backoffice.model import Part
-from opentill.console.catalogue import audit, home, merchants, needs, people, rates, settings, terms
+from opentill.console.catalogue import (
+    audit,
+    home,
+    merchants,
+    needs,
+    payout_runs,
+    people,
+    rates,
+    reconciliation,
+    settings,
+    standing,
+    terms,
+    trial_balance,
+)
 
 PARTS: Final[tuple[Part, ...]] = (
     home.SENTENCES,
@@ -13,5 +26,9 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     rates.SENTENCES,
     settings.SENTENCES,
+    standing.SENTENCES,
     terms.SENTENCES,
+    payout_runs.SENTENCES,
+    reconciliation.SENTENCES,
+    trial_balance.SENTENCES,
 )
