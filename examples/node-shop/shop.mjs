@@ -137,6 +137,7 @@ async function takeEvent(body, headers) {
   change((shop) => {
     if (shop.events.includes(event.id)) return; // it came before
     shop.events.push(event.id);
+    console.log(`event ${event.id}: ${event.type}`);
     if (event.type !== "order.paid") return;
     const { metadata, amount, currency } = event.data;
     takePayment(shop, metadata.cart, amount, currency);

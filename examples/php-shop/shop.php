@@ -233,7 +233,11 @@ function takeEvent(string $body): int
     $event = json_decode($body, true, 64, JSON_THROW_ON_ERROR);
     transaction(function () use ($event) {
         $isNew = run('insert or ignore into events values (?)', $event['id'])->rowCount() === 1;
-        if (!$isNew || $event['type'] !== 'order.paid') {
+        if (!$isNew) {
+            return; // it came before
+        }
+        error_log("event {$event['id']}: {$event['type']}");
+        if ($event['type'] !== 'order.paid') {
             return;
         }
         ['metadata' => $metadata, 'amount' => $amount, 'currency' => $currency] = $event['data'];

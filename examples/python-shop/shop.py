@@ -155,7 +155,10 @@ def take_event(body: bytes, headers: dict[str, str]) -> int:
         return 400
     with transaction() as db:
         fresh = db.execute("insert or ignore into events values (?)", (event.id,)).rowcount == 1
-        if fresh and isinstance(event, OrderPaid):
+        if not fresh:  # it came before
+            return 204
+        print(f"event {event.id}: {event.type}", flush=True)
+        if isinstance(event, OrderPaid):
             cart = str(event.data.metadata.get("cart"))
             row = db.execute("select number from orders where cart = ?", (cart,)).fetchone()
             if row is not None:  # else it is about a sale elsewhere

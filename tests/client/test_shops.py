@@ -204,6 +204,7 @@ def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop) -> None:
         shop.pay(url, comes_back=False)
         wait_until(lambda: shop.orders()["1002"] == ("7.00 USD", "paid", "shipped"), 60)
     assert (shop.shipped("1001"), shop.shipped("1002")) == (1, 1)
+    assert shop.log().count(f"event {event.id}: order.paid") == 1  # of two deliveries
 
 
 __all__ = ["javascript_client"]
