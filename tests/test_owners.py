@@ -68,6 +68,8 @@ OWNERS: Final = {
     "passkey_challenges": "people",
     "passkeys": "people",
     "payment_attempts": "orders",
+    "payment_links": "payment_links",
+    "payment_link_uses": "payment_links",
     "payout_runs": "payouts",
     "payout_transfers": "payouts",
     "payouts": "payouts",

@@ -71,6 +71,7 @@ QUEUES: Final = {
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "payment_link_uses_open",
     "mails_due",
     "mails_old",
     "ignored_fields_old",

@@ -20,6 +20,7 @@ from opentill.backoffice import api as backoffice_api
 from opentill.checkouts import api as checkouts_api
 from opentill.console import api as console_api
 from opentill.context import App
+from opentill.core import tracing
 from opentill.core.settings import SANDBOX, Settings
 from opentill.dashboard import api as dashboard_api
 from opentill.db import replica
@@ -38,6 +39,7 @@ from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
 from opentill.pages import api as pages_api
 from opentill.pages import errors, refusal
+from opentill.payment_links import api as payment_links_api
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.people import api as people_api
@@ -56,6 +58,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *agreement_api.operations,
     *products_api.operations,
     *checkouts_api.operations,
+    *payment_links_api.operations,
     *orders_api.operations,
     *refunds_api.operations,
     *disputes_api.operations,
@@ -155,6 +158,12 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
+        with tracing.running(wanted=settings.tracing, refused=settings.tracing_refused):
+            async with serving():
+                yield
+
+    @contextlib.asynccontextmanager
+    async def serving() -> AsyncIterator[None]:
         address, size = settings.database_url or "", settings.db_pool_size
         db = await patiently(lambda: Db.connect(address, size, prepared=settings.db_prepared))
         async with context.running(settings, db, adapters) as app:

@@ -16,7 +16,7 @@ import structlog
 from opentill import context, gateways, people
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
-from opentill.core import metrics
+from opentill.core import metrics, tracing
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db import rate_limits
@@ -33,6 +33,7 @@ from opentill.mail import Mailer
 from opentill.mail import jobs as mail_jobs
 from opentill.orders import indexing, settlement
 from opentill.orders import jobs as order_jobs
+from opentill.payment_links import jobs as payment_link_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher, Options
@@ -86,6 +87,11 @@ async def _match_disputes(app: App) -> int:
 
 async def _expire_sessions(app: App) -> int:
     return await checkout_jobs.expire_due(app.db, app.clock())
+
+
+async def _note_uses(app: App) -> int:
+    await payment_link_jobs.note_ended(app.db)
+    return 0  # so that it pauses: nothing waits for it
 
 
 async def _settle(app: App) -> int:
@@ -157,6 +163,7 @@ JOBS: Final = (
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),
     Job("find_forgotten", 60.0, _find_forgotten),
+    Job("note_uses", 30.0, _note_uses),
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
@@ -174,12 +181,13 @@ MAIL_JOBS: Final = (
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
-    db = await _connected(settings, stop)
-    if db is None:
-        return
-    adapters = gateways.load(settings.gateways, settings)
-    async with context.running(settings, db, adapters) as app:
-        await work(app, stop)
+    with tracing.running(wanted=settings.tracing, refused=settings.tracing_refused):
+        db = await _connected(settings, stop)
+        if db is None:
+            return
+        adapters = gateways.load(settings.gateways, settings)
+        async with context.running(settings, db, adapters) as app:
+            await work(app, stop)
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:

@@ -34,12 +34,13 @@ AUDITED: Final = (
 # Commands that change nothing of that kind, and what they are instead.
 OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
+    "writes or reads a whole database; their own test carries the recipe out": "backup restore",
     "reads": "doctor health settings export statement",
     "reads what a group has": "mail:list merchants:list,show,terms keys:list epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
-    " clock:show people:list",
+    " clock:show people:list links:list,show,qr",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
@@ -47,8 +48,9 @@ OTHERS: Final = {
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test mail:resend,test",
     "time of the sandbox": "clock:advance,reset",
+    "payment links; their own tests look into the audit log": "links:create,set",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",
-    "the deployment's; its own test looks into the audit log": "secret-key:replace",
+    "the deployment's; its own test looks into the audit log": "secret-key:replace skip-messages",
 }
 # Operations of the API, likewise: by which action of the audit log.
 OPERATIONS_AUDITED: Final = {
@@ -63,6 +65,8 @@ OPERATIONS_OTHERS: Final = {
     "DELETE /v1/products/{id}": "what is sold",
     "POST /v1/checkouts": "an order, with a history of its own",
     "POST /v1/checkouts/{id}/expire": "an order, with a history of its own",
+    "POST /v1/payment-links": "what is sold",
+    "PATCH /v1/payment-links/{id}": "what is sold",
     "POST /v1/orders/{id}/refunds": "money, on the ledger",
     "POST /v1/webhook-endpoints/{id}/resend": "sends again what was sent",
     "POST /v1/webhook-endpoints/{id}/test": "sends what says that nothing has happened",

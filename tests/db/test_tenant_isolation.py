@@ -26,6 +26,7 @@ from opentill import (
     mail,
     merchants,
     orders,
+    payment_links,
     payouts,
     products,
     refunds,
@@ -73,6 +74,7 @@ EXPLAINED: Final = frozenset(
         # over all merchants, or by an id that only one of them can have
         "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
         "disputes.queries": "ANYWHERE SEARCH",
+        "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
@@ -85,6 +87,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
+        " SKIP_UNREAD"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
@@ -231,6 +234,27 @@ class Business:
         assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
+
+    def links(self) -> None:
+        """Items, and payment links: made, read, changed, gone on from."""
+        shop, api_server = self.shop, self.api_server
+        item = {"name": "Cart", "price": "5.00", "currency": "USD"}
+        body = {"productId": self.product, "paymentMethods": ["CREDIT_CARD"]}
+        for wanted in ({"item": item}, body):
+            shop.data("POST", "/v1/checkouts", json=wanted)
+        made = shop.data("POST", "/v1/payment-links", json={"productId": self.product})
+        path = f"/v1/payment-links/{made['id']}"
+        shop.data("PATCH", path, json={"maxUses": 5})
+        link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
+        wanted_once = payment_links.Wanted()
+        session = api_server.tx(
+            lambda tx: payment_links.open_session(
+                tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+            )
+        )
+        assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
+        assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
+        shop.data("GET", path)
 
     def payments(self) -> None:
         """Attempts: asked for, declined, confirmed one by one and together, twice, by hand."""
@@ -717,6 +741,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business = Business(api_server, inbox, examiner)
         business.products()
         business.sessions()
+        business.links()
         business.payments()
         business.events()
         business.refunding()

@@ -58,6 +58,17 @@ RULES: Final = (
         "(since|until|expiresAt) must be a time in Unix mil",
     ),  # as 1.0, which is an integer too
     ("expiresAt", "expiresAt must be in the future"),
+    (
+        "expiresIn|quantity|maxQuantity|maxUses",
+        "(expiresIn|quantity|maxQuantity|maxUses) must be a whole number",
+    ),  # as 1.0, likewise
+    ("expiresAt", "expiresAt must be a time to come"),
+    ("maxQuantity", "maxQuantity must be 1"),
+    ("quantity", "quantity must be (less|at most)"),
+    ("item", r"item(\.\w+)? must "),
+    ("productId", "productId is required"),
+    ("paymentMethods", "paymentMethods must have one that is on offer"),
+    ("clientReference", "clientReference must be text of 1 to 200"),
     ("cursor", "cursor must be the cursor of an earlier response"),
     ("amount", "amount must be from 0.01 to"),
     ("amount", "amount must not be more than what is left"),

@@ -31,6 +31,7 @@ OFFER = Query(
     where product.merchant_id = :merchant_id and product.id = :product_id
     """,  # noqa: S608 - the quotes are constants of ours
 )
+CURRENCY = Value(str, "select currency from products where merchant_id = :merchant_id and id = :id")
 BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id and id = :id")
 BY_PUBLIC_ID = Query(
     Session,
@@ -153,3 +154,4 @@ PAGES = {
     ("status", "late"): _statements(_OF_STATUSES, by_product=False),
     ("status", "late", "product_id"): _statements(_OF_STATUSES, by_product=True),
 }
+OLDEST_EXPIRY = Value(int, "select min(expires_at) from checkouts where status = 'OPEN'")

@@ -16,10 +16,13 @@ from opentill.console import (
     merchant,
     merchants,
     needs,
+    payout_runs,
     people,
     rates,
+    reconciliation,
     settings,
     terms,
+    trial_balance,
 )
 from opentill.console.catalogue import PARTS
 
@@ -30,6 +33,9 @@ PAGES: Final[tuple[Page, ...]] = (
     *merchants.pages,
     *merchant.pages,
     *terms.pages,
+    *payout_runs.pages,
+    *reconciliation.pages,
+    *trial_balance.pages,
     *audit.pages,
     *people.pages,
     *rates.pages,

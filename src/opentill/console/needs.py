@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, epay, ledger, merchants, webhooks
+from opentill import disputes, epay, ledger, merchants, reconciliation, webhooks
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -177,8 +177,18 @@ async def _books(tx: Tx, _now: int) -> list[Item]:
     ]
 
 
+async def _differences(tx: Tx, _now: int) -> int:
+    return await reconciliation.count_open(tx)
+
+
 NEEDS: Final = (
     _listed("books", "balance.read", _books),
+    Need(
+        name="differences",
+        permission="balance.read",
+        count=_differences,
+        page="/reconciliation",
+    ),
     _listed("disputes", "disputes.read", _disputes),
     _listed("unmatched", "disputes.read", _unmatched),
     _listed("duplicates", "payments.read", _duplicates),

@@ -254,3 +254,11 @@ FAILED_NOTICES = Query(
     """,
 )
 MAKE_NOTICES_DUE = Command("update epay_notifications set due_at = :now where due_at > :now")
+OLDEST_NOTICE = Value(int, "select min(due_at) from epay_notifications where due_at is not null")
+# Of all merchants: a restored backup's, which may have been sent since.
+SKIP_NOTICES = Command(
+    """
+    update epay_notifications set state = 'FAILED', due_at = null, updated_at = :now
+    where state = 'WAITING'
+    """
+)

@@ -11,7 +11,7 @@ import structlog
 
 from opentill import checkouts, gateways, merchants, orders, products
 from opentill.context import App
-from opentill.core import encryption
+from opentill.core import encryption, log
 from opentill.core.errors import Invalid, NotPermitted
 from opentill.core.ids import new_id
 from opentill.core.money import exponent, parse, show
@@ -110,6 +110,7 @@ async def authenticate(
         raise Refused(WRONG_KEY, NOT_GENUINE)
     if found.state != "ENABLED":
         raise Refused(NOT_ENABLED, "该商户未开通易支付接口")
+    log.merchant.set(found.merchant_id)
     return EpayCaller(found, key)
 
 

@@ -69,6 +69,7 @@ from opentill.orders.service import (
     place,
     revoke_manually,
     set_method,
+    set_payment_link,
     start_attempt,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
@@ -148,6 +149,7 @@ __all__ = [
     "release_refund",
     "revoke_manually",
     "set_method",
+    "set_payment_link",
     "settle_batch",
     "settle_one",
     "settleable",

@@ -94,6 +94,13 @@ RESERVES_DUE = Query(
     """,
 )
 # The only method that a session can be paid by; null: the customer chooses.
+# A link opens its session in one transaction: nobody has seen the order before.
+SET_PAYMENT_LINK = Command(
+    """
+    update orders set payment_link_id = :payment_link_id
+    where merchant_id = :merchant_id and id = :id
+    """,
+)
 SET_METHOD = Command(
     "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
 )
@@ -416,4 +423,14 @@ PRUNE_HISTORY = Command(
 COUNT_DUE = Value(
     int,
     "select count(*) from (select from payment_attempts where check_at <= :now limit 10000) due",
+)
+# The oldest row of each queue: one look into its index.
+OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")
+OLDEST_SETTLEMENT = Value(int, "select min(settle_at) from orders where settle_at is not null")
+OLDEST_RELEASE = Value(
+    int,
+    """
+    select min(reserve_release_at) from orders
+    where reserve_status = 'HELD' and status <> 'DISPUTED'
+    """,
 )

@@ -163,6 +163,29 @@ def trouble_page(trouble: model.Trouble, visit: Visit, again: str | None = None)
     return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again)
 
 
+def link_page(
+    link: model.Link,
+    visit: Visit,
+    entries: model.LinkEntries,
+    errors: dict[str, str] | None = None,
+) -> Page:
+    """Draw the page of a payment link. ``errors``: field → key of the sentence about it."""
+    here = f"{visit.base}/pay/{link.slug}?{urlencode({'lang': visit.localizer.language})}"
+    going_on = None
+    if link.unfinished is not None:
+        going_on = f"{visit.base}/checkout/{link.unfinished}?lang={visit.localizer.language}"
+    return _shop_page(
+        "link.html",
+        link,
+        visit,
+        payment=link,
+        entries=entries,
+        errors=errors or {},
+        here=here,
+        going_on=going_on,
+    )
+
+
 def refusal_page(visit: Visit, code: int, message: str) -> Page:
     """Draw the page of a submission that was refused, of which there is no payment."""
     return _page("refusal.html", visit, refresh=None, code=code, message=message)
@@ -181,22 +204,34 @@ def _payment_page(
     refresh: Refresh | None = None,
     **values: object,
 ) -> Page:
-    picture, brand = pictures.shown(payment.item.image, secure=visit.secure), payment.brand
+    return _shop_page(
+        template,
+        payment,
+        visit,
+        refresh=refresh,
+        payment=payment,
+        link=partial(path, payment, visit),
+        **values,
+    )
+
+
+def _shop_page(
+    template: str, of: model.Payment | model.Link, visit: Visit, **values: object
+) -> Page:
+    picture, brand = pictures.shown(of.item.image, secure=visit.secure), of.brand
     return _page(
         template,
         visit,
         picture_origin=picture and pictures.origin_of(picture),
-        test_mode=not payment.livemode,
-        refresh=refresh,
-        payment=payment,
+        test_mode=not of.livemode,
         picture=picture,
         logo=brand.logo and visit.base + brand.logo,
         accent=brand.accent and visit.base + accent.address(brand.accent),
         mail_address=brand.email and quote(brand.email, safe="@"),
         help_address=pictures.web_address(brand.url),
         terms_address=pictures.web_address(brand.terms),
-        link=partial(path, payment, visit),
-        **values,
+        base=visit.base,
+        **{"refresh": None, **values},
     )
 
 

@@ -25,7 +25,7 @@ from opentill.payouts.model import (
     Transition,
 )
 from opentill.payouts.runs import described as describe_run
-from opentill.payouts.runs import newest as runs
+from opentill.payouts.runs import newest as newest_runs
 from opentill.payouts.runs import payouts_of
 from opentill.payouts.runs import perform as perform_run
 from opentill.payouts.runs import send as send_run
@@ -80,11 +80,11 @@ __all__ = [
     "make_file",
     "named",
     "newest",
+    "newest_runs",
     "page",
     "pay",
     "payouts_of",
     "perform_run",
-    "runs",
     "search",
     "send_run",
     "start_run",

@@ -3,7 +3,19 @@
 from typing import Final
 
 from opentill.backoffice.model import Part
-from opentill.console.catalogue import audit, home, merchants, needs, people, rates, settings, terms
+from opentill.console.catalogue import (
+    audit,
+    home,
+    merchants,
+    needs,
+    payout_runs,
+    people,
+    rates,
+    reconciliation,
+    settings,
+    terms,
+    trial_balance,
+)
 
 PARTS: Final[tuple[Part, ...]] = (
     home.SENTENCES,
@@ -14,4 +26,7 @@ PARTS: Final[tuple[Part, ...]] = (
     rates.SENTENCES,
     settings.SENTENCES,
     terms.SENTENCES,
+    payout_runs.SENTENCES,
+    reconciliation.SENTENCES,
+    trial_balance.SENTENCES,
 )

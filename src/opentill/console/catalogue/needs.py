@@ -11,6 +11,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_books_text": "The ledger’s check has found what must not be, in these balances. "
         "“opentill ledger check” names each row.",
         "need_books_at": "Checked",
+        "need_differences": "Differences between reports and books: {number}",
         "need_disputes": "Disputes near their deadline: {number}",
         "need_disputes_title": "Disputes near their deadline",
         "need_disputes_text": "They are to be responded to at the gateway within three days, or "
@@ -59,6 +60,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_books_text": "账簿检查在以下余额中发现了不应有的情况。“opentill ledger check”会列出"
         "每一行。",
         "need_books_at": "检查时间",
+        "need_differences": "报告与账目的差异：{number}",
         "need_disputes": "临近期限的争议：{number}",
         "need_disputes_title": "临近期限的争议",
         "need_disputes_text": "须在三天内向支付通道回应，或已经逾期。",
@@ -102,6 +104,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_books_text": "帳簿檢查在以下餘額中發現了不應有的情況。「opentill ledger check」會列"
         "出每一行。",
         "need_books_at": "檢查時間",
+        "need_differences": "報告與帳目的差異：{number}",
         "need_disputes": "臨近期限的爭議：{number}",
         "need_disputes_title": "臨近期限的爭議",
         "need_disputes_text": "須在三天內向支付通道回應，或已經逾期。",

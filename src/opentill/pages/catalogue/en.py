@@ -6,6 +6,7 @@ SENTENCES: Final[dict[str, str]] = {
     # frame
     "summary": "Your order",
     "total": "Total",
+    "reference_of": "Your order number: {reference}",
     # open
     "open_title": "Pay {amount} to {merchant}",
     "email": "E-mail",
@@ -105,6 +106,28 @@ SENTENCES: Final[dict[str, str]] = {
     "invalid_card": "The card number was not accepted.",
     "limit_exceeded": "The payment is over the limit of the card or account.",
     "unavailable": "The bank could not be reached.",
+    # payment link
+    "link_title": "Pay {merchant}",
+    "link_each": "{price} each",
+    "link_quantity": "How many",
+    "link_quantity_hint": "From 1 to {most}",
+    "link_amount": "Amount in {currency}",
+    "link_amount_hint": "From {least} to {most}",
+    "link_go": "Go on to payment",
+    "link_note": "On the next page you choose how to pay. Nothing is charged before.",
+    "link_unfinished": "You have started a payment here that is not finished yet.",
+    "link_unfinished_go": "Go on with it",
+    "link_again": "Start another one",
+    "error_quantity": "Enter a whole number from 1 to {most}",
+    "error_quantity_less": "Enter a smaller number: the total is too large",
+    "error_amount": "Enter an amount from {least} to {most}",
+    "INACTIVE_title": "This link cannot be used",
+    "INACTIVE_text": "Nothing has been charged. Please ask {merchant}.",
+    "EXPIRED_title": "This link has expired",
+    "EXPIRED_text": "Nothing has been charged. Please ask {merchant} for a new one.",
+    "USED_UP_title": "This link has been used",
+    "USED_UP_text": "Its payments are made or under way. If one of them is not"
+    " finished, it can be used again within half an hour.",
     # the receipt
     "receipt_see": "See and keep the receipt",
     "receipt_title": "Receipt",
