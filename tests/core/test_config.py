@@ -199,6 +199,8 @@ def test_a_secret_may_stand_in_a_file(
     others = {} if variable.startswith(("DATABASE_URL", "SECRET")) else DATABASE
     if variable == "DATABASE_PASSWORD":
         others = DATABASE | {"OPENTILL_DATABASE_URL": "postgresql://u@db/x"}
+    if variable == "SMTP_URL":
+        others = DATABASE | {"OPENTILL_MAIL_FROM": "pay@example.com"}
     others = others or {"OPENTILL_SECRET_KEY": KEY} if variable != "SECRET_KEY" else {}
     assert getattr(load(others | environ), field) == value
     assert config.unknown(environ) == []
