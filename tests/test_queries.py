@@ -106,7 +106,7 @@ def _fits(kind: msgspec.inspect.Type, column: str) -> bool:
     if isinstance(kind, inspect.ListType):
         return column.endswith("[]") or column.startswith("_")
     wanted = {
-        inspect.StrType: {"text"},
+        inspect.StrType: {"text", "varchar"},
         inspect.LiteralType: {"text"},
         inspect.IntType: {"int2", "int4", "int8"},
         inspect.BoolType: {"bool"},
@@ -222,18 +222,26 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.WORKPLACES",
         "people.queries.ALL_MEMBERS",
         "payouts.queries.DUE",
+        "payouts.queries.DUE_AFTER",
+        "payouts.queries.PUT_IN_FILE",
+        "payouts.queries.RUN_SUMS",
+        "payouts.queries.IN_RUN",
+        "payouts.queries.TRANSFERS",
+        "payouts.queries.NAMED",
+        "ledger.queries.MERCHANTS_AFTER",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
     }
     tenant = (
         "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
-        "order_history", "disputes", "dispute_notes", "payouts", "adjustments",
+        "order_history", "order_notes", "disputes", "dispute_notes", "payouts", "adjustments",
         "merchant_terms", "events",
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
-        "late_payments", "members", "agreement_acceptances", "merchant_logos",
+        "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
+        "payout_transfers",
     )  # fmt: skip
     wrong = {
         name: text

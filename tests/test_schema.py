@@ -49,6 +49,9 @@ REFERENCE: Final = {
     "secret_key": "of the deployment, one row",
     "rate_limit_windows": "counts addresses too; unlogged",
     "host_leases": "of the deployment: a host may be several merchants'",
+    "payout_runs": "of the deployment: each has payouts of many merchants",
+    "reconciliation_files": "of the deployment: a report is about many merchants",
+    "reconciliation_differences": "of the deployment: of some nobody knows whose they are",
 }
 # Indexes by which the worker finds what is due, over all merchants; each is partial or small.
 QUEUES: Final = {
@@ -65,6 +68,8 @@ QUEUES: Final = {
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "ignored_fields_old",
+    "payout_transfers_of_run",
 }
 
 

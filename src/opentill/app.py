@@ -27,8 +27,9 @@ from opentill.disputes import api as disputes_api
 from opentill.disputes import events as dispute_events
 from opentill.epay import api as epay_api
 from opentill.http import openapi, responses, routing, schemas
+from opentill.http.accepted import AcceptedRequests
 from opentill.http.caller import Caller
-from opentill.http.middleware import RequestMiddleware
+from opentill.http.middleware import Notes, RequestMiddleware
 from opentill.http.operations import Operation
 from opentill.http.refused import RefusedRequests
 from opentill.ledger import api as ledger_api
@@ -165,6 +166,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
                 working,
                 key_uses.writing(db),
                 refused.writing(db),
+                accepted.writing(db),
                 replica.beside(db, settings) as app.read_from,
             ):
                 yield
@@ -180,6 +182,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     server = Starlette()
     server.state.key_uses = key_uses = merchants.KeyUses()
     server.state.refused = refused = RefusedRequests()
+    server.state.accepted = accepted = AcceptedRequests()
     server.router = routing.PathRouter(ROUTES, lifespan)
     # In place of Starlette's own two for exceptions, which would have none left to handle.
     server.middleware_stack = RequestMiddleware(
@@ -187,7 +190,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         authenticate,
         settings.trusted_proxies,
         error_page=errors.error_page,
-        note_refused=refused.note,
+        notes=Notes(refused.note, accepted.note),
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )

@@ -26,7 +26,7 @@ from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.figures import jobs as figure_jobs
-from opentill.http import idempotency, refused
+from opentill.http import accepted, idempotency, refused
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
 from opentill.orders import indexing, settlement
@@ -125,12 +125,14 @@ async def _prune(app: App) -> int:
         requests = await epay_jobs.prune(tx, app.clock())
         stale_logins = await people.prune(tx, app.clock())
         refusals = await refused.prune(tx, app.clock())
+        notes = await accepted.prune(tx, app.clock())
     return (
         windows
         + keys
         + requests
         + stale_logins
         + refusals
+        + notes
         + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
     )
 

@@ -55,7 +55,7 @@ def test_what_the_roles_are_for() -> None:
     for rule in RULES:
         assert not staff_may("auditor", rule.permission) or rule.permission.endswith(".read"), rule
     owners = {rule.permission for rule in RULES if rule.members == "owner"}
-    assert owners == {"settings.manage", "team.manage", "agreement.accept"}
+    assert owners == {"payouts.account", "settings.manage", "team.manage", "agreement.accept"}
 
 
 def test_every_page_of_a_merchant_has_a_permission() -> None:

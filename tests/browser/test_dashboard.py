@@ -130,6 +130,7 @@ async def test_every_page_can_be_read_and_pressed_on_every_device(
             f"/dashboard/{shop}/balance",
             f"/dashboard/{shop}/balance/statement",
             f"/dashboard/{shop}/payouts",
+            f"/dashboard/{shop}/payouts/account",
             f"/dashboard/{shop}/developers/webhooks",
             f"/dashboard/{shop}/developers/events",
         )

@@ -34,15 +34,17 @@ AUDITED: Final = (
 # Commands that change nothing of that kind, and what they are instead.
 OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
-    "reads": "doctor health settings export statement reconcile",
+    "reads": "doctor health settings export statement",
     "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
-    " payouts:list,show,due balance:show,waiting audit:list,verify ledger:check,accounts"
-    " webhooks:list,show,deliveries,listen clock:show people:list",
+    " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
+    " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
+    " clock:show people:list",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
-    " orders:confirm,refund,revoke refunds:done,failed disputes:open,win,lose,recover,deadline"
-    " disputes:dismiss,note payouts:create,paid,failed balance:approve,reject rates:set,import",
+    " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
+    " disputes:dismiss,note payouts:create,paid,failed,run,file,report"
+    " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test",
     "time of the sandbox": "clock:advance,reset",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",

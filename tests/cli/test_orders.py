@@ -121,3 +121,22 @@ def test_a_refund_says_what_it_costs_and_is_in_the_audit_log(
     assert opentill.json("orders", "search", "R-1")[0]["id"] == made["order"]
     assert opentill.json("balance", "show", made["order"])["pending"] == "7.59"
     assert opentill.json("ledger", "check")["violations"] == []
+
+
+def test_an_order_is_noted_about_and_shown_with_its_notes(
+    opentill: Commands, made: dict[str, str]
+) -> None:
+    noted = opentill.json("orders", "note", made["session"], "Asked for\nan invoice", "--by", "ann")
+    assert (noted["number"], noted["note"], noted["byMerchant"]) == (
+        1, "Asked for\nan invoice", False,
+    )  # fmt: skip
+    (shown,) = opentill.json("orders", "show", made["order"])["notes"]
+    assert (shown["who"], shown["note"]) == ("ann", "Asked for\nan invoice")
+    assert "an invoice" in opentill.text("orders", "show", made["order"])
+    assert "plain text" in opentill.refusal("orders", "note", made["order"], " ", "--reason", "x")
+    rows = [
+        (row["who"], row["subject"], row["reason"])
+        for row in opentill.json("audit", "list", made["merchant"])
+        if row["action"] == "orders note"
+    ]
+    assert rows == [("ann", made["order"], "Asked for\nan invoice")]

@@ -1,5 +1,7 @@
 """The pages of disputes: the list, one with its deadline, notes, and files as evidence."""
 
+import csv
+import io
 import re
 import threading
 import time
@@ -318,3 +320,26 @@ def test_a_file_for_a_dispute_that_was_decided_meanwhile_is_refused(shop: Shop) 
     refused = send(ada, path(shop, dispute.id, "evidence"), PDF)
     assert refused.status_code == 400
     assert "The dispute is decided" in words(refused)
+
+
+def test_the_disputes_of_the_list_are_downloaded_with_their_times(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "viewer")
+    first, second = opened(shop), opened(shop)
+    decide(shop, first, "won")
+    listed = ada.get(path(shop)).text
+    assert f'href="/dashboard/{shop.id}/disputes.csv"' in listed
+
+    def rows(query: str) -> list[dict[str, str]]:
+        answer = ada.get(f"/dashboard/{shop.id}/disputes.csv{query}")
+        assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+        return list(csv.DictReader(io.StringIO(answer.text)))
+
+    both = rows("")
+    assert [one["id"] for one in both] == [first.id, second.id]  # oldest first
+    assert both[0]["createdAt"] == str(first.created_at)
+    assert both[0]["createdAt UTC"] == both[0]["createdAtUtc"][:19].replace("T", " ")
+    assert (both[0]["status"], both[1]["closedAtUtc"]) == ("WON", "")
+    assert [one["id"] for one in rows("?status=OPEN")] == [second.id]
+    assert rows("?to=2020-01-01") == []
+    wrong = ada.get(f"/dashboard/{shop.id}/disputes.csv?from=soon")
+    assert wrong.headers["location"] == f"/dashboard/{shop.id}/disputes?from=soon"

@@ -202,3 +202,26 @@ def test_what_cannot_be_written_is_kept_and_no_more_than_there_is_room_for() -> 
         asyncio.run(noted.write(Away()))  # type: ignore[arg-type]
     assert len(noted._used) == 10_000
     assert noted._used["key_0"] == 5
+
+
+def test_a_key_gets_another_name_and_stays_the_key_it_is(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    here = place(shop, shop.key_id)
+    for _ in range(2):  # sent twice, it is one change
+        sent = owner.post(f"{here}/rename", {"name": " Till <2> "})
+        assert (sent.status_code, sent.headers["location"]) == (303, f"{here}?done=renamed")
+    page = owner.get(f"{here}?done=renamed").text
+    assert "The key has its new name." in page
+    assert 'value="Till &lt;2&gt;"' in page
+    assert opens(shop, shop.key) == 200
+    for wrong in ("", "x" * 101, "a\x00b"):
+        refused = owner.post(f"{here}/rename", {"name": wrong})
+        assert refused.status_code == 400
+        assert "Enter a name of 1 to 100 characters" in refused.text
+    rows = shop.api_server.sql(
+        "select subject from audit_log where merchant_id = $1 and action = 'keys rename'", shop.id
+    )
+    assert [row["subject"].partition(": ")[2] for row in rows] == ["no name → Till <2>"]
+    other = shop.api_server.shop()
+    theirs = owner.post(place(shop, other.key_id, "rename"), {"name": "Mine"})
+    assert theirs.status_code == 404

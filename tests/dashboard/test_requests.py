@@ -8,7 +8,8 @@ from typing import Any, Final
 import pytest
 
 from opentill.core.errors import Unavailable
-from opentill.http import refused
+from opentill.http import accepted, refused
+from opentill.http.accepted import AcceptedRequests
 from opentill.http.refused import RefusedRequests
 from support.api_server import ApiServer, Shop
 from support.people import person
@@ -162,3 +163,77 @@ def test_what_cannot_be_written_is_kept_in_its_order(shop: Shop) -> None:
     server.run(memory.write(server.app.db))
     rows = server.sql("select id from refused_requests where merchant_id = $1 order by id", shop.id)
     assert [row["id"] for row in rows] == [f"req_{number:08}" for number in range(50, 250)]
+
+
+# ── accepted, with fields that nobody reads ──
+
+
+def accepted_of(server: ApiServer) -> AcceptedRequests:
+    found: AcceptedRequests = server._server.state.accepted
+    return found
+
+
+def test_ignored_fields_of_accepted_requests_are_shown_once_with_how_often(shop: Shop) -> None:
+    server = shop.api_server
+    body = {"name": "Tea", "price": "1.00", "currency": "USD", "sku": "hunter2"}
+    once = {"idempotency-key": "one"}
+    answers = [
+        shop.call("POST", "/v1/products", json=body),
+        shop.call("POST", "/v1/products", json=body, headers=once),
+        shop.call("POST", "/v1/products", json=body, headers=once),  # a replay
+        shop.call("POST", "/v1/products", json={**body, "svc_live_abcdefgh": 1}),
+    ]
+    assert {answer.status_code for answer in answers} == {201}
+    shop.call("POST", "/v1/products", json={"name": "Tea", "price": "1.00", "currency": "USD"})
+    server.run(accepted_of(server).write(server.app.db))
+    html = page(shop)
+    assert re.search(r"POST /v1/products req_\w+ sku 3 ", words(html))
+    assert answers[2].headers["x-request-id"] in html
+    assert "hunter2" not in html
+    assert "abcdefgh" not in html
+    assert "sku" not in page(server.shop())
+    rows = server.sql(
+        "select requests from ignored_fields where merchant_id = $1 and fields = 'sku'", shop.id
+    )
+    assert rows == [{"requests": 3}]
+
+
+def test_ignored_fields_are_bounded_and_go_after_seven_days(shop: Shop) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    memory = accepted_of(server)
+    other = server.shop()
+    for one in range(3):
+        for number in range(60):
+            body = {"name": "Tea", "price": "1.00", "currency": "USD", f"f{one}_{number}": 1}
+            assert shop.call("POST", "/v1/products", json=body).status_code == 201
+        assert other.call(
+            "PATCH", f"/v1/products/{other.product()['id']}", json={"x": 1}
+        ).is_success
+        server.run(memory.write(server.app.db))
+    found = server.sql(
+        "select merchant_id, count(*) from ignored_fields where merchant_id = any($1) group by 1",
+        [shop.id, other.id],
+    )
+    assert {row["merchant_id"]: row["count"] for row in found} == {
+        shop.id: accepted.MOST,
+        other.id: 1,
+    }
+    while server.tx(lambda tx: accepted.prune(tx, now - 1 + 7 * DAY)):
+        pass
+    assert server.sql("select from ignored_fields where merchant_id = $1", shop.id)
+    while server.tx(lambda tx: accepted.prune(tx, now + 60_000 + 7 * DAY)):
+        pass
+    assert not server.sql("select from ignored_fields where merchant_id = $1", shop.id)
+
+
+def test_ignored_fields_that_cannot_be_written_are_kept(shop: Shop) -> None:
+    server = shop.api_server
+    memory = accepted_of(server)
+    body = {"name": "Tea", "price": "1.00", "currency": "USD", "sku": 1}
+    shop.call("POST", "/v1/products", json=body)
+    with pytest.raises(Unavailable):
+        asyncio.run(memory.write(Away()))  # type: ignore[arg-type]
+    shop.call("POST", "/v1/products", json=body)
+    server.run(memory.write(server.app.db))
+    rows = server.sql("select requests from ignored_fields where merchant_id = $1", shop.id)
+    assert rows == [{"requests": 2}]

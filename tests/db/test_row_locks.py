@@ -15,12 +15,12 @@ import asyncpg
 import pytest
 
 import opentill
-from opentill import merchants, webhooks
+from opentill import merchants, payouts, webhooks
 from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
 from opentill.orders import search_queries
 from opentill.webhooks import queries as webhook_queries
-from support import world
+from support import payout_runs, world
 from support.api_server import database
 from support.statements import LOCKING, LOCKS, without_comments
 
@@ -97,6 +97,9 @@ CASES: Final = {
         "available = available + 1, bank = bank - 1",
         "available",
     ),
+    "payouts.queries.RUN_LOCKED": Case(
+        "payout_runs", lambda row: {"id": row["id"]}, "reason = reason || '!'", "reason"
+    ),
     "merchants.queries.LOCK": MERCHANT,
     "merchants.queries.LOCKED": MERCHANT._replace(shows="updated_at"),
     "merchants.queries.LOCK_AUDIT_HEAD": Case(
@@ -163,6 +166,9 @@ CASES: Final = {
     "http.queries.PRUNE_REFUSED": Case(
         "refused_requests", lambda _: {"until": LATE}, "code = code + 1", None
     ),
+    "http.queries.PRUNE_IGNORED": Case(
+        "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
+    ),
     "merchants.queries.NOTE_USES": Case(
         "api_keys",
         lambda row: {"id": [row["id"]], "used_at": [LATE // 60_000 * 60_000]},
@@ -223,6 +229,7 @@ async def fill(tx: Tx) -> None:
     """Make at least one row of everything that is locked somewhere."""
     order = await world.in_status(tx, "PAID")
     await world.refunded(tx, order, "1.00")
+    await payouts.start_run(tx, payout_runs.wanted("W-1"), world.NOW)
     await world.in_status(tx, "CREATING")
     await world.in_status(tx, "DISPUTED")
     disputed = await world.in_status(tx, "REFUNDED")
@@ -279,6 +286,11 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     await tx.execute(
         "insert into refused_requests values ($1, $2, 'req_1', 'key_1', 'GET', '/', 404, 40401, '',"
         " '', '')",
+        merchant_id,
+        world.NOW,
+    )
+    await tx.execute(
+        "insert into ignored_fields values ($1, 'POST', '/v1/products', 'sku', 1, $2, 'r', 'k')",
         merchant_id,
         world.NOW,
     )

@@ -8,7 +8,7 @@ test, so that none is forgotten.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC
 from functools import partial
 from typing import Any, Final
@@ -35,8 +35,8 @@ from opentill.db.database import Tx
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
-from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
-from opentill.http import refused
+from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
+from opentill.http import accepted, refused
 from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
@@ -72,7 +72,12 @@ EXPLAINED: Final = frozenset(
         "disputes.queries": "ANYWHERE SEARCH",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
-        "reconciliation.queries": "BETWEEN NAMED",
+        "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
+        # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
+        "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
+        " IS_IN_RUN ACCOUNT ADD_ACCOUNT",
+        # of all merchants: tests/ledger/test_general.py
+        "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
         "figures.queries": "BEHIND",
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
@@ -88,7 +93,8 @@ EXPLAINED: Final = frozenset(
             for index in (1, 2)
         ),
         # arrays: a batch may be of several merchants; tests/dashboard/test_requests.py
-        "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED",
+        "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED"
+        " NOTE_IGNORED TRIM_IGNORED PRUNE_IGNORED",
         "products.queries": "MERCHANT_OF",
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "TRIAL_BALANCE",
@@ -255,7 +261,8 @@ class Business:
     def _report(self, order: orders.Order) -> confirmation.Report:
         attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))
         gateway_event = GatewayPaymentEvent(
-            attempt_id=attempt.id, outcome=PaymentOutcome(status="SUCCEEDED")
+            attempt_id=attempt.id,
+            outcome=PaymentOutcome(status="SUCCEEDED", card=Card(brand="visa", last4="4242")),
         )
         return confirmation.Report(attempt.gateway, gateway_event)
 
@@ -294,9 +301,11 @@ class Business:
         shop.data("GET", f"/v1/orders/{order.id}/refunds")
 
     def settling(self) -> None:
-        """Settlement of one, of what is due, and of reserves."""
+        """Notes, settlement of one, of what is due, and of reserves."""
         api_server = self.api_server
         one, due = self.paid(), self.paid()
+        api_server.tx(lambda tx: orders.add_note(tx, self.id, one.id, "rang", "op", self.now))
+        api_server.tx(lambda tx: orders.notes_of(tx, one))
         api_server.tx(lambda tx: orders.settle_one(tx, self.id, one.id, self.now, "early"))
         at = (due.due_at or 0) + 1
         api_server.tx(lambda tx: settlement.settleable(tx, at, self.id, None, early=False))
@@ -326,6 +335,8 @@ class Business:
         for status in (None, "OPEN"):
             page = disputes.page(self.app.db, self.id, status, (0, FOREVER), 1, 50)
             api_server.run(page)
+        file = disputes.export_csv(self.app.db, self.id, None, (0, FOREVER), UTC)
+        assert api_server.run(self._length(file))
         for event in ("lost", "recovered"):
             api_server.tx(
                 lambda tx, event=event: disputes.decide(
@@ -390,11 +401,15 @@ class Business:
         for logo in (PICTURE, None):
             api_server.tx(partial(self._profile, logo=logo))
         api_server.tx(lambda tx: merchants.history(tx, self.id))
-        api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
+        key = api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
+        api_server.tx(lambda tx: merchants.rename_key(tx, self.id, key.id, "Till", self.now))
         api_server.tx(lambda tx: merchants.keys(tx, self.id))
         self.shop.get("/v1/nothing")
         api_server.run(api_server._server.state.refused.write(self.app.db))
         assert api_server.tx(lambda tx: refused.newest(tx, self.id, self.now))
+        self.shop.data("PATCH", f"/v1/products/{self.product}", json={"sku": "1"})
+        api_server.run(api_server._server.state.accepted.write(self.app.db))
+        assert api_server.tx(lambda tx: accepted.newest(tx, self.id, self.now))
 
     async def _profile(self, tx: Tx, logo: bytes | None) -> None:
         """Change the profile, and set the logo or remove it."""
@@ -462,6 +477,7 @@ class Business:
         order_id = epay_shop.order_id(placed)
         epay_shop.tell(self.later())
         api_server.tx(lambda tx: notices.resend(tx, self.id, order_id, self.now))
+        api_server.tx(lambda tx: notices.of_order(tx, self.id, order_id))
         epay_shop.inbox.answer = (500, b"no")
         epay_shop.tell(self.later())
         epay_shop.inbox.answer = (200, b"success")
@@ -600,16 +616,16 @@ class Business:
                     shop.data("GET", f"/v1/checkouts?size=1{page}{product}{status}")
         shop.data("GET", "/v1/checkouts?customerEmail=ann@example.com")
 
+    async def _length(self, file: AsyncIterator[bytes]) -> int:
+        return sum([len(chunk) async for chunk in file])
+
     def balance(self) -> None:
         """What the pages about the balance show."""
         api_server, db = self.api_server, self.app.db
 
-        async def movements(kind: ledger.Type | None) -> int:
-            whole = ledger.movements(db, self.id, kind, (0, FOREVER), UTC)
-            return sum([len(chunk) async for chunk in whole])
-
         for kind in (None, "FEE"):
-            assert api_server.run(movements(kind))
+            whole = ledger.movements(db, self.id, kind, (0, FOREVER), UTC)
+            assert api_server.run(self._length(whole))
         api_server.run(figures.coming(db, self.id, UTC, self.now))
         for most in (0, 50_000):
             assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))

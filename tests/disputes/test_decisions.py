@@ -8,6 +8,7 @@ import pytest
 
 from opentill import disputes, orders, rates
 from opentill.core.errors import Invalid, NotFound
+from opentill.core.notes import MOST_NOTES, NotesFull
 from opentill.db.database import Db, Tx
 from opentill.disputes import DisputeOut
 from opentill.orders import Order, settlement
@@ -285,11 +286,15 @@ async def test_notes_are_appended_and_numbered(tx: Tx) -> None:
     assert [(n.number, n.who, n.note) for n in notes] == [
         (1, "ann", "Proof of delivery"), (2, "ann", "Signed receipt"),
     ]  # fmt: skip
-    for text in ("", "  ", "x" * 10_001):
+    for text in ("", "  ", "x" * 5_001):
         with pytest.raises(Invalid):
             await disputes.add_note(tx, *key, text, "ann", LATER)
     with pytest.raises(NotFound):
         await disputes.add_note(tx, "mer_other", dispute.id, "hello", "ann", LATER)
+    for _ in range(MOST_NOTES - 2):
+        await disputes.add_note(tx, *key, "more", "ann", LATER)
+    with pytest.raises(NotesFull):
+        await disputes.add_note(tx, *key, "too much", "ann", LATER)
 
 
 async def test_another_merchants_dispute_is_not_there(tx: Tx) -> None:

@@ -20,6 +20,7 @@ from opentill.gateways import (
     RefundRequest,
     Traces,
 )
+from opentill.gateways.model import Card
 from opentill.gateways.routing import methods_of, routed
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Outgoing, Policy
@@ -173,7 +174,11 @@ async def test_what_became_of_an_attempt_is_found_by_either_name_and_by_none(
     intent = bank.pay(attempt_id)
     bank.clearing = "hkd"
     done = PaymentOutcome(
-        status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"), clearing_currency="HKD"
+        status="SUCCEEDED",
+        provider_ref=intent,
+        amount=Money(999, "EUR"),
+        clearing_currency="HKD",
+        card=Card(brand="mastercard", last4="4444"),
     )
     assert await gateway.find_payment(attempt_id, session) == done
     assert await gateway.find_payment(attempt_id, intent) == done
@@ -496,6 +501,8 @@ async def test_what_is_not_ours_concerns_nobody(gateway: StripeGateway, bank: St
         ("refund.updated", refund),
         ("charge.dispute.created", bank.dispute(intent, "lost", payment_intent=None)),
         ("charge.refunded", {"id": "ch_1"}),
+        ("charge.succeeded", bank.charge(intent) | {"metadata": {}}),
+        ("charge.succeeded", bank.charge(intent) | {"captured": False}),
         ("customer.created", {"id": "cus_1"}),
     ]:
         signed = bank.signed(kind, about)

@@ -221,6 +221,10 @@ async def paid_refunded_and_charged_back(api_server: Deployment) -> None:
     await api_server.report("payment_intent.succeeded", bank.intents[intent])
     paid = await api_server.becomes(order_id, "PAID")
     assert (paid["paymentMethod"], paid["amount"]) == ("CREDIT_CARD", "9.99")
+    assert paid["cardLast4"] is None  # neither of the two has the card
+    await api_server.report("charge.succeeded", bank.charge(intent))
+    paid = await api_server.api("GET", f"/v1/orders/{order_id}")
+    assert (paid["cardBrand"], paid["cardLast4"]) == ("mastercard", "4444")
 
     bank.refund_status = "pending"
     refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "4.00"})

@@ -174,3 +174,12 @@ def test_the_most_specific_row_counts(method, currency, expected) -> None:
     )
     row = fees.pick(fees.read(text), fees.Scope(method=method, currency=currency))
     assert (None if row is None else str(row)) == expected
+
+
+async def test_the_settlement_currency_cannot_be_changed(tx: Tx) -> None:
+    shop = await merchant(tx, settlement_currency="EUR")
+    said = {"who": "ann", "reason": "moved"}
+    with pytest.raises(Invalid, match="must stay EUR: the balance is in it"):
+        await merchants.change(tx, shop.id, NOW, settlement_currency="USD", **said)
+    same = await merchants.change(tx, shop.id, NOW, settlement_currency="EUR", **said)
+    assert same.terms_version == shop.terms_version

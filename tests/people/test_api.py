@@ -1,6 +1,7 @@
 """``/v1/merchant/…``: tokens, who may do what with them, and that nothing else opens it."""
 
 import base64
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any, Final
@@ -14,6 +15,7 @@ from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
 from opentill.people.model import MINUTE_MS, PROOF_MS
 from support.api_server import ApiServer, Shop, refused
 from support.people import PASSWORD, Visitor, address, person
+from support.pictures import PICTURE
 
 SESSIONS: Final = "/v1/merchant/sessions"
 WITH_TOKEN: Final = [one for one in PEOPLE_OPERATIONS if one.permission]
@@ -223,6 +225,12 @@ def test_keys_are_made_replaced_and_revoked_at_once(shop: Shop) -> None:
         for one in (made, again)
     ]
     assert answers == [401, 200]
+    named = caller.data("PATCH", f"/keys/{again['id']}", json={"name": "Till 3"})
+    assert (named["id"], named["name"], named["hint"][-4:]) == (
+        again["id"], "Till 3", again["key"][-4:],
+    )  # fmt: skip
+    refused(caller.call("PATCH", f"/keys/{again['id']}", json={"name": "a\x07"}), "name")
+    caller.data("PATCH", f"/keys/{again['id']}", json={"name": "Till 2"})
     caller.data("DELETE", f"/keys/{again['id']}")
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": again["key"]}).status_code == 401
     listed = caller.data("GET", "/keys")
@@ -230,13 +238,16 @@ def test_keys_are_made_replaced_and_revoked_at_once(shop: Shop) -> None:
     assert [one["name"] for one in listed["items"]] == ["Till 2", "Till 2", ""]
     assert made["key"] not in json.dumps(listed)
     other = shop.api_server.shop()
-    for method, path in (("POST", "/regenerate"), ("DELETE", "")):
-        assert caller.call(method, f"/keys/{other.key_id}{path}").status_code == 404
+    for method, path in (("POST", "/regenerate"), ("DELETE", ""), ("PATCH", "")):
+        sent = caller.call(method, f"/keys/{other.key_id}{path}", json={"name": "Mine"})
+        assert sent.status_code == 404
     who = f"{visitor.email} ({visitor.person_id})"
     rows = shop.api_server.sql(
         "select action from audit_log where who = $1 and action like 'keys %' order by number", who
     )
-    assert [row["action"] for row in rows] == ["keys create", "keys regenerate", "keys revoke"]
+    assert [row["action"] for row in rows] == [
+        "keys create", "keys regenerate", "keys rename", "keys rename", "keys revoke",
+    ]  # fmt: skip
 
 
 def test_a_repeated_post_has_one_effect_and_is_for_its_person_only(shop: Shop) -> None:
@@ -322,3 +333,25 @@ def test_a_profile_is_changed_field_by_field_by_whoever_saw_it(shop: Shop) -> No
     assert rows == [{"who": f"{visitor.email} ({visitor.person_id})"}] * 2
     _, developer = _caller(shop, "developer")
     assert developer.call("PATCH", "/profile", json=sent).status_code == 403
+
+
+def test_the_logo_is_set_and_removed_by_an_owner(shop: Shop) -> None:
+    visitor, caller = _caller(shop)
+    content = base64.b64encode(PICTURE).decode()
+    for _ in range(2):  # the same picture again is no change
+        url = caller.data("PUT", "/logo", json={"content": content})["logoUrl"]
+    assert url == f"{shop.api_server.url}/logos/{shop.id}/{hashlib.sha256(PICTURE).hexdigest()}"
+    assert shop.api_server.http.get(url).content == PICTURE
+    broken = base64.b64encode(PICTURE[:-9]).decode()
+    for wrong in ("no base64", "", broken, base64.b64encode(b"<svg/>").decode()):
+        refused(caller.call("PUT", "/logo", json={"content": wrong}), "content")
+    refused(caller.call("PUT", "/logo", json={"content": "A" * 64_001}), "content")
+    assert caller.call("PUT", "/logo", json={"content": "A" * 66_000}).status_code == 413
+    assert caller.data("GET", "/profile")["logoUrl"] == url
+    for _ in range(2):
+        caller.data("DELETE", "/logo")
+    assert caller.data("GET", "/profile")["logoUrl"] is None
+    rows = shop.api_server.sql(
+        "select who from audit_log where merchant_id = $1 and action = 'profile logo'", shop.id
+    )
+    assert rows == [{"who": f"{visitor.email} ({visitor.person_id})"}] * 2

@@ -1,78 +1,40 @@
 """The OpenAPI document: valid, true of every operation, and held against the running server."""
 
-import copy
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 import pytest
 import requests
-import schemathesis
 from hypothesis import HealthCheck, assume, given, seed, settings
 from schemathesis import GenerationMode
-from schemathesis.checks import CHECKS
 from schemathesis.specs.openapi import definitions
 
-from opentill import agreement
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, create_app, document
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
 from support.api_server import ApiServer, Shop
+from support.document_cases import (
+    CHECKED,
+    CHECKS_OF_THEIRS,
+    DOCUMENT,
+    END_TOKENS,
+    RULES,
+    Caller,
+    connected,
+    fill,
+    is_json,
+)
 from support.examples import examples
-from support.people import PASSWORD, address, person, unlimited
+from support.people import unlimited
 
-__all__ = ["unlimited"]
+__all__ = ["connected", "unlimited"]
 
-DOCUMENT: Final = document(Settings())
 # Of each operation and mode: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
     examples(12),
     pytest.param(200, marks=pytest.mark.stress),
-)
-
-# What no schema can say; the document says it in words. Field and beginning of the reason.
-RULES: Final = (
-    ("currency", "currency must be an active ISO 4217"),
-    ("price", "price must be at least 0.01"),
-    ("price", "price must have no fraction"),
-    ("image", "image must be an (absolute )?http or https URL"),
-    ("successUrl", "successUrl must be an (absolute )?http or https URL"),
-    ("cancelUrl", "cancelUrl must be an (absolute )?http or https URL"),
-    ("customerEmail", "customerEmail must be an e-mail address"),
-    ("customerEmail", "customerEmail must be the whole e-mail address"),  # what \\s is, differs
-    ("name", "name must be text of 1 to 200"),
-    ("displayMerchantName", "displayMerchantName must be text of 1 to 80"),
-    ("metadata", "metadata must be at most 16 KiB"),
-    ("productId", "productId must be the id of one of your"),
-    ("productId", "productId is required: the id"),
-    ("productId", "productId must be a product in a currency with"),
-    ("productId", "productId must be a product worth"),
-    ("endDate", "endDate must not be before startDate"),
-    ("orderId", "orderId must be an order that is PAID"),
-    ("orderId", "orderId must be the id of one of your"),
-    ("url", "url must be a public https address"),
-    ("url", "url must be an (absolute )?http or https URL"),
-    ("url", "url must be one of at most"),
-    ("url", "url must be without a fragment"),
-    ("id", "id must be an endpoint that is ENABLED"),
-    ("eventId", "eventId must be the id of one of your"),
-    ("since", "since must say from when on"),
-    (
-        "since|until|expiresAt",
-        "(since|until|expiresAt) must be a time in Unix mil",
-    ),  # as 1.0, which is an integer too
-    ("expiresAt", "expiresAt must be in the future"),
-    ("cursor", "cursor must be the cursor of an earlier response"),
-    ("amount", "amount must be from 0.01 to"),
-    ("amount", "amount must not be more than what is left"),
-    ("amount", "amount must leave the"),
-    ("refundNo", "refundNo must be a number that no other"),
-    ("id", "id must be an? (open )?session"),
-    ("(?s).*", "(?s).* must be text without NUL and lone surrogates"),
-    ("body", "keys must be text without NUL"),
-    ("body", "body must not nest deeper"),
 )
 
 
@@ -207,22 +169,6 @@ def test_the_examples_of_an_operation_are_true(operation: Operation) -> None:
 
 # The running server against the document
 
-SCHEMA: Final = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT))  # which it changes
-SCHEMA.config.generation.with_security_parameters = False  # test_keys.py is about keys
-CHECKED: Final = [operation.ok() for operation in SCHEMA.get_all_operations()]
-# An archived product stays readable (contract.md#product-archive): it does not disappear.
-WITHOUT: Final = {
-    "positive_data_acceptance",  # ours is below
-    "use_after_free",
-    "ensure_resource_availability",
-}
-CHECKS_OF_THEIRS: Final = [
-    check
-    for name in CHECKS.get_all_names()
-    if name not in WITHOUT
-    for check in CHECKS.get_by_names([name])
-]
-
 
 @pytest.fixture(scope="module")
 def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
@@ -243,118 +189,6 @@ def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
     return shop, ids
 
 
-class Owner:
-    """A merchant's owner, who calls the operations of persons with a token."""
-
-    def __init__(self, shop: Shop) -> None:
-        """Log in."""
-        self.shop = shop
-        self.email = person(shop.api_server, shop.id, "owner").email
-        self.log_in()
-
-    def log_in(self) -> None:
-        """Log in anew."""
-        body = {"email": self.email, "password": PASSWORD}
-        answer = self.shop.api_server.http.post("/v1/merchant/sessions", json=body)
-        assert answer.status_code == 201, answer.text
-        self.tokens: dict[str, Any] = answer.json()["data"]
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """What shows who calls."""
-        return {"authorization": f"Bearer {self.tokens['accessToken']}"}
-
-    def _made(self, path: str, body: dict[str, Any]) -> str:
-        http = self.shop.api_server.http
-        answer = http.post(f"/v1/merchant/{path}", json=body, headers=self.headers)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["data"]["id"])
-
-    def key(self) -> str:
-        """Make an API key; its id."""
-        return self._made("keys", {})
-
-    def member(self) -> str:
-        """Make another member, so that the owner stays one; their id."""
-        return person(self.shop.api_server, self.shop.id, "viewer").person_id
-
-    def invitation(self) -> str:
-        """Invite somebody; the id of the invitation."""
-        return self._made("team/invitations", {"email": address(), "role": "viewer"})
-
-    def right(self, path: str) -> dict[str, Any]:
-        """Return the fields of a body that only the service knows the right values of."""
-        if path == "/v1/merchant/sessions":
-            return {"email": self.email, "password": PASSWORD, "merchantId": self.shop.id}
-        if path == "/v1/merchant/sessions/refresh":
-            return {"refreshToken": self.tokens["refreshToken"]}
-        if path == "/v1/merchant/team/invitations":
-            return {"email": address()}
-        if path == "/v1/merchant/agreement/acceptances":
-            current = agreement.current(self.shop.api_server.settings)
-            return {"renderedDocumentSha256": current.rendered_document_sha256}
-        if path == "/v1/merchant/profile":
-            answer = self.shop.api_server.http.get(path, headers=self.headers)
-            return {
-                "displayName": "Harbour Books",
-                "supportEmail": address(),
-                "supportUrl": "https://shop.example.com/help",
-                "termsUrl": None,
-                "timeZone": "Asia/Kathmandu",
-                "version": answer.json()["data"]["version"],
-            }
-        return {}
-
-
-# What {id} stands for in operations of persons: made for each case, since most of them end it.
-OF_OWNERS: Final[dict[str, Callable[[Owner], str]]] = {
-    "/v1/merchant/keys/{id}": Owner.key,
-    "/v1/merchant/keys/{id}/regenerate": Owner.key,
-    "/v1/merchant/team/{id}": Owner.member,
-    "/v1/merchant/team/invitations/{id}": Owner.invitation,
-}
-# These use up the tokens, or end them: each case has new ones.
-END_TOKENS: Final = {"/v1/merchant/sessions", "/v1/merchant/sessions/refresh"}
-
-
-@pytest.fixture(scope="module")
-def connected() -> Iterator[requests.Session]:
-    """One connection for all requests: otherwise each would make its own."""
-    with requests.Session() as session:
-        session.trust_env = False
-        session.headers.clear()  # only what a case says is sent
-        yield session
-
-
-def _fill(
-    case: Any, shop: Shop, owner: Owner | None, ids: dict[str, str], mode: GenerationMode
-) -> None:
-    """Put in what no schema knows: ids of things that are there, and who the owner is."""
-    path = case.operation.path
-    kind = re.sub("^/v1/(merchant/)?", "", path).split("/")[0]
-    if owner is not None and path in OF_OWNERS:
-        case.path_parameters["id"] = OF_OWNERS[path](owner)
-    elif "{id}" in path and case.operation.method == "delete":
-        made = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
-        case.path_parameters["id"] = made()["id"]
-    elif "{id}" in path:
-        case.path_parameters["id"] = ids[kind]
-    if not isinstance(case.body, dict):
-        return
-    if isinstance(case.body.get("productId"), str):
-        case.body["productId"] = ids["products"]
-    if owner is not None and mode is GenerationMode.POSITIVE:
-        case.body |= owner.right(path)
-
-
-def _is_json(value: object) -> bool:
-    try:
-        json.loads(str(value))
-    except ValueError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("number", EXAMPLES)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", CHECKED, ids=lambda operation: operation.label)
@@ -371,7 +205,7 @@ def test_the_server_does_what_its_document_says(
     if operation.method == "delete":  # of a merchant who may still make endpoints
         shop = shop.api_server.shop()
     path = operation.path
-    owner = Owner(shop) if path.startswith("/v1/merchant/") else None
+    owner = Caller(shop) if path.startswith("/v1/merchant/") else None
 
     @seed(20261121)
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -382,10 +216,10 @@ def test_the_server_does_what_its_document_says(
         assume(not any(value == "" or isinstance(value, dict | list) for value in values))
         # A value of metadata is text on the wire, also one that was to be true or a number.
         given = (case.query or {}).items()
-        assume(not any("metadata" in name and _is_json(value) for name, value in given))
+        assume(not any("metadata" in name and is_json(value) for name, value in given))
         if owner is not None and path in END_TOKENS:
             owner.log_in()
-        _fill(case, shop, owner, ids, mode)
+        fill(case, shop, owner, ids, mode)
         headers = {"x-api-key": shop.key} if owner is None else owner.headers
         answer = case.call(base_url=shop.api_server.url, headers=headers, session=connected)
         assert "x-request-id" in answer.headers

@@ -80,6 +80,8 @@ DETAIL: Final[Rows] = (
     ("rollingReserveAmount", "decimal"),
     ("rollingReserveStatus", "text"),
     ("rollingReserveReleaseAt", "ms?"),
+    ("cardBrand", "text?"),
+    ("cardLast4", "text?"),
 )
 REFUND: Final[Rows] = (
     ("id", "text"),

@@ -151,6 +151,26 @@ class StripeServer:
         }
         return intent_id
 
+    def charge(self, intent_id: str) -> dict[str, Any]:
+        """Return the charge of a payment by card."""
+        intent = self.intents[intent_id]
+        return {
+            "id": intent["latest_charge"],
+            "object": "charge",
+            "status": "succeeded",
+            "captured": True,
+            "amount": intent["amount"],
+            "amount_captured": intent["amount_received"],
+            "currency": intent["currency"],
+            "metadata": intent["metadata"],
+            "payment_intent": intent_id,
+            "balance_transaction": None,
+            "payment_method_details": {
+                "type": "card",
+                "card": {"brand": "mastercard", "last4": "4444", "funding": "credit"},
+            },
+        }
+
     def bank_says(self, intent_id: str, *, paid: bool) -> None:
         """Have the bank end a payment that is processing."""
         intent = self.intents[intent_id]
@@ -332,7 +352,7 @@ class StripeServer:
                 made["payment_intent"] = self._expanded(intent, query)
         elif "latest_charge" in thing and any("balance_transaction" in path for path in wanted):
             moved = {"id": "txn_2", "amount": 1, "currency": self.clearing}
-            made["latest_charge"] = {"id": thing["latest_charge"], "balance_transaction": moved}
+            made["latest_charge"] = self.charge(thing["id"]) | {"balance_transaction": moved}
         return made
 
     def _list_sessions(self, _: web.Request, query: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,9 @@ BOOKS: Final = {
 }
 OTHER_MONEY: Final = "XTS"
 # What makes a copy another thing of the same merchant, beside its id and the ids in it.
-UNIQUE: Final = frozenset({"refund_no", "reference", "out_trade_no", "gateway_ref", "key"})
+UNIQUE: Final = frozenset(
+    {"refund_no", "reference", "out_trade_no", "gateway_ref", "key", "fields"}
+)
 ONE_OF_EACH: Final = frozenset(
     {"merchants", "epay_products", "search_heads"}
 )  # what a merchant has no two of
@@ -367,7 +369,7 @@ class Examiner:
 
 
 # They show rows that no twin can have.
-FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS"})
+FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS", "merchants.queries.RENAME_KEY"})
 # They tell of the merchant itself, not of what it has.
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",

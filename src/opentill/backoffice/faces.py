@@ -1,7 +1,7 @@
 """What each group of pages has of its own: its table of pages, its templates and its sentences."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -20,11 +20,18 @@ if TYPE_CHECKING:
 
 _OURS: Final = Path(__file__).parent / "templates"
 _IN_BRACES: Final = re.compile(r"{[^}]+}")
+# A field is secret if its autocomplete token is that of a password or code, and of the moment only
+# if it is marked so.
+_SECRET: Final = re.compile(
+    r'parts\.field\(say, "(?P<field>\w+)",[^\n]*"(?:current-password|new-password|one-time-code)"'
+    r'|<input\b[^>]* name="(?P<input>\w+)"[^>]* data-once\b'
+)
 
 
 class Face:
     """A group of pages that look as one: the dashboard, the console, or what both share.
 
+    ``not_kept`` are the fields of its forms that are secret, or of the moment only.
     ``place`` is the path that its pages with a menu begin with; ``templates_of`` a folder of
     templates beside the shared ones; ``parts`` sentences beside the shared ones.
     """
@@ -46,6 +53,7 @@ class Face:
         self._place = place
         self._shown = {_IN_BRACES.sub("*", one.path) for one in pages if one.method == "GET"}
         folders = (_OURS,) if templates_of is None else (templates_of, _OURS)
+        self.not_kept: Final = frozenset(_not_kept(folders))
         self.environment: Final = _environment(folders)
         # Jinja2 takes anything here, but type checkers infer the values of its own defaults.
         names = cast("dict[str, Any]", self.environment.globals)
@@ -54,6 +62,15 @@ class Face:
     def has_page(self, below: str) -> bool:
         """Return whether there is a page at a path below the face's place; * stands for an id."""
         return _IN_BRACES.sub("*", self._place) + below in self._shown
+
+    def page_of(self, path: str) -> str:
+        """Return the nearest page that can be looked at: of a form's address, what it stands on."""
+        parts = path.strip("/").split("/")
+        while parts:
+            if any(_is_of(parts, pattern) for pattern in self._shown):
+                return "/" + "/".join(parts)
+            parts.pop()
+        return path
 
     def menu(self, request: "PageRequest") -> list[MenuItem]:
         """Return the menu of the page that is asked for: the pages that this person may see."""
@@ -74,6 +91,22 @@ class Face:
                 href = f"{request.base}{path}" if below else f"{request.base}{path}/"
                 found.append(MenuItem(one.menu, href, here))
         return found
+
+
+def _is_of(parts: Sequence[str], pattern: str) -> bool:
+    """Return whether the parts of a path fit a pattern, in which * stands for any of them."""
+    wanted = pattern.strip("/").split("/")
+    return len(wanted) == len(parts) and all(
+        one in {"*", part} for one, part in zip(wanted, parts, strict=True)
+    )
+
+
+def _not_kept(folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the names of fields that no page shows again, by what the templates say of them."""
+    for folder in folders:
+        for template in folder.glob("*.html"):
+            for found in _SECRET.finditer(template.read_text("utf-8")):
+                yield found["field"] or found["input"]
 
 
 class _Senders(Extension):

@@ -26,10 +26,6 @@ _EMAIL: Final = "login_email"
 _PASSWORD: Final = "login_password"  # noqa: S105 - a name
 _CODE: Final = "login_code"
 _FROM: Final = "login_from"  # the page that the form is on
-# No page shows again what is secret, or what is of the moment only.
-_NOT_KEPT: Final = frozenset({
-    "password", "current", "code", "credential", "proof_email", "proof_password", "proof_code",
-})  # fmt: skip
 
 
 async def check(request: PageRequest) -> Response | None:
@@ -98,7 +94,8 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             return _to_login(request) if found is None else None
     elif password is not None:
         errors = {_EMAIL: "error_not_yet"}
-    kept = {name: one for name, one in (await request.form()).items() if name not in _NOT_KEPT}
+    not_kept = request.face.not_kept
+    kept = {name: one for name, one in (await request.form()).items() if name not in not_kept}
     lost = len(kept) < len(await request.form()) or bool(await request.files())
     return render.page(
         request, "kept_form.html", status, form=kept, lost=lost, page=page, email=email,

@@ -17,6 +17,7 @@ from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
 _MAX_FIELDS: Final = 50
+_NO_FILTERS: Final = frozenset({"lang", "other_person"})
 
 
 class PageRequest:
@@ -32,6 +33,7 @@ class PageRequest:
         self.app = context.of(scope)
         self.now = self.app.clock()
         self.path: str = scope["path"]
+        self._looks: bool = scope["method"] in {"GET", "HEAD"}
         self.ids: Mapping[str, str] = scope["path_params"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         user_agent = self.headers.get(b"user-agent", b"").decode("latin-1")
@@ -165,6 +167,17 @@ class PageRequest:
         """Return the address of this page with changes of its query."""
         query = urlencode({**self.query, **changes})
         return f"{self.base}{self.path}?{query}" if query else f"{self.base}{self.path}"
+
+    def in_language(self, lang: str) -> str:
+        """Return the address of this page, or of the one that its form stands on, in a language."""
+        if self._looks:
+            return self.here(lang=lang)
+        return f"{self.base}{self.face.page_of(self.path)}?{urlencode({'lang': lang})}"
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the query asks for something, beside the language and what a page says once."""
+        return not self.query.keys() <= _NO_FILTERS
 
     def link(self, *parts: str) -> str:
         """Return the path of a page of this merchant."""

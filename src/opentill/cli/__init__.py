@@ -28,7 +28,11 @@ SECTIONS: Final = {
         ("rates", "rates", "Exchange rates."),
         ("statement", "statement", "Write a merchant's statement."),
         ("export", "export", "Write a merchant's orders as CSV."),
-        ("reconcile", "reconcile", "Compare a gateway's settlement report with the ledger."),
+        (
+            "reconcile",
+            "reconcile",
+            "Compare a gateway's settlement report with the ledger; the inbox.",
+        ),
     ),
     "Merchants": (
         ("merchants", "merchants", "Merchants and their terms."),

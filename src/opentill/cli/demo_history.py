@@ -18,7 +18,13 @@ from opentill import checkouts, disputes, orders, payouts, products, refunds
 from opentill.checkouts.model import SessionBody
 from opentill.core.money import Money
 from opentill.core.settings import Settings
-from opentill.gateways.model import GatewayDisputeEvent, Method, PaymentOutcome, RefundOutcome
+from opentill.gateways.model import (
+    Card,
+    GatewayDisputeEvent,
+    Method,
+    PaymentOutcome,
+    RefundOutcome,
+)
 from opentill.orders import Order, Payer
 from opentill.refunds import RefundBody
 
@@ -30,6 +36,8 @@ DAYS: Final = 31
 _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
 _GATEWAY: Final = "sandbox"
+_CARD: Final = Card(brand="visa", last4="4242")
+_TO_RESPOND: Final = 14 * _DAY  # to a dispute
 _OFFERS: Final = (
     #  name                 description                              price   how often
     ("Sencha, 100 g", "Green tea of the first flush.", "12.50", 9),
@@ -169,6 +177,7 @@ class History:
             status="DECLINED" if declined else "SUCCEEDED",
             provider_ref=attempt.id,
             reason=self._chance.choice(_DECLINES) if declined else "",
+            card=_CARD if method == "CREDIT_CARD" and not declined else None,
         )
         ids = (self.merchant_id, attempt.id)
         await orders.apply_outcome(tx, *ids, outcome, now + 2000, gateway=_GATEWAY)
@@ -205,6 +214,7 @@ class History:
             status="WON" if status == "WON" else "OPENED",
             amount=Money(order.amount_minor, order.currency),
             reason="product_not_received",
+            respond_by=now + _TO_RESPOND if status == "OPENED" else None,
         )
         await disputes.apply_outcome(tx, self.merchant_id, event, now, gateway=_GATEWAY)
 

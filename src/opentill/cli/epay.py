@@ -127,8 +127,11 @@ def notices(
     return output.Result(session.query(work), _NOTICES)
 
 
+@acting(without_reason=inputs.NO_REASON)
 def resend(
     order: Annotated[str, typer.Argument(help="The order's id, or its trade_no.")],
+    *,
+    actor: "Actor",
 ) -> "Notice":
     """Send the notification of a paid order again, at once and with all attempts."""
     from opentill import epay, orders
@@ -136,6 +139,6 @@ def resend(
 
     async def work(tx: "Tx", now: int) -> "Notice":
         paid = await orders.find_anywhere(tx, order if "_" in order else order_id_of(order))
-        return await epay.resend(tx, paid.merchant_id, paid.id, now)
+        return await epay.resend(tx, paid.merchant_id, paid.id, now, actor=actor)
 
     return session.transact(work)

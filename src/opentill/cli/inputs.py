@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 import typer
 
@@ -88,6 +88,20 @@ def target(path: Path | None) -> Iterator[Target]:
         raise Invalid("output", reason) from None
     with file, progress(f"writing {path.name}") as advance:
         yield _Counted(file, advance)
+
+
+@contextmanager
+def source(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to read. Raises Invalid."""
+    from opentill.core.errors import Invalid
+
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        reason = f"file must be one that can be read: {error.strerror}"
+        raise Invalid("file", reason) from None
+    with file:
+        yield file
 
 
 class _Counted:

@@ -1,6 +1,6 @@
-"""``opentill ledger check|accounts``."""
+"""``opentill ledger check|accounts|export``."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,12 +11,15 @@ from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
-    from opentill.ledger import TrialBalance, Violation
+    from opentill.ledger import Balance, TrialBalance, Violation
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(app, "ledger", "The ledger and its integrity rules.", check=check, accounts=accounts)
+    group = add_group(
+        app, "ledger", "The ledger and its integrity rules.", check=check, accounts=accounts
+    )
+    group.command("export")(export)
 
 
 def check(*, as_json: Json = False) -> None:
@@ -48,26 +51,69 @@ def check(*, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def accounts(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
+def accounts(
+    merchant_id: inputs.OnlyMerchant = None,
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="After this time, in UTC: 2026-01-31 (its end), or as --from."),
+    ] = None,
+    by_merchant: Annotated[
+        bool, typer.Option("--by-merchant", help="A row for each merchant and currency.")
+    ] = False,
+) -> output.Result:
     """Show the trial balance: what each account holds in each currency, adding up to zero.
 
     The merchants' own accounts, and their other sides: at the gateways, in your bank, your fees.
+    Now, or as it was after a time.
     """
     from opentill import ledger, merchants
     from opentill.core import money
     from opentill.ledger.postings import ACCOUNTS
 
-    async def work(tx: "Tx") -> "list[TrialBalance]":
+    until = inputs.moment("at", at, end=True)
+
+    async def work(tx: "Tx") -> "list[TrialBalance] | list[Balance]":
         if merchant_id is not None:
             await merchants.find(tx, merchant_id)
-        return await ledger.trial_balance(tx, merchant_id)
+        if by_merchant:
+            return [one async for one in ledger.balances_at(tx, until, merchant_id) if one.entries]
+        if until is None:
+            return await ledger.trial_balance(tx, merchant_id)
+        return await ledger.trial_balance_at(tx, until, merchant_id)
 
+    first = "merchantId" if by_merchant else "merchants"
     found = [
         {
             "currency": one.currency,
-            "merchants": one.merchants,
+            first: getattr(one, "merchant_id" if by_merchant else "merchants"),
             **{name: money.show(getattr(one, name), one.currency) for name in ACCOUNTS},
         }
-        for one in session.query(work)
+        for one in session.query(work, snapshot=True)
     ]
-    return output.Result(found, ("currency", "merchants", *ACCOUNTS))
+    return output.Result(found, ("currency", first, *ACCOUNTS))
+
+
+def export(
+    merchant_id: inputs.OnlyMerchant = None,
+    *,
+    since: inputs.From = None,
+    until: inputs.To = None,
+    to_file: inputs.Output = None,
+) -> None:
+    """Write the general ledger as CSV: two lines an entry, a debit and a credit, oldest first."""
+    from opentill import ledger, merchants
+
+    start, end = inputs.period(since, until)
+
+    async def work() -> None:
+        async with session.database() as db:
+            if merchant_id is not None:
+                async with db.connection() as tx:
+                    await merchants.find(tx, merchant_id)
+            with inputs.target(to_file) as target:
+                async for chunk in ledger.general_ledger_file(db, start, end, merchant_id):
+                    target.write(chunk)
+                target.flush()
+
+    session.run(work())

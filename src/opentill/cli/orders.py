@@ -1,12 +1,13 @@
-"""``opentill orders list|search|show|history|refund|confirm|revoke``, ``refunds done|failed``."""
+"""``opentill orders list|search|show|history|note|refund|confirm|revoke``, ``refunds …``."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opentill.cli import output, session
+from opentill.cli import inputs, output, session
 from opentill.cli.commands import acting, add_group
+from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.gateways.model import RefundOutcome
     from opentill.merchants import Actor
-    from opentill.orders import Order, OrderDetail
+    from opentill.orders import Order, OrderDetail, OrderNote
     from opentill.refunds import Refund, RefundOut
 
 
@@ -30,6 +31,7 @@ def register(app: typer.Typer) -> None:
         search=order_search.search,
         show=show,
         history=history,
+        note=note,
         refund=order_refund.refund,
         confirm=confirm,
         revoke=revoke,
@@ -44,18 +46,27 @@ _Any = Annotated[
 ]
 
 
-def show(order: _Any) -> dict[str, Any]:
-    """Show an order."""
+def show(order: _Any, *, as_json: Json = False) -> None:
+    """Show an order with its notes."""
     from opentill import orders
 
     settings = session.settings()
 
-    async def work(tx: "Tx") -> "Order":
+    async def work(tx: "Tx") -> "tuple[str, OrderDetail, list[OrderNote]]":
         found = await orders.find_by_anything(tx, order)
-        return await orders.with_livemode(tx, found, deployment=settings.livemode)
+        known = await orders.with_livemode(tx, found, deployment=settings.livemode)
+        one = orders.OrderDetail.of(known, await orders.card_of(tx, found))
+        return found.merchant_id, one, await orders.notes_of(tx, found)
 
-    shown = session.query(work, settings)
-    return {"merchantId": shown.merchant_id, **output.plain(orders.OrderDetail.of(shown))}
+    merchant_id, one, notes = session.query(work, settings)
+    shown = {"merchantId": merchant_id, **output.plain(one)}
+    if as_json:
+        listed = [{"at": note.at, "who": note.who, "note": note.note} for note in notes]
+        output.show({**shown, "notes": listed}, as_json=True)
+        return
+    output.show(shown, as_json=False)
+    if notes:
+        output.show(output.Result(notes, ("at", "who", "note")), as_json=False)
 
 
 def history(order: _Any) -> "Sequence[object]":
@@ -67,6 +78,28 @@ def history(order: _Any) -> "Sequence[object]":
         return await orders.history(tx, found.merchant_id, found.id)
 
     return session.query(work)
+
+
+def note(
+    order: _Any,
+    text: Annotated[str, typer.Argument(help="Such as what the customer said.")],
+    *,
+    reason: Annotated[
+        str, typer.Option("--reason", help="For the audit log; without it, the note itself.")
+    ] = "",
+    by: inputs.By = "",
+) -> "OrderNote":
+    """Append a note to an order; the merchant's team can read it."""
+    from opentill import merchants, orders
+
+    actor = inputs.actor(by, reason, without_reason=text)
+
+    async def work(tx: "Tx", now: int) -> "OrderNote":
+        found = await orders.find_by_anything(tx, order)
+        await merchants.record_audit(tx, actor, "orders note", found.merchant_id, found.id, now)
+        return await orders.add_note(tx, found.merchant_id, found.id, text, actor.who, now)
+
+    return session.transact(work)
 
 
 @acting()

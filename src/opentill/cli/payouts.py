@@ -1,16 +1,16 @@
-"""``opentill payouts create|paid|failed|due|list|show``."""
+"""``opentill payouts create|paid|failed|due|list|show``; the runs are in ``payout_runs.py``."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import inputs, output, payout_runs, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.merchants import Actor
-    from opentill.payouts import Payout
+    from opentill.payouts import DuePayout, Payout
 
 _COLUMNS = ("id", "merchantId", "status", "amount", "fee", "currency", "bankReference", "createdAt")
 
@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
         due=due,
         list=list_,
         show=show,
+        **payout_runs.COMMANDS,
     )
 
 
@@ -115,22 +116,32 @@ def failed(payout_id: str, *, actor: "Actor") -> dict[str, Any]:
 def due(
     *, limit: Annotated[int, typer.Option(min=1, help="How many, the most money first.")] = 1000
 ) -> output.Result:
-    """List the merchants with money that can be paid out, by currency."""
+    """List the merchants with money that can be paid out, by currency.
+
+    A run leaves out who has no bank account, has changed it lately, or has less than the minimum.
+    """
     from opentill import payouts
     from opentill.core import money
 
-    found = session.query(lambda tx: payouts.due(tx, limit))
+    async def work(tx: "Tx") -> "tuple[list[DuePayout], int]":
+        return await payouts.due(tx, limit), await session.now(tx)
+
+    found, now = session.query(work)
     shown = [
         {
             "merchantId": one.merchant_id,
             "merchant": one.merchant_name,
             "available": money.show(one.available, one.currency),
             "currency": one.currency,
+            "account": one.account,
+            "waitsFor": one.waits_for(now),
+            "usableFrom": one.usable_from,
             "lastPayoutAt": one.last_at,
         }
         for one in found
     ]
-    return output.Result(shown, ("merchantId", "merchant", "available", "currency", "lastPayoutAt"))
+    columns = ("merchantId", "merchant", "available", "currency", "waitsFor", "lastPayoutAt")
+    return output.Result(shown, columns)
 
 
 def list_(

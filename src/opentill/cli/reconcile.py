@@ -1,30 +1,53 @@
-"""``opentill reconcile``: a gateway's settlement report against the ledger."""
+"""``opentill reconcile``: gateways' settlement reports against the ledger, and the inbox."""
 
-import contextlib
-import io
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from opentill.cli import inputs, output, session
+from opentill.cli.commands import acting, add
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
 
 if TYPE_CHECKING:
+    from opentill.adjustments import Adjustment
     from opentill.core.settings import Settings
-    from opentill.db.database import Db
-    from opentill.reconciliation import Result
+    from opentill.db.database import Db, Tx
+    from opentill.merchants import Actor
+    from opentill.reconciliation import OpenDifference, Result, StoredFile
+
+_COMPARE: Final = "compare"
+_COLUMNS: Final = (
+    "id", "source", "what", "kind", "reference", "merchantId", "ours", "theirs", "createdAt",
+)  # fmt: skip
+
+
+class _Group(TyperGroup):
+    """A group in which ``reconcile GATEWAY …`` is ``reconcile compare GATEWAY …``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command in front where the first word is none."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [_COMPARE, *args]
+        return super().parse_args(ctx, args)
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("reconcile")(reconcile)
+    """Add the group."""
+    summary = "Compare a gateway's settlement report with the ledger; the inbox."
+    group = typer.Typer(help=summary, no_args_is_help=True, cls=_Group)
+    add(group, _COMPARE, compare)
+    add(group, "inbox", inbox)
+    add(group, "resolve", resolve)
+    add(group, "files", files)
+    app.add_typer(group, name="reconcile")
 
 
-def reconcile(
+@acting(without_reason="a settlement report")
+def compare(
     gateway: str,
     file: Annotated[
         Path | None,
@@ -33,13 +56,15 @@ def reconcile(
     *,
     since: inputs.From = None,
     until: inputs.To = None,
+    actor: "Actor",
     as_json: Json = False,
 ) -> None:
     """Compare a gateway's settlement report with the ledger. Exit code 1 if they differ.
 
     The report is CSV with the columns kind (payment, refund, chargeback, recovery), reference (our
-    attempt or refund id or the gateway's own), amount, currency and settled_at. Without --from and
-    --to, its first and last settled_at are the range. Nothing is changed.
+    attempt or refund id or the gateway's own), amount, currency and settled_at; or as Stripe
+    exports it (balance transactions, itemised reports). Without --from and --to, its first and last
+    time are the range. No money moves: differences go to the inbox, each once.
     """
     start, end = inputs.period(since, until)
 
@@ -48,9 +73,9 @@ def reconcile(
         async with session.database(settings) as db:
             await _check_gateway(db, settings, gateway)
             if file is not None:
-                with _opened(file) as lines:
-                    return await _compare(db, gateway, lines, start, end)
-            return await _fetched(db, settings, gateway, start, end)
+                with inputs.source(file) as lines:
+                    return await _compare(db, gateway, lines, file.name, actor, start, end)
+            return await _fetched(db, settings, gateway, actor, start, end)
 
     with progress("comparing"):
         result = session.run(work())
@@ -78,15 +103,18 @@ async def _check_gateway(db: "Db", settings: "Settings", gateway: str) -> None:
 
 
 async def _compare(
-    db: "Db", gateway: str, lines: TextIO, start: int | None, end: int | None
-) -> "Result":
+    db: "Db", gateway: str, lines: IO[bytes], name: str, actor: "Actor", start: int | None,
+    end: int | None,
+) -> "Result":  # fmt: skip
     from opentill import reconciliation
 
-    return await reconciliation.reconcile(db, gateway, lines, since=start, until=end)
+    now = await session.now(db)
+    report = reconciliation.Report(gateway=gateway, file=lines, name=name, since=start, until=end)
+    return await reconciliation.reconcile_file(db, report, actor, now)
 
 
 async def _fetched(
-    db: "Db", settings: "Settings", gateway: str, start: int | None, end: int | None
+    db: "Db", settings: "Settings", gateway: str, actor: "Actor", start: int | None, end: int | None
 ) -> "Result":
     """Fetch the sandbox bank's report and compare it: all of it, if no times are given."""
     from opentill import reconciliation
@@ -107,22 +135,93 @@ async def _fetched(
     try:
         with tempfile.TemporaryFile() as kept:
             await bank.settlement_report(kept, start, end)
-            kept.seek(0)
-            lines = io.TextIOWrapper(kept, encoding="utf-8", newline="")
-            return await reconciliation.reconcile(
-                db, gateway, lines, since=start, until=now if end is None else end, whole=True
+            report = reconciliation.Report(
+                gateway=gateway,
+                file=kept,
+                name="fetched",
+                since=start,
+                until=now if end is None else end,
+                whole=True,
             )
+            return await reconciliation.reconcile_file(db, report, actor, now)
     finally:
         await bank.close()
 
 
-@contextlib.contextmanager
-def _opened(file: Path) -> Iterator[TextIO]:
+def inbox(
+    *,
+    source: Annotated[
+        str | None, typer.Option(help="Only of this gateway; bank: of the bank's reports.")
+    ] = None,
+    resolved: Annotated[bool, typer.Option("--resolved", help="Those that are resolved.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+) -> output.Result:
+    """List the differences that wait for somebody, oldest first."""
+    from opentill import reconciliation
+
+    async def work(tx: "Tx") -> "tuple[list[OpenDifference], int]":
+        listed = await reconciliation.opened(tx, source, limit, resolved=resolved)
+        return listed, await reconciliation.count_open(tx)
+
+    found, number = session.query(work)
+    columns = (*_COLUMNS, "resolvedBy", "resolution") if resolved else _COLUMNS
+    return output.Result(found, columns, f"{number} open")
+
+
+@acting()
+def resolve(
+    difference_id: str,
+    *,
+    adjust: Annotated[
+        str | None,
+        typer.Option(help="Move money too: freeze, unfreeze, recharge, correct or fee."),
+    ] = None,
+    amount: Annotated[str | None, typer.Option(help="How much: 25.00.")] = None,
+    merchant: Annotated[
+        str, typer.Option(help="Whose balance, where the difference does not say.")
+    ] = "",
+    order: Annotated[str | None, typer.Option(help="Of a correction: its order.")] = None,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Resolve a difference with a reason, once; perhaps by an adjustment of a balance."""
+    from opentill import merchants, reconciliation
+    from opentill.adjustments import KINDS, AdjustmentRequest
     from opentill.core.errors import Invalid
 
-    try:
-        lines = file.open(encoding="utf-8-sig", newline="")
-    except OSError as error:
-        raise Invalid("file", f"file must be one that can be read: {error.strerror}") from None
-    with lines:
-        yield lines
+    kind = inputs.choice("adjust", adjust, tuple(KINDS))
+    if (kind is None) != (amount is None):
+        raise Invalid("amount", "amount must be given together with adjust")
+    above = session.settings().approval_above
+
+    async def work(tx: "Tx", now: int) -> "Adjustment | None":
+        wanted: AdjustmentRequest | None = None
+        seen = await reconciliation.find_difference(tx, difference_id)
+        whose = merchant or seen.merchant_id
+        if kind is not None and whose:
+            currency = (await merchants.find(tx, whose)).settlement_currency
+            sign = -1 if (amount or "").startswith("-") else 1
+            minor = inputs.amount("amount", (amount or "").removeprefix("-"), currency) or 0
+            wanted = AdjustmentRequest(
+                kind=kind, amount_minor=sign * minor, reason=actor.reason, by=actor.who,
+                reference=difference_id, order_id=order,
+            )  # fmt: skip
+        elif kind is not None:
+            raise Invalid("merchant", "merchant must be the one whose balance is adjusted")
+        return await reconciliation.resolve(tx, difference_id, actor, now, wanted, whose, above)
+
+    made = session.transact(work)
+    return {
+        "id": difference_id,
+        "resolvedBy": actor.who,
+        "resolution": actor.reason,
+        "adjustmentId": made.id if made else None,
+    }
+
+
+def files(
+    *, limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100
+) -> "list[StoredFile]":
+    """List the reports that were read."""
+    from opentill import reconciliation
+
+    return session.query(lambda tx: reconciliation.files(tx, limit))

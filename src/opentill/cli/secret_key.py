@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 _THEN: Final = (
     "What was encrypted with the old key cannot be read any more. Replace each Epay key (`opentill"
     " epay list`, `epay rotate`) and each webhook secret (`opentill webhooks list`, `webhooks"
-    " rotate`), and give them to their merchants; then start servers and workers again."
+    " rotate`), and give them to their merchants; enter each merchant's bank account again"
+    " (`opentill payouts set-account`); then start servers and workers again."
 )
 
 

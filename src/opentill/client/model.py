@@ -104,6 +104,8 @@ class OrderDetail(Order, frozen=True, kw_only=True, rename="camel"):
     rolling_reserve_amount: Decimal
     rolling_reserve_status: str  # NONE HELD OFFSET RELEASED
     rolling_reserve_release_at: int | None
+    card_brand: str | None = None  # where the gateway says so, such as visa
+    card_last4: str | None = None
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -29,6 +29,9 @@ Prefix = Literal[
     "ses",
     "inv",
     "pk",
+    "run",
+    "rec",
+    "dif",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -126,6 +126,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "adjustments of more than this need a second operator; in the merchant's currency",
         "never",
     ] = None
+    payout_accounts: Annotated[
+        str,
+        values.own_accounts,
+        "your own bank accounts that payouts are paid from, by currency, such as"
+        " EUR:DE89370400440532013000:COBADEFFXXX,USD:000123456789:US021000021",
+        "none: no bank files",
+    ] = ""
+    bank_account_hold_days: Annotated[
+        int,
+        values.whole(0, 365),
+        "days that payouts to a merchant wait after its bank account was changed; 0: none",
+    ] = 3
     epay_time_zone: Annotated[
         str, values.time_zone, "of the times and days that Epay clients read"
     ] = "Asia/Shanghai"

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from opentill.core import bankaccounts
 from opentill.core.payment_methods import by_method
 
 SHORTEST_KEY: Final = 32
@@ -188,6 +189,17 @@ def time_zone(text: str) -> str:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):  # a name of none, a path, a directory
         message = "a time zone of the IANA database, such as Asia/Shanghai, Europe/Berlin or UTC"
+        raise ValueError(message) from None
+    return text
+
+
+def own_accounts(text: str) -> str:
+    """The operator's own bank accounts, by currency."""
+    try:
+        bankaccounts.own(text, "The operator")
+    except ValueError as error:
+        example = "EUR:DE89370400440532013000:COBADEFFXXX,USD:000123456789:US021000021"
+        message = f"accounts by currency, such as {example} ({error})"
         raise ValueError(message) from None
     return text
 

@@ -9,6 +9,7 @@ from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.dashboard import (
     agreement,
     balance,
+    bank_account,
     customers,
     developers,
     disputes,
@@ -40,6 +41,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *disputes.pages,
     *balance.pages,
     *payouts.pages,
+    *bank_account.pages,
     *developers.pages,
     *keys.pages,
     *webhooks.pages,

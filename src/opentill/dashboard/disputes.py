@@ -7,19 +7,21 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, ledger, merchants, orders, people
-from opentill.backoffice import lists, once, render
+from opentill.backoffice import downloads, lists, once, render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
+from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
+from opentill.http import csvfile
+from opentill.http.responses import Download
 from opentill.ledger import Entry
 from opentill.orders import HistoryRow
 from opentill.web import responses
 
 _REASON: Final = "on the page of a dispute"
-_MAX_NOTE: Final = 5_000  # whose form is within the bounds of forms in every language
 _FILE: Final = "file"
 Did = Literal["opened", "note", "file", "WON", "LOST", "RECOVERED"]
 
@@ -55,8 +57,29 @@ async def show_list(request: PageRequest) -> Response:
         chosen=status,
         statuses=disputes.STATUSES,
         pager=lists.Pager(number, total),
+        filters=_query(request),
         rows=[(one, Money(one.amount_minor, one.currency)) for one in rows],
     )
+
+
+def _query(request: PageRequest) -> str:
+    """Return the query of the list as it follows a path, "" if there is none."""
+    _, mark, query = request.here().partition("?")
+    return mark + query
+
+
+async def show_file(request: PageRequest) -> Response:
+    """Send the disputes that the list shows as CSV, all of its pages."""
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+    zone = ZoneInfo(merchant.time_zone)
+    days = lists.days(request, zone)
+    if days.errors:  # the page says what is wrong with them
+        return render.see_other(request, f"/dashboard/{merchant.id}/disputes{_query(request)}")
+    status = lists.choice(request, "status", disputes.STATUSES)
+    chunks = disputes.export_csv(request.app.db, merchant.id, status, days.range, zone)
+    name = "_".join(day or "all" for day in (days.first, days.last))
+    return await downloads.file(Download(csvfile.CONTENT_TYPE, f"disputes_{name}.csv", chunks))
 
 
 async def show(request: PageRequest) -> Response:
@@ -89,7 +112,8 @@ async def _dispute(
         entries=[_movement(entry) for entry in entries],
         errors=errors or {},
         note=note,
-        max_note=_MAX_NOTE,
+        max_note=LONGEST_NOTE,
+        full_of_notes=len(notes) >= MOST_NOTES,
         form_id=once.new_form_id(),
     )
 
@@ -141,11 +165,11 @@ async def add_note(request: PageRequest) -> Response:
         return dispute_id
 
     try:
-        if len(text.replace("\r\n", "\n").strip()) > _MAX_NOTE:
-            raise Invalid("note", f"note must be at most {_MAX_NOTE} characters")  # noqa: TRY301
         await once.make(request, work)
     except KeyReused:
         return await _dispute(request, 422, {"note": "error_form_used"}, text)
+    except NotesFull:
+        return await _dispute(request, 409, {"note": "disputes_error_notes_full"}, text)
     except Invalid:
         return await _dispute(request, 400, {"note": "disputes_error_note"}, text)
     return _back(request, "note")
@@ -193,6 +217,7 @@ _LIST: Final = f"{OF_MERCHANT}/disputes"
 _ONE: Final = f"{_LIST}/{{dispute:id}}"
 pages: Final = (
     Page("GET", _LIST, "disputes.read", show_list, menu="menu_disputes"),
+    Page("GET", f"{_LIST}.csv", "disputes.read", show_file),
     Page("GET", _ONE, "disputes.read", show),
     Page("POST", f"{_ONE}/notes", "disputes.respond", add_note),
     Page("POST", f"{_ONE}/evidence", "disputes.respond", add_evidence, files=disputes.MAX_BYTES),

@@ -139,11 +139,11 @@ async def _unconfirmed(request: PageRequest, field: str) -> dict[str, str]:
 
 async def resend(request: PageRequest) -> Response:
     """Send a notification again, with all tries."""
-    form = await request.form()
+    form, actor = await request.form(), people.actor_of(request.login, _REASON)
     order_id = form.get("order", "")
     try:
         await request.app.db.run(
-            lambda tx: epay.resend(tx, request.merchant_id, order_id, request.now)
+            lambda tx: epay.resend(tx, request.merchant_id, order_id, request.now, actor=actor)
         )
     except Invalid:
         return await _epay(request, 409, {"notices": "error_epay_notice"})

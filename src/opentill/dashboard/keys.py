@@ -1,4 +1,4 @@
-"""A merchant's API keys: made, replaced and revoked, and when each was last used."""
+"""A merchant's API keys: made, named, replaced and revoked, and when each was last used."""
 
 import contextlib
 from datetime import date
@@ -151,6 +151,26 @@ def _word(key: Key) -> str:
     return key.hint[-4:]
 
 
+async def rename(request: PageRequest) -> Response:
+    """Give a key another name; the key stays as it is."""
+    form, key = await request.form(), await _find(request)
+    name = form.get("name", "").strip()
+    if not name:
+        return await _one(request, key, 400, {"name": "error_key_name"}, form)
+
+    async def work(tx: Tx) -> None:
+        actor, ids = people.actor_of(request.login, _REASON), (request.merchant_id, key.id)
+        await merchants.rename_key(tx, *ids, name, request.now, actor=actor)
+
+    try:
+        await request.app.db.run(work)
+    except Invalid:
+        return await _one(request, key, 400, {"name": "error_key_name"}, form)
+    return render.see_other(
+        request, f"/dashboard/{request.merchant_id}/developers/keys/{key.id}?done=renamed"
+    )
+
+
 async def regenerate(request: PageRequest) -> Response:
     """Replace a key at once and show the new one, this once."""
     form, key = await request.form(), await _find(request)
@@ -191,6 +211,7 @@ pages: Final = (
     Page("GET", _PLACE, "keys.read", show),
     Page("POST", _PLACE, "keys.manage", create),
     Page("GET", _ONE, "keys.read", show_one),
+    Page("POST", f"{_ONE}/rename", "keys.manage", rename),
     Page("POST", f"{_ONE}/regenerate", "keys.manage", regenerate),
     Page("POST", f"{_ONE}/revoke", "keys.manage", revoke),
 )

@@ -7,12 +7,13 @@ import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
 
-from opentill import checkouts, orders, people, webhooks
-from opentill.backoffice import render
+from opentill import checkouts, merchants, orders, people, webhooks
+from opentill.backoffice import once, render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core import money
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, KeyReused, NotFound
+from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.dashboard import payment_reading, payment_refund
 from opentill.dashboard.payment_reading import MOST_REFUNDS, Payment, amounts
 from opentill.dashboard.payment_timeline import Timeline
@@ -29,7 +30,11 @@ async def show(request: PageRequest) -> Response:
 
 
 async def _payment(
-    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    *,
+    note: str = "",
 ) -> Response:
     found = await payment_reading.read(request)
     localizer = request.localizer
@@ -49,6 +54,10 @@ async def _payment(
         most_refunds=MOST_REFUNDS,
         refund=next((one for one in found.refunds if one.id == asked), None),
         errors=errors or {},
+        note=note,
+        longest_note=LONGEST_NOTE,
+        most_notes=MOST_NOTES,
+        form_id=once.new_form_id(),
     )
 
 
@@ -90,6 +99,7 @@ async def receipt(request: PageRequest) -> Response:
         method=localizer.say(f"method_{order.payment_method}")
         if order.payment_method
         else Markup(),
+        card=found.card,
     )
 
 
@@ -137,6 +147,28 @@ async def resend(request: PageRequest) -> Response:
     return _back(request, f"?resent={'1' if sent else '0'}#{event_id}")
 
 
+async def add_note(request: PageRequest) -> Response:
+    """Add a note, once however often the form is sent."""
+    form, order_id = await request.form(), request.ids["order"]
+    text, actor = form.get("note", ""), people.actor_of(request.login, _REASON)
+
+    async def work(tx: Tx) -> str:
+        ids = (request.merchant_id, order_id)
+        await merchants.record_audit(tx, actor, "orders note", *ids, request.now)
+        await orders.add_note(tx, *ids, text, actor.who, request.now, by_merchant=True)
+        return order_id
+
+    try:
+        await once.make(request, work)
+    except KeyReused:
+        return await _payment(request, 422, {"note": "error_form_used"}, note=text)
+    except NotesFull:
+        return await _payment(request, 409, {"note": "error_note_full"}, note=text)
+    except Invalid:
+        return await _payment(request, 400, {"note": "error_note"}, note=text)
+    return _back(request, "?noted=1")
+
+
 def _back(request: PageRequest, more: str = "") -> Response:
     path = f"/dashboard/{request.merchant_id}/payments/{request.ids['order']}{more}"
     return render.see_other(request, path)
@@ -150,4 +182,5 @@ pages: Final = (
     Page("POST", f"{_PLACE}/refund", "payments.refund", payment_refund.create),
     Page("POST", f"{_PLACE}/expire", "sessions.write", expire),
     Page("POST", f"{_PLACE}/resend", "events.resend", resend),
+    Page("POST", f"{_PLACE}/notes", "payments.note", add_note),
 )

@@ -7,16 +7,27 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from opentill import adjustments, checkouts, disputes, ledger, merchants, orders, refunds, webhooks
+from opentill import (
+    adjustments,
+    checkouts,
+    disputes,
+    epay,
+    ledger,
+    merchants,
+    orders,
+    refunds,
+    webhooks,
+)
 from opentill.backoffice.request import PageRequest
 from opentill.checkouts import Session
 from opentill.core.money import Money
 from opentill.db import clock
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
+from opentill.epay import Notice
 from opentill.ledger import Cause, Entry
 from opentill.merchants import Merchant
-from opentill.orders import HistoryRow, Order, PaymentAttempt
+from opentill.orders import HistoryRow, Order, OrderNote, PaymentAttempt
 from opentill.refunds import Refund
 from opentill.web.language import Localizer
 from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
@@ -50,6 +61,16 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     events: list[OrderEvent]
     deliveries: list[EventDelivery]
     endpoints: list[Endpoint]
+    notes: list[OrderNote]
+    notice: Notice | None  # of an Epay shop
+
+    @property
+    def card(self) -> str:
+        """The card that it was paid with, as people know it, "" if that is not known."""
+        paid = (one for one in self.attempts if one.id == self.order.paid_attempt_id)
+        attempt = next(paid, None)
+        card = attempt and orders.card_of_attempt(attempt)
+        return orders.show_card(card) if card else ""
 
     @property
     def zone(self) -> ZoneInfo:
@@ -101,7 +122,16 @@ async def read(request: PageRequest) -> Payment:
             events=events,
             deliveries=deliveries,
             endpoints=endpoints,
+            notes=await orders.notes_of(tx, order),
+            notice=await _notice(tx, request, order),
         )
+
+
+async def _notice(tx: Tx, request: PageRequest, order: Order) -> Notice | None:
+    """Return the notification of the shop that placed the order through the Epay API."""
+    if order.source != "EPAY" or not request.access.may("events.read"):
+        return None
+    return await epay.notice_of(tx, order.merchant_id, order.id)
 
 
 async def _entries(

@@ -67,6 +67,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     entry: Entry | None = None
     event: OrderEvent | None = None
     sent: tuple[Sent, ...] = ()
+    note: str = ""  # what somebody wrote
 
 
 class Timeline:
@@ -77,6 +78,7 @@ class Timeline:
         self._payment = payment
         self._amount = amounts(localizer)
         self._say = localizer.say
+        self._localizer = localizer
 
     def items(self) -> list[Item]:
         """Return all items, the newest last; at the same moment causes come before effects."""
@@ -90,6 +92,8 @@ class Timeline:
             self._noted(),
             self._entries(),
             self._events(),
+            self._notice(),
+            self._notes(),
         )
         return sorted((item for source in sources for item in source), key=lambda item: item.at)
 
@@ -240,6 +244,30 @@ class Timeline:
                 event=one,
                 sent=tuple(self._sent(known[one.id])),
             )
+
+    def _notice(self) -> Iterator[Item]:
+        """Yield what came of the notification of an Epay shop, at its last attempt."""
+        one = self._payment.notice
+        if one is None:
+            return
+        facts: list[tuple[str, str | Markup]] = [("fact_tries", self._localizer.number(one.tries))]
+        if one.result:
+            facts.append(("fact_result", one.result))
+        if one.due_at is not None and one.tries:
+            zone = self._payment.zone
+            facts.append(("fact_next_try", self._localizer.moment_in(one.due_at, zone)))
+        yield Item(
+            at=one.updated_at,
+            sentence=self._say(f"shop_notice_{one.state}"),
+            tone="bad" if one.state == "FAILED" else "",
+            facts=tuple(facts),
+        )
+
+    def _notes(self) -> Iterator[Item]:
+        for one in self._payment.notes:
+            who = one.who.partition(" (")[0]  # a member's address; the operator's are not named
+            said = self._say("line_note", who=who) if one.by_merchant else None
+            yield Item(at=one.at, sentence=said or self._say("line_note_operator"), note=one.note)
 
     def _sent(self, deliveries: list[EventDelivery]) -> Iterator[Sent]:
         """Yield where an event was sent, and to which endpoints it can be sent now."""

@@ -20,6 +20,7 @@ async def show(request: PageRequest) -> Response:
     db = request.app.replica.reading()
     async with db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
+        account = await payouts.account(tx, merchant_id)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
@@ -31,6 +32,7 @@ async def show(request: PageRequest) -> Response:
         request,
         "payouts.html",
         errors=days.errors,
+        account=account,
         zone=zone,
         days=days,
         chosen=status,

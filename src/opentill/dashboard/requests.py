@@ -1,4 +1,4 @@
-"""The last requests of a merchant that the API refused, and why."""
+"""The last requests of a merchant that the API refused, and fields that it did not read."""
 
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -10,7 +10,7 @@ from opentill.backoffice import lists, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
 from opentill.dashboard import developers
-from opentill.http import refused
+from opentill.http import accepted, refused
 
 _DAYS: Final = refused.KEEP_MS // 86_400_000
 
@@ -20,6 +20,7 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         kept = await refused.newest(tx, request.merchant_id, request.now)
+        vain = await accepted.newest(tx, request.merchant_id, request.now)
         keys = {key.id: key for key in await merchants.keys(tx, request.merchant_id)}
     statuses = sorted({str(one.status) for one in kept})
     used = sorted({one.key_id for one in kept})
@@ -38,6 +39,7 @@ async def show(request: PageRequest) -> Response:
         most=refused.MOST,
         days=_DAYS,
         rows=[(one, _moment(request, one.at, zone)) for one in found[start : start + pager.size]],
+        vain=[(one, _moment(request, one.last_at, zone)) for one in vain],
         pager=pager,
         keys=keys,
         statuses=[(one, one) for one in statuses],

@@ -2,6 +2,7 @@
 
 from opentill.disputes.evidence import add_evidence, list_evidence, read_evidence
 from opentill.disputes.evidence_model import MAX_BYTES, MAX_FILES, Evidence, EvidenceRefused
+from opentill.disputes.export import chunks as export_csv
 from opentill.disputes.model import (
     STATUSES,
     TRANSITIONS,
@@ -50,6 +51,7 @@ __all__ = [
     "count_unmatched",
     "decide",
     "dismiss",
+    "export_csv",
     "find",
     "find_anywhere",
     "list_evidence",

@@ -77,6 +77,16 @@ OPEN_FIRST = Query(
     order by status <> 'OPEN', created_at desc, id desc limit :limit offset :offset
     """,
 )
+# The next disputes of a range of time, oldest first, after the one of `:since` and `:last_id`.
+AFTER = Query(
+    Dispute,
+    """
+    select * from disputes
+    where merchant_id = :merchant_id and (created_at, id) > (:since::bigint, :last_id::text)
+        and created_at <= :until and (:status::text is null or status = :status)
+    order by created_at, id limit :limit
+    """,
+)
 INSERT = Query(
     Dispute,
     """

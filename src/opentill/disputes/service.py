@@ -3,7 +3,6 @@
 Whoever changes a dispute has locked its order first, so that the two always agree.
 """
 
-import re
 from decimal import Decimal
 from typing import Final
 
@@ -14,6 +13,7 @@ from opentill import orders, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
+from opentill.core.notes import MOST_NOTES, NotesFull, read_note
 from opentill.db.database import Db, Tx
 from opentill.disputes import events, model, queries
 from opentill.disputes.model import (
@@ -31,9 +31,6 @@ from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import Change, Order, PaymentAttempt
 
 _log: Final = structlog.get_logger()
-MAX_NOTE: Final = 10_000
-# What no plain text has; line ends and tabs it may.
-_UNPRINTABLE: Final = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ud800-\udfff]")
 _LISTED: Final = 500
 
 
@@ -80,13 +77,14 @@ async def add_note(
 ) -> Note:
     """Append a note, such as the evidence sent to the bank; it is never changed afterwards.
 
-    ``by_merchant``: a member of the merchant writes it. Raises NotFound and Invalid.
+    ``by_merchant``: a member of the merchant writes it. Raises NotFound, Invalid on ``note``, and
+    NotesFull.
     """
-    text = text.replace("\r\n", "\n").strip()
-    if not 1 <= len(text) <= MAX_NOTE or _UNPRINTABLE.search(text):
-        raise Invalid("note", f"note must be plain text of 1 to {MAX_NOTE} characters")
+    text = read_note(text)
     # The lock numbers its notes one by one.
-    await queries.LOCKED.first(tx, merchant_id=merchant_id, id=dispute_id)
+    dispute = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=dispute_id))
+    if len(await notes(tx, dispute)) >= MOST_NOTES:
+        raise NotesFull
     note = await queries.ADD_NOTE.first(
         tx,
         merchant_id=merchant_id,

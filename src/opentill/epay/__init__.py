@@ -12,6 +12,7 @@ from opentill.epay.credentials import (
 )
 from opentill.epay.model import Credentials, NewCredentials, Notice, NoticeOfOrder, NoticeState
 from opentill.epay.notices import newest as newest_notices
+from opentill.epay.notices import of_order as notice_of
 from opentill.epay.notices import resend, return_address
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "find",
     "key_decrypts",
     "newest_notices",
+    "notice_of",
     "resend",
     "return_address",
     "rotate",

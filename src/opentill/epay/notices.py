@@ -5,6 +5,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import structlog
 
+from opentill import merchants
 from opentill.context import App
 from opentill.core import encryption
 from opentill.core.errors import Invalid, NotFound
@@ -20,6 +21,7 @@ from opentill.epay.model import (
     Submission,
 )
 from opentill.gateways.epay import signature
+from opentill.merchants import OPENTILL, Actor
 
 _log: Final = structlog.get_logger()
 MAX_ADDRESS: Final = 2048  # as long as outgoing/addresses.py lets one be
@@ -99,10 +101,17 @@ async def return_address(app: App, merchant_id: str, order_id: str) -> str | Non
     return address(kept.return_url, params)
 
 
-async def resend(tx: Tx, merchant_id: str, order_id: str, now: int) -> Notice:
-    """Notify the shop of a paid order again, with all tries, whatever came of the last ones.
+async def of_order(tx: Tx, merchant_id: str, order_id: str) -> Notice | None:
+    """Return the notice of an order, None if none was ever to be sent."""
+    return await queries.NOTICE.first(tx, merchant_id=merchant_id, order_id=order_id)
 
-    Raises NotFound, and Invalid for an order that was not paid.
+
+async def resend(
+    tx: Tx, merchant_id: str, order_id: str, now: int, *, actor: Actor = OPENTILL
+) -> Notice:
+    """Notify the shop of a paid order again, with all tries, and write the audit log.
+
+    Whatever came of the last tries. Raises NotFound, and Invalid for an order that was not paid.
     """
     kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
     if kept is None:
@@ -111,6 +120,7 @@ async def resend(tx: Tx, merchant_id: str, order_id: str, now: int) -> Notice:
     if notice is None:
         reason = f"order must be one that was paid: this one is {kept.status}"
         raise Invalid("order", reason)
+    await merchants.record_audit(tx, actor, "epay resend", merchant_id, order_id, now)
     return notice
 
 

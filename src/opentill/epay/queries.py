@@ -217,6 +217,13 @@ TRIED = Command(
         and tries = :tries
     """,
 )
+NOTICE = Query(
+    Notice,
+    """
+    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    from epay_notifications where merchant_id = :merchant_id and order_id = :order_id
+    """,
+)
 RESEND = Query(
     Notice,
     """

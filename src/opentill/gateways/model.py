@@ -9,8 +9,9 @@ sent again without a second effect.
 Amounts are ``Money``: whole minor units and an ISO 4217 currency. Times are Unix milliseconds.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeGuard, runtime_checkable
+from typing import Final, Literal, Protocol, Self, TypeGuard, runtime_checkable
 
 import msgspec
 
@@ -90,6 +91,25 @@ def _make_storable(outcome: "PaymentOutcome | RefundOutcome | GatewayDisputeEven
             msgspec.structs.force_setattr(outcome, field, storable)
 
 
+_BRAND: Final = re.compile(r"[a-z0-9_ -]{0,20}", re.ASCII)
+_LAST4: Final = re.compile(r"[0-9]{4}", re.ASCII)
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """The card that was paid with: its brand as the provider names it, and its last four digits."""
+
+    brand: str  # such as "visa", "" if the provider does not say
+    last4: str
+
+    @classmethod
+    def read(cls, brand: str | None, last4: str | None) -> Self | None:
+        """Return the card that a provider speaks of, None for what are no four digits."""
+        if last4 is None or _LAST4.fullmatch(last4) is None:
+            return None
+        name = (brand or "").lower()
+        return cls(brand=name if _BRAND.fullmatch(name) else "", last4=last4)
+
+
 class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The state of an attempt as the provider reports it. Its texts are made storable."""
 
@@ -101,10 +121,14 @@ class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     amount: Money | None = None  # what was captured, if the provider says so
     method: Method | None = None  # what the customer used, if the provider says so
     clearing_currency: str | None = None  # ISO 4217, if the provider says so
+    card: Card | None = None  # what the customer paid with, if the provider says so
 
     def __post_init__(self) -> None:
         """Make the texts storable, so that no outcome is lost for its wording."""
         _make_storable(self)
+        if self.card is not None:
+            card = Card.read(self.card.brand, self.card.last4)
+            msgspec.structs.force_setattr(self, "card", card)
 
 
 class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):

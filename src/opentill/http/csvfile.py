@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +37,13 @@ def utc(millis: int | None) -> str:
         return ""
     moment = datetime.fromtimestamp(millis // 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03}Z"
+
+
+def local(millis: int | None, zone: tzinfo) -> str:
+    """Write a time as a zone's clocks show it and spreadsheets read it; "" for none."""
+    if millis is None:
+        return ""
+    return f"{datetime.fromtimestamp(millis // 1000, zone):%Y-%m-%d %H:%M:%S}"
 
 
 def cell(value: Any) -> str:

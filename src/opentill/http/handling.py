@@ -76,6 +76,7 @@ async def _perform(operation: Operation, scope: Scope, receive: Receive, send: S
         also = scope.get(IGNORED, ())
         if replayed:
             named = ignored.header_of(body, operation.body) if is_json(headers) else ()
+            scope[IGNORED] = named
             also = (*named, (b"idempotent-replayed", b"true"))
         await send_json(send, status, response, also)
         return

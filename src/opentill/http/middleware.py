@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,6 +24,16 @@ from opentill.server.client_address import inside
 Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
 ErrorPage = Callable[[Scope, Receive, Exception], ASGIApp | None]
 NoteRefused = Callable[[Scope, str, int, bytes], None]  # request id, status, body of the response
+NoteAccepted = Callable[[Scope, str], None]  # request id
+
+
+class Notes(NamedTuple):
+    """What takes the requests of merchants that the API refuses, and those with ignored fields."""
+
+    refused: NoteRefused
+    accepted: NoteAccepted
+
+
 _log: Final = structlog.get_logger()
 _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
@@ -110,15 +120,16 @@ class RequestMiddleware:
         trusted: Sequence[IPv4Network | IPv6Network],
         *,
         error_page: ErrorPage | None = None,
-        note_refused: NoteRefused | None = None,
+        notes: Notes | None = None,
         https: bool = False,
         test_mode: bool = False,
     ) -> None:
         """``authenticate`` counts a request of the API and finds its caller, or raises a Problem.
 
         ``error_page`` makes the page of an error outside the API, None where JSON is wanted;
-        without it that is so everywhere. ``note_refused`` takes the requests of merchants, those
-        with a valid key, that the API refuses.
+        without it that is so everywhere. ``notes`` takes requests of merchants, those with a valid
+        key: those that the API refuses, and those that it accepts though their body has fields that
+        nobody reads.
 
         ``https``: the public address is. ``test_mode``: the sandbox bank is among the gateways, and
         every response of the API says so.
@@ -127,7 +138,7 @@ class RequestMiddleware:
         self._authenticate = authenticate
         self._trusted = trusted
         self._error_page = error_page
-        self._note_refused = note_refused
+        self._notes = notes
         self._of_pages = (*_ALWAYS, _BY_HTTPS) if https else _ALWAYS
         self._of_api = (*self._of_pages, _TEST_MODE) if test_mode else self._of_pages
         self._noticed_at = -NOTICE_S
@@ -152,7 +163,7 @@ class RequestMiddleware:
                 own = [(b"x-request-id", request_id.encode()), *always]
                 message["headers"] = [*message["headers"], *own]
             await send(message)
-            if status >= _REFUSED and api:
+            if api and (status >= _REFUSED or scope.get(IGNORED)):
                 self._note(scope, request_id, status, message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
@@ -185,11 +196,15 @@ class RequestMiddleware:
             structlog.contextvars.unbind_contextvars("request_id")
 
     def _note(self, scope: Scope, request_id: str, status: int, message: Message) -> None:
-        """Note a refused request once its response is sent, if it was a merchant's."""
-        note = self._note_refused
+        """Note a request once its response is sent, if it was a merchant's."""
+        notes = self._notes
         whole = message["type"] == "http.response.body" and not message.get("more_body")
-        if note is not None and whole and scope["opentill_merchant"] is not None:
-            note(scope, request_id, status, message["body"])
+        if notes is None or not whole or scope["opentill_merchant"] is None:
+            return
+        if status < _REFUSED:
+            notes.accepted(scope, request_id)
+        else:
+            notes.refused(scope, request_id, status, message["body"])
 
     async def _respond_for_api(
         self, scope: Scope, _: Receive, send: Send, error: Exception

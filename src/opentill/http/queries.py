@@ -1,4 +1,4 @@
-"""All SQL about idempotency keys and refused requests."""
+"""All SQL about idempotency keys, refused requests and ignored fields."""
 
 from typing import Final
 
@@ -29,6 +29,19 @@ class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
     field: str  # "" where the response names none
     reason: str  # likewise
     ignored: str  # fields of the body that nobody reads, as ``ignored.py`` lists them
+
+
+class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of accepted requests of a merchant at one route that nobody reads."""
+
+    merchant_id: str
+    method: str
+    route: str  # such as /v1/products/{id}
+    fields: str  # their names, as ``ignored.py`` lists them
+    requests: int  # how many had them
+    last_at: int  # Unix ms
+    last_id: str  # of the last request, as in the header x-request-id
+    key_id: str  # of the last one
 
 
 CLAIM: Final = Value(
@@ -101,5 +114,48 @@ PRUNE_REFUSED: Final = Command(
     delete from refused_requests where (merchant_id, at, id) in (
         select merchant_id, at, id from refused_requests where at <= :until
         order by at limit 1000 for update skip locked)
+    """,
+)
+
+# In the order of the key, so that processes that write the same wait for each other.
+NOTE_IGNORED: Final = Command(
+    """
+    insert into ignored_fields as kept (merchant_id, method, route, fields, requests, last_at,
+        last_id, key_id)
+    select * from unnest(:merchant_id::text[], :method::text[], :route::text[], :fields::text[],
+        :requests::bigint[], :last_at::bigint[], :last_id::text[], :key_id::text[])
+    on conflict (merchant_id, method, route, fields) do update
+        set requests = kept.requests + excluded.requests,
+            last_at = excluded.last_at, last_id = excluded.last_id, key_id = excluded.key_id
+    """,
+)
+# Delete what is beyond the newest `:most` of each of these merchants.
+TRIM_IGNORED: Final = Command(
+    """
+    delete from ignored_fields i using (
+        select older.*
+        from unnest(:merchant_id::text[]) as noted (merchant_id)
+        cross join lateral (
+            select merchant_id, method, route, fields from ignored_fields
+            where merchant_id = noted.merchant_id
+            order by last_at desc, last_id desc offset :most
+        ) older
+    ) beyond
+    where i.merchant_id = beyond.merchant_id and i.method = beyond.method
+        and i.route = beyond.route and i.fields = beyond.fields
+    """,
+)
+NEWEST_IGNORED: Final = Query(
+    IgnoredFields,
+    """
+    select * from ignored_fields where merchant_id = :merchant_id and last_at > :after
+    order by last_at desc, last_id desc limit :limit
+    """,
+)
+PRUNE_IGNORED: Final = Command(
+    """
+    delete from ignored_fields where (merchant_id, method, route, fields) in (
+        select merchant_id, method, route, fields from ignored_fields where last_at <= :until
+        order by last_at limit 1000 for update skip locked)
     """,
 )

@@ -157,13 +157,13 @@ def _row(noted: _Noted) -> RefusedRequest:
         at=noted.at,
         id=noted.id,
         key_id=noted.key_id,
-        method=_fit(noted.method, _LONGEST_METHOD),
+        method=fit(noted.method, _LONGEST_METHOD),
         path=_shown(noted.path, noted.query),
         status=noted.status,
         code=noted.code,
-        field=_fit(noted.field, _LONGEST_FIELD),
-        reason=_fit(noted.reason, _LONGEST_REASON),
-        ignored=_fit(noted.ignored, _LONGEST_IGNORED),
+        field=fit(noted.field, _LONGEST_FIELD),
+        reason=fit(noted.reason, _LONGEST_REASON),
+        ignored=fit(noted.ignored, _LONGEST_IGNORED),
     )
 
 
@@ -175,12 +175,12 @@ def _shown(path: str, query: bytes) -> str:
         text = log.redact(unquote(name[:200].decode("latin-1")))
         if part:
             names.append(f"{text}=…" if is_pair and _NAME.fullmatch(text) else "…")
-    text = _fit(path, _LONGEST_PATH)
-    return _fit(f"{text}?{'&'.join(names)}", _LONGEST_PATH, plain=True) if names else text
+    text = fit(path, _LONGEST_PATH)
+    return fit(f"{text}?{'&'.join(names)}", _LONGEST_PATH, plain=True) if names else text
 
 
-def _fit(text: str, longest: int, *, plain: bool = False) -> str:
-    """Return a text that fits into its column, redacted unless it is ``plain``."""
+def fit(text: str, longest: int, *, plain: bool = False) -> str:
+    """Return a text that fits into a column of so many characters, redacted unless ``plain``."""
     clean = _UNFIT.sub("\ufffd", text if plain else log.redact(text))
     return clean if len(clean) <= longest else f"{clean[: longest - 1]}…"
 

@@ -1,5 +1,7 @@
 """The ledger: every movement of a merchant's money, with the balances after it."""
 
+from opentill.ledger.general import balances_at, trial_balance_at
+from opentill.ledger.general import chunks as general_ledger_file
 from opentill.ledger.history import MOST as MOST_SUMMED
 from opentill.ledger.history import of_cause, page, sums_by_type
 from opentill.ledger.model import Balance, Entry, Held, Movement, TrialBalance, TypeSum, Violation
@@ -44,9 +46,11 @@ __all__ = [
     "TypeSum",
     "Violation",
     "balance",
+    "balances_at",
     "caused_by",
     "checked",
     "count",
+    "general_ledger_file",
     "movements",
     "of_cause",
     "page",
@@ -57,4 +61,5 @@ __all__ = [
     "statement_file",
     "sums_by_type",
     "trial_balance",
+    "trial_balance_at",
 ]

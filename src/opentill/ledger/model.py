@@ -88,6 +88,12 @@ class TrialBalance(Accounts, frozen=True, kw_only=True):
     merchants: int
 
 
+class MerchantId(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant that has a balance."""
+
+    merchant_id: str
+
+
 class Violation(msgspec.Struct, frozen=True):
     """A rule of the ledger that does not hold somewhere."""
 

@@ -7,7 +7,15 @@ from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
-from opentill.ledger.model import Balance, Checked, Entry, TrialBalance, TypeSum, Violation
+from opentill.ledger.model import (
+    Balance,
+    Checked,
+    Entry,
+    MerchantId,
+    TrialBalance,
+    TypeSum,
+    Violation,
+)
 from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
@@ -275,4 +283,28 @@ TRIAL_BALANCE = Query(
     from balances where :merchant_id::text is null or merchant_id = :merchant_id
     group by currency order by currency
     """,  # noqa: S608 - made of the table of accounts
+)
+
+# What each account held after a time: what it holds now, less what the entries after it moved.
+BALANCES_AT = Query(
+    Balance,
+    f"""
+    select b.merchant_id, b.currency, {each("b.{0} - coalesce(later.{0}, 0) as {0}")},
+        b.entries - coalesce(later.entries, 0) as entries, b.last_at
+    from balances b left join lateral (
+        select count(*) as entries, {each("sum(" + MOVED + ")::bigint as {0}")}
+        from entries e
+        where e.merchant_id = b.merchant_id and e.currency = b.currency and e.created_at > :at
+    ) later on true
+    where (b.merchant_id, b.currency) > (:after, :after_currency)
+        and (:merchant_id::text is null or b.merchant_id = :merchant_id)
+    order by b.merchant_id, b.currency limit :limit
+    """,  # noqa: S608 - as above
+)
+MERCHANTS_AFTER = Query(
+    MerchantId,
+    """
+    select distinct merchant_id from balances where merchant_id > :after
+    order by merchant_id limit :limit
+    """,
 )

@@ -6,7 +6,7 @@ statement that does not add up is never finished: it raises.
 
 import operator
 from collections.abc import AsyncGenerator, AsyncIterator
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, Literal, Self
@@ -277,15 +277,10 @@ def cells(line: LineOut) -> list[str]:
     ]
 
 
-def _local(at: int | None, zone: tzinfo) -> str:
-    """Write a time as a zone's clocks show it and spreadsheets read it; "" for none."""
-    return "" if at is None else f"{datetime.fromtimestamp(at // 1000, zone):%Y-%m-%d %H:%M:%S}"
-
-
 async def _rows(lines_: AsyncIterator[Line], zone: tzinfo | None) -> AsyncIterator[list[str]]:
     async for line in lines_:
         row = cells(LineOut.of(line))
-        yield row if zone is None else [_local(line.at, zone), *row]
+        yield row if zone is None else [csvfile.local(line.at, zone), *row]
 
 
 def _file(lines_: AsyncIterator[Line], zone: tzinfo | None) -> AsyncGenerator[bytes, None]:

@@ -40,6 +40,7 @@ from opentill.merchants.service import (
     may_call,
     merchant_of_key,
     regenerate_key,
+    rename_key,
     revoke_key,
 )
 from opentill.merchants.terms import change, create, differences, history
@@ -85,6 +86,7 @@ __all__ = [
     "record_audit",
     "regenerate_key",
     "remove_logo",
+    "rename_key",
     "revoke_key",
     "set_logo",
     "verify_audit",

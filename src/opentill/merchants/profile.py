@@ -121,9 +121,9 @@ async def change(
 
 
 async def set_logo(
-    tx: Tx, merchant_id: str, content: bytes, now: int, *, actor: Actor, seen: str
+    tx: Tx, merchant_id: str, content: bytes, now: int, *, actor: Actor, seen: str | None
 ) -> None:
-    """Show this picture; ``seen`` is the digest of the logo until now, "" for none.
+    """Show this picture; ``seen`` is the digest of the logo until now, "" for none, None for any.
 
     Raises ``logos.LogoRefused``, Stale and NotFound.
     """
@@ -131,7 +131,7 @@ async def set_logo(
     old = await _locked(tx, merchant_id)
     if old.logo_sha256 == digest:
         return
-    if (old.logo_sha256 or "") != seen:
+    if seen is not None and (old.logo_sha256 or "") != seen:
         raise Stale
     logo = Logo(
         merchant_id=merchant_id,
@@ -148,16 +148,18 @@ async def set_logo(
     await audit.record(tx, actor, "profile logo", merchant_id, subject, now)
 
 
-async def remove_logo(tx: Tx, merchant_id: str, now: int, *, actor: Actor, seen: str) -> None:
+async def remove_logo(
+    tx: Tx, merchant_id: str, now: int, *, actor: Actor, seen: str | None
+) -> None:
     """Show no picture any more; as ``set_logo``."""
     old = await _locked(tx, merchant_id)
     if old.logo_sha256 is None:
         return
-    if old.logo_sha256 != seen:
+    if seen is not None and old.logo_sha256 != seen:
         raise Stale
     await queries.DROP_LOGO.run(tx, merchant_id=merchant_id)
     await queries.SET_LOGO.run(tx, merchant_id=merchant_id, logo_sha256=None, updated_at=now)
-    await audit.record(tx, actor, "profile logo", merchant_id, f"{seen} removed", now)
+    await audit.record(tx, actor, "profile logo", merchant_id, f"{old.logo_sha256} removed", now)
 
 
 async def find_logo(tx: Tx, merchant_id: str, digest: str) -> Logo:

@@ -109,6 +109,13 @@ REVOKE_KEY = Query(
     returning {_KEY_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
+RENAME_KEY = Query(
+    Key,
+    f"""
+    update api_keys set name = :name where merchant_id = :merchant_id and id = :id
+    returning {_KEY_COLUMNS}
+    """,  # noqa: S608 - a constant of ours
+)
 # A key that somebody else writes at this moment is left out: that is the same minute, or its end.
 # A time far ahead of the new one is of a clock that was set back since.
 NOTE_USES = Command(

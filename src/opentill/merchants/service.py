@@ -107,6 +107,24 @@ async def _revoke_key(tx: Tx, key_id: str, now: int) -> Key:
     return or_not_found(revoked, f"there is no valid key {key_id}")
 
 
+async def rename_key(
+    tx: Tx, merchant_id: str, key_id: str, name: str, now: int, *, actor: Actor = OPENTILL
+) -> Key:
+    """Give a key of a merchant another name, "" for none. The same name again is no change.
+
+    Raises NotFound, and Invalid on ``name``.
+    """
+    kept = words("name", name, LONGEST_NAME) if name.strip() else ""
+    found = (key for key in await keys(tx, merchant_id) if key.id == key_id)
+    old = or_not_found(next(found, None))
+    if old.name == kept:
+        return old
+    new = await queries.RENAME_KEY.one(tx, merchant_id=merchant_id, id=key_id, name=kept)
+    subject = f"{new.id} {new.hint}: {old.name or 'no name'} → {kept or 'no name'}"
+    await audit.record(tx, actor, "keys rename", merchant_id, subject, now)
+    return new
+
+
 async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
     """Replace a key by a new one at once, with the same name and expiry.
 

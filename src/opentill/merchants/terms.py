@@ -129,12 +129,16 @@ async def change(
 
     Overdraft limit, payout minimum and allowlist are about the merchant, not about an order, and
     count at once, as do ``name`` and ``time_zone``, which may be given too. No new version is made
-    if nothing changes. Raises Invalid and NotFound.
+    if nothing changes. The settlement currency stays: the balance is in it. Raises Invalid and
+    NotFound.
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
     locked = await queries.LOCKED.first(tx, merchant_id=merchant_id)
     old = or_not_found(locked, f"there is no merchant {merchant_id}")
+    if terms.get("settlement_currency", old.settlement_currency) != old.settlement_currency:
+        must = f"settlement_currency must stay {old.settlement_currency}: the balance is in it"
+        raise Invalid("settlement_currency", must)
     schedule = fees.changed(old.fees, fee_changes, old.settlement_currency)
     new = _checked(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
     terms_of_new = structs.convert(new, Terms)

@@ -1,5 +1,8 @@
 """Orders: from the open session to the money received, and back."""
 
+from opentill.orders.cards import of_attempt as card_of_attempt
+from opentill.orders.cards import of_order as card_of
+from opentill.orders.cards import shown as show_card
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.customer_model import CustomerOrder, CustomerSums
@@ -42,7 +45,9 @@ from opentill.orders.model import (
     Status,
     Transition,
 )
+from opentill.orders.note_model import OrderNote
 from opentill.orders.notes import complete_refund, hold_refund, note, release_refund
+from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments import ask, callback_url, submit
 from opentill.orders.service import (
     apply_outcome,
@@ -83,6 +88,7 @@ __all__ = [
     "NewOrder",
     "Order",
     "OrderDetail",
+    "OrderNote",
     "OrderOut",
     "OrdersQuery",
     "Payer",
@@ -92,6 +98,7 @@ __all__ = [
     "Settled",
     "Status",
     "Transition",
+    "add_note",
     "all_with_livemode",
     "apply_outcome",
     "ask",
@@ -99,6 +106,8 @@ __all__ = [
     "attempts",
     "callback_url",
     "can",
+    "card_of",
+    "card_of_attempt",
     "choose",
     "complete_refund",
     "confirm_manually",
@@ -128,6 +137,7 @@ __all__ = [
     "metadata",
     "newest",
     "note",
+    "notes_of",
     "of_customer",
     "of_ids",
     "orders_of",
@@ -139,6 +149,7 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settleable",
+    "show_card",
     "start_attempt",
     "submit",
     "sums_of_customer",

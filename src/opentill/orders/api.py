@@ -5,7 +5,7 @@ from typing import Any, Final
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, listing, page_example
 from opentill.http.responses import Download
-from opentill.orders import export, filters, livemode, service
+from opentill.orders import cards, export, filters, livemode, service
 from opentill.orders.filters import ExportQuery, OrdersQuery
 from opentill.orders.model import named
 from opentill.orders.wire import OrderDetail, OrderOut
@@ -26,7 +26,8 @@ async def get(request: ApiRequest[Nothing, Nothing]) -> OrderDetail:
     async with request.app.db.connection() as tx:
         order = await service.find(tx, request.merchant_id, request.path["id"])
         live = request.app.settings.livemode
-        return OrderDetail.of(await livemode.known_one(tx, order, deployment=live))
+        known = await livemode.known_one(tx, order, deployment=live)
+        return OrderDetail.of(known, await cards.of_order(tx, order))
 
 
 async def export_orders(request: ApiRequest[ExportQuery, Nothing]) -> Download:
@@ -82,6 +83,8 @@ _DETAIL: Final[dict[str, Any]] = {
     "rollingReserveAmount": "0.00",
     "rollingReserveStatus": "NONE",
     "rollingReserveReleaseAt": None,
+    "cardBrand": "visa",
+    "cardLast4": "4242",
 }
 
 operations: Final = (

@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from opentill.db.database import Tx
-from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
-from opentill.orders import queries
+from opentill.orders import cards, queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, Order, PaymentAttempt, due_at, received
@@ -80,6 +80,7 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
     )
     orders = {(order.merchant_id, order.id): order for order in locked}
     usual: dict[tuple[str, str], tuple[PaymentAttempt, Change]] = {}
+    paid_with: dict[str, Card] = {}  # by attempt
     for report in reports:
         gateway_event, attempt = report.gateway_event, attempts.get(report.key)
         if attempt is None:
@@ -91,8 +92,12 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
             payment = Payment(attempt.id, attempt.status, outcome.provider_ref, outcome.reason)
             change = confirmation(order, attempt, outcome, now)
             usual[key] = attempt, msgspec.structs.replace(change, payment=payment)
+            if outcome.card is not None:
+                paid_with[attempt.id] = outcome.card
     moved = await take(tx, [change for _, change in usual.values()], now)
-    paid = (usual[order.merchant_id, order.id][0] for order in moved)
+    paid = [usual[order.merchant_id, order.id][0] for order in moved]
+    if paid_with:
+        await cards.keep(tx, [(one, paid_with[one.id]) for one in paid if one.id in paid_with])
     return {(attempt.gateway, attempt.id) for attempt in paid}
 
 

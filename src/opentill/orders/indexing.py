@@ -86,7 +86,7 @@ async def _add(
     found = [
         (term, place, order.created_at, order.id)
         for order in new
-        for term, place in order.terms(order.customer_email).items()
+        for term, place in order.terms(order.customer_email, order.card_last4).items()
     ]
     term, place, created_at, order_id = zip(*found, strict=True)
     try:
@@ -109,21 +109,23 @@ async def _add(
 async def _replace(
     tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder], counts: Counter[_Day]
 ) -> None:
-    """Replace the rows of orders that are in the index, under some e-mail."""
+    """Replace the rows of orders that are in the index, under some e-mail, maybe without card."""
     new: list[IndexRow] = []
     old: set[IndexRow] = set()
     for order in orders:
-        now = _rows(order, order.customer_email)
+        now = _rows(order, order.customer_email, order.card_last4)
         new += now
         for email in order.were:
-            old |= set(_rows(order, email)).difference(now)
+            for card in {None, order.card_last4}:
+                old |= set(_rows(order, email, card)).difference(now)
     removed = {f"old_{name}": values for name, values in columns(IndexRow, old).items()}
     given: dict[str, Any] = {**columns(IndexRow, new), **removed}
     for change in await search_queries.REPLACE.all(tx, merchant_id=merchant_id, **given):
         counts[change.term, change.place, change.since] += change.rows
 
 
-def _rows(order: ChangedOrder, email: str) -> list[IndexRow]:
-    """Return the rows of an order in the index, with an e-mail."""
+def _rows(order: ChangedOrder, email: str, card_last4: str | None) -> list[IndexRow]:
+    """Return the rows of an order in the index, with an e-mail and a card."""
     at, order_id = order.created_at, order.id
-    return [IndexRow(term, place, at, order_id) for term, place in order.terms(email).items()]
+    found = order.terms(email, card_last4)
+    return [IndexRow(term, place, at, order_id) for term, place in found.items()]

@@ -122,9 +122,8 @@ BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
 # A dispute that is won puts the order back to where it was: the one event with two targets.
 BACK: Final = {row.target: row for row in TRANSITIONS if row.event == "dispute_won"}
 
-# A gateway reports outcomes in a response, by a callback or when it is asked. That money was
-# received counts until the attempt is FINAL; every other outcome counts only while the attempt is
-# UNDECIDED, so that late and repeated reports change nothing.
+# A gateway reports in a response, by a callback or when it is asked. That money was received counts
+# until the attempt is FINAL, any other outcome while it is UNDECIDED: late reports change nothing.
 UNDECIDED: Final[tuple[AttemptStatus, ...]] = ("SUBMITTED", "ACTION_REQUIRED", "PENDING")
 FINAL: Final[tuple[AttemptStatus, ...]] = ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK")
 
@@ -264,6 +263,8 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     asked_at: int | None = None  # when its gateway was last asked about it, Unix ms
     counted_at: int | None = None  # the quarter hour that a failed attempt is counted in
+    card_brand: str | None = None  # of the card that it was paid with, if its gateway says so
+    card_last4: str | None = None
 
 
 class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from opentill.orders.model import (
     Status,
     UncountedMerchant,
 )
+from opentill.orders.note_model import OrderNote
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")
@@ -109,6 +110,22 @@ HISTORY = Query(
     """
     select number, at, event, from_status, to_status, cause from order_history
     where merchant_id = :merchant_id and order_id = :order_id order by number
+    """,
+)
+
+
+# Its order is locked by whoever adds one.
+NOTES = Query(
+    OrderNote,
+    """
+    select * from order_notes
+    where merchant_id = :merchant_id and order_id = :order_id order by number
+    """,
+)
+ADD_NOTE = Command(
+    """
+    insert into order_notes (merchant_id, order_id, number, at, who, note, by_merchant)
+    values (:merchant_id, :order_id, :number, :at, :who, :note, :by_merchant)
     """,
 )
 
@@ -210,6 +227,23 @@ UPDATE_ATTEMPT = Query(
         reason = :reason, check_at = :check_at, updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id
     returning *
+    """,
+)
+# The cards of attempts, each written once. What orders are found by changes with it: see
+# `search_queries.py`.
+KEEP_CARDS = Command(
+    """
+    with kept as (
+        update payment_attempts a set card_brand = w.brand, card_last4 = w.last4
+        from unnest(:merchant_id::text[], :id::text[], :brand::text[], :last4::text[])
+            as w (merchant_id, id, brand, last4)
+        where a.merchant_id = w.merchant_id and a.id = w.id and a.card_last4 is null
+        returning a.merchant_id, a.id, a.order_id
+    )
+    insert into search_changes (merchant_id, order_id, was)
+    select o.merchant_id, o.id, o.customer_email
+    from kept k join orders o on o.merchant_id = k.merchant_id and o.id = k.order_id
+        and o.paid_attempt_id = k.id
     """,
 )
 # Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With

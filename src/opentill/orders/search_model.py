@@ -74,19 +74,22 @@ class Candidate(msgspec.Struct, frozen=True):
     amount_minor: int
     currency: str
     metadata: str
+    card_last4: str | None
     session_status: SessionStatus
     is_new: bool
 
     @property
     def terms(self) -> terms.Terms:
         """Its terms as they are now."""
-        return terms.of(self.customer_email, self.amount_minor, self.currency, self.metadata)
+        return terms.of(
+            self.customer_email, self.amount_minor, self.currency, self.metadata, self.card_last4
+        )
 
 
 class ChangedOrder(msgspec.Struct, frozen=True):
     """An order to be indexed, and the e-mails that it had since it was last indexed.
 
-    ``is_new``: none of its rows is in the index.
+    It had no card then, or the one that it has. ``is_new``: none of its rows is in the index.
     """
 
     id: str
@@ -95,12 +98,13 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     amount_minor: int
     currency: str
     metadata: str
+    card_last4: str | None
     were: list[str]
     is_new: bool
 
-    def terms(self, email: str) -> terms.Terms:
-        """Return its terms with an e-mail."""
-        return terms.of(email, self.amount_minor, self.currency, self.metadata)
+    def terms(self, email: str, card_last4: str | None) -> terms.Terms:
+        """Return its terms with an e-mail and a card."""
+        return terms.of(email, self.amount_minor, self.currency, self.metadata, card_last4)
 
 
 class IndexRow(msgspec.Struct, frozen=True):

@@ -58,13 +58,14 @@ TAKE = Query(
                 order by order_id limit :limit) few))
         returning order_id, was
     )
-    select o.id, o.created_at, o.customer_email, o.amount_minor, o.currency, o.metadata, t.were,
-        t.is_new
+    select o.id, o.created_at, o.customer_email, o.amount_minor, o.currency, o.metadata,
+        a.card_last4, t.were, t.is_new
     from (
         select order_id, array_remove(array_agg(was), null) as were, bool_or(was is null) as is_new
         from taken group by order_id
     ) t
     join orders o on o.merchant_id = :merchant_id and o.id = t.order_id
+    left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
     """,
 )
 # The rows of orders that are new to the index.
@@ -139,13 +140,14 @@ PENDING = Query(
     Candidate,
     """
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
-        o.currency, o.metadata, s.status as session_status, c.is_new
+        o.currency, o.metadata, a.card_last4, s.status as session_status, c.is_new
     from (
         select order_id, bool_or(was is null) as is_new from search_changes
         where merchant_id = :merchant_id group by order_id
     ) c
     join orders o on o.merchant_id = :merchant_id and o.id = c.order_id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
+    left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
     """,
 )
 # Orders by their ids.
@@ -153,10 +155,11 @@ NAMED = Query(
     Candidate,
     """
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
-        o.currency, o.metadata, s.status as session_status, false as is_new
+        o.currency, o.metadata, a.card_last4, s.status as session_status, false as is_new
     from unnest(:id::text[]) as named (id)
     join orders o on o.merchant_id = :merchant_id and o.id = named.id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
+    left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
     """,
 )
 # The places of a term.

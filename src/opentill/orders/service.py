@@ -19,7 +19,7 @@ from opentill.gateways.model import (
     PaymentStatus,
     RefundOutcome,
 )
-from opentill.orders import queries, transition_queries
+from opentill.orders import cards, queries, transition_queries
 from opentill.orders.confirmation import confirmation
 from opentill.orders.model import (
     FINAL,
@@ -227,7 +227,10 @@ async def _received(
     tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
     """Apply that money was received: it pays the order, or it is to be given back."""
+    card = outcome.card
     if attempt.status in FINAL:
+        if card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
+            await cards.keep(tx, [(attempt, card)])  # another report has confirmed it without
         return attempt
     amount = outcome.amount
     if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
@@ -243,6 +246,8 @@ async def _received(
         hkd = await _hkd_rate(tx, order, outcome)
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
         await take(tx, [confirmation(order, attempt, outcome, now)], now)
+        if card:
+            await cards.keep(tx, [(attempt, card)])
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
     return await _write(tx, attempt, "DUPLICATE", outcome, now, now)

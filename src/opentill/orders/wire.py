@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from opentill.core import money, structs
-from opentill.gateways.model import Method
+from opentill.gateways.model import Card, Method
 from opentill.http.fields import CreatedAt, MetadataShown, UpdatedAt
 from opentill.orders.model import Order, RefundState, ReserveStatus, Status
 
@@ -133,10 +133,24 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
     rolling_reserve_release_at: Annotated[
         int | None, Meta(description="When it is released, Unix ms. Null if nothing is held.")
     ]
+    card_brand: Annotated[
+        str | None,
+        Meta(
+            description="The brand of the card that it was paid with, such as `visa`. Null unless"
+            " the gateway says so."
+        ),
+    ]
+    card_last4: Annotated[
+        str | None,
+        Meta(description="The card's last four digits. Null unless the gateway says so."),
+    ]
 
     @classmethod
-    def of(cls, order: Order) -> Self:
-        """Show an order, whose ``livemode`` is known, with everything."""
+    def of(cls, order: Order, card: Card | None = None) -> Self:
+        """Show an order, whose ``livemode`` is known, with everything.
+
+        ``card`` is what it was paid with, None if that is not known.
+        """
         shown = _listed(order)
         refunded = order.refunded_minor
         return structs.convert(
@@ -150,6 +164,8 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
             rolling_reserve_amount=money.show(order.reserve_minor, order.settled_currency),
             rolling_reserve_status=order.reserve_status,
             rolling_reserve_release_at=order.reserve_release_at,
+            card_brand=None if card is None else card.brand or None,
+            card_last4=None if card is None else card.last4,
         )
 
 

@@ -1,22 +1,45 @@
 """Payouts: the merchant's available money, sent to its bank by the operator."""
 
+from opentill.payouts.accounts import HoldRule, check_from
+from opentill.payouts.accounts import change as change_account
+from opentill.payouts.accounts import current as account
+from opentill.payouts.bankfile import MEDIA_TYPES
+from opentill.payouts.bankfile import filename as file_name
+from opentill.payouts.bankfile import make as make_file
 from opentill.payouts.model import (
+    FORMS,
     STATUSES,
     TRANSITIONS,
     DuePayout,
+    Form,
+    InRun,
     Payout,
     PayoutOut,
     PayoutRequest,
+    Run,
+    RunRequest,
+    RunSums,
+    RunView,
     Status,
+    StoredAccount,
     Transition,
 )
+from opentill.payouts.runs import described as describe_run
+from opentill.payouts.runs import newest as runs
+from opentill.payouts.runs import payouts_of
+from opentill.payouts.runs import perform as perform_run
+from opentill.payouts.runs import send as send_run
+from opentill.payouts.runs import start as start_run
+from opentill.payouts.runs import view as view_run
 from opentill.payouts.service import (
+    LONGEST_BANK_REFERENCE,
     create,
     due,
     fail,
     failed_since,
     find,
     find_anywhere,
+    named,
     newest,
     page,
     pay,
@@ -24,22 +47,46 @@ from opentill.payouts.service import (
 )
 
 __all__ = [
+    "FORMS",
+    "LONGEST_BANK_REFERENCE",
+    "MEDIA_TYPES",
     "STATUSES",
     "TRANSITIONS",
     "DuePayout",
+    "Form",
+    "HoldRule",
+    "InRun",
     "Payout",
     "PayoutOut",
     "PayoutRequest",
+    "Run",
+    "RunRequest",
+    "RunSums",
+    "RunView",
     "Status",
+    "StoredAccount",
     "Transition",
+    "account",
+    "change_account",
+    "check_from",
     "create",
+    "describe_run",
     "due",
     "fail",
     "failed_since",
+    "file_name",
     "find",
     "find_anywhere",
+    "make_file",
+    "named",
     "newest",
     "page",
     "pay",
+    "payouts_of",
+    "perform_run",
+    "runs",
     "search",
+    "send_run",
+    "start_run",
+    "view_run",
 ]

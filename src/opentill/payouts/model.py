@@ -7,12 +7,18 @@ from msgspec import Meta
 
 from opentill import webhooks
 from opentill.core import money, structs
+from opentill.core.bankaccounts import BankAccount
 from opentill.http.fields import CreatedAt, UpdatedAt
 from opentill.ledger import Movement
 from opentill.ledger import Type as PostingType
+from opentill.merchants import Actor
 
 Status = Literal["PENDING", "PAID", "FAILED"]
 Event = Literal["created", "paid", "failed"]
+RunStatus = Literal["OPEN", "READY", "SENT"]
+Form = Literal["xml", "csv"]
+Waits = Literal["no account", "account changed", "below minimum"]
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
 
@@ -65,7 +71,131 @@ class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
     merchant_name: str
     currency: str
     available: int
+    minimum: int  # of a payout
+    account: str | None  # the last characters of the bank account, None without one
+    usable_from: int | None  # from when on money may be sent there, Unix ms
     last_at: int | None
+
+    def waits_for(self, now: int) -> Waits | None:
+        """Return why a run leaves it out, None if it does not."""
+        if self.usable_from is None:
+            return "no account"
+        if self.usable_from > now:
+            return "account changed"
+        return "below minimum" if self.available < self.minimum else None
+
+
+class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a merchant's bank account as it is stored; ``number`` is encrypted."""
+
+    merchant_id: str
+    version: int
+    holder: str
+    number: bytes
+    hint: str
+    country: str
+    bic: str
+    bank_code: str
+    usable_from: int
+    who: str
+    reason: str
+    created_at: int
+
+    @property
+    def shown(self) -> str:
+        """What pages and the audit log call it."""
+        return f"{self.country} ···· {self.hint}"
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Payouts of one currency that go to the bank in one file; times in Unix ms."""
+
+    id: str
+    reference: str
+    status: RunStatus
+    currency: str
+    fee_minor: int  # of each payout
+    pay_on: str  # the day on which the bank is to send it, YYYY-MM-DD
+    from_holder: str
+    from_number: str
+    from_country: str
+    from_bic: str
+    from_bank_code: str
+    reason: str
+    created_by: str
+    created_at: int
+    ready_at: int | None
+    sent_at: int | None
+    sent_by: str | None
+    form: Form | None
+    sha256: str | None
+
+    @property
+    def source(self) -> BankAccount:
+        """The operator's account that it is paid from."""
+        return BankAccount(
+            holder=self.from_holder,
+            number=self.from_number,
+            country=self.from_country,
+            bic=self.from_bic,
+            bank_code=self.from_bank_code,
+        )
+
+
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A requested run; ``pay_on`` None is today."""
+
+    currency: str
+    reference: str
+    actor: Actor
+    source: BankAccount
+    fee_minor: int = 0
+    pay_on: str | None = None
+
+
+class RunSums(msgspec.Struct, frozen=True, kw_only=True):
+    """What the payouts of a run are: numbers by status, and sums in minor units."""
+
+    payouts: int
+    pending: int
+    paid: int
+    failed: int
+    in_file: int
+    amount_minor: int  # of all
+    file_minor: int  # of those in the file
+    most_minor: int  # the largest, with its fee
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with what its payouts are."""
+
+    run: Run
+    sums: RunSums
+
+
+class InRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A payout of a run, as lists show it."""
+
+    merchant_id: str
+    merchant_name: str
+    payout_id: str
+    status: Status
+    amount_minor: int
+    fee_minor: int
+    currency: str
+    hint: str
+    country: str
+    bank_reference: str
+    failure_reason: str
+    in_file: bool
+
+
+class Transfer(StoredAccount, frozen=True, kw_only=True):
+    """A payout as the bank's file has it, with the account that it goes to."""
+
+    payout_id: str
+    amount_minor: int
+    currency: str
 
 
 class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):

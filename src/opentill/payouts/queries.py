@@ -1,13 +1,22 @@
 """All SQL about payouts."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.db.query import Query, Value
+from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
-from opentill.payouts.model import DuePayout, Payout, Status
+from opentill.payouts.model import (
+    DuePayout,
+    InRun,
+    Payout,
+    Run,
+    RunSums,
+    Status,
+    StoredAccount,
+    Transfer,
+)
 
 # The audit log's head is locked before it, see merchants/audit.py.
 LOCK_AVAILABLE = Value(
@@ -78,16 +87,148 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Merchants with money that can be paid out, most first.
-DUE = Query(
-    DuePayout,
-    """
-    select b.merchant_id, m.name as merchant_name, b.currency, b.available, (
-        select max(p.created_at) from payouts p
-        where p.merchant_id = b.merchant_id and p.currency = b.currency and p.status <> 'FAILED'
-    ) as last_at
+# Merchants with money that can be paid out, and the account that it would go to.
+_DUE: Final = """
+    select b.merchant_id, m.name as merchant_name, b.currency, b.available,
+        m.payout_minimum_minor as minimum, a.hint as account, a.usable_from, (
+            select max(p.created_at) from payouts p
+            where p.merchant_id = b.merchant_id and p.currency = b.currency
+                and p.status <> 'FAILED'
+        ) as last_at
     from balances b join merchants m on m.id = b.merchant_id
+    left join lateral (
+        select hint, usable_from from bank_accounts
+        where merchant_id = b.merchant_id order by version desc limit 1
+    ) a on true
     where b.available > 0
-    order by b.currency, b.available desc, b.merchant_id limit :limit
+"""
+# The most first.
+DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
+# What a run looks at: a batch of the merchants after one.
+DUE_AFTER = Query(
+    DuePayout,
+    _DUE
+    + """
+        and b.currency = :currency and m.settlement_currency = b.currency
+        and b.merchant_id > :after
+    order by b.merchant_id limit :limit
     """,
 )
+
+ACCOUNT = Query(
+    StoredAccount,
+    """
+    select * from bank_accounts where merchant_id = :merchant_id order by version desc limit 1
+    """,
+)
+ADD_ACCOUNT = Query(
+    StoredAccount,
+    """
+    insert into bank_accounts (merchant_id, version, holder, number, hint, country, bic, bank_code,
+        usable_from, who, reason, created_at)
+    values (:merchant_id, :version, :holder, :number, :hint, :country, :bic, :bank_code,
+        :usable_from, :who, :reason, :created_at)
+    returning *
+    """,
+)
+
+RUN = Query(Run, "select * from payout_runs where id = :id")
+RUN_OF_REFERENCE = Query(Run, "select * from payout_runs where reference = :reference")
+# Held by whoever adds a payout, so that a run becomes READY only when nobody adds any more.
+RUN_LOCKED = Query(Run, "select * from payout_runs where id = :id for update")
+RUNS = Query(Run, "select * from payout_runs order by created_at desc, id desc limit :limit")
+START_RUN = Query(
+    Run,
+    """
+    insert into payout_runs (id, reference, status, currency, fee_minor, pay_on, from_holder,
+        from_number, from_country, from_bic, from_bank_code, reason, created_by, created_at)
+    values (:id, :reference, 'OPEN', :currency, :fee_minor, :pay_on, :from_holder, :from_number,
+        :from_country, :from_bic, :from_bank_code, :reason, :created_by, :now)
+    on conflict (reference) do nothing
+    returning *
+    """,
+)
+FINISH_RUN = Query(
+    Run,
+    """
+    update payout_runs set status = 'READY', ready_at = :now where id = :id and status = 'OPEN'
+    returning *
+    """,
+)
+SEND_RUN = Query(
+    Run,
+    """
+    update payout_runs set status = 'SENT', sent_at = :now, sent_by = :who, form = :form
+    where id = :id and status = 'READY'
+    returning *
+    """,
+)
+# What can still be sent is in the file from now on, and nothing else ever is.
+PUT_IN_FILE = Command(
+    """
+    update payout_transfers t set in_file = true
+    from payouts p
+    where t.run_id = :run_id and p.merchant_id = t.merchant_id and p.id = t.payout_id
+        and p.status = 'PENDING'
+    """
+)
+NOTE_DIGEST = Command(
+    "update payout_runs set sha256 = :sha256 where id = :id and status = 'SENT' and sha256 is null"
+)
+RUN_SUMS = Query(
+    RunSums,
+    """
+    select count(*) as payouts,
+        count(*) filter (where p.status = 'PENDING') as pending,
+        count(*) filter (where p.status = 'PAID') as paid,
+        count(*) filter (where p.status = 'FAILED') as failed,
+        count(*) filter (where t.in_file) as in_file,
+        coalesce(sum(p.amount_minor), 0)::bigint as amount_minor,
+        coalesce(sum(p.amount_minor) filter (where t.in_file), 0)::bigint as file_minor,
+        coalesce(max(p.amount_minor + p.fee_minor), 0)::bigint as most_minor
+    from payout_transfers t
+    join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+    where t.run_id = :run_id
+    """,
+)
+IN_RUN = Query(
+    InRun,
+    """
+    select t.merchant_id, m.name as merchant_name, t.payout_id, p.status, p.amount_minor,
+        p.fee_minor, p.currency, a.hint, a.country, p.bank_reference, p.failure_reason, t.in_file
+    from payout_transfers t
+    join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+    join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
+    join merchants m on m.id = t.merchant_id
+    where t.run_id = :run_id and t.merchant_id > :after
+    order by t.merchant_id limit :limit
+    """,
+)
+# The rows of the bank's file, in its order.
+TRANSFERS = Query(
+    Transfer,
+    """
+    select t.merchant_id, t.payout_id, p.amount_minor, p.currency, a.version, a.holder, a.number,
+        a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at
+    from payout_transfers t
+    join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+    join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
+    where t.run_id = :run_id and t.in_file
+    order by t.merchant_id
+    """,
+)
+IS_IN_RUN = Value(
+    bool,
+    """
+    select exists (
+        select from payout_transfers where merchant_id = :merchant_id and run_id = :run_id)
+    """,
+)
+ADD_TRANSFER = Command(
+    """
+    insert into payout_transfers (merchant_id, payout_id, run_id, account_version)
+    values (:merchant_id, :payout_id, :run_id, :account_version)
+    """
+)
+# Payouts that the bank's report names, of whichever merchants.
+NAMED = Query(Payout, "select * from payouts where id = any(:ids)")

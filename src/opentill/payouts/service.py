@@ -1,5 +1,6 @@
 """What can be done with payouts: create one, and record how the bank's transfer ended."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -12,7 +13,7 @@ from opentill.merchants import Actor, Merchant, operator_actions
 from opentill.payouts import events, queries
 from opentill.payouts.model import BY_EVENT, DuePayout, Event, Payout, PayoutRequest, Status, posted
 
-_BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
+LONGEST_BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
 
 
 async def create(
@@ -110,7 +111,7 @@ async def pay(
     tx: Tx, payout_id: str, bank_reference: str, reason: str, by: str, now: int
 ) -> Payout:
     """Record that the bank has sent a payout. Raises NotFound and Invalid."""
-    reference = operator_actions.words("bank-reference", bank_reference, _BANK_REFERENCE)
+    reference = operator_actions.words("bank-reference", bank_reference, LONGEST_BANK_REFERENCE)
     return await _take(tx, payout_id, "paid", Actor(by, reason), now, bank_reference=reference)
 
 
@@ -164,6 +165,11 @@ async def find_anywhere(tx: Tx, payout_id: str) -> Payout:
     """Return a payout of whichever merchant, for the operator. Raises NotFound."""
     found = await queries.ANYWHERE.first(tx, id=payout_id)
     return or_not_found(found, f"there is no payout {payout_id}")
+
+
+async def named(tx: Tx, payout_ids: Sequence[str]) -> list[Payout]:
+    """Return the payouts of these ids, of whichever merchants; unknown ones are left out."""
+    return await queries.NAMED.all(tx, ids=list(payout_ids))
 
 
 async def search(

@@ -21,8 +21,10 @@ from opentill.people.wire import (
     InvitationWithUrl,
     KeyBody,
     KeyOut,
+    KeyUpdate,
     KeyWithSecret,
     LoginBody,
+    LogoBody,
     MemberOut,
     MemberUpdate,
     Profile,
@@ -158,6 +160,22 @@ _LOGINS: Final = (
         "sessions that are opened from now on, everything else is shown at once.",
     ),
 )  # fmt: skip
+# A picture of 32 by 32 points.
+EXAMPLE_LOGO: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAQAAAABbAUdZAAAADElEQVR42mNgGNwAAACgAAGO+7G0AAAAAElFTkSuQmCC"
+)
+_LOGOS: Final = (
+    _row(
+        "PUT", "/logo", "settings.manage", "Update the logo", body=LogoBody, response=Profile,
+        write=handlers.set_logo, example={"content": EXAMPLE_LOGO}, response_example=_PROFILE,
+        refusals=("a picture that cannot be a logo",),
+        about=" Customers see it at once. The same picture again is no change.",
+    ),
+    _row(
+        "DELETE", "/logo", "settings.manage", "Remove the logo", response=None,
+        write=handlers.remove_logo, about=" Doing it twice is harmless.",
+    ),
+)  # fmt: skip
 _KEYS: Final = (
     _row(
         "GET", "/keys", "keys.read", "List API keys", query=PageQuery,
@@ -169,6 +187,11 @@ _KEYS: Final = (
         response=KeyWithSecret, status=201, write=handlers.create_key, secret=True,
         example={"name": "Shop"},
         response_example=_NEW_KEY, about=" The `key` is shown only here.",
+    ),
+    _row(
+        "PATCH", "/keys/{id}", "keys.manage", "Update an API key", body=KeyUpdate,
+        response=KeyOut, write=handlers.change_key, example={"name": "Till 2"},
+        response_example=_KEY, about=" Another name; the key stays as it is.",
     ),
     _row(
         "POST", "/keys/{id}/regenerate", "keys.manage", "Regenerate an API key",
@@ -236,7 +259,7 @@ _ENDPOINTS: Final[dict[tuple[str, str], tuple[Permission, str]]] = {
     ("GET", "/{id}"): ("endpoints.read", "Get a merchant's endpoint"),
     ("PATCH", "/{id}"): ("endpoints.manage", "Update a merchant's endpoint"),
     ("DELETE", "/{id}"): ("endpoints.manage", "Delete a merchant's endpoint"),
-    ("POST", "/{id}/rotate-secret"): ("endpoints.secrets", "Renew a merchant's secret"),
+    ("POST", "/{id}/rotate-secret"): ("endpoints.secrets", "Rotate a merchant's secret"),
     ("GET", "/{id}/deliveries"): ("events.read", "List a merchant's deliveries"),
     ("POST", "/{id}/resend"): ("events.resend", "Resend a merchant's events"),
     ("POST", "/{id}/test"): ("events.test", "Test a merchant's endpoint"),
@@ -264,4 +287,4 @@ def _for_people() -> tuple[Operation, ...]:
     return tuple(made)
 
 
-operations: Final = (*_LOGINS, *_KEYS, *_TEAM, *_AGREEMENT, *_for_people())
+operations: Final = (*_LOGINS, *_LOGOS, *_KEYS, *_TEAM, *_AGREEMENT, *_for_people())

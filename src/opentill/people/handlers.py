@@ -1,5 +1,6 @@
 """What serves ``/v1/merchant/…``. Each request is of a person whose token was checked."""
 
+import base64
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -8,7 +9,7 @@ from msgspec import UNSET
 
 from opentill import agreement, merchants
 from opentill.context import App
-from opentill.core.errors import NotFound, NotPermitted
+from opentill.core.errors import Invalid, NotFound, NotPermitted
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.http.operations import Admit, Admitted, ApiRequest, Nothing
@@ -28,8 +29,10 @@ from opentill.people.wire import (
     InvitationWithUrl,
     KeyBody,
     KeyOut,
+    KeyUpdate,
     KeyWithSecret,
     LoginBody,
+    LogoBody,
     MemberOut,
     MemberUpdate,
     Profile,
@@ -125,6 +128,27 @@ async def change_profile(request: ApiRequest[Nothing, ProfileUpdate], tx: Tx) ->
     return await _profile(request, tx, changed)
 
 
+async def set_logo(request: ApiRequest[Nothing, LogoBody], tx: Tx) -> Profile:
+    """Show this picture."""
+    try:
+        content = base64.b64decode(request.body.content, validate=True)
+    except ValueError:
+        raise Invalid("content", "content must be base64 (RFC 4648, section 4)") from None
+    ids = (request.merchant_id, content, request.now)
+    try:
+        await merchants.set_logo(tx, *ids, actor=_actor(request), seen=None)
+    except merchants.LogoRefused as refused:
+        _, _, must = str(refused.reason).partition(" ")
+        raise Invalid("content", f"content {must}") from None
+    return await _profile(request, tx, await merchants.find(tx, request.merchant_id))
+
+
+async def remove_logo(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
+    """Show no picture any more."""
+    ids = (request.merchant_id, request.now)
+    await merchants.remove_logo(tx, *ids, actor=_actor(request), seen=None)
+
+
 async def _profile(request: ApiRequest[Any, Any], tx: Tx, merchant: Merchant) -> Profile:
     settings = request.app.settings
     accepted = await agreement.acceptances(tx, merchant.id)
@@ -154,6 +178,15 @@ async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSe
         actor=_actor(request),
     )
     return KeyWithSecret.of(new)
+
+
+async def change_key(request: ApiRequest[Nothing, KeyUpdate], tx: Tx) -> KeyOut:
+    """Give a key another name."""
+    ids = (request.merchant_id, request.path["id"])
+    key = await merchants.rename_key(
+        tx, *ids, request.body.name, request.now, actor=_actor(request)
+    )
+    return KeyOut.of(key)
 
 
 async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:

@@ -57,7 +57,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None, Meta(description="The colour of buttons on the payment page: `#rrggbb`.")
     ]
     logo_url: Annotated[
-        str | None, Meta(description="The address of the logo. It is uploaded in the dashboard.")
+        str | None, Meta(description="The address of the logo. Null if there is none.")
     ]
     support_email: Annotated[
         str | None, Meta(description="The e-mail address that customers see for help.")
@@ -190,6 +190,27 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: Annotated[str, Meta(max_length=100, description="a text of at most 100 characters")] = ""
     expires_at: Annotated[Millis, Meta(description="the key's end, in Unix ms")] | None = None
+
+
+class KeyUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What changes of an API key."""
+
+    name: Annotated[
+        str, Meta(max_length=100, description="a text of at most 100 characters, empty for none")
+    ]
+
+
+class LogoBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A logo: a PNG, JPEG or WebP picture."""
+
+    content: Annotated[
+        str,
+        Meta(
+            max_length=64_000,
+            description="the picture in base64 (RFC 4648, section 4): at most 48,000 bytes of it."
+            " A larger one, up to 256 kB, is uploaded in the dashboard",
+        ),
+    ]
 
 
 class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

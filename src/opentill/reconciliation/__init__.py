@@ -1,6 +1,33 @@
-"""Reconciliation: what a gateway says it settled against what our books say, item by item."""
+"""Reconciliation: what gateways and the bank report against what our books say, item by item."""
 
-from opentill.reconciliation.model import Difference, Result
-from opentill.reconciliation.service import is_known, reconcile
+from opentill.reconciliation.bank import SOURCE as BANK
+from opentill.reconciliation.bank import apply as apply_bank_report
+from opentill.reconciliation.inbox import count_open, files, opened, resolve
+from opentill.reconciliation.inbox import find as find_difference
+from opentill.reconciliation.model import (
+    BankResult,
+    Difference,
+    OpenDifference,
+    Result,
+    StoredFile,
+)
+from opentill.reconciliation.service import Report, is_known, reconcile, reconcile_file
 
-__all__ = ["Difference", "Result", "is_known", "reconcile"]
+__all__ = [
+    "BANK",
+    "BankResult",
+    "Difference",
+    "OpenDifference",
+    "Report",
+    "Result",
+    "StoredFile",
+    "apply_bank_report",
+    "count_open",
+    "files",
+    "find_difference",
+    "is_known",
+    "opened",
+    "reconcile",
+    "reconcile_file",
+    "resolve",
+]

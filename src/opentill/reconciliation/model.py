@@ -5,6 +5,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 Kind = Literal["payment", "refund", "chargeback", "recovery"]
+BankKind = Literal["sent", "returned"]
 What = Literal["missing in ledger", "missing in report", "double in report", "different"]
 KINDS: Final[dict[str, Kind]] = {kind: kind for kind in get_args(Kind)}
 
@@ -27,6 +28,15 @@ SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
 }
 
 
+# Where the provider takes the money when a dispute opens, and gives it back when it is won.
+TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
+    "payment": (),
+    "refund": (),
+    "chargeback": ("OPEN", "WON"),
+    "recovery": ("WON",),
+}
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row of a report; ``line`` is where it ends in the file, ``settled_at`` Unix ms."""
 
@@ -36,6 +46,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int
     currency: str
     settled_at: int
+    at_once: bool = False  # the provider takes disputed money when the dispute opens
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +72,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One thing that is not as it should be; ``line`` is the report's, null if it has none."""
 
     what: What
-    kind: Kind
+    kind: Kind | Literal["payout"]
     reference: str
     line: int | None
     merchant_id: str
@@ -69,10 +80,83 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     theirs: str
 
 
+class NewDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A difference as ``queries.ADD_DIFFERENCES`` takes it."""
+
+    id: str
+    what: str
+    kind: str
+    reference: str
+    line: int | None
+    merchant_id: str
+    ours: str
+    theirs: str
+
+
+class OpenDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A difference in the inbox; ``merchant_id`` is "" where nobody knows whose it is."""
+
+    id: str
+    file_id: str
+    source: str
+    what: What
+    kind: str
+    reference: str
+    line: int | None
+    merchant_id: str
+    ours: str
+    theirs: str
+    created_at: int
+    resolved_at: int | None
+    resolved_by: str | None
+    resolution: str | None
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was read, or is being read while it is OPEN."""
+
+    id: str
+    source: str
+    sha256: str
+    name: str
+    status: Literal["OPEN", "DONE"]
+    rows: int
+    matched: int
+    found: int
+    who: str
+    created_at: int
+    done_at: int | None
+
+
+class BankLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A booked line of the bank's report; ``amount_minor`` None where it says none."""
+
+    line: int
+    end_to_end: str
+    kind: BankKind
+    amount_minor: int | None
+    currency: str
+    bank_reference: str
+    reason: str
+
+
+class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What became of a bank's report; ``is_new`` is false for one that was read before."""
+
+    file_id: str
+    is_new: bool
+    lines: int
+    sent: int  # payouts that are PAID now
+    returned: int  # payouts that are FAILED now
+    known: int  # lines that say what is known
+    found: int  # lines in the inbox
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The result of a comparison. Times are inclusive Unix ms, null where open."""
 
     gateway: str
+    file_id: str | None  # under which it is recorded
     since: int | None
     until: int | None
     rows: int  # of the report, within the times

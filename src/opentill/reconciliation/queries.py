@@ -1,9 +1,9 @@
-"""All SQL of reconciliation. It reads what other features keep and changes nothing."""
+"""All SQL of reconciliation. Of what other features keep it reads, and changes nothing."""
 
 from typing import Final
 
-from opentill.db.query import Query, Value
-from opentill.reconciliation.model import Item
+from opentill.db.query import Command, Query, Value
+from opentill.reconciliation.model import Item, OpenDifference, StoredFile
 
 # Everything through a gateway that is or may become money. A duplicate that was given back is a
 # payment and a refund, both under the attempt's id.
@@ -23,12 +23,13 @@ _ITEMS: Final = """
     where a.gateway = :gateway
     union all
     select 'chargeback', d.merchant_id, d.id, coalesce(d.gateway_ref, ''), d.attempt_id,
-        d.amount_minor, d.currency, d.status, coalesce(d.closed_at, d.updated_at)
+        d.amount_minor, d.currency, d.status,
+        case when :at_once::boolean then d.created_at else coalesce(d.closed_at, d.updated_at) end
     from disputes d where d.gateway = :gateway
     union all
     select 'recovery', d.merchant_id, d.id, coalesce(d.gateway_ref, ''), d.attempt_id,
         d.amount_minor, d.currency, d.status, d.updated_at
-    from disputes d where d.gateway = :gateway and d.status in ('LOST', 'RECOVERED')
+    from disputes d where d.gateway = :gateway and d.status in ('WON', 'LOST', 'RECOVERED')
 """
 # `:kind` and `:status` are the pairs that count as settled.
 BETWEEN = Query(
@@ -48,3 +49,83 @@ NAMED = Query(
     """,  # noqa: S608 - a constant of ours
 )
 KNOWN = Value(bool, "select exists (select from payment_attempts where gateway = :gateway)")
+
+
+# ── Files, and the inbox ──
+
+FILE_OF = Query(
+    StoredFile, "select * from reconciliation_files where source = :source and sha256 = :sha256"
+)
+FILES = Query(
+    StoredFile, "select * from reconciliation_files order by created_at desc, id desc limit :limit"
+)
+ADD_FILE = Query(
+    StoredFile,
+    """
+    insert into reconciliation_files (id, source, sha256, name, status, rows, matched, found, who,
+        created_at)
+    values (:id, :source, :sha256, :name, 'OPEN', 0, 0, 0, :who, :now)
+    on conflict (source, sha256) do nothing
+    returning *
+    """,
+)
+FINISH_FILE = Command(
+    """
+    update reconciliation_files
+    set status = 'DONE', rows = :rows, matched = :matched, found = :found, done_at = :now
+    where id = :id and status = 'OPEN'
+    """
+)
+ADD_DIFFERENCES = Command(
+    """
+    insert into reconciliation_differences (id, file_id, source, what, kind, reference, line,
+        merchant_id, ours, theirs, created_at)
+    select id, :file_id, :source, what, kind, reference, line, merchant_id, ours, theirs, :now
+    from unnest(:id::text[], :what::text[], :kind::text[], :reference::text[], :line::bigint[],
+            :merchant_id::text[], :ours::text[], :theirs::text[])
+        as new (id, what, kind, reference, line, merchant_id, ours, theirs)
+    on conflict (source, what, kind, reference, ours, theirs) do nothing
+    """
+)
+DIFFERENCE = Query(OpenDifference, "select * from reconciliation_differences where id = :id")
+OPENED = Query(
+    OpenDifference,
+    """
+    select * from reconciliation_differences
+    where resolved_at is null and (:source::text is null or source = :source)
+    order by created_at, id limit :limit
+    """,
+)
+RESOLVED = Query(
+    OpenDifference,
+    """
+    select * from reconciliation_differences
+    where resolved_at is not null and (:source::text is null or source = :source)
+    order by resolved_at desc, id limit :limit
+    """,
+)
+COUNT_OPEN = Value(int, "select count(*) from reconciliation_differences where resolved_at is null")
+RESOLVE = Query(
+    OpenDifference,
+    """
+    update reconciliation_differences
+    set resolved_at = :now, resolved_by = :who, resolution = :resolution
+    where id = :id and resolved_at is null
+    returning *
+    """,
+)
+MISSING_IN_REPORT = Query(
+    OpenDifference,
+    """
+    select * from reconciliation_differences
+    where resolved_at is null and source = :source and what = 'missing in report'
+    """,
+)
+ARRIVED = Command(
+    """
+    update reconciliation_differences
+    set resolved_at = :now, resolved_by = :who, resolution = 'a later report has it'
+    where resolved_at is null and source = :source and what = 'missing in report'
+        and (kind, reference) in (select * from unnest(:kind::text[], :reference::text[]))
+    """
+)

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, exponent
+from opentill.reconciliation import stripe
 from opentill.reconciliation.model import COLUMNS, KINDS, Kind, Row
 
 _BATCH: Final = 1000
@@ -28,10 +29,17 @@ def _refuse(line: int, column: str) -> Invalid:
 
 
 def read(lines: Iterable[str]) -> Iterator[Row]:
-    """Yield the rows of a report. Raises Invalid that names the line and what is accepted."""
+    """Yield the rows of a report. Raises Invalid that names the line and what is accepted.
+
+    A report as Stripe exports it is known by its columns, and read as it is.
+    """
     reader = csv.reader(lines, strict=True)
     try:
         header = [name.strip().lower() for name in next(reader, None) or []]
+        row = stripe.reader(header)
+        if row is not None:
+            yield from stripe.rows(reader, header, row)
+            return
         if missing := [name for name in COLUMNS if header.count(name) != 1]:
             reason = f"line 1: each of the columns {', '.join(COLUMNS)} must be named once"
             raise Invalid("file", f"{reason}; not so: {', '.join(missing)}")
@@ -97,15 +105,16 @@ class Stage:
             pragma journal_mode = off;
             pragma cache_size = -8192;
             create table rows (line integer primary key, kind text, reference text,
-                amount_minor integer, currency text, settled_at integer, seen integer default 0);
+                amount_minor integer, currency text, settled_at integer, at_once integer,
+                seen integer default 0);
             begin;
         """)
         while batch := list(islice(rows, _BATCH)):
             self._sql.executemany(
-                "insert into rows values (?, ?, ?, ?, ?, ?, 0)",
+                "insert into rows values (?, ?, ?, ?, ?, ?, ?, 0)",
                 [
                     (row.line, row.kind, row.reference, row.amount_minor, row.currency,
-                     row.settled_at)
+                     row.settled_at, row.at_once)
                     for row in batch
                 ],
             )  # fmt: skip
@@ -126,6 +135,10 @@ class Stage:
             "select min(settled_at), max(settled_at) from rows"
         ).fetchone()
         return None if first is None else (first, last)
+
+    def takes_at_once(self) -> bool:
+        """Return whether the provider takes disputed money when a dispute opens."""
+        return bool(self._sql.execute("select max(at_once) from rows").fetchone()[0])
 
     def count(self, since: int, until: int) -> int:
         """Return how many rows there are between two times."""
@@ -152,7 +165,7 @@ class Stage:
         )
 
     def _rows(self, where: str, values: tuple[object, ...]) -> list[Row]:
-        columns = "line, kind, reference, amount_minor, currency, settled_at"
+        columns = "line, kind, reference, amount_minor, currency, settled_at, at_once"
         names = columns.split(", ")
         found = self._sql.execute(f"select {columns} from rows {where}", values)  # noqa: S608 - ours
         return [Row(**dict(zip(names, row, strict=True))) for row in found]

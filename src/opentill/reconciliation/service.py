@@ -1,57 +1,104 @@
-"""Comparing a gateway's settlement report with our books; nothing is changed.
+"""Comparing a gateway's settlement report with our books, which changes nothing in them.
 
-Our items are read once and looked up in the report; rows that are left of the report are looked up
-among our items of any status and time. Neither side is ever in memory as a whole.
+Differences go to the inbox where the comparison is recorded. Our items are read once and looked up
+in the report; rows that are left of the report are looked up among our items of any status and
+time. Neither side is ever in memory as a whole.
 """
 
 from collections.abc import Iterable
-from decimal import Decimal
-from typing import Final
+from typing import IO, Final
 
-from opentill.core.money import exponent
+import msgspec
+
 from opentill.db.database import Db, Tx
-from opentill.reconciliation import queries
-from opentill.reconciliation.model import SETTLED, Difference, Item, Result, Row, What
+from opentill.merchants import Actor
+from opentill.reconciliation import inbox, queries
+from opentill.reconciliation.lines import bounded, sha256
+from opentill.reconciliation.model import (
+    SETTLED,
+    TAKEN_AT_ONCE,
+    Difference,
+    Item,
+    Result,
+    Row,
+    What,
+)
 from opentill.reconciliation.report import Stage, read
 
-MOST: Final = 10_000  # differences that are kept; the others are counted
+MOST: Final = 10_000  # differences that are returned; the others are counted, and in the inbox
 _FOREVER: Final = 2**62
+_BATCH: Final = 500
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """Which file of the inbox a comparison is, and when it is made."""
+
+    file_id: str
+    source: str
+    now: int
 
 
 class _Findings:
     """The differences that were found so far, and how many items agreed."""
 
-    def __init__(self) -> None:
+    def __init__(self, recording: Recording | None = None) -> None:
         self.items = 0
         self.matched = 0
         self.found = 0
         self.kept: list[Difference] = []
+        self._recording = recording
+        self._new: list[Difference] = []
+        self._waiting: set[tuple[str, str]] = set()
+        self._arrived: list[tuple[str, str]] = []
+
+    async def begin(self, db: Db) -> None:
+        """Read what earlier reports had not."""
+        if self._recording is not None:
+            source = self._recording.source
+            self._waiting = await db.read(lambda tx: inbox.waiting_items(tx, source))
+
+    async def record(self, db: Db, at_least: int = _BATCH) -> None:
+        """Put what was found into the inbox, once there is so much of it."""
+        recording = self._recording
+        if recording is None or len(self._new) + len(self._arrived) < at_least:
+            return
+        new, arrived = self._new, self._arrived
+        self._new, self._arrived = [], []
+
+        async def write(tx: Tx) -> None:
+            await inbox.add(tx, recording.file_id, recording.source, new, recording.now)
+            await inbox.arrived(tx, recording.source, arrived, recording.now)
+
+        await db.run(write)
 
     def add(self, what: What, row: Row | None, item: Item | None) -> None:
         self.found += 1
-        if len(self.kept) >= MOST:
-            return
         either = item or row
         if either is None:
             raise AssertionError  # a difference is about something
-        self.kept.append(
-            Difference(
-                what=what,
-                kind=either.kind,
-                reference=row.reference if row else item.id if item else "",
-                line=row.line if row else None,
-                merchant_id=item.merchant_id if item else "",
-                ours=f"{_amount(item)} {item.status}" if item else "",
-                theirs=_amount(row) if row else "",
-            )
+        difference = Difference(
+            what=what,
+            kind=either.kind,
+            reference=row.reference if row else item.id if item else "",
+            line=row.line if row else None,
+            merchant_id=item.merchant_id if item else "",
+            ours=f"{_amount(item)} {item.status}" if item else "",
+            theirs=_amount(row) if row else "",
         )
+        if self._recording is not None:
+            self._new.append(difference)
+        if len(self.kept) < MOST:
+            self.kept.append(difference)
 
     def compare(self, item: Item, rows: list[Row]) -> None:
         """Take in an item of ours and the rows about it, of which there should be one."""
         first, *others = rows
         same = (first.amount_minor, first.currency) == (item.amount_minor, item.currency)
-        if same and item.status in SETTLED[item.kind]:
+        taken = first.at_once and item.status in TAKEN_AT_ONCE[item.kind]
+        if same and (taken or item.status in SETTLED[item.kind]):
             self.matched += 1
+            if (item.kind, item.id) in self._waiting:
+                self._arrived.append((item.kind, item.id))
         else:
             self.add("different", first, item)
         for row in others:
@@ -59,8 +106,7 @@ class _Findings:
 
 
 def _amount(thing: Item | Row) -> str:
-    amount = Decimal(thing.amount_minor).scaleb(-exponent(thing.currency))
-    return f"{amount:f} {thing.currency}"
+    return inbox.amount(thing.amount_minor, thing.currency)
 
 
 async def is_known(tx: Tx, gateway: str) -> bool:
@@ -76,12 +122,14 @@ async def reconcile(
     since: int | None = None,
     until: int | None = None,
     whole: bool = False,
+    recording: Recording | None = None,
 ) -> Result:
     """Compare a report with the books, between two times (Unix ms, inclusive).
 
     Without times they are those of the report's first and last row: nothing outside of them is said
-    to be missing. ``whole`` says that the report has everything there is. Raises Invalid for a file
-    that is not a report, before anything is compared.
+    to be missing. ``whole`` says that the report has everything there is; with ``recording`` the
+    differences go to the inbox. Raises Invalid for a file that is not a report, before anything is
+    compared.
     """
     with Stage(read(lines)) as stage:
         span = stage.span()
@@ -89,12 +137,15 @@ async def reconcile(
             since = span[0] if since is None else since
             until = span[1] if until is None else until
         times = (0 if since is None else since, _FOREVER if until is None else until)
-        findings = _Findings()
+        findings = _Findings(recording)
+        await findings.begin(db)
         async with db.snapshot() as tx:
-            await _ours(tx, gateway, stage, times, findings)
-            await _theirs(tx, gateway, stage, times, findings)
+            await _ours(db, tx, gateway, stage, times, findings)
+            await _theirs(db, tx, gateway, stage, times, findings)
+        await findings.record(db, at_least=1)
         return Result(
             gateway=gateway,
+            file_id=recording.file_id if recording else None,
             since=since,
             until=until,
             rows=stage.count(*times),
@@ -105,10 +156,55 @@ async def reconcile(
         )
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A settlement report to compare; the times as ``reconcile`` takes them."""
+
+    gateway: str
+    file: IO[bytes]  # which can be read twice
+    name: str
+    since: int | None = None
+    until: int | None = None
+    whole: bool = False
+
+
+async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
+    """Compare a report as ``reconcile`` does, and keep its digest and its differences.
+
+    A file that was read before is compared again, and what the inbox has of it stays as it is.
+    Raises as ``reconcile`` does.
+    """
+    gateway, file = report.gateway, report.file
+    file.seek(0)
+    with Stage(read(bounded(file))):
+        pass  # nothing is recorded of a file that is no report
+    digest = sha256(file)
+    stored = await db.run(
+        lambda tx: inbox.begin(tx, gateway, digest, report.name, actor, now, "reconcile")
+    )
+    file.seek(0)
+    recording = Recording(file_id=stored.id, source=gateway, now=now)
+    result = await reconcile(
+        db,
+        gateway,
+        bounded(file),
+        since=report.since,
+        until=report.until,
+        whole=report.whole,
+        recording=recording,
+    )
+    await db.run(
+        lambda tx: inbox.finish(tx, stored.id, result.rows, result.matched, result.found, now)
+    )
+    return result
+
+
 async def _ours(
-    tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
+    db: Db, tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
 ) -> None:
     settled = [(kind, status) for kind, statuses in SETTLED.items() for status in statuses]
+    at_once = stage.takes_at_once()
+    if at_once:
+        settled += [(kind, status) for kind, found in TAKEN_AT_ONCE.items() for status in found]
     since, until = times
     ours = queries.BETWEEN.each(
         tx,
@@ -117,8 +213,10 @@ async def _ours(
         until=until,
         kind=[kind for kind, _ in settled],
         status=[status for _, status in settled],
+        at_once=at_once,
     )
     async for item in ours:
+        await findings.record(db)
         findings.items += 1
         if rows := stage.take(item.kind, item.references):
             findings.compare(item, rows)
@@ -127,15 +225,17 @@ async def _ours(
 
 
 async def _theirs(
-    tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
+    db: Db, tx: Tx, gateway: str, stage: Stage, times: tuple[int, int], findings: _Findings
 ) -> None:
     """Look up the rows that are left: not ours, not settled with us, or of another time."""
     line = 0
+    at_once = stage.takes_at_once()
     while batch := stage.rest(*times, line):
+        await findings.record(db)
         line = batch[-1].line
         named: dict[tuple[str, str], Item] = {}
         for item in await queries.NAMED.all(
-            tx, gateway=gateway, names=[row.reference for row in batch]
+            tx, gateway=gateway, names=[row.reference for row in batch], at_once=at_once
         ):
             for reference in item.references:
                 before = named.get((item.kind, reference))

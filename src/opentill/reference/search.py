@@ -9,6 +9,8 @@ LONGEST: Final = 100  # characters of a query that are read
 MOST: Final = 30  # hits that are shown
 _WORDS: Final = 8  # of a query that count
 _SNIPPET: Final = 140
+_PEOPLE: Final = "People"  # whose operations repeat many of the merchants', which come first
+_REPEATS: Final = 11  # more than a place gets for its text
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ def _score(place: Place, words: list[str]) -> int:
         if not weight:
             return 0
         total += weight
-    return total
+    return total - (_REPEATS if place.kind == _PEOPLE else 0)
 
 
 def _weights(place: Place, word: str) -> Iterator[int]:

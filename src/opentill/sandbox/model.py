@@ -119,6 +119,13 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+class CardView(msgspec.Struct, frozen=True, kw_only=True):
+    """The card that a payment was made with. All test cards are Visa's."""
+
+    last4: str
+    brand: str = "visa"
+
+
 class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
     """A payment on the wire. ``refunded_minor`` counts what is given back or on its way back."""
 
@@ -130,6 +137,7 @@ class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
     method: Method
     action_url: str
     qr_text: str | None
+    card: CardView | None  # once it is known
     refunded_minor: int
     created_at: int
     updated_at: int
@@ -147,6 +155,7 @@ class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
             method=payment.method,
             action_url=f"{public_url}/pay/{payment.id}",
             qr_text=f"{public_url}/phone/{payment.id}" if wallet else None,
+            card=CardView(last4=payment.card_last4) if payment.card_last4 else None,
             refunded_minor=payment.refunded_minor,
             created_at=payment.created_at,
             updated_at=payment.updated_at,

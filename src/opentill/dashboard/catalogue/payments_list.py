@@ -15,7 +15,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payments_first_page": "To its first page",
         "payments_field_query": "Search",
         "payments_hint_query": "An id, a refund or Epay number, an e-mail address or the beginning "
-        "of one, a value of the metadata, an amount",
+        "of one, a value of the metadata, an amount, the last four digits of a card",
         "payments_field_email": "E-mail",
         "payments_field_amount": "Exact amount",
         "payments_field_product": "Product id",
@@ -85,7 +85,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payments_past_end": "列表没有这么多页。",
         "payments_first_page": "返回第一页",
         "payments_field_query": "搜索",
-        "payments_hint_query": "任意编号、退款号或 Epay 单号、邮箱地址或其开头、元数据的值、金额",
+        "payments_hint_query": "任意编号、退款号或 Epay 单号、邮箱地址或其开头、"
+        "元数据的值、金额、卡号后四位",
         "payments_field_email": "邮箱",
         "payments_field_amount": "准确金额",
         "payments_field_product": "商品编号",
@@ -156,7 +157,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payments_first_page": "返回第一頁",
         "payments_field_query": "搜尋",
         "payments_hint_query": "任何編號、退款號或 Epay 單號、電子郵件地址或其開頭、"
-        "中繼資料的值、金額",
+        "中繼資料的值、金額、卡號末四碼",
         "payments_field_email": "電子郵件",
         "payments_field_amount": "確切金額",
         "payments_field_product": "商品編號",

@@ -9,6 +9,7 @@ import msgspec
 
 from opentill.core.money import Money
 from opentill.gateways.model import (
+    Card,
     DisputeStatus,
     GatewayDisputeEvent,
     GatewayEvent,
@@ -73,6 +74,13 @@ class RefundOrder(msgspec.Struct, frozen=True, kw_only=True):
     callback_url: str
 
 
+class PaidCard(msgspec.Struct, frozen=True):
+    """The card of a payment."""
+
+    brand: str
+    last4: str
+
+
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
     """A payment in the bank's response."""
 
@@ -84,6 +92,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     method: Method
     action_url: str
     qr_text: str | None
+    card: PaidCard | None = None
 
     @property
     def outcome(self) -> PaymentOutcome:
@@ -99,6 +108,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
             amount=Money(self.amount_minor, self.currency) if paid else None,
             method=self.method,
             clearing_currency=self.currency if paid else None,
+            card=Card.read(self.card.brand, self.card.last4) if paid and self.card else None,
         )
 
 

@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from opentill.gateways.model import (
+    Card,
     DisputeStatus,
     GatewayDisputeEvent,
     GatewayEvent,
@@ -52,11 +53,56 @@ class BalanceTransaction(msgspec.Struct, frozen=True):
     currency: str
 
 
-class Charge(msgspec.Struct, frozen=True):
-    """A charge of a payment."""
+class CardDetails(msgspec.Struct, frozen=True):
+    """The card of a charge."""
+
+    brand: str | None = None
+    last4: str | None = None
+
+
+class MethodDetails(msgspec.Struct, frozen=True):
+    """What a charge was paid with."""
+
+    card: CardDetails | None = None
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """A charge of a payment, whose metadata are the payment's."""
 
     id: str
+    status: str = ""
+    captured: bool = False
+    currency: str = ""
+    amount_captured: int = 0
+    metadata: Metadata | None = None
+    payment_intent: str | None = None
     balance_transaction: str | BalanceTransaction | None = None
+    payment_method_details: MethodDetails | None = None
+
+    @property
+    def card(self) -> Card | None:
+        """The card that it was paid with, None for anything else."""
+        details = self.payment_method_details
+        card = details.card if details else None
+        return Card.read(card.brand, card.last4) if card else None
+
+    @property
+    def gateway_events(self) -> tuple[GatewayEvent, ...]:
+        """What an event about it reports: the only one that has the card.
+
+        Nothing if the payment is not ours, or was only authorized.
+        """
+        attempt_id = (self.metadata or {}).get(ATTEMPT, "")
+        done = self.status == "succeeded" and self.captured
+        if not attempt_id or not done or self.payment_intent is None:
+            return ()
+        outcome = PaymentOutcome(
+            status="SUCCEEDED",
+            provider_ref=self.payment_intent,
+            amount=from_stripe(self.amount_captured, self.currency),
+            card=self.card,
+        )
+        return (GatewayPaymentEvent(attempt_id=attempt_id, outcome=outcome),)
 
 
 class PaymentError(msgspec.Struct, frozen=True):
@@ -88,12 +134,14 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         """The payment's outcome. Raises ValueError for an impossible amount."""
         match self.status:
             case "succeeded":
+                charge = self.latest_charge
                 got = self.amount if self.amount_received is None else self.amount_received
                 return PaymentOutcome(
                     status="SUCCEEDED",
                     provider_ref=self.id,
                     amount=from_stripe(got, self.currency),
                     clearing_currency=self._clearing_currency,
+                    card=charge.card if isinstance(charge, Charge) else None,
                 )
             case "processing" | "requires_capture":
                 return PaymentOutcome(status="PENDING")
@@ -292,12 +340,13 @@ class Event(msgspec.Struct, Generic[T_co], frozen=True):
 # The events that we read. Not ``payment_intent.payment_failed``: the customer tries again on the
 # same page, and the session's own events say how it ends. Not ``charge.refunded``: it does not say
 # which refund it means; ``refund.…`` does.
-EVENTS: Final[dict[str, type[Event[Session | Intent | Refund | Dispute]]]] = {
+EVENTS: Final[dict[str, type[Event[Session | Intent | Charge | Refund | Dispute]]]] = {
     "checkout.session.completed": Event[Session],
     "checkout.session.async_payment_succeeded": Event[Session],
     "checkout.session.async_payment_failed": Event[FailedSession],
     "checkout.session.expired": Event[Session],
     "payment_intent.succeeded": Event[Intent],
+    "charge.succeeded": Event[Charge],
     "refund.created": Event[Refund],
     "refund.updated": Event[Refund],
     "refund.failed": Event[Refund],

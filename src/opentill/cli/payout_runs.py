@@ -1,0 +1,264 @@
+"""``opentill payouts account|set-account|run|runs|file|report``: many payouts in one bank file."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.commands import acting
+from opentill.cli.progress import progress
+
+if TYPE_CHECKING:
+    from opentill.core.settings import Settings
+    from opentill.db.database import Tx
+    from opentill.merchants import Actor
+    from opentill.payouts import Run, RunView, StoredAccount
+    from opentill.reconciliation import BankResult
+
+_RUN_COLUMNS: Final = (
+    "id", "status", "currency", "payOn", "reference", "createdBy", "sentBy", "createdAt",
+)  # fmt: skip
+
+
+class FileForm(StrEnum):
+    """The form of a bank file."""
+
+    xml = "xml"
+    csv = "csv"
+
+
+def _account_shown(stored: "StoredAccount") -> dict[str, Any]:
+    shown = {
+        name: value
+        for name, value in output.plain(stored).items()
+        if name not in ("number", "hint")
+    }
+    return {**shown, "account": stored.shown}
+
+
+def account(merchant_id: str) -> dict[str, Any]:
+    """Show where a merchant's payouts go: the last characters of the account."""
+    from opentill import merchants, payouts
+    from opentill.core.errors import or_not_found
+
+    async def work(tx: "Tx") -> "StoredAccount":
+        await merchants.find(tx, merchant_id)
+        found = await payouts.account(tx, merchant_id)
+        return or_not_found(found, f"{merchant_id} has no bank account yet")
+
+    return _account_shown(session.query(work))
+
+
+@acting()
+def set_account(
+    merchant_id: str,
+    *,
+    holder: Annotated[str, typer.Option(help="Whose account it is, as the bank knows it.")],
+    number: Annotated[
+        str, typer.Option("--account", help="An IBAN, or a national account number.")
+    ],
+    bic: Annotated[str, typer.Option(help="The bank's BIC; an IBAN needs none.")] = "",
+    bank_code: Annotated[
+        str, typer.Option(help="Of a national number: sort code, routing number and the like.")
+    ] = "",
+    country: Annotated[
+        str, typer.Option(help="Of a national number: the bank's country, such as US.")
+    ] = "",
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Send a merchant's payouts to another account, after OPENTILL_BANK_ACCOUNT_HOLD_DAYS."""
+    from opentill import payouts
+    from opentill.core import bankaccounts
+
+    settings = session.settings()
+    checked = bankaccounts.checked(holder, number, country=country, bic=bic, bank_code=bank_code)
+    rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
+    made = session.transact(
+        lambda tx, now: payouts.change_account(tx, merchant_id, checked, actor, rule, now), settings
+    )
+    return _account_shown(made)
+
+
+def _run_shown(found: "Run") -> dict[str, Any]:
+    return output.plain(found)
+
+
+def _view_shown(found: "RunView") -> dict[str, Any]:
+    from opentill.core import money
+
+    sums = found.sums
+    return {
+        **_run_shown(found.run),
+        "payouts": sums.payouts,
+        "amount": money.show(sums.amount_minor, found.run.currency),
+        "pending": sums.pending,
+        "paid": sums.paid,
+        "failed": sums.failed,
+    }
+
+
+@acting()
+def run(
+    currency: str,
+    *,
+    reference: inputs.Reference = "",
+    fee: Annotated[
+        str | None, typer.Option(help="What each merchant pays for it, on top of the amount.")
+    ] = None,
+    pay_on: Annotated[
+        str | None, typer.Option("--on", help="The day on which the bank sends it; today.")
+    ] = None,
+    actor: "Actor",
+) -> output.Result:
+    """Make a payout for every merchant that is due one, to be sent to the bank in one file.
+
+    Cut off and begun again with the same reference, it goes on: nobody is paid twice.
+    """
+    from opentill import payouts
+    from opentill.core import bankaccounts
+
+    settings = session.settings()
+    own = bankaccounts.own(settings.payout_accounts, settings.operator_name)
+    wanted = payouts.RunRequest(
+        currency=currency,
+        reference=reference,
+        actor=actor,
+        source=payouts.check_from(own, currency),
+        fee_minor=inputs.amount("fee", fee, currency) or 0,
+        pay_on=pay_on,
+    )
+
+    async def work() -> "tuple[RunView, int]":
+        async with session.database(settings) as db:
+            now = await session.now(db)
+            begun = await db.run(lambda tx: payouts.start_run(tx, wanted, now))
+            with progress("making payouts"):
+                done = await payouts.perform_run(db, begun, settings.secret_key, now)
+            async with db.connection() as tx:
+                left = [one for one in await payouts.due(tx, 1000) if one.currency == currency]
+            return done, len(left)
+
+    done, left = session.run(work())
+    note = f"{payouts.describe_run(done)}; the file: opentill payouts file {done.run.id}"
+    if left:
+        note = f"{note}; left out: {left}, see opentill payouts due"
+    return output.Result(_view_shown(done), note=note)
+
+
+def runs(
+    run_id: Annotated[str | None, typer.Argument(help="A run, to list its payouts.")] = None,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+) -> output.Result:
+    """List runs of payouts, newest first, or the payouts of one."""
+    from opentill import payouts
+    from opentill.core import money
+
+    if run_id is None:
+        found = session.query(lambda tx: payouts.runs(tx, limit))
+        return output.Result([_run_shown(one) for one in found], _RUN_COLUMNS)
+
+    async def work(tx: "Tx") -> "tuple[RunView, list[Any]]":
+        return await payouts.view_run(tx, run_id), await payouts.payouts_of(tx, run_id, "", limit)
+
+    view, listed = session.query(work)
+    rows = [
+        {
+            "id": one.payout_id,
+            "merchantId": one.merchant_id,
+            "merchant": one.merchant_name,
+            "status": one.status,
+            "amount": money.show(one.amount_minor, one.currency),
+            "fee": money.show(one.fee_minor, one.currency),
+            "currency": one.currency,
+            "account": f"{one.country} ···· {one.hint}",
+            "inFile": one.in_file,
+            "bankReference": one.bank_reference or None,
+            "failureReason": one.failure_reason or None,
+        }
+        for one in listed
+    ]
+    columns = ("id", "merchant", "status", "amount", "currency", "account", "inFile")
+    return output.Result(rows, columns, payouts.describe_run(view))
+
+
+@acting(without_reason="to be given to the bank")
+def file(
+    run_id: str,
+    *,
+    form: Annotated[
+        FileForm, typer.Option("--format", help="xml: ISO 20022 pain.001.001.09; csv.")
+    ] = FileForm.xml,
+    to_file: inputs.Output = None,
+    actor: "Actor",
+    as_json: output.Json = False,
+) -> None:
+    """Write a run's file for the bank. From then on the run is sent, and the file stays as it is.
+
+    Taken again, it has the same bytes. Above OPENTILL_APPROVAL_ABOVE somebody else takes it than
+    who began the run.
+    """
+    from opentill import payouts
+
+    settings = session.settings()
+
+    async def work() -> "RunView":
+        async with session.database(settings) as db:
+            now = await session.now(db)
+            above = settings.approval_above
+            await db.run(lambda tx: payouts.send_run(tx, run_id, form.value, actor, above, now))
+            with await payouts.make_file(db, run_id, settings.secret_key) as made:
+                if as_json and to_file is None:
+                    pass  # the record alone
+                else:
+                    with inputs.target(to_file) as target:
+                        while piece := made.read(64 * 1024):
+                            target.write(piece)
+                        target.flush()
+            async with db.connection() as tx:
+                return await payouts.view_run(tx, run_id)
+
+    done = session.run(work())
+    if as_json:
+        output.show(_view_shown(done), as_json=True)
+    else:
+        output.say(payouts.describe_run(done))
+
+
+@acting(without_reason="as the bank reports")
+def report(
+    path: Annotated[Path, typer.Argument(help="camt.052, .053 or .054, or CSV.")],
+    *,
+    actor: "Actor",
+) -> output.Result:
+    """Read the bank's report: payouts that it sent are PAID, those that came back FAILED.
+
+    CSV has the columns end_to_end_id (the payout), status (paid or failed), amount, currency,
+    bank_reference and reason. What fits no payout goes to the inbox: opentill reconcile inbox.
+    """
+    from opentill import reconciliation
+
+    async def work(settings: "Settings") -> "BankResult":
+        async with session.database(settings) as db:
+            now = await session.now(db)
+            with inputs.source(path) as opened, progress("reading the report"):
+                return await reconciliation.apply_bank_report(db, opened, path.name, actor, now)
+
+    done = session.run(work(session.settings()))
+    note = "opentill reconcile inbox shows what fits no payout" if done.found else ""
+    if not done.is_new:
+        note = "This file was read before: nothing was changed."
+    return output.Result(done, note=note)
+
+
+COMMANDS: Final[dict[str, Callable[..., Any]]] = {
+    "account": account,
+    "set-account": set_account,
+    "run": run,
+    "runs": runs,
+    "file": file,
+    "report": report,
+}

@@ -1,0 +1,154 @@
+"""Bank accounts: what an IBAN, a BIC and a national account number look like.
+
+IBAN: ISO 13616 with the check digits of ISO 7064 (MOD 97-10) and the lengths of SWIFT's registry.
+BIC: ISO 9362. National bank codes: the clearing systems of ISO 20022's external code set
+``ExternalClearingSystemIdentification1Code``.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from opentill.core.errors import Invalid
+
+LONGEST_HOLDER: Final = 70  # what SEPA and most national schemes carry
+_IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}", re.ASCII)
+_BIC: Final = re.compile(r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}(?:[A-Z0-9]{3})?", re.ASCII)
+_NUMBER: Final = re.compile(r"[A-Z0-9]{3,34}", re.ASCII)
+_COUNTRY: Final = re.compile(r"[A-Z]{2}", re.ASCII)
+_REGISTRY: Final = (
+    "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 "
+    "DK18 DO28 EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 "
+    "IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 "
+    "MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 "
+    "SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30"
+)
+_LENGTHS: Final = {text[:2]: int(text[2:]) for text in _REGISTRY.split()}
+
+
+class Clearing(msgspec.Struct, frozen=True):
+    """How a country names its banks: the code of the clearing system, and how many digits."""
+
+    system: str
+    digits: int
+    called: str
+
+
+# Countries without one here are paid by BIC.
+CLEARING: Final[dict[str, Clearing]] = {
+    "AU": Clearing("AUBSB", 6, "BSB"),
+    "CA": Clearing("CACPA", 9, "routing number"),
+    "CN": Clearing("CNAPS", 12, "CNAPS code"),
+    "GB": Clearing("GBDSC", 6, "sort code"),
+    "HK": Clearing("HKNCC", 3, "bank code"),
+    "JP": Clearing("JPZGN", 7, "Zengin code"),
+    "NZ": Clearing("NZNCC", 6, "bank and branch"),
+    "US": Clearing("USABA", 9, "routing number"),
+    "ZA": Clearing("ZANCC", 6, "branch code"),
+}
+
+
+class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """Where money is sent: ``number`` is an IBAN or a national account number, without blanks."""
+
+    holder: str
+    number: str
+    country: str  # ISO 3166-1, two capitals
+    bic: str = ""
+    bank_code: str = ""  # digits of the country's clearing system
+
+    @property
+    def is_iban(self) -> bool:
+        """Whether the number is an IBAN."""
+        return is_iban(self.number)
+
+    @property
+    def hint(self) -> str:
+        """The last four characters, by which somebody recognises the account."""
+        return self.number[-4:]
+
+
+def is_iban(number: str) -> bool:
+    """Return whether a text without blanks is an IBAN of the registry, with right check digits."""
+    if _IBAN.fullmatch(number) is None or _LENGTHS.get(number[:2]) != len(number):
+        return False
+    turned = number[4:] + number[:4]
+    return int("".join(str(int(one, 36)) for one in turned)) % 97 == 1
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\s-]", "", text).upper()
+
+
+def checked(
+    holder: str, number: str, *, country: str = "", bic: str = "", bank_code: str = ""
+) -> BankAccount:
+    """Check what somebody entered: an IBAN, or a national number with its country and bank.
+
+    Raises Invalid on ``holder``, ``account``, ``country``, ``bic`` and ``bankCode``.
+    """
+    holder, plain = " ".join(holder.split()), _plain(number)
+    if not (1 <= len(holder) <= LONGEST_HOLDER and holder.isprintable()):
+        reason = f"holder must be a name of 1 to {LONGEST_HOLDER} printable characters"
+        raise Invalid("holder", reason)
+    bic, bank_code, country = _plain(bic), _plain(bank_code), _plain(country)
+    if bic and _BIC.fullmatch(bic) is None:
+        raise Invalid("bic", "bic must be 8 or 11 letters and digits such as COBADEFFXXX")
+    looks_so = re.match(r"[A-Z]{2}[0-9]{2}", plain, re.ASCII) is not None
+    if looks_so and (not country or country == plain[:2]):
+        if not is_iban(plain):
+            raise Invalid("account", "account must be an IBAN whose check digits are right")
+        return BankAccount(holder=holder, number=plain, country=plain[:2], bic=bic)
+    return _national(BankAccount(
+        holder=holder, number=plain, country=country, bic=bic, bank_code=bank_code
+    ))  # fmt: skip
+
+
+def _national(account: BankAccount) -> BankAccount:
+    if _NUMBER.fullmatch(account.number) is None:
+        reason = "account must be an IBAN, or an account number of 3 to 34 letters and digits"
+        raise Invalid("account", reason)
+    if _COUNTRY.fullmatch(account.country) is None:
+        reason = "country must be the two letters of the bank's country, such as US, for a number"
+        raise Invalid("country", f"{reason} that is no IBAN")
+    clearing = CLEARING.get(account.country)
+    if account.bank_code:
+        if clearing is None:
+            raise Invalid("bankCode", "bankCode must be empty here: give the bank's BIC as bic")
+        if not (account.bank_code.isdecimal() and len(account.bank_code) == clearing.digits):
+            named = f"{clearing.digits} digits, the {clearing.called}"
+            raise Invalid("bankCode", f"bankCode must be {named} of the bank")
+    elif not account.bic:
+        wanted = "bic must be given" if clearing is None else "bankCode or bic must be given"
+        field = "bic" if clearing is None else "bankCode"
+        raise Invalid(field, f"{wanted} for a number that is no IBAN")
+    return account
+
+
+def own(text: str, holder: str) -> dict[str, BankAccount]:
+    """Read the operator's own accounts by currency, as ``OPENTILL_PAYOUT_ACCOUNTS`` has them.
+
+    ``CURRENCY:IBAN[:BIC]`` or ``CURRENCY:NUMBER:BIC-OR-COUNTRY+CODE``, with commas between them.
+    Raises ValueError that says what is accepted.
+    """
+    found: dict[str, BankAccount] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        currency, _, rest = part.partition(":")
+        number, _, bank = (piece.strip() for piece in rest.partition(":"))
+        coded = bank[2:].isdecimal()
+        try:
+            account = checked(
+                holder,
+                number,
+                country="" if is_iban(_plain(number)) else bank[:2] if coded else bank[4:6],
+                bic="" if coded else bank,
+                bank_code=bank[2:] if coded else "",
+            )
+        except Invalid as problem:
+            raise ValueError(str(problem.reason)) from None
+        if re.fullmatch(r"[A-Z]{3}", currency, re.ASCII) is None or currency in found:
+            msg = "each currency once, in three capitals"
+            raise ValueError(msg)
+        found[currency] = account
+    return found

@@ -1,0 +1,76 @@
+"""A merchant's disputes as CSV, oldest first, as the list of disputes shows them."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import tzinfo
+from typing import Final
+
+from opentill.db.database import Db
+from opentill.disputes import queries
+from opentill.disputes.model import Dispute, DisputeOut, Status
+from opentill.http import csvfile
+
+_SHOWN: Final = (
+    ("id", "id"),
+    ("orderId", "order_id"),
+    ("status", "status"),
+    ("amount", "amount"),
+    ("currency", "currency"),
+    ("debit", "debit"),
+    ("fee", "fee"),
+    ("debitCurrency", "debit_currency"),
+    ("reason", "reason"),
+)
+_TIMES: Final = (
+    ("createdAt", "created_at"),
+    ("respondBy", "respond_by"),
+    ("closedAt", "closed_at"),
+)
+_BATCH: Final = 500
+
+
+def chunks(
+    db: Db, merchant_id: str, status: Status | None, within: tuple[int, int], zone: tzinfo
+) -> AsyncGenerator[bytes, None]:
+    """Return the file: all disputes that were opened ``within``, inclusive Unix ms.
+
+    Each time stands there as the clocks of ``zone`` show it, in UTC and in milliseconds.
+    """
+    header = [name for name, _ in _SHOWN]
+    for name, _ in _TIMES:
+        header += [f"{name} {zone}", f"{name}Utc", name]
+    return csvfile.chunks(header, _rows(db, merchant_id, status, within, zone))
+
+
+async def _rows(
+    db: Db, merchant_id: str, status: Status | None, within: tuple[int, int], zone: tzinfo
+) -> AsyncIterator[list[str]]:
+    async for dispute in _disputes(db, merchant_id, status, within):
+        shown = DisputeOut.of(dispute)
+        row = [csvfile.cell(getattr(shown, field)) for _, field in _SHOWN]
+        for _, field in _TIMES:
+            at: int | None = getattr(dispute, field)
+            row += [csvfile.local(at, zone), csvfile.utc(at), csvfile.cell(at)]
+        yield row
+
+
+async def _disputes(
+    db: Db, merchant_id: str, status: Status | None, within: tuple[int, int]
+) -> AsyncIterator[Dispute]:
+    """Yield the disputes, oldest first; no connection is held between two batches."""
+    since, last_id = within[0], ""
+    while True:
+        async with db.connection() as tx:
+            found = await queries.AFTER.all(
+                tx,
+                merchant_id=merchant_id,
+                status=status,
+                since=since,
+                last_id=last_id,
+                until=within[1],
+                limit=_BATCH,
+            )
+        for dispute in found:
+            yield dispute
+        if len(found) < _BATCH:
+            return
+        since, last_id = found[-1].created_at, found[-1].id

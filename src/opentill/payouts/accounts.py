@@ -1,0 +1,115 @@
+"""A merchant's bank account: where its payouts go.
+
+The number is encrypted, and pages, logs and the audit log have its last four characters only. A
+change holds payouts back for some days (decision 0090), so that whoever took over a login cannot
+have money sent away before the merchant has noticed.
+"""
+
+from typing import Final
+
+import msgspec
+
+from opentill import merchants
+from opentill.core import encryption
+from opentill.core.bankaccounts import BankAccount
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.merchants import Actor, operator_actions
+from opentill.payouts import queries
+from opentill.payouts.model import StoredAccount
+
+_DAY_MS: Final = 86_400_000
+
+
+class HoldRule(msgspec.Struct, frozen=True):
+    """With which key accounts are encrypted, and how many days a change holds payouts back."""
+
+    secret_key: str
+    hold_days: int
+
+
+def _purpose(merchant_id: str, version: int) -> str:
+    return f"bank account {merchant_id} {version}"
+
+
+async def current(tx: Tx, merchant_id: str) -> StoredAccount | None:
+    """Return a merchant's bank account, None without one."""
+    return await queries.ACCOUNT.first(tx, merchant_id=merchant_id)
+
+
+def read(secret_key: str, stored: StoredAccount) -> BankAccount:
+    """Return an account with its whole number. Raises ``encryption.WrongKey``."""
+    purpose = _purpose(stored.merchant_id, stored.version)
+    return BankAccount(
+        holder=stored.holder,
+        number=encryption.decrypt(secret_key, purpose, stored.number),
+        country=stored.country,
+        bic=stored.bic,
+        bank_code=stored.bank_code,
+    )
+
+
+async def change(
+    tx: Tx,
+    merchant_id: str,
+    account: BankAccount,
+    actor: Actor,
+    rule: HoldRule,
+    now: int,
+    seen: int | None = None,
+) -> StoredAccount:
+    """Send payouts to this account from now on; ``account`` is checked already.
+
+    ``seen`` is the version that was shown, 0 for none, None for any. The same account again is no
+    change. Raises NotFound, ``merchants.Stale`` and Invalid.
+    """
+    await merchants.lock(tx, merchant_id)
+    await merchants.find(tx, merchant_id)
+    actor = operator_actions.actor(actor.who, actor.reason)
+    old = await current(tx, merchant_id)
+    if old is not None and _is_same(old, account, rule.secret_key):
+        return old
+    if seen is not None and seen != (old.version if old else 0):
+        raise merchants.Stale
+    version = old.version + 1 if old else 1
+    wait = rule.hold_days * _DAY_MS if old else 0
+    made = await queries.ADD_ACCOUNT.one(
+        tx,
+        StoredAccount(
+            merchant_id=merchant_id,
+            version=version,
+            holder=account.holder,
+            number=encryption.encrypt(
+                rule.secret_key, _purpose(merchant_id, version), account.number
+            ),
+            hint=account.hint,
+            country=account.country,
+            bic=account.bic,
+            bank_code=account.bank_code,
+            usable_from=now + wait,
+            who=actor.who,
+            reason=actor.reason,
+            created_at=now,
+        ),
+    )
+    before = f"{old.shown} → " if old else ""
+    subject = f"{before}{made.shown}, of {made.holder}"
+    await merchants.record_audit(tx, actor, "payouts account", merchant_id, subject, now)
+    return made
+
+
+def _is_same(old: StoredAccount, account: BankAccount, secret_key: str) -> bool:
+    try:
+        return read(secret_key, old) == account
+    except encryption.WrongKey:
+        return False  # it must be entered anew
+
+
+def check_from(accounts: dict[str, BankAccount], currency: str) -> BankAccount:
+    """Return the operator's own account of a currency. Raises Invalid where there is none."""
+    found = accounts.get(currency)
+    if found is None:
+        known = ", ".join(accounts) or "none yet"
+        reason = f"currency must be one of OPENTILL_PAYOUT_ACCOUNTS, your own accounts: {known}"
+        raise Invalid("currency", reason)
+    return found

@@ -1,0 +1,203 @@
+"""Runs: the payouts of all merchants in one currency, and their one file for the bank.
+
+A run is a row that is committed first. Each payout is made in a transaction of its own, with the
+row that says which run it is in, so that a run that was killed anywhere goes on where it stopped:
+whoever has a payout of this run already gets no other. Taking the file marks the run as SENT and
+fixes what is in it, before the first byte is given away (decision 0090).
+"""
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Final
+
+from opentill import merchants
+from opentill.core import encryption, money
+from opentill.core.errors import Invalid, NotPermitted, or_not_found
+from opentill.core.ids import new_id
+from opentill.db.database import Db, Tx
+from opentill.merchants import Actor, operator_actions
+from opentill.payouts import accounts, queries, service
+from opentill.payouts.model import (
+    DuePayout,
+    Form,
+    InRun,
+    PayoutRequest,
+    Run,
+    RunRequest,
+    RunView,
+)
+
+_BATCH: Final = 200
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+
+async def start(tx: Tx, wanted: RunRequest, now: int) -> Run:
+    """Begin a run, or return the one that has this reference already.
+
+    Raises Invalid, also for a reference whose run is of another currency, fee or day.
+    """
+    actor = operator_actions.actor(wanted.actor.who, wanted.actor.reason)
+    reference = operator_actions.reference(wanted.reference)
+    fee = wanted.fee_minor
+    if fee:
+        operator_actions.amount("fee", fee, wanted.currency)
+    first = await queries.RUN_OF_REFERENCE.first(tx, reference=reference)
+    if first is None:
+        first = await queries.START_RUN.first(
+            tx, id=new_id("run"), reference=reference, currency=wanted.currency, fee_minor=fee,
+            pay_on=_day(wanted.pay_on, now), from_holder=wanted.source.holder,
+            from_number=wanted.source.number, from_country=wanted.source.country,
+            from_bic=wanted.source.bic, from_bank_code=wanted.source.bank_code,
+            reason=actor.reason, created_by=actor.who, now=now,
+        )  # fmt: skip
+        if first is not None:
+            subject = f"{first.id}: {first.currency}, paid on {first.pay_on}"
+            await merchants.record_audit(tx, actor, "payouts run", "", subject, now)
+            return first
+        # Somebody else began it at the same time.
+        first = or_not_found(await queries.RUN_OF_REFERENCE.first(tx, reference=reference))
+    same = (first.currency, first.fee_minor, wanted.pay_on or first.pay_on)
+    if same != (wanted.currency, fee, first.pay_on):
+        reason = f"reference must be new: {first.id} in {first.currency}, paid on {first.pay_on},"
+        raise Invalid("reference", f"{reason} has it")
+    return first
+
+
+def _day(text: str | None, now: int) -> str:
+    today = f"{datetime.fromtimestamp(now // 1000, UTC):%Y-%m-%d}"
+    if text is None:
+        return today
+    try:
+        datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        text = ""
+    if _DAY.fullmatch(text) is None or text < today:
+        raise Invalid("on", f"on must be a day from today on, such as {today}")
+    return text
+
+
+async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None = None) -> RunView:
+    """Make the payouts of a run that are not there yet, and say that they all are.
+
+    A run that is READY or SENT stays as it is. Any number of processes may do this at once. After
+    ``most`` payouts the run stays OPEN, and goes on when this is called again.
+    """
+    after, made = "", 0
+    while run.status == "OPEN":
+        async with db.connection() as tx:
+            batch = await queries.DUE_AFTER.all(
+                tx, currency=run.currency, after=after, limit=_BATCH
+            )
+        for due in batch:
+            if made == most:
+                async with db.connection() as tx:
+                    return await view(tx, run.id)
+            if due.waits_for(now) is None:
+                pay = partial(_pay_one, run=run, due=due, secret_key=secret_key, now=now)
+                made += await db.run(pay)
+        if len(batch) < _BATCH:
+            break
+        after = batch[-1].merchant_id
+    await db.run(lambda tx: queries.FINISH_RUN.first(tx, id=run.id, now=now))
+    async with db.connection() as tx:
+        return await view(tx, run.id)
+
+
+async def _pay_one(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) -> bool:
+    """Make the payout of a merchant, with its place in the run; return whether it was made."""
+    locked = await queries.RUN_LOCKED.one(tx, id=run.id)
+    merchant_id = due.merchant_id
+    if locked.status != "OPEN":
+        return False
+    await merchants.lock(tx, merchant_id)
+    if await queries.IS_IN_RUN.get(tx, merchant_id=merchant_id, run_id=run.id):
+        return False
+    account = await accounts.current(tx, merchant_id)
+    if account is None or account.usable_from > now:
+        return False
+    try:
+        accounts.read(secret_key, account)
+    except encryption.WrongKey:
+        return False  # `payouts due` says so
+    wanted = PayoutRequest(
+        amount_minor=None, fee_minor=run.fee_minor, reference=run.id, reason=run.reason,
+        by=run.created_by,
+    )  # fmt: skip
+    try:
+        async with tx.transaction():
+            # Who approves is asked when the file is taken: see ``send``.
+            payout = await service.create(tx, merchant_id, wanted, None, now)
+    except (Invalid, NotPermitted):
+        return False  # less than the minimum after the fee, or may not be paid out now
+    await queries.ADD_TRANSFER.run(
+        tx, merchant_id=merchant_id, payout_id=payout.id, run_id=run.id,
+        account_version=account.version,
+    )  # fmt: skip
+    return True
+
+
+async def find(tx: Tx, run_id: str) -> Run:
+    """Return a run. Raises NotFound."""
+    return or_not_found(await queries.RUN.first(tx, id=run_id), f"there is no run {run_id}")
+
+
+async def view(tx: Tx, run_id: str) -> RunView:
+    """Return a run with what its payouts are. Raises NotFound."""
+    return RunView(run=await find(tx, run_id), sums=await queries.RUN_SUMS.one(tx, run_id=run_id))
+
+
+async def newest(tx: Tx, limit: int = 100) -> list[Run]:
+    """Return runs, newest first."""
+    return await queries.RUNS.all(tx, limit=limit)
+
+
+async def payouts_of(tx: Tx, run_id: str, after: str = "", limit: int = 100) -> list[InRun]:
+    """Return payouts of a run by merchant, those after a merchant's."""
+    return await queries.IN_RUN.all(tx, run_id=run_id, after=after, limit=limit)
+
+
+async def send(
+    tx: Tx, run_id: str, form: Form, actor: Actor, above: Decimal | None, now: int
+) -> Run:
+    """Say that somebody takes the bank's file; what is in it is fixed from then on.
+
+    Whoever takes it again gets the same file in the same form. ``above`` is the limit over which a
+    payout needs a second operator: then it must not be whoever began the run. Raises NotFound and
+    Invalid.
+    """
+    actor = operator_actions.actor(actor.who, actor.reason)
+    seen = await view(tx, run_id)
+    run, sums = seen.run, seen.sums
+    if run.status == "SENT":
+        return _same_form(run, form)
+    if run.status == "OPEN":
+        reason = f"run must be complete: begin it again with the reference {run.reference}"
+        raise Invalid("run", reason)
+    if not sums.pending:
+        raise Invalid("run", "run must have payouts that wait to be sent: it has none")
+    if operator_actions.needs_second(sums.most_minor, run.currency, above):
+        operator_actions.second(run.created_by, actor.who)
+    sent = await queries.SEND_RUN.first(tx, id=run_id, form=form, who=actor.who, now=now)
+    if sent is None:  # somebody else was faster
+        return _same_form(await find(tx, run_id), form)
+    subject = f"{run_id}: {form}, {sums.pending} payouts in {run.currency}"
+    await merchants.record_audit(tx, actor, "payouts file", "", subject, now)
+    # Under the lock of the audit log's head, which whatever ends a payout takes too.
+    await queries.PUT_IN_FILE.run(tx, run_id=run_id)
+    return sent
+
+
+def _same_form(run: Run, form: Form) -> Run:
+    if run.form != form:
+        reason = f"format must be {run.form}, in which {run.sent_by} has taken the file already"
+        raise Invalid("format", reason)
+    return run
+
+
+def described(found: RunView) -> str:
+    """Say in a line what a run is."""
+    run, sums = found.run, found.sums
+    total = money.show(sums.amount_minor, run.currency)
+    return f"{run.id} {run.status}: {sums.payouts} payouts, {total} {run.currency}"

@@ -1,0 +1,206 @@
+"""The bank's report about payouts: what was sent, and what came back.
+
+A line moves a payout only where end-to-end id, amount and currency are those of a payout that
+waits. Every other line goes to the inbox and moves nothing. Each line is a transaction of its own,
+so that a report that was cut off goes on when it is read again.
+"""
+
+import csv
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import IO, Final
+
+import msgspec
+
+from opentill import payouts
+from opentill.core import money
+from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
+from opentill.merchants import Actor
+from opentill.payouts import Payout
+from opentill.reconciliation import camt, inbox
+from opentill.reconciliation.lines import bounded, sha256
+from opentill.reconciliation.model import BankKind, BankLine, BankResult, Difference, What
+
+SOURCE: Final = "bank"
+_BATCH: Final = 500
+_KINDS: Final[dict[str, BankKind]] = {"sent": "sent", "paid": "sent", "returned": "returned",
+                                      "failed": "returned"}  # fmt: skip
+COLUMNS: Final = ("end_to_end_id", "status", "amount", "currency", "bank_reference", "reason")
+_ID_DIGITS: Final = 26
+
+
+async def apply(
+    db: Db,
+    file: IO[bytes],
+    name: str,
+    actor: Actor,
+    now: int,
+    most: int = inbox.MOST_LINES,
+) -> BankResult:
+    """Read a report and end the payouts that it is about.
+
+    ``file`` can be read twice. The same bytes again change nothing. Raises Invalid for a file that
+    is no report or has more than ``most`` lines, before anything is changed.
+    """
+    lines = _check(file, most)
+    digest = sha256(file)
+    stored = await db.run(
+        lambda tx: inbox.begin(tx, SOURCE, digest, name, actor, now, "payouts report")
+    )
+    result = BankResult(
+        file_id=stored.id, is_new=stored.status == "OPEN", lines=stored.rows, sent=0, returned=0,
+        known=0, found=stored.found,
+    )  # fmt: skip
+    if stored.status == "DONE":
+        return result
+    counts = {"sent": 0, "returned": 0, "known": 0, "found": 0}
+    seen: set[tuple[str, str]] = set()
+    every = _lines(file)
+    while batch := list(islice(every, _BATCH)):
+        ids = [_payout_id(line.end_to_end) for line in batch]
+        async with db.connection() as tx:
+            known = {one.id: one for one in await payouts.named(tx, ids)}
+        for line, payout_id in zip(batch, ids, strict=True):
+            found = _Line(stored.id, line, known.get(payout_id), (line.kind, payout_id) in seen)
+            what = await db.run(partial(_one, found=found, actor=actor, now=now))
+            seen.add((line.kind, payout_id))
+            counts[what] += 1
+    await db.run(
+        lambda tx: inbox.finish(tx, stored.id, lines, lines - counts["found"], counts["found"], now)
+    )
+    return BankResult(file_id=stored.id, is_new=True, lines=lines, **counts)
+
+
+def _check(file: IO[bytes], most: int) -> int:
+    """Read all of it once and return how many lines it has: nothing is changed by half a file."""
+    number = 0
+    for number, _ in enumerate(_lines(file), 1):
+        if number > most:
+            raise Invalid("file", f"file must have at most {most} lines")
+    return number
+
+
+def _lines(file: IO[bytes]) -> Iterator[BankLine]:
+    file.seek(0)
+    start = file.read(512).removeprefix(b"\xef\xbb\xbf").lstrip()
+    file.seek(0)
+    return camt.read(file) if start.startswith(b"<") else _csv(file)
+
+
+def _csv(file: IO[bytes]) -> Iterator[BankLine]:
+    reader = csv.reader(bounded(file), strict=True)
+    try:
+        header = [name.strip().lower() for name in next(reader, None) or []]
+        if missing := [name for name in COLUMNS if header.count(name) != 1]:
+            reason = f"file must be camt XML, or CSV with the columns {', '.join(COLUMNS)}"
+            raise Invalid("file", f"{reason}; not so: {', '.join(missing)}")
+        for cells in reader:
+            if any(cells):
+                yield _csv_line(reader.line_num, header, cells)
+    except csv.Error as error:
+        raise Invalid("file", f"line {reader.line_num}: must be CSV ({error})") from None
+
+
+def _csv_line(number: int, header: list[str], cells: list[str]) -> BankLine:
+    if len(cells) != len(header):
+        raise Invalid("file", f"line {number}: must have {len(header)} cells, not {len(cells)}")
+    named = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+    kind = _KINDS.get(named["status"].lower())
+    amount = camt.minor(named["amount"], named["currency"])
+    if kind is None:
+        raise Invalid("file", f"line {number}: status must be one of {', '.join(_KINDS)}")
+    if amount is None:
+        reason = "amount and currency must be such as 9.99 and USD"
+        raise Invalid("file", f"line {number}: {reason}")
+    return BankLine(
+        line=number, end_to_end=named["end_to_end_id"], kind=kind, amount_minor=amount,
+        currency=named["currency"], bank_reference=named["bank_reference"],
+        reason=named["reason"],
+    )  # fmt: skip
+
+
+def _payout_id(text: str) -> str:
+    """Return the payout that an end-to-end id names.
+
+    Some banks give back other signs than letters and digits as a blank, a hyphen or not at all.
+    """
+    plain = "".join(one for one in text.lower() if one.isascii() and one.isalnum())
+    digits = plain.removeprefix("po")
+    return f"po_{digits}" if plain != digits and len(digits) == _ID_DIGITS else ""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A line of a file, the payout that it names, and whether the file has named it before."""
+
+    file_id: str
+    line: BankLine
+    payout: Payout | None
+    again: bool
+
+
+async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
+    """Take in a line; return what it was counted as: sent, returned, known or found."""
+    file_id, line, payout, again = found.file_id, found.line, found.payout, found.again
+    what = _what(line, payout)
+    reference = _reference(line, payout)
+    if payout is None or what is not None:
+        return await _found(tx, file_id, line, payout, what or "missing in ledger", now)
+    current = await payouts.find(tx, payout.merchant_id, payout.id)
+    ended = {"sent": "PAID", "returned": "FAILED"}[line.kind]
+    if current.status == ended:
+        same = line.kind == "returned" or current.bank_reference == reference
+        if same and not again:
+            return "known"
+        return await _found(tx, file_id, line, current, "double in report", now)
+    if current.status != "PENDING":
+        return await _found(tx, file_id, line, current, "different", now)
+    if line.kind == "sent":
+        await payouts.pay(tx, payout.id, reference, actor.reason, actor.who, now)
+    else:
+        why = _printable(line.reason) or "the bank gave it back"
+        await payouts.fail(tx, payout.id, why, actor.who, now)
+    return line.kind
+
+
+def _what(line: BankLine, payout: Payout | None) -> What | None:
+    if payout is None:
+        return "missing in ledger"
+    same = (line.amount_minor, line.currency) == (payout.amount_minor, payout.currency)
+    return None if same else "different"
+
+
+def _reference(line: BankLine, payout: Payout | None) -> str:
+    """Return the bank's reference, or the payout's id where it gave none."""
+    given = _printable(line.bank_reference)[: payouts.LONGEST_BANK_REFERENCE].strip()
+    return given or (payout.id if payout else "")
+
+
+def _printable(text: str) -> str:
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:400]
+
+
+async def _found(
+    tx: Tx, file_id: str, line: BankLine, payout: Payout | None, what: What, now: int
+) -> str:
+    theirs = "no amount"
+    if line.amount_minor is not None:
+        side = {"sent": "debit", "returned": "credit"}[line.kind]
+        theirs = f"{inbox.amount(line.amount_minor, line.currency)} {side}"
+    reference = _printable(line.bank_reference)
+    ours = ""
+    if payout is not None:
+        ours = f"{money.show(payout.amount_minor, payout.currency)} {payout.currency}"
+        ours = f"{ours} {payout.status}"
+    difference = Difference(
+        what=what,
+        kind="payout",
+        reference=_printable(line.end_to_end)[:100] or reference[:100] or f"line {line.line}",
+        line=line.line,
+        merchant_id=payout.merchant_id if payout else "",
+        ours=ours,
+        theirs=f"{theirs}, {reference}" if reference else theirs,
+    )
+    await inbox.add(tx, file_id, SOURCE, [difference], now)
+    return "found"

@@ -1,0 +1,186 @@
+"""Reads what a bank reports: ISO 20022 camt.053 (statement), camt.054 (notification), camt.052.
+
+The file is parsed as it comes, by expat, and no more of it is in memory than one entry needs. A
+document type declaration is refused, so that no entity can be declared: nothing expands and nothing
+is fetched. Depth, text and number of lines have bounds. Elements are known by their local names,
+which are the same in every version from 001.02 on.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import IO, Final
+from xml.parsers import expat
+
+from opentill.core.errors import Invalid
+from opentill.core.money import EXPONENTS, exponent
+from opentill.reconciliation.model import BankLine
+
+_CHUNK: Final = 64 * 1024
+_DEEPEST: Final = 40
+_LONGEST_TEXT: Final = 4096
+_AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{0,5}))?", re.ASCII)
+_KINDS: Final = ("BkToCstmrStmt", "BkToCstmrDbtCdtNtfctn", "BkToCstmrAcctRpt")
+# What is read of an entry and of its transactions: the path below either of them.
+_FIELDS: Final = {
+    "Amt": "amount",
+    "AmtDtls/InstdAmt/Amt": "instructed",
+    "AmtDtls/TxAmt/Amt": "transaction",
+    "CdtDbtInd": "direction",
+    "Sts": "status",
+    "Sts/Cd": "status",
+    "AcctSvcrRef": "bank_reference",
+    "NtryRef": "entry_reference",
+    "Refs/AcctSvcrRef": "bank_reference",
+    "Refs/EndToEndId": "end_to_end",
+    "RtrInf/Rsn/Cd": "reason",
+    "RtrInf/Rsn/Prtry": "reason",
+    "RtrInf/AddtlInf": "explanation",
+}
+_WITH_CURRENCY: Final = frozenset({"amount", "instructed", "transaction"})
+
+
+class _Reader:
+    """The state between the events of expat."""
+
+    def __init__(self) -> None:
+        self.lines: deque[BankLine] = deque()
+        self.number = 0
+        self.is_camt = False
+        self._path: list[str] = []
+        self._text: list[str] = []
+        self._length = 0
+        self._currency = ""
+        self._entry: dict[str, str] | None = None
+        self._details: dict[str, str] | None = None
+        self._held: dict[str, str] | None = None  # the transaction before, until one follows
+        self._many = False
+        self.parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser.StartDoctypeDeclHandler = _refuse_doctype
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._data
+        self.parser.buffer_text = True
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        local = name.rpartition(" ")[2]
+        self._path.append(local)
+        if len(self._path) > _DEEPEST:
+            raise Invalid("file", f"file must be nested at most {_DEEPEST} deep")
+        self.is_camt = self.is_camt or (len(self._path) == 2 and local in _KINDS)  # noqa: PLR2004 - below the root
+        self._text, self._length = [], 0
+        self._currency = attributes.get("Ccy", "")
+        if local == "Ntry":
+            self._entry, self._held, self._many = {}, None, False
+        elif local == "TxDtls" and self._entry is not None:
+            self._many = self._many or self._held is not None
+            self._flush()
+            self._details = {}
+
+    def _data(self, text: str) -> None:
+        self._length += len(text)
+        if self._length > _LONGEST_TEXT and self._entry is not None:
+            raise Invalid("file", f"line {self._line}: texts must have at most {_LONGEST_TEXT}")
+        if self._entry is not None:
+            self._text.append(text)
+
+    @property
+    def _line(self) -> int:
+        return self.parser.CurrentLineNumber
+
+    def _end(self, name: str) -> None:
+        local = name.rpartition(" ")[2]
+        if self._entry is not None:
+            self._take("".join(self._text).strip())
+        self._text, self._length = [], 0
+        self._path.pop()
+        if local == "TxDtls" and self._details is not None:
+            self._held, self._details = self._details, None
+        elif local == "Ntry" and self._entry is not None:
+            if self._held is None:
+                self._emit({}, is_only=True)
+            self._flush()
+            self._entry = None
+
+    def _take(self, text: str) -> None:
+        """Keep the text of an element that is a field of the entry or of a transaction."""
+        of = self._entry if self._details is None else self._details
+        if not text or of is None:
+            return
+        root = "Ntry" if self._details is None else "TxDtls"
+        start = len(self._path) - 1 - self._path[::-1].index(root)
+        field = _FIELDS.get("/".join(self._path[start + 1 :]))
+        if field is not None and field not in of:
+            of[field] = text
+            if field in _WITH_CURRENCY:
+                of[f"{field} currency"] = self._currency
+
+    def _flush(self) -> None:
+        if self._held is not None:
+            self._emit(self._held, is_only=not self._many)
+            self._held = None
+
+    def _emit(self, details: dict[str, str], *, is_only: bool) -> None:
+        """Make a line of a transaction, with what its entry says of all of them."""
+        entry = self._entry or {}
+        amount, currency = _amount(details, entry, is_only=is_only)
+        status = entry.get("status", "BOOK")
+        if status not in ("BOOK", "BOOKED"):
+            return  # not booked, or information only
+        self.number += 1
+        credit = details.get("direction", entry.get("direction", "")) == "CRDT"
+        reason = " ".join(
+            text for text in (details.get("reason"), details.get("explanation")) if text
+        )
+        self.lines.append(BankLine(
+            line=self.number,
+            end_to_end=details.get("end_to_end", ""),
+            kind="returned" if credit else "sent",
+            amount_minor=amount,
+            currency=currency,
+            bank_reference=details.get("bank_reference")
+            or entry.get("bank_reference") or entry.get("entry_reference", ""),
+            reason=reason,
+        ))  # fmt: skip
+
+
+def _refuse_doctype(*_: object) -> None:
+    raise Invalid("file", "file must have no document type declaration (DOCTYPE)")
+
+
+def _amount(
+    details: dict[str, str], entry: dict[str, str], *, is_only: bool
+) -> tuple[int | None, str]:
+    """Return the amount in minor units and its currency; None where nobody says one."""
+    for of, field in (
+        (details, "amount"), (details, "instructed"), (details, "transaction"), (entry, "amount"),
+    ):  # fmt: skip
+        if field in of and (of is details or is_only):
+            currency = of.get(f"{field} currency", "")
+            return minor(of[field], currency), currency
+    return None, ""
+
+
+def minor(text: str, currency: str) -> int | None:
+    """Return an amount of a report in minor units; None for what is none of the currency."""
+    if currency not in EXPONENTS or _AMOUNT.fullmatch(text) is None:
+        return None
+    exact = Decimal(text).scaleb(exponent(currency))
+    return int(exact) if exact == int(exact) else None
+
+
+def read(file: IO[bytes]) -> Iterator[BankLine]:
+    """Yield the booked lines of a report. Raises Invalid for what is none."""
+    reader = _Reader()
+    try:
+        while chunk := file.read(_CHUNK):
+            reader.parser.Parse(chunk, False)  # noqa: FBT003 - expat's own
+            while reader.lines:
+                yield reader.lines.popleft()
+        reader.parser.Parse(b"", True)  # noqa: FBT003 - likewise
+    except expat.ExpatError as error:
+        raise Invalid("file", f"file must be well-formed XML: {error}") from None
+    if not reader.is_camt:
+        raise Invalid("file", "file must be camt.052, camt.053 or camt.054, or CSV")
+    yield from reader.lines

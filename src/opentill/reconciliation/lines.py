@@ -1,0 +1,32 @@
+"""Lines of files of others, of which none is longer than a bound."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import IO, Final
+
+from opentill.core.errors import Invalid
+
+LONGEST: Final = 256 * 1024  # bytes
+
+
+def sha256(file: IO[bytes]) -> str:
+    """Return the digest of a whole file, in hexadecimal."""
+    file.seek(0)
+    digest = hashlib.sha256()
+    while piece := file.read(LONGEST):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def bounded(file: IO[bytes]) -> Iterator[str]:
+    """Yield the lines of a file in UTF-8, with their ends. Raises Invalid that names the line."""
+    number = 0
+    while line := file.readline(LONGEST):
+        number += 1
+        if len(line) == LONGEST:
+            raise Invalid("file", f"line {number}: must have fewer than {LONGEST} bytes")
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            raise Invalid("file", f"line {number}: must be CSV in UTF-8") from None
+        yield text.removeprefix("\ufeff") if number == 1 else text

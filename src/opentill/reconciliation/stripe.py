@@ -1,0 +1,110 @@
+"""Stripe's own reports, as its dashboard and its reporting API export them.
+
+Two forms, known by their columns: the itemised reports ("Balance change from activity", "Payout
+reconciliation": ``balance_transaction_id``, ``reporting_category``, ``gross``), and the export of
+balance transactions (``id``, ``Type``, ``Source``, ``Amount``). Fees, payouts and whatever else is
+no payment, refund or dispute is left out. Amounts are those that the customer saw where the report
+has them; otherwise they are in the currency of Stripe's balance.
+"""
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from opentill.core.errors import Invalid
+from opentill.core.money import EXPONENTS, exponent
+from opentill.reconciliation.model import Kind, Row
+
+Cells = Mapping[str, str]
+_AMOUNT: Final = re.compile(r"(-?)([0-9]{1,15}(?:\.[0-9]{1,6})?)", re.ASCII)
+_CATEGORIES: Final[dict[str, Kind]] = {
+    "charge": "payment",
+    "payment": "payment",
+    "refund": "refund",
+    "partial_capture_reversal": "refund",
+    "payment_refund": "refund",
+    "dispute": "chargeback",
+    "dispute_reversal": "recovery",
+}
+_DISPUTE: Final = ("dp_", "du_", "pdp_")
+# Where our own id of an attempt may stand: in the metadata that we give to Stripe.
+_ATTEMPT: Final = ("payment_metadata[attempt_id]", "attempt_id (metadata)")
+
+
+def reader(header: list[str]) -> Callable[[int, Cells], Row | None] | None:
+    """Return what reads the rows of a report with these columns; None: it is not Stripe's."""
+    if {"balance_transaction_id", "reporting_category", "gross", "currency"} <= set(header):
+        return _itemised
+    if {"id", "type", "source", "amount", "currency", "created (utc)"} <= set(header):
+        return _exported
+    return None
+
+
+def rows(lines: Any, header: list[str], row: Callable[[int, Cells], Row | None]) -> Iterator[Row]:
+    """Yield what rows of ``csv.reader`` are about. Raises Invalid that names the line."""
+    try:
+        for cells in lines:
+            if not any(cells):
+                continue
+            if len(cells) != len(header):
+                reason = f"line {lines.line_num}: as many cells as line 1 are needed"
+                raise Invalid("file", f"{reason}: {len(header)}, not {len(cells)}")
+            named = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+            found = row(lines.line_num, named)
+            if found is not None:
+                yield found
+    except csv.Error as error:
+        raise Invalid("file", f"line {lines.line_num}: must be CSV ({error})") from None
+
+
+def _itemised(line: int, cells: Cells) -> Row | None:
+    kind = _CATEGORIES.get(cells["reporting_category"])
+    if kind is None:
+        return None
+    shown = cells.get("customer_facing_amount", ""), cells.get("customer_facing_currency", "")
+    amount = shown if all(shown) else (cells["gross"], cells["currency"])
+    at = cells.get("created_utc") or cells.get("created", "")
+    return _row(line, cells, kind, cells.get("source_id", ""), amount, at)
+
+
+def _exported(line: int, cells: Cells) -> Row | None:
+    kind, source = _CATEGORIES.get(cells["type"]), cells["source"]
+    if cells["type"] == "adjustment" and source.startswith(_DISPUTE):
+        kind = "chargeback" if cells["amount"].startswith("-") else "recovery"
+    if kind is None:
+        return None
+    shown = cells.get("customer facing amount", ""), cells.get("customer facing currency", "")
+    amount = shown if all(shown) else (cells["amount"], cells["currency"])
+    return _row(line, cells, kind, source, amount, cells["created (utc)"])
+
+
+def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, str], at: str) -> Row:
+    reference = source
+    if kind == "payment":
+        ours = next((cells[name] for name in _ATTEMPT if cells.get(name)), "")
+        reference = ours or cells.get("payment_intent_id", "") or source
+    elif kind != "refund":
+        reference = cells.get("dispute_id", "") or source
+    text, currency = amount[0].replace(",", ""), amount[1].upper()
+    found = _AMOUNT.fullmatch(text)
+    if found is None or currency not in EXPONENTS:
+        raise Invalid("file", f"line {line}: amount and currency must be such as 9.99 and usd")
+    exact = Decimal(found[2]).scaleb(exponent(currency))
+    if exact != int(exact) or not reference or "\x00" in reference:
+        raise Invalid("file", f"line {line}: must have a source and an amount of {currency}")
+    return Row(
+        line=line, kind=kind, reference=reference[:255], amount_minor=int(exact),
+        currency=currency, settled_at=_time(line, at), at_once=True,
+    )  # fmt: skip
+
+
+def _time(line: int, text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        reason = "the time of creation must be such as 2026-01-31 10:00:00, in UTC"
+        raise Invalid("file", f"line {line}: {reason}") from None
+    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)

@@ -1,0 +1,85 @@
+"""``opentill payouts run`` to the bank and back, ``reconcile inbox``, and the general ledger."""
+
+import itertools
+from decimal import Decimal
+from pathlib import Path
+
+from support.commands import Commands, opentill
+
+__all__ = ["opentill"]
+
+WHY = ("--reason", "weekly", "--by", "ann")
+ACCOUNT = ("--holder", "Harbour Books", "--account", "DE89 3704 0044 0532 0130 00")
+_numbers = itertools.count(1)
+
+
+def _shop(opentill: Commands) -> str:
+    made: str = opentill.json("merchants", "create", "A", "--currency", "EUR")["id"]
+    reference = ("--reference", f"S-{next(_numbers)}")
+    opentill.json("balance", "recharge", made, "100", *WHY, *reference)
+    opentill.json("payouts", "set-account", made, *ACCOUNT, *WHY)
+    return made
+
+
+def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
+    opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
+    shops = [_shop(opentill) for _ in range(2)]
+    assert opentill.json("payouts", "account", shops[0])["account"] == "DE ···· 3000"
+    assert {one["waitsFor"] for one in opentill.json("payouts", "due")} == {None}
+    begin = ("payouts", "run", "EUR", "--reference", "W-1", *WHY)
+    run = opentill.json(*begin)
+    assert (run["status"], run["payouts"], run["amount"]) == ("READY", 2, "200.00")
+    assert opentill.json(*begin)["id"] == run["id"]
+    listed = opentill.json("payouts", "runs", run["id"])
+    assert sorted(one["merchantId"] for one in listed) == sorted(shops)
+    files = [tmp_path / "one.xml", tmp_path / "two.xml"]
+    for file in files:
+        opentill.text("payouts", "file", run["id"], "--output", str(file), "--by", "bob")
+    content = files[0].read_bytes()
+    assert content == files[1].read_bytes()
+    assert all(one["id"].encode() in content for one in listed)
+    report = tmp_path / "bank.csv"
+    report.write_text(
+        "end_to_end_id,status,amount,currency,bank_reference,reason\n"
+        f"{listed[0]['id']},paid,100.00,EUR,B-1,\n"
+        f"{listed[1]['id']},failed,100.00,EUR,B-2,closed\n"
+        "rent,paid,7.00,EUR,B-3,\n"
+    )
+    done = opentill.json("payouts", "report", str(report), "--by", "bob")
+    assert (done["sent"], done["returned"], done["found"]) == (1, 1, 1)
+    assert not opentill.json("payouts", "report", str(report))["isNew"]
+    (found,) = opentill.json("reconcile", "inbox")
+    assert (found["what"], found["reference"]) == ("missing in ledger", "rent")
+    resolve = ("reconcile", "resolve", found["id"], "--reason", "the office", "--by", "ann")
+    assert opentill.json(*resolve)["resolvedBy"] == "ann"
+    assert "must be open" in opentill.refusal(*resolve)
+    assert opentill.json("reconcile", "inbox") == []
+    assert len(opentill.json("reconcile", "files")) == 1
+    (row,) = opentill.json("ledger", "accounts", "--at", "today")
+    assert sum(Decimal(row[name]) for name in row if name not in ("currency", "merchants")) == 0
+    by_merchant = opentill.json("ledger", "accounts", "--by-merchant")
+    assert sorted(one["merchantId"] for one in by_merchant) == sorted(shops)
+    lines = opentill.text("ledger", "export").splitlines()
+    assert len(lines) == 1 + 2 * 5  # two recharges, two payouts, one of them given back
+    assert opentill.json("ledger", "check")["violations"] == []
+
+
+def test_what_is_refused_says_what_would_be_accepted(opentill: Commands, tmp_path: Path) -> None:
+    shop = _shop(opentill)
+    cases = (
+        (("payouts", "run", "EUR", "--reference", "W", *WHY), "OPENTILL_PAYOUT_ACCOUNTS"),
+        (("payouts", "file", "run_x"), "there is no run run_x"),
+        (("payouts", "runs", "run_x"), "there is no run run_x"),
+        (("payouts", "report", str(tmp_path / "none")), "must be one that can be read"),
+        (("payouts", "account", "mer_x"), "there is no merchant mer_x"),
+        (
+            ("payouts", "set-account", shop, "--holder", "A", "--account", "DE00", *WHY),
+            "account must be an IBAN whose check digits are right",
+        ),
+        (("reconcile", "resolve", "dif_x", *WHY), "there is no difference dif_x"),
+        (("ledger", "export", "mer_x"), "there is no merchant mer_x"),
+    )
+    for words, says in cases:
+        assert says in opentill.refusal(*words), words
+    opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:nonsense"
+    assert "OPENTILL_PAYOUT_ACCOUNTS" in opentill.refusal("payouts", "due")

@@ -1,0 +1,76 @@
+"""The bank account: an owner changes it after a step-up, and nobody sees its number again."""
+
+from collections.abc import Callable
+
+from opentill import merchants
+from support.api_server import Shop
+from support.people import PASSWORD, Visitor, person
+from support.world import NOW
+
+IBAN = "DE89 3704 0044 0532 0130 00"
+OTHER = {
+    "holder": "Harbour Books", "account": "000123456789", "country": "US",
+    "bank_code": "021000021", "version": "1",
+}  # fmt: skip
+
+
+def _path(shop: Shop) -> str:
+    return f"/dashboard/{shop.id}/payouts/account"
+
+
+def _save(visitor: Visitor, shop: Shop, **form: str):
+    return visitor.post(_path(shop), {"version": "0", "holder": "Ann & Co", **form})
+
+
+def test_an_account_is_entered_shown_masked_and_changed(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    assert "There is no bank account yet" in owner.get(_path(shop)).text
+    assert _save(owner, shop, account=IBAN).status_code == 303
+    page = owner.get(_path(shop)).text
+    assert "DE ···· 3000" in page
+    assert "Ann &amp; Co" in page
+    assert "0532" not in page
+    assert "Payouts wait" not in page
+    assert "Payouts go to DE ···· 3000" in owner.get(f"/dashboard/{shop.id}/payouts").text
+    assert owner.post(_path(shop), OTHER).status_code == 303
+    page = owner.get(_path(shop)).text
+    assert "US ···· 6789" in page
+    assert "payouts wait until" in page
+    rows = shop.api_server.tx(lambda tx: merchants.audit_log(tx, shop.id))
+    (last, *_) = [row for row in rows if row.action == "payouts account"]
+    assert last.who == f"{owner.email} ({owner.person_id})"
+    assert "000123456789" not in last.subject
+    # The form of another tab is refused with what was typed, and changes nothing.
+    late = owner.post(_path(shop), {**OTHER, "holder": "Somebody else"})
+    assert late.status_code == 409
+    assert "Somebody else has changed the account" in late.text
+    assert 'value="Somebody else"' in late.text
+    assert "US ···· 6789" in late.text
+
+
+def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    for field, form in (
+        ("account", {"account": "DE89370400440532013001"}),
+        ("holder", {"account": IBAN, "holder": " "}),
+        ("country", {"account": "12345678"}),
+        ("bank_code", {"account": "12345678", "country": "US"}),
+        ("bic", {"account": IBAN, "bic": "x"}),
+    ):
+        refused = _save(owner, shop, **form)
+        assert refused.status_code == 400
+        assert f'id="{field}-error"' in refused.text
+        for text in form.values():
+            assert f'value="{text}"' in refused.text
+    assert "There is no bank account yet" in owner.get(_path(shop)).text
+
+
+def test_it_takes_a_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
+    clock(NOW)
+    owner = person(shop.api_server, shop.id, "owner")
+    clock(NOW + 11 * 60_000)
+    asked = _save(owner, shop, account=IBAN)
+    assert 'name="proof_password"' in asked.text
+    assert "There is no bank account yet" in owner.get(_path(shop)).text
+    assert _save(owner, shop, account=IBAN, proof_password=PASSWORD).status_code == 303
+    assert "DE ···· 3000" in owner.get(_path(shop)).text

@@ -1,0 +1,109 @@
+"""The bank's file follows the published structure of pain.001.001.09.
+
+The rules below are those of the schema's types as far as the file uses them: which elements stand
+in which order, how often, and what their texts look like. ``ElementTree`` reads a file of ours.
+"""
+
+import csv
+import io
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from opentill.core import bankaccounts
+from opentill.db.database import Db
+from opentill.payouts.bankfile import NAMESPACE
+from support.payout_runs import IBAN, NATIONAL, OWN, payee, taken, whole
+from support.world import fresh
+
+TEXT = r".{1,140}"
+ID = r".{1,35}"
+NUMBER = r"[0-9]{1,15}"
+DECIMAL = r"[0-9]{1,13}(\.[0-9]{1,5})?"
+BIC = r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}([A-Z0-9]{3})?"
+# An element: its elements in order with ?, + or nothing for once; or the pattern of its text.
+AGENT = {"FinInstnId": "Institution"}
+RULES = {
+    "Document": {"CstmrCdtTrfInitn": "Initiation"},
+    "Initiation": {"GrpHdr": "Header", "PmtInf+": "Payment"},
+    "Header": {
+        "MsgId": ID, "CreDtTm": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "NbOfTxs": NUMBER,
+        "CtrlSum?": DECIMAL, "InitgPty": "Party",
+    },
+    "Payment": {
+        "PmtInfId": ID, "PmtMtd": "TRF|CHK|TRA", "NbOfTxs?": NUMBER, "CtrlSum?": DECIMAL,
+        "PmtTpInf?": "Type", "ReqdExctnDt": "Date", "Dbtr": "Party", "DbtrAcct": "Account",
+        "DbtrAgt": "Agent", "ChrgBr?": "DEBT|CRED|SHAR|SLEV", "CdtTrfTxInf+": "Transfer",
+    },
+    "Transfer": {
+        "PmtId": "Identification", "PmtTpInf?": "Type", "Amt": "Amount",
+        "ChrgBr?": "DEBT|CRED|SHAR|SLEV", "CdtrAgt?": "Agent", "Cdtr?": "Party",
+        "CdtrAcct?": "Account", "RmtInf?": "Remittance",
+    },
+    "Identification": {"InstrId?": ID, "EndToEndId": ID},
+    "Type": {"SvcLvl": "Level"},
+    "Level": {"Cd": r".{1,4}"},
+    "Amount": {"InstdAmt": r"[0-9]{1,18}(\.[0-9]{1,5})?"},
+    "Party": {"Nm": TEXT},
+    "Agent": AGENT,
+    "Institution": {"BICFI?": BIC, "ClrSysMmbId?": "Member", "Othr?": "Other"},
+    "Member": {"ClrSysId?": "System", "MmbId": ID},
+    "System": {"Cd": r".{1,5}"},
+    "Other": {"Id": r".{1,35}"},
+    "Account": {"Id": "Number", "Ccy?": r"[A-Z]{3}"},
+    "Number": {"IBAN?": r"[A-Z]{2}[0-9]{2}[a-zA-Z0-9]{1,30}", "Othr?": "AnyNumber"},
+    "AnyNumber": {"Id": r".{1,34}"},
+    "Date": {"Dt": r"\d{4}-\d\d-\d\d"},
+    "Remittance": {"Ustrd": TEXT},
+}  # fmt: skip
+
+
+def _check(element: ET.Element, rule: str) -> None:
+    if rule not in RULES:
+        assert not len(element), element.tag
+        assert re.fullmatch(rule, element.text or ""), (element.tag, element.text)
+        return
+    left = list(element)
+    assert left, f"{element.tag} is empty"
+    for name, inner in RULES[rule].items():
+        plain, often = name.rstrip("?+"), name[-1]
+        found = 0
+        while left and left[0].tag == f"{{{NAMESPACE}}}{plain}" and (not found or often == "+"):
+            _check(left.pop(0), inner)
+            found += 1
+        assert found or often == "?", f"{plain} is missing in {element.tag}"
+    assert left == [], element.tag
+
+
+@pytest.mark.parametrize(("currency", "sum_"), [("EUR", "300.00"), ("JPY", "30000"), ("KWD", None)])
+async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, sum_: str) -> None:
+    for account in (IBAN, NATIONAL, IBAN):
+        await db.run(lambda tx, a=account: payee(tx, account=a, settlement_currency=currency))
+    view = await whole(db, fresh(), currency=currency)
+    content = await taken(db, view.run.id)
+    root = ET.fromstring(content)  # noqa: S314 - it is our own
+    assert root.tag == f"{{{NAMESPACE}}}Document"
+    _check(root, "Document")
+    names = {"p": NAMESPACE}
+    for place in ("GrpHdr", "PmtInf"):
+        assert root.findtext(f".//p:{place}/p:NbOfTxs", "", names) == "3"
+        assert root.findtext(f".//p:{place}/p:CtrlSum", "", names) == (sum_ or "30.000")
+    amounts = root.findall(".//p:InstdAmt", names)
+    assert {one.get("Ccy") for one in amounts} == {currency}
+    assert [one.text for one in root.findall(".//p:Cdtr/p:Nm", names)].count(IBAN.holder) == 2
+    assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == OWN.number
+    sepa = root.findall(".//p:SvcLvl", names)
+    assert len(sepa) == (2 if currency == "EUR" else 0)
+
+
+async def test_the_csv_has_the_same_and_runs_no_formula(db: Db) -> None:
+    account = bankaccounts.checked("=cmd|' /C calc'!A0", "DE89370400440532013000")
+    await db.run(lambda tx: payee(tx, account=account))
+    view = await whole(db, fresh())
+    (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))
+    assert (row["amount"], row["currency"], row["account"]) == (
+        "100.00", "EUR", "DE89370400440532013000",
+    )  # fmt: skip
+    assert row["holder"] == "'=cmd|' /C calc'!A0"
+    assert row["endToEndId"].startswith("po_")

@@ -1,0 +1,179 @@
+"""Runs of payouts: each merchant is paid once, wherever a run is killed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from opentill import merchants, payouts
+from opentill.core.errors import Invalid
+from opentill.db.database import Db
+from opentill.integrity.rules import check_books
+from opentill.merchants import Merchant
+from opentill.payouts import Payout
+from support.payout_runs import (
+    ANN,
+    BOB,
+    IBAN,
+    KEY,
+    NATIONAL,
+    RULE,
+    Dying,
+    Killed,
+    begin,
+    payee,
+    sha256,
+    taken,
+    whole,
+)
+from support.world import DAY, NOW, fresh
+
+
+async def _shops(db: Db, number: int = 3, **terms: Any) -> list[Merchant]:
+    return [await db.run(lambda tx: payee(tx, **terms)) for _ in range(number)]
+
+
+async def _payouts(db: Db, shops: list[Merchant]) -> list[Payout]:
+    found: list[Payout] = []
+    for shop in shops:
+        found += await db.read(lambda tx, shop=shop: payouts.search(tx, shop.id))
+    return found
+
+
+# Three merchants: the run, a payout for each, READY, SENT, the digest of the file.
+MOMENTS = [(last, committed) for last in range(1, 8) for committed in (False, True)]
+
+
+@pytest.mark.parametrize(("last", "committed"), MOMENTS)
+async def test_a_run_that_is_killed_and_begun_again_pays_each_once(
+    db: Db, last: int, committed: bool
+) -> None:
+    shops, reference = await _shops(db), fresh()
+
+    async def do(on: Db) -> tuple[str, bytes]:
+        view = await whole(on, reference)
+        return view.run.id, await taken(on, view.run.id)
+
+    with pytest.raises(Killed):
+        await do(Dying(db, last, committed=committed))
+    run_id, content = await do(db)
+    made = await _payouts(db, shops)
+    assert sorted(one.merchant_id for one in made) == sorted(shop.id for shop in shops)
+    assert {one.amount_minor for one in made} == {10_000}
+    for one in made:
+        assert content.count(f"<EndToEndId>{one.id}</EndToEndId>".encode()) == 1
+    assert content.count(b"<CdtTrfTxInf>") == 3
+    assert await do(db) == (run_id, content)
+    run = (await db.read(lambda tx: payouts.view_run(tx, run_id))).run
+    assert (run.status, run.sha256, run.sent_by) == ("SENT", sha256(content), "bob")
+    # Another run finds nothing that is still to be paid.
+    other = await whole(db, fresh())
+    assert other.sums.payouts == 0
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+async def test_two_processes_make_one_run_together(db: Db) -> None:
+    shops, reference = await _shops(db, 6), fresh()
+    views = await asyncio.gather(*(whole(db, reference) for _ in range(4)))
+    assert len({view.run.id for view in views}) == 1
+    assert len(await _payouts(db, shops)) == 6
+    files = await asyncio.gather(*(taken(db, views[0].run.id) for _ in range(4)))
+    assert len(set(files)) == 1
+
+
+async def test_who_is_left_out_and_why(db: Db) -> None:
+    paid = await db.run(payee)
+    none = await db.run(lambda tx: payee(tx, account=None))
+    little = await db.run(lambda tx: payee(tx, payout_minimum_minor=10_001))
+    fees = await db.run(lambda tx: payee(tx, minor=150))  # nothing is left after the fee
+    dollars = await db.run(lambda tx: payee(tx, account=NATIONAL, settlement_currency="USD"))
+    changed = await db.run(payee)
+    await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, RULE, NOW))
+    view = await whole(db, fresh(), fee_minor=150)
+    rows = await db.read(lambda tx: payouts.payouts_of(tx, view.run.id))
+    assert [(one.merchant_id, one.amount_minor, one.fee_minor) for one in rows] == [
+        (paid.id, 9_850, 150)
+    ]
+    due = await db.read(lambda tx: payouts.due(tx, 100))
+    assert {one.merchant_id: one.waits_for(NOW) for one in due} == {
+        none.id: "no account", little.id: "below minimum", changed.id: "account changed",
+        fees.id: None, dollars.id: None,
+    }  # fmt: skip
+    # After three days the changed account is paid.
+    later = await whole(db, fresh(), NOW + 3 * DAY)
+    rows = await db.read(lambda tx: payouts.payouts_of(tx, later.run.id))
+    assert {one.merchant_id for one in rows} == {changed.id, fees.id}
+
+
+async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None:
+    shops = await _shops(db, 2)
+    view = await whole(db, fresh())
+    first, second = await _payouts(db, shops)
+    await db.run(lambda tx: payouts.fail(tx, first.id, "wrong name", "ann", NOW))
+    content = await taken(db, view.run.id)
+    assert first.id.encode() not in content
+    assert second.id.encode() in content
+    # What fails afterwards stays in it: the bank has it.
+    await db.run(lambda tx: payouts.fail(tx, second.id, "came back", "ann", NOW))
+    assert await taken(db, view.run.id) == content
+
+
+async def test_a_file_is_taken_in_one_form_and_from_a_whole_run(db: Db) -> None:
+    await _shops(db, 1)
+    run = await begin(db, fresh())
+    with pytest.raises(Invalid, match="run must be complete"):
+        await taken(db, run.id)
+    await payouts.perform_run(db, run, KEY, NOW)
+    content = await taken(db, run.id, "csv")
+    assert content.startswith(b"endToEndId,amount,currency,payOn,holder,account")
+    with pytest.raises(Invalid, match="format must be csv, in which bob has taken"):
+        await taken(db, run.id, "xml")
+    empty = await whole(db, fresh())
+    with pytest.raises(Invalid, match="must have payouts"):
+        await taken(db, empty.run.id)
+
+
+async def test_above_the_limit_somebody_else_takes_the_file(db: Db) -> None:
+    await _shops(db, 1)
+    view = await whole(db, fresh())
+    ask = (view.run.id, "xml")
+    with pytest.raises(Invalid, match="another operator than ann"):
+        await db.run(lambda tx: payouts.send_run(tx, *ask, ANN, 50, NOW))
+    sent = await db.run(lambda tx: payouts.send_run(tx, *ask, BOB, 50, NOW))
+    assert sent.sent_by == "bob"
+
+
+async def test_a_reference_is_one_run(db: Db) -> None:
+    run = await begin(db, "W-47", pay_on="2025-06-16")
+    assert await begin(db, "W-47", NOW + DAY) == run
+    for change in ({"currency": "USD"}, {"fee_minor": 1}, {"pay_on": "2025-06-17"}):
+        with pytest.raises(Invalid, match="reference must be new"):
+            await begin(db, "W-47", **change)
+    for day in ("2025-06-14", "2025-02-30", "tomorrow"):
+        with pytest.raises(Invalid, match="on must be a day from today on"):
+            await begin(db, fresh(), pay_on=day)
+
+
+async def test_an_account_is_encrypted_versioned_and_audited(db: Db) -> None:
+    shop = await db.run(lambda tx: payee(tx, account=None))
+
+    async def change(account: Any, seen: int | None) -> payouts.StoredAccount:
+        return await db.run(
+            lambda tx: payouts.change_account(tx, shop.id, account, ANN, RULE, NOW, seen)
+        )
+
+    first = await change(IBAN, 0)
+    assert (first.version, first.usable_from, first.shown) == (1, NOW, "DE ···· 3000")
+    assert b"37040044" not in first.number
+    assert await change(IBAN, 0) == first  # the same again is no change
+    with pytest.raises(merchants.Stale):
+        await change(NATIONAL, 0)
+    second = await change(NATIONAL, 1)
+    assert (second.version, second.usable_from) == (2, NOW + 3 * DAY)
+    rows = await db.read(lambda tx: merchants.audit_log(tx, shop.id))
+    shown = [row.subject for row in rows if row.action == "payouts account"]
+    assert shown == [
+        "DE ···· 3000 → US ···· 6789, of Harbour Books",
+        "DE ···· 3000, of Müller & Söhne <GmbH>",
+    ]

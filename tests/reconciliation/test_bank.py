@@ -1,0 +1,190 @@
+"""The bank's report: what fits a payout ends it, and everything else waits in the inbox."""
+
+import io
+
+import pytest
+
+from opentill import merchants, payouts, reconciliation
+from opentill.core.errors import Invalid
+from opentill.db.database import Db
+from opentill.integrity.rules import check_books
+from opentill.reconciliation import BankResult, camt
+from support.payout_runs import BOB, Dying, Killed, payee, taken, whole
+from support.world import NOW, fresh
+
+CSV = "end_to_end_id,status,amount,currency,bank_reference,reason\r\n"
+HEAD = '<?xml version="1.0"?><Document xmlns="urn:iso:std:iso:20022:tech:xsd:{0}"><{1}><{2}>'
+
+
+def entry(
+    end_to_end: str, amount: str = "100.00", *, credit: bool = False, ref: str = "", **more: str
+) -> str:
+    """Write an entry of a statement with one transaction."""
+    side = "CRDT" if credit else "DBIT"
+    returned = "<RtrInf><Rsn><Cd>AC04</Cd></Rsn><AddtlInf>closed</AddtlInf></RtrInf>"
+    own = f'<Amt Ccy="{more.get("currency", "EUR")}">{amount}</Amt>'
+    return (
+        f"<Ntry>{own}<CdtDbtInd>{side}</CdtDbtInd><Sts><Cd>{more.get('status', 'BOOK')}</Cd></Sts>"
+        f"<AcctSvcrRef>{ref}</AcctSvcrRef><NtryDtls><TxDtls><Refs><EndToEndId>{end_to_end}"
+        f"</EndToEndId></Refs>{own}{returned if credit else ''}</TxDtls></NtryDtls></Ntry>"
+    )
+
+
+def statement(*entries: str, form: str = "camt.053.001.08") -> bytes:
+    """Write a camt.053."""
+    head = HEAD.format(form, "BkToCstmrStmt", "Stmt")
+    return f"{head}{''.join(entries)}</Stmt></BkToCstmrStmt></Document>".encode()
+
+
+async def apply(db: Db, content: bytes, name: str = "statement.xml") -> BankResult:
+    """Read a report as the operator does."""
+    file = io.BytesIO(content)
+    return await reconciliation.apply_bank_report(db, file, name, BOB, NOW + 10)
+
+
+async def _sent(db: Db, number: int = 3) -> list[payouts.Payout]:
+    shops = [await db.run(payee) for _ in range(number)]
+    view = await whole(db, fresh())
+    await taken(db, view.run.id)
+    return [(await db.read(lambda tx, s=shop: payouts.search(tx, s.id)))[0] for shop in shops]
+
+
+async def _now(db: Db, sent: list[payouts.Payout]) -> list[tuple[str, str]]:
+    found = await db.read(lambda tx: payouts.named(tx, [one.id for one in sent]))
+    by_id = {one.id: (one.status, one.bank_reference or one.failure_reason) for one in found}
+    return [by_id[one.id] for one in sent]
+
+
+async def _inbox(db: Db) -> list[tuple[str, str, str]]:
+    found = await db.read(lambda tx: reconciliation.opened(tx, limit=1000))
+    return [(one.what, one.ours, one.theirs) for one in found]
+
+
+async def test_a_statement_ends_payouts(db: Db) -> None:
+    sent = await _sent(db)
+    content = statement(
+        entry(sent[0].id, ref="B-1"),
+        entry(sent[1].id.replace("_", " ").upper(), credit=True, ref="B-2"),
+        entry(sent[2].id, status="PDNG"),
+    )
+    result = await apply(db, content)
+    assert (result.sent, result.returned, result.known, result.found) == (1, 1, 0, 0)
+    assert await _now(db, sent) == [("PAID", "B-1"), ("FAILED", "AC04 closed"), ("PENDING", "")]
+    again = await apply(db, content, "other.xml")
+    assert (again.is_new, again.sent, again.file_id) == (False, 0, result.file_id)
+    # A notification of the same booking in another file says nothing new.
+    other = await apply(db, statement(entry(sent[0].id, ref="B-1"), form="camt.053.001.02"))
+    assert (other.is_new, other.known, other.found) == (True, 1, 0)
+    rows = await db.read(lambda tx: merchants.audit_log(tx, limit=10))
+    assert [row.action for row in rows][:2] == ["payouts report", "payouts failed"]
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+WRONG = (
+    # what the bank says of a payout of 100.00 that waits           what, and what it leaves
+    (lambda one: entry(one, "99.99"), "different"),
+    (lambda one: entry(one, "100.00", currency="USD"), "different"),
+    (lambda one: entry(one, "1e2"), "different"),
+    (lambda _: entry("NOTPROVIDED"), "missing in ledger"),
+    (lambda _: entry("po_01m7y0m0jzefzv5n8efcf1hqw5"), "missing in ledger"),
+)
+
+
+@pytest.mark.parametrize(("line", "what"), WRONG)
+async def test_what_does_not_fit_moves_nothing(db: Db, line, what) -> None:
+    sent = await _sent(db, 1)
+    result = await apply(db, statement(line(sent[0].id)))
+    assert (result.sent, result.returned, result.found) == (0, 0, 1)
+    assert await _now(db, sent) == [("PENDING", "")]
+    assert [found for found, _, _ in await _inbox(db)] == [what]
+
+
+async def test_what_contradicts_an_end_is_for_a_person(db: Db) -> None:
+    (sent,) = await _sent(db, 1)
+    await apply(db, statement(entry(sent.id, ref="B-1")))
+    late = statement(entry(sent.id, credit=True, ref="B-2"), entry(sent.id, ref="B-3"))
+    result = await apply(db, late)
+    assert (result.returned, result.found) == (0, 2)
+    assert await _now(db, [sent]) == [("PAID", "B-1")]
+    assert await _inbox(db) == [
+        ("different", "100.00 EUR PAID", "100.00 EUR credit, B-2"),
+        ("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3"),
+    ]
+
+
+@pytest.mark.parametrize("last", range(1, 5))
+@pytest.mark.parametrize("committed", [False, True])
+async def test_a_report_that_was_cut_off_goes_on(db: Db, last: int, committed: bool) -> None:
+    sent = await _sent(db, 2)
+    content = statement(entry(sent[0].id, ref="B-1"), entry(sent[1].id, credit=True))
+    with pytest.raises(Killed):
+        await apply(Dying(db, last, committed=committed), content)
+    result = await apply(db, content)
+    assert result.lines == 2
+    assert (await _now(db, sent))[0] == ("PAID", "B-1")
+    assert (await _now(db, sent))[1] == ("FAILED", "AC04 closed")
+    assert await _inbox(db) == []
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+async def test_a_report_as_csv(db: Db) -> None:
+    sent = await _sent(db, 2)
+    rows = (
+        f"{sent[0].id},paid,100.00,EUR,B-7,\r\n{sent[1].id},failed,100.00,EUR,,no such account\r\n"
+    )
+    result = await apply(db, (CSV + rows).encode())
+    assert (result.sent, result.returned) == (1, 1)
+    assert await _now(db, sent) == [("PAID", "B-7"), ("FAILED", "no such account")]
+
+
+def test_a_batch_has_the_amount_of_each_transaction() -> None:
+    def part(number: int, amount: str) -> str:
+        return (
+            f"<TxDtls><Refs><EndToEndId>E{number}</EndToEndId></Refs>"
+            f'<AmtDtls><TxAmt><Amt Ccy="EUR">{amount}</Amt></TxAmt></AmtDtls></TxDtls>'
+        )
+
+    batch = (
+        '<Ntry><Amt Ccy="EUR">3.50</Amt><CdtDbtInd>DBIT</CdtDbtInd><Sts>BOOK</Sts>'
+        f"<AcctSvcrRef>R</AcctSvcrRef><NtryDtls>{part(1, '1.00')}{part(2, '2.50')}"
+        "<TxDtls><Refs><EndToEndId>E3</EndToEndId></Refs></TxDtls></NtryDtls></Ntry>"
+    )
+    alone = '<Ntry><Amt Ccy="EUR">4.00</Amt><CdtDbtInd>CRDT</CdtDbtInd><Sts>BOOK</Sts></Ntry>'
+    found = camt.read(io.BytesIO(statement(batch, alone)))
+    assert [(one.end_to_end, one.kind, one.amount_minor, one.bank_reference) for one in found] == [
+        ("E1", "sent", 100, "R"), ("E2", "sent", 250, "R"), ("E3", "sent", None, "R"),
+        ("", "returned", 400, ""),
+    ]  # fmt: skip
+
+
+BOMB = (
+    '<!DOCTYPE b [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><Document>&b;'
+    "</Document>"
+)
+OUTSIDE = '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><Document>&a;</Document>'
+HOSTILE: tuple[tuple[bytes, str], ...] = (
+    (BOMB.encode(), "DOCTYPE"),
+    (OUTSIDE.encode(), "DOCTYPE"),
+    (b"<a>" * 10_000, "nested"),
+    (b"<Document><BkToCstmrStmt>", "well-formed"),
+    (b"<html><body/></html>", "camt.052, camt.053 or camt.054"),
+    (statement(entry("x" * 5_000)), "at most 4096"),
+    (b"", "camt XML, or CSV with the columns"),
+    (b"\xff\xfe\x00", "UTF-8"),
+    (b"a" * 300_000, "fewer than"),
+    ((CSV + "po_1,paid,1.00\r\n").encode(), "must have 6 cells"),
+    ((CSV + "po_1,gone,1.00,EUR,,\r\n").encode(), "status must be one of"),
+    ((CSV + "po_1,paid,1.001,EUR,,\r\n").encode(), "amount and currency"),
+)
+
+
+@pytest.mark.parametrize(("content", "says"), HOSTILE)
+async def test_a_hostile_file_is_refused_and_leaves_nothing(
+    db: Db, content: bytes, says: str
+) -> None:
+    with pytest.raises(Invalid, match=says) as refused:
+        await apply(db, content)
+    assert refused.value.field == "file"
+    assert await db.read(reconciliation.files) == []

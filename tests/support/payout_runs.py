@@ -1,0 +1,105 @@
+"""Merchants with money and bank accounts, runs of payouts, and a database that dies."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeVar
+
+from opentill import adjustments, payouts
+from opentill.core import bankaccounts
+from opentill.core.bankaccounts import BankAccount
+from opentill.db.database import Db, Tx
+from opentill.merchants import Actor, Merchant
+from opentill.payouts import HoldRule, Run, RunRequest, RunView
+from support.world import NOW, fresh, merchant
+
+T = TypeVar("T")
+KEY: Final = "k" * 32
+ANN: Final = Actor("ann", "weekly")
+BOB: Final = Actor("bob", "for the bank")
+RULE: Final = HoldRule(KEY, 3)
+IBAN: Final = bankaccounts.checked("Müller & Söhne <GmbH>", "DE89370400440532013000")
+NATIONAL: Final = bankaccounts.checked(
+    "Harbour Books", "000123456789", country="US", bank_code="021000021"
+)
+OWN: Final = bankaccounts.checked("The Till Ltd", "GB29NWBK60161331926819", bic="NWBKGB2L")
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+class Dying(Db):
+    """A database under a process that is killed at its nth transaction, before or after it."""
+
+    def __init__(self, db: Db, last: int, *, committed: bool) -> None:
+        """``committed``: the last transaction is committed, and nobody hears of it."""
+        self._db = db
+        self._last = last
+        self._committed = committed
+
+    def connection(self, within_s: float | None = None) -> AbstractAsyncContextManager[Tx]:
+        """Lend a connection of the real one."""
+        return self._db.connection(within_s)
+
+    def snapshot(self, other: Tx | None = None) -> AbstractAsyncContextManager[Tx]:
+        """Lend a snapshot of the real one."""
+        return self._db.snapshot(other)
+
+    async def run(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run a transaction, if it is still alive."""
+        self._last -= 1
+        if self._last > 0:
+            return await self._db.run(work)
+
+        async def dies(tx: Tx) -> None:
+            await work(tx)
+            if not self._committed:
+                raise Killed
+
+        await self._db.run(dies)
+        raise Killed
+
+
+async def payee(
+    tx: Tx, minor: int = 10_000, account: BankAccount | None = IBAN, **terms: Any
+) -> Merchant:
+    """Make a merchant with money in euro, and with a bank account unless that is None."""
+    made = await merchant(tx, **{"settlement_currency": "EUR", **terms})
+    asked = adjustments.AdjustmentRequest(
+        kind="recharge", amount_minor=minor, reference=fresh(), reason="start", by="ann"
+    )
+    await adjustments.request(tx, made.id, asked, None, NOW)
+    if account is not None:
+        await payouts.change_account(tx, made.id, account, ANN, RULE, NOW)
+    return made
+
+
+def wanted(reference: str, **changes: Any) -> RunRequest:
+    """Return a request for a run in euro."""
+    return RunRequest(
+        **{"currency": "EUR", "reference": reference, "actor": ANN, "source": OWN, **changes}
+    )
+
+
+async def begin(db: Db, reference: str, now: int = NOW, **changes: Any) -> Run:
+    """Begin a run, or find it."""
+    return await db.run(lambda tx: payouts.start_run(tx, wanted(reference, **changes), now))
+
+
+async def whole(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunView:
+    """Make a run from its beginning to READY."""
+    run = await begin(db, reference, now, **changes)
+    return await payouts.perform_run(db, run, KEY, now)
+
+
+async def taken(db: Db, run_id: str, form: payouts.Form = "xml", now: int = NOW) -> bytes:
+    """Take a run's file as the operator does."""
+    await db.run(lambda tx: payouts.send_run(tx, run_id, form, BOB, None, now))
+    with await payouts.make_file(db, run_id, KEY) as file:
+        return file.read()
+
+
+def sha256(content: bytes) -> str:
+    """Return a digest in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
