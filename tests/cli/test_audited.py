@@ -12,7 +12,7 @@ import typer
 from opentill.adjustments import KINDS
 from opentill.app import OPERATIONS
 from opentill.cli import build
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
 
@@ -95,7 +95,7 @@ def test_every_command_and_operation_has_been_asked_whether_it_is_audited() -> N
 
 
 def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
-    by = ("--by", "ann", "--reason", "agreed on the phone")
+    by = ("--reason", "agreed on the phone")
     shop = opentill.json("merchants", "create", "Harbour Books", *by)["id"]
     opentill.json("merchants", "set", shop, "--fee-rate", "0.03", "--allow", "192.0.2.1", *by)
     key = opentill.json("keys", "create", shop, *by)
@@ -113,7 +113,7 @@ def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
     rows = opentill.json("audit", "list", shop)
     assert [row["action"] for row in reversed(rows)] == list(AUDITED)
     assert {(row["who"], row["reason"], row["merchantId"]) for row in rows} == {
-        ("ann", "agreed on the phone", shop)
+        (USER, "agreed on the phone", shop)
     }
     subjects = {row["action"]: row["subject"] for row in rows}
     assert subjects["merchants set"] == (

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
 
@@ -20,8 +20,8 @@ ROWS = [
 
 
 def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
-    made = opentill.json("merchants", "create", "Harbour Books", "--by", "ann")
-    why = ("--reason", "agreed by phone", "--by", "ben")
+    made = opentill.json("merchants", "create", "Harbour Books")
+    why = ("--reason", "agreed by phone")
     changed = opentill.json("merchants", "set", made["id"], *ALL_TERMS, *why)
     assert changed == opentill.json("merchants", "show", made["id"])
     expected = {
@@ -35,7 +35,7 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
     opentill.json("merchants", "set", made["id"], "--fee", "ALIPAY:CNY=", "--allow", "", *why)
     versions = opentill.json("merchants", "terms", made["id"])
     assert [(row["version"], row["who"], row["reason"]) for row in versions] == [
-        (1, "ann", "merchant created"),
+        (1, USER, "merchant created"),
         (2, "ben", "agreed by phone"),
         (3, "ben", "agreed by phone"),
     ]

@@ -20,6 +20,7 @@ Prefix = Literal[
     "dp",
     "ev",
     "po",
+    "preq",
     "whe",
     "key",
     "req",

@@ -47,9 +47,12 @@ Permission = Literal[
     "terms.manage",
     "payouts.manage",
     "balance.adjust",
+    "orders.manage",
     "disputes.decide",
     "approvals.decide",
     "people.manage",
+    "rates.manage",
+    "deployment.manage",
     "audit.read",
 ]
 
@@ -107,9 +110,12 @@ RULES: Final = (
     Rule("terms.manage", "", "admin", proof=True),
     Rule("payouts.manage", "", "admin finance", proof=True),
     Rule("balance.adjust", "", "admin finance", proof=True),
+    Rule("orders.manage", "", "admin finance support"),
     Rule("disputes.decide", "", "admin support"),
     Rule("approvals.decide", "", "admin finance", proof=True),
     Rule("people.manage", "", "admin", proof=True),
+    Rule("rates.manage", "", "admin finance"),
+    Rule("deployment.manage", "", "admin", proof=True),
     Rule("audit.read", "", "admin auditor"),
 )
 
