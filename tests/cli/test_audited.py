@@ -35,7 +35,8 @@ AUDITED: Final = (
 OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
     "reads": "doctor health settings export statement",
-    "reads what a group has": "merchants:list,show,terms keys:list epay:show,list,notices"
+    "who commands are run by": "login logout whoami",
+    "reads what a group has": "payouts:waiting merchants:list,show,terms keys:list epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
@@ -43,7 +44,7 @@ OTHERS: Final = {
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
-    " disputes:dismiss,note payouts:create,paid,failed,run,file,report"
+    " disputes:dismiss,note payouts:create,approve,reject,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test",
     "time of the sandbox": "clock:advance,reset",

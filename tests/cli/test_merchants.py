@@ -36,8 +36,8 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
     versions = opentill.json("merchants", "terms", made["id"])
     assert [(row["version"], row["who"], row["reason"]) for row in versions] == [
         (1, USER, "merchant created"),
-        (2, "ben", "agreed by phone"),
-        (3, "ben", "agreed by phone"),
+        (2, USER, "agreed by phone"),
+        (3, USER, "agreed by phone"),
     ]
     assert [len(row["fees"]) for row in versions] == [0, 2, 1]
     seen = opentill.text("merchants", "terms", made["id"])

@@ -43,6 +43,7 @@ PERMISSIONS: "Final[Mapping[str, Permission]]" = {
     "payouts": "payouts.manage",
     "payouts approve": "approvals.decide",
     "settle": "balance.adjust",
+    "reconcile": "reconciliation.manage",
     "rates": "rates.manage",
     "secret-key": "deployment.manage",
 }
