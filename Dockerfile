@@ -14,9 +14,9 @@ FROM ${BASE}
 # The image runs as any user id, with a read-only root and without capabilities: all that it writes is
 # below /data, and nothing with a database elsewhere and real gateways. libnss-wrapper gives a user id
 # that has no name the one that the embedded PostgreSQL insists on; as root, that runs as
-# opentill-postgres.
+# opentill-postgres. The font is that of receipts as PDF (decision 0086).
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends libnss-wrapper \
+    && apt-get install --yes --no-install-recommends libnss-wrapper fonts-wqy-microhei \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent --uid 10001 opentill \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent opentill-postgres \

@@ -12,7 +12,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: test-nightly hooks client bench stress lock browser compilers
+.PHONY: test-nightly hooks client bench stress lock browser languages compilers
+.PHONY: python-shop node-shop php-shop
 .DEFAULT_GOAL := help
 
 help:
@@ -26,7 +27,8 @@ help:
 	@echo 'make test-image         the container image, built and run (needs podman or docker)'
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                apply the fixes that ruff can make, and format'
-	@echo 'make client             write the blocking Python client, generated from the asynchronous one'
+	@echo 'make client             write what of the clients is generated: blocking Python, JavaScript'
+	@echo 'make python-shop        a shop of examples/ beside `make demo`; also node-shop, php-shop'
 	@echo 'make hooks              install git hooks: git runs make check before commits and pushes'
 	@echo 'make bench              measure each target of speed and size (ARGS="--only pay" for some)'
 	@echo 'make mutants            mutation tests: break one thing at a time, see that a test fails (ARGS="--sql 200" for more)'
@@ -39,22 +41,22 @@ run: .venv/stamp
 demo: .venv/stamp
 	$(BIN)/opentill demo $(ARGS)
 
-test: .venv/stamp-dev browser
+test: .venv/stamp-dev browser languages
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
 
-test-nightly: .venv/stamp-dev browser
+test-nightly: .venv/stamp-dev browser languages
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' --hypothesis-profile=nightly $(ARGS)
 
-test-pooled: .venv/stamp-dev browser
+test-pooled: .venv/stamp-dev browser languages
 	@command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || \
 		{ echo 'No PgBouncer. Debian: apt-get install pgbouncer' >&2; exit 1; }
 	OPENTILL_TEST_PGBOUNCER=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
 
-test-serializable: .venv/stamp-dev browser
+test-serializable: .venv/stamp-dev browser languages
 	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
 
 test-clients: .venv/stamp-dev .venv-clients/stamp compilers
-	$(BIN)/pytest tests/generated $(ARGS)
+	$(BIN)/pytest -m clients tests/generated tests/javascript $(ARGS)
 
 # Needs an engine: podman or docker. What it needs from where you are stands in tests/image.
 test-image: .venv/stamp-dev
@@ -80,6 +82,23 @@ fix: .venv/stamp-dev
 
 client: .venv/stamp-dev
 	$(BIN)/python tools/blocking_client.py
+	$(BIN)/python tools/javascript_client.py
+
+# The shops of examples/, beside a running `make demo`: their READMEs.
+SHOP := . ./opentill-data/demo.env && exec
+python-shop: .venv/stamp
+	@$(SHOP) $(BIN)/python examples/python-shop/shop.py
+
+node-shop: clients/javascript/dist/index.js
+	@mkdir -p examples/node-shop/node_modules/@opentill
+	@ln -sfn ../../../../clients/javascript examples/node-shop/node_modules/@opentill/client
+	@$(SHOP) node examples/node-shop/shop.mjs
+
+php-shop:
+	@$(SHOP) php -S 127.0.0.1:3000 examples/php-shop/shop.php
+
+clients/javascript/dist/index.js: clients/javascript/package-lock.json $(wildcard clients/javascript/src/*.ts)
+	cd clients/javascript && npm ci --no-audit --no-fund --ignore-scripts && npm run build
 
 bench: .venv/stamp-dev .venv-bench/stamp
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -100,7 +119,7 @@ lock:
 		--output-file requirements.lock
 	$(COMPILE) benchmarks/peers/requirements.in $(ARGS) --output-file benchmarks/peers/requirements.lock
 	$(COMPILE) tests/generated/requirements.in $(ARGS) --output-file tests/generated/requirements.lock
-	for place in tests/generated/node tests/browser/axe; do ( cd $$place && \
+	for place in clients/javascript tests/generated/node tests/browser/axe; do ( cd $$place && \
 		npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved ) || exit 1; done
 
 # $(call install,FILE): all that a lock file names, and the name of each as it comes. A pipe's status is
@@ -176,4 +195,18 @@ browser:
 		else \
 			command -v chromium >/dev/null || \
 			echo 'No chromium: the browser tests are skipped. Debian: apt-get install $(SCREEN)' >&2; \
+		fi
+
+# The JavaScript client and the example shops are tested where their languages are; elsewhere those
+# tests are skipped and say so.
+languages:
+	@missing=; \
+	{ command -v node && command -v npm; } >/dev/null || missing="$$missing nodejs npm"; \
+	php -m 2>/dev/null | grep -q pdo_sqlite || missing="$$missing php-cli php-sqlite3"; \
+	test -z "$$missing" || \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && \
+			DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; \
+		else \
+			echo "Some tests are skipped. Debian: apt-get install$$missing" >&2; \
 		fi

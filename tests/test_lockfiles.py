@@ -1,5 +1,6 @@
 """The two lock files: what runs, and with the same versions what tests and checks need as well."""
 
+import json
 import re
 from pathlib import Path
 from typing import Final
@@ -40,3 +41,21 @@ def test_every_package_is_pinned_with_its_digests_and_without_a_place() -> None:
     for lock in LOCKS:
         assert all(digests for _, digests in _pins(lock).values()), lock
         assert "://" not in (TOP / lock).read_text(), lock
+
+
+NODE_LOCKS: Final = (
+    "clients/javascript/package-lock.json",
+    "tests/browser/axe/package-lock.json",
+    "tests/generated/node/package-lock.json",
+)
+
+
+def test_every_package_for_node_is_pinned_with_its_digest_and_without_a_place() -> None:
+    for lock in NODE_LOCKS:
+        packages = json.loads((TOP / lock).read_text())["packages"]
+        own = packages.pop("")
+        pins = (own.get("dependencies") or {}) | (own.get("devDependencies") or {})
+        assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in pins.values()), lock
+        for name, package in packages.items():
+            assert package["integrity"].startswith("sha512-"), (lock, name)
+            assert "resolved" not in package, (lock, name)

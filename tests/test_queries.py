@@ -22,6 +22,7 @@ from support.statements import several
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
+    "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
     "opentill.orders.customer_queries": "customers, who have no rows of their own",
     "opentill.orders.export_queries": "the statements of the export",
@@ -220,8 +221,23 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "orders.queries.PRUNE_HISTORY",
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
+        "people.queries.LOGIN",
+        "people.queries.LOGIN_OF_API",
+        "people.queries.LOCK_REFRESHED",
+        "people.queries.LOGINS",
         "people.queries.ALL_MEMBERS",
+        "mail.queries.BEHIND",  # the worker's, over all merchants
+        "mail.queries.LOGGED_IN",
+        "mail.queries.STUCK",
         "payouts.queries.DUE",
+        # of staff, over all merchants
+        "disputes.queries.DUE",
+        "epay.queries.FAILED_NOTICES",
+        "orders.queries.DUPLICATES",
+        "orders.queries.STUCK_ORDERS",
+        "refunds.queries.UNREPORTED",
+        "webhooks.queries.DISABLED",
+        "figures.gateway_queries.RECOUNT",
         "payouts.queries.DUE_AFTER",
         "payouts.queries.PUT_IN_FILE",
         "payouts.queries.RUN_SUMS",
@@ -232,6 +248,9 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
+        "payment_links.queries.BY_SLUG",
+        "payment_links.queries.ANYWHERE",
+        "payment_links.queries.NOTE_ENDED",
     }
     tenant = (
         "products", "checkouts", "orders", "payment_attempts", "refunds", "balances",
@@ -242,6 +261,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers",
+        "payment_links", "payment_link_uses",
     )  # fmt: skip
     wrong = {
         name: text

@@ -16,11 +16,13 @@ TOP: Final = Path(__file__).parents[1]
 CONTRACT: Final = TOP / "docs" / "contract.md"
 LONGEST_RECORD: Final = 60  # lines: one screen
 RECORDS: Final = sorted((TOP / "docs" / "decisions").glob("*.md"))
-FOLDERS: Final = ("src", "docs", "tests", "migrations", "mutants", "benchmarks")
+FOLDERS: Final = (
+    "src", "docs", "tests", "migrations", "mutants", "benchmarks", "clients", "examples",
+)  # fmt: skip
 TEXT: Final = frozenset(
-    ".css .go .html .in .java .js .json .md .py .sql .svg .toml .ts .yaml".split()
+    ".css .go .html .in .java .js .json .md .mjs .php .py .sql .svg .toml .ts .yaml".split()
 )
-SKIPPED: Final = frozenset({"__pycache__", "node_modules"})
+SKIPPED: Final = frozenset({"__pycache__", "dist", "node_modules"})
 
 
 def _files() -> Iterator[Path]:

@@ -49,14 +49,16 @@ REFERENCE: Final = {
     "secret_key": "of the deployment, one row",
     "rate_limit_windows": "counts addresses too; unlogged",
     "host_leases": "of the deployment: a host may be several merchants'",
+    "gateway_figures": "of the deployment: of all merchants together",
     "payout_runs": "of the deployment: each has payouts of many merchants",
     "reconciliation_files": "of the deployment: a report is about many merchants",
     "reconciliation_differences": "of the deployment: of some nobody knows whose they are",
 }
-# Indexes by which the worker finds what is due, over all merchants; each is partial or small.
+# Indexes by which worker and staff find what is due, over all merchants; each is partial or small.
 QUEUES: Final = {
     "checkouts_due",
     "payment_attempts_due",
+    "payment_attempts_duplicates",
     "refunds_due",
     "idempotency_keys_old",
     "epay_refunds_old",
@@ -64,10 +66,14 @@ QUEUES: Final = {
     "orders_reserve_due",
     "orders_creating_due",
     "epay_notifications_due",
+    "epay_notifications_failed",
     "order_history_old",
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",
+    "payment_link_uses_open",
+    "mails_due",
+    "mails_old",
     "ignored_fields_old",
     "payout_transfers_of_run",
 }

@@ -213,9 +213,13 @@ def test_code_uses_the_words_of_the_glossary(package: str) -> None:
     assert [str(found) for path in sources(package=package) for found in words(path)] == []
 
 
-@pytest.mark.parametrize("folder", ["benchmarks", "examples", "tools"])
+@pytest.mark.parametrize("folder", ["benchmarks", "clients", "examples", "tools"])
 def test_what_stands_beside_the_product_uses_the_words_of_the_glossary(folder: str) -> None:
-    paths = [path for path in sorted((TOP / folder).rglob("*")) if path.suffix in {".py", ".md"}]
+    paths = [
+        path
+        for path in sorted((TOP / folder).rglob("*"))
+        if path.suffix in {".py", ".md"} and "node_modules" not in path.parts
+    ]
     assert paths
     assert [str(found) for path in paths for found in words(path)] == []
 

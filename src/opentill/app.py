@@ -18,6 +18,7 @@ from opentill import agreement, callbacks, context, epay, gateways, health, merc
 from opentill.agreement import api as agreement_api
 from opentill.backoffice import api as backoffice_api
 from opentill.checkouts import api as checkouts_api
+from opentill.console import api as console_api
 from opentill.context import App
 from opentill.core.settings import SANDBOX, Settings
 from opentill.dashboard import api as dashboard_api
@@ -37,6 +38,7 @@ from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
 from opentill.pages import api as pages_api
 from opentill.pages import errors, refusal
+from opentill.payment_links import api as payment_links_api
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
 from opentill.people import api as people_api
@@ -55,6 +57,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *agreement_api.operations,
     *products_api.operations,
     *checkouts_api.operations,
+    *payment_links_api.operations,
     *orders_api.operations,
     *refunds_api.operations,
     *disputes_api.operations,
@@ -65,7 +68,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 # Of people, who come with a token of their own and no API key.
 PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = people_api.operations
 # The pages of people, who come with a cookie.
-FACES: Final = (backoffice_api.FACE, dashboard_api.FACE)
+FACES: Final = (backoffice_api.FACE, dashboard_api.FACE, console_api.FACE)
 PAYLOADS: Final = (
     order_events.PAYLOADS
     | refund_events.PAYLOADS
@@ -117,6 +120,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *pages_api.routes,
     *backoffice_api.routes,
     *dashboard_api.routes,
+    *console_api.routes,
     *reference_api.routes,
     *health.routes,
     *assets.routes,

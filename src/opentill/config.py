@@ -6,17 +6,24 @@ The table, ``core/settings.py``, says what is accepted and feeds ``opentill sett
 import difflib
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from opentill.core import secretfiles
-from opentill.core.settings import KEY_IS_LOST, SANDBOX, SettingError, Settings, parse, rows
+from opentill.core.settings import (
+    GATEWAY_PREFIX,
+    KEY_IS_LOST,
+    PREFIX,
+    SANDBOX,
+    SETTINGS,
+    SettingError,
+    Settings,
+    parse,
+)
 from opentill.server.embedded import datadir
 
-PREFIX: Final = "OPENTILL_"
-GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
 SHORTEST_HISTORY_DAYS: Final = 365
 _KEY_FILE: Final = "secret.key"
 _LOST_KEY: Final = (
@@ -25,7 +32,6 @@ _LOST_KEY: Final = (
     f" what was in it. {KEY_IS_LOST}"
 )
 _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as input
-SETTINGS: Final = tuple(rows(Settings, PREFIX))
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -78,49 +84,6 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def shown(settings: Settings) -> list[tuple[str, str, str]]:
-    """Rows for people: ``(variable, value, explanation)``, secrets masked."""
-    rows: list[tuple[str, str, str]] = []
-    for row in SETTINGS:
-        value: object = getattr(settings, row.field)
-        text = ("(set)" if value else "") if row.secret else text_of(value)
-        explanation = f"{row.text} (default: {row.default})" if row.default else row.text
-        also = f"; {row.name}{secretfiles.SUFFIX}: a file with it" if row.secret else ""
-        rows.append((row.name, text, explanation + also))
-    return rows + _gateway_options(settings)
-
-
-def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
-    """Rows for the options of the gateways that are on, and for all that are given."""
-    from opentill.gateways.registry import OPTIONS  # with it comes an HTTP client
-
-    given = dict(settings.gateway_options)
-    rows: list[tuple[str, str, str]] = []
-    for option in OPTIONS:
-        value = given.pop(option.name, "")
-        if value or option.gateway in settings.gateways:
-            text = f"{option.text} (default: {option.default})" if option.default else option.text
-            shown_value = "(set)" if value and option.secret else value
-            rows.append((GATEWAY_PREFIX + option.name.upper(), shown_value, text))
-    others = "read by the gateway that it names"
-    return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(given)]
-
-
-def text_of(value: object) -> str:
-    """Write a value the way it may be given."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:g}"
-        case tuple():
-            return ",".join(map(str, cast("tuple[object, ...]", value)))
-        case _:
-            return str(value)
-
-
 def unknown(environ: Mapping[str, str]) -> list[str]:
     """Return a line for each variable that looks like a setting and is none.
 
@@ -150,6 +113,12 @@ def _check_together(settings: Settings) -> None:
     if settings.database_read_url and not settings.database_url:
         message = (
             "OPENTILL_DATABASE_READ_URL needs OPENTILL_DATABASE_URL: the primary of the replica"
+        )
+        raise SettingError(message)
+    if settings.smtp_url and not settings.mail_from:
+        message = (
+            "OPENTILL_MAIL_FROM must be set when OPENTILL_SMTP_URL is: the sender of all mail, such"
+            " as Example Pay <pay@example.com>"
         )
         raise SettingError(message)
     if settings.database_password:

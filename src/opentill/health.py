@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opentill import context, disputes, ledger
+from opentill import context, disputes, ledger, mail
 from opentill.context import App
 from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized
@@ -74,6 +74,7 @@ async def gauges(app: App) -> dict[str, float]:
     async with app.db.connection() as tx:
         checked = await ledger.checked(tx)
         waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
+        mails = await mail.state(tx, now)
         return replica | {
             "opentill_attempts_due": await order_jobs.count_due(tx, now),
             "opentill_refunds_due": await refund_jobs.count_due(tx, now),
@@ -81,6 +82,10 @@ async def gauges(app: App) -> dict[str, float]:
             "opentill_disputes_unmatched": await disputes.count_unmatched(tx),
             "opentill_webhook_deliveries_waiting": waiting,
             "opentill_webhook_queue_age_seconds": oldest_ms / 1000,
+            "opentill_mails_waiting": mails.waiting,
+            "opentill_mail_queue_age_seconds": max(0, now - (mails.oldest or now)) / 1000,
+            "opentill_mails_unknown_last_day": mails.unknown,
+            "opentill_mails_failed_last_day": mails.failed,
             "opentill_ledger_violations": checked.violations,
             "opentill_ledger_entries_checked": checked.entries,
         }

@@ -29,8 +29,11 @@ from opentill.figures import jobs as figure_jobs
 from opentill.http import accepted, idempotency, refused
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
+from opentill.mail import Mailer
+from opentill.mail import jobs as mail_jobs
 from opentill.orders import indexing, settlement
 from opentill.orders import jobs as order_jobs
+from opentill.payment_links import jobs as payment_link_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher, Options
@@ -86,6 +89,11 @@ async def _expire_sessions(app: App) -> int:
     return await checkout_jobs.expire_due(app.db, app.clock())
 
 
+async def _note_uses(app: App) -> int:
+    await payment_link_jobs.note_ended(app.db)
+    return 0  # so that it pauses: nothing waits for it
+
+
 async def _settle(app: App) -> int:
     return await settlement.settle_due(app.db, app.clock())
 
@@ -125,6 +133,7 @@ async def _prune(app: App) -> int:
         requests = await epay_jobs.prune(tx, app.clock())
         stale_logins = await people.prune(tx, app.clock())
         refusals = await refused.prune(tx, app.clock())
+        mails = await mail_jobs.prune(tx, app.clock())
         notes = await accepted.prune(tx, app.clock())
     return (
         windows
@@ -132,6 +141,7 @@ async def _prune(app: App) -> int:
         + requests
         + stale_logins
         + refusals
+        + mails
         + notes
         + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
     )
@@ -141,6 +151,11 @@ async def _prune_webhooks(app: App) -> int:
     return await webhook_jobs.prune(app.db, now_ms())
 
 
+async def _repair_figures(app: App) -> int:
+    await figure_jobs.repair_by_gateway(app.db)
+    return 0
+
+
 JOBS: Final = (
     #   name               rest  what
     Job("match_disputes", 5.0, _match_disputes),
@@ -148,12 +163,19 @@ JOBS: Final = (
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),
     Job("find_forgotten", 60.0, _find_forgotten),
+    Job("note_uses", 30.0, _note_uses),
     Job("check_books", 5.0, _check_books),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
     Job("count_figures", 30.0, _count_figures),
+    Job("repair_figures", 3600.0, _repair_figures),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
+)
+# Where there is a mail server.
+MAIL_JOBS: Final = (
+    Job("note_events_for_mail", 1.0, mail_jobs.note_events),
+    Job("note_others_for_mail", 15.0, mail_jobs.note_others),
 )
 
 
@@ -193,9 +215,18 @@ async def work(app: App, stop: asyncio.Event) -> None:
     dispatcher = Dispatcher(app.db, app.outgoing, settings.secret_key, app.clock, options)
     notifier = epay_jobs.Notifier(app)
     notices = Job("send_notices", 0.25, lambda _: notifier.turn())
-    jobs = (*JOBS, notices, *_per_gateway(app))
+    mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
+    jobs = (*JOBS, notices, *_per_gateway(app), *_for_mail(mailer))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
     await notifier.finish()
+    if mailer is not None:
+        await mailer.finish()
+
+
+def _for_mail(mailer: Mailer | None) -> tuple[Job, ...]:
+    if mailer is None:
+        return ()
+    return (*MAIL_JOBS, Job("send_mails", 0.25, lambda _: mailer.turn()))
 
 
 async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Final, get_args
 
+import msgspec
 import pytest
 
 from opentill.app import FACES
@@ -21,6 +22,7 @@ from support.people import Visitor, person, title
 
 PAGES: Final = [one for face in FACES for one in face.pages]
 OF_MERCHANTS: Final = [one for one in PAGES if one.path.startswith("/dashboard/{")]
+OF_CONSOLES: Final = [one for one in PAGES if one.of_console]
 # A permission that only reads ends with one of these.
 READS: Final = (".read", ".export")
 
@@ -58,14 +60,15 @@ def test_what_the_roles_are_for() -> None:
     assert owners == {"payouts.account", "settings.manage", "team.manage", "agreement.accept"}
 
 
-def test_every_page_of_a_merchant_has_a_permission() -> None:
+def test_every_page_of_a_merchant_and_of_the_console_has_a_permission() -> None:
     assert OF_MERCHANTS
+    assert OF_CONSOLES
     for one in PAGES:
-        of_merchant = one.path.startswith(OF_MERCHANT)
-        assert of_merchant == (one.allowed not in {"anyone", "a person"}), one.path
-        if of_merchant and one.method == "GET":
+        needs_one = one.path.startswith(OF_MERCHANT) or one.of_console
+        assert needs_one == (one.allowed not in {"anyone", "a person"}), one.path
+        if needs_one and one.method == "GET":
             assert one.allowed.endswith(READS), one.path
-        if of_merchant and one.method == "POST":
+        if needs_one and one.method == "POST":
             assert not one.allowed.endswith(READS), one.path
     assert len({(one.method, one.path) for one in PAGES}) == len(PAGES)
 
@@ -107,6 +110,42 @@ def test_staff_look_at_every_merchant_and_change_nothing(shop: Shop, role: Staff
         shop.id,
     )
     assert visits == [{"who": f"{staff.email} ({staff.person_id})", "reason": f"as staff, {role}"}]
+
+
+@pytest.mark.parametrize("role", STAFF_ROLES)
+def test_staff_get_of_the_console_what_the_table_says(shop: Shop, role: StaffRole) -> None:
+    staff = person(shop.api_server, None, staff_role=role)
+    wrong = {
+        (one.method, one.path): status
+        for one in OF_CONSOLES
+        for status in [_outcome(staff, one, shop.id)]
+        if (status == 403) == staff_may(role, one.allowed)  # type: ignore[arg-type]
+        or status >= 500
+    }
+    assert wrong == {}
+    menu = staff.get("/console").text
+    assert ('href="/console/audit"' in menu) == staff_may(role, "audit.read")
+
+
+def test_to_whoever_is_not_staff_there_is_no_console(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    answers = {(one.method, one.path): _outcome(ada, one, shop.id) for one in OF_CONSOLES}
+    assert set(answers.values()) == {404}
+    assert "/console" not in ada.get(f"/dashboard/{shop.id}/").text
+
+
+def test_staff_without_a_second_factor_get_nothing_where_money_is_real(shop: Shop) -> None:
+    app = shop.api_server.app
+    staff = person(shop.api_server, None, staff_role="admin")
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))
+    try:
+        for one in OF_CONSOLES:
+            path = _path(one, shop.id)
+            answer = staff.get(path) if one.method == "GET" else staff.post(path)
+            assert answer.headers.get("location") == "/security?second=1", one.path
+    finally:
+        app.settings = before
 
 
 def test_nobody_gets_in_without_logging_in(shop: Shop) -> None:

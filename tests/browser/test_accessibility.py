@@ -1,4 +1,4 @@
-"""WCAG 2.2 AA on every page of the dashboard, by the rules of axe-core, on phone and desktop."""
+"""WCAG 2.2 AA on every page for people, by the rules of axe-core, on phone and desktop."""
 
 import re
 import shutil
@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, BrowserContext, Page
 from starlette.applications import Starlette
 
-from opentill import merchants, people, webhooks
+from opentill import disputes, merchants, people, webhooks
 from opentill.app import FACES
 from opentill.cli.demo_history import History
 from opentill.db.clock import now_ms
@@ -32,10 +32,18 @@ _RUN: Final = """async (rules) => (await axe.run(document, {
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 # Pages that no link of a merchant's pages leads to: the way in, and what a page shows once.
 _ELSEWHERE: Final = {
-    "/login", "/login/passkey", "/invite/*", "/reset/*", "/dashboard",
-    "/security/authenticator", "/security/authenticator.svg", "/security/passkeys",
+    "/login",
+    "/login/passkey",
+    "/invite/*",
+    "/reset/*",
+    "/dashboard",
+    "/security/authenticator",
+    "/security/authenticator.svg",
+    "/security/passkeys",
     "/dashboard/*/disputes/*/evidence/*",  # a file
-}  # fmt: skip
+}
+# Of what needs somebody, the pages are alike: one of them is looked at.
+_ALIKE: Final = re.compile(r"/console/needs/(?!disputes$)")  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -95,10 +103,10 @@ def _shapes_of_pages() -> set[str]:
     }
 
 
-async def _links(page: Page, url: str) -> list[str]:
-    """Return the pages that a page leads to, on this server."""
+async def _links(page: Page, places: tuple[str, ...]) -> list[str]:
+    """Return the pages that a page leads to, of those that begin with one of some addresses."""
     hrefs: list[str] = await page.evaluate("[...document.links].map(link => link.href)")
-    return [one for one in hrefs if one.startswith((f"{url}/dashboard", f"{url}/security"))]
+    return [one for one in hrefs if one.startswith(places)]
 
 
 async def _violations(page: Page, axe: str) -> list[Any]:
@@ -114,18 +122,12 @@ async def _violations(page: Page, axe: str) -> list[Any]:
     return found
 
 
-async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
-    browser: Browser, page_server: Starlette, owner: tuple[str, str], axe: str
-) -> None:
-    """It also shows that each page can be got to, by the links of the others."""
-    shop, token = owner
-    url = page_server.state.settings.public_url
-    context = await browser.new_context()
-    await context.add_cookies([{"name": "opentill", "value": token, "url": url}])
+async def _walk(
+    context: BrowserContext, start: str, places: tuple[str, ...], axe: str
+) -> tuple[set[str], dict[str, list[Any]]]:
+    """Follow all links; return which pages were seen, and what was wrong with them."""
     page = await context.new_page()
-    waiting = [f"{url}/dashboard/{shop}/"]
-    seen: set[str] = set()
-    wrong: dict[str, list[Any]] = {}
+    waiting, seen, wrong = [start], set[str](), dict[str, list[Any]]()
     while waiting:
         href = waiting.pop(0)
         if _shape(href) in seen:
@@ -136,9 +138,51 @@ async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
         if "html" not in response.headers["content-type"]:
             continue
         await page.goto(href)
-        waiting += await _links(page, url)
+        waiting += await _links(page, places)
         if found := await _violations(page, axe):
             wrong[_shape(href)] = found
     await context.close()
+    return seen, wrong
+
+
+async def _logged_in(browser: Browser, url: str, token: str) -> BrowserContext:
+    context = await browser.new_context()
+    await context.add_cookies([{"name": "opentill", "value": token, "url": url}])
+    return context
+
+
+async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
+    browser: Browser, page_server: Starlette, owner: tuple[str, str], axe: str
+) -> None:
+    """It also shows that each page can be got to, by the links of the others."""
+    shop, token = owner
+    url = page_server.state.settings.public_url
+    context = await _logged_in(browser, url, token)
+    places = (f"{url}/dashboard", f"{url}/security")
+    seen, wrong = await _walk(context, f"{url}/dashboard/{shop}/", places, axe)
     assert wrong == {}
-    assert _shapes_of_pages() - _ELSEWHERE - seen == set()
+    pages = {one for one in _shapes_of_pages() if not one.startswith("/console")}
+    assert pages - _ELSEWHERE - seen == set()
+
+
+async def test_every_page_of_the_console_keeps_the_rules(
+    browser: Browser, page_server: Starlette, owner: tuple[str, str], axe: str
+) -> None:
+    """As above, from the first page of the console, by an administrator."""
+    app, url = page_server.state.app, page_server.state.settings.public_url
+    now, device = now_ms(), Device("127.0.0.1", "Test")
+    link = await app.db.run(
+        lambda tx: people.invite(tx, address(), now, staff_role="admin", actor=TESTER)
+    )
+
+    async def be_urgent(tx: Any) -> None:
+        (one, *_) = await disputes.search(tx, owner[0], "OPEN")
+        await disputes.set_deadline(tx, one.merchant_id, one.id, now + 3_600_000, now)
+
+    await app.db.run(be_urgent)
+    login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
+    context = await _logged_in(browser, url, login.token)
+    seen, wrong = await _walk(context, f"{url}/console", (f"{url}/console",), axe)
+    assert wrong == {}
+    pages = {one for one in _shapes_of_pages() if one.startswith("/console")}
+    assert {one for one in pages - seen if not _ALIKE.match(one)} == set()

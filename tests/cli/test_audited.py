@@ -36,18 +36,20 @@ OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
     "reads": "doctor health settings export statement",
     "who commands are run by": "login logout whoami",
-    "reads what a group has": "payouts:waiting merchants:list,show,terms keys:list epay:show,list,notices"
+    "reads what a group has": "mail:list merchants:list,show,terms keys:list epay:show,list,notices"
+    " payouts:waiting"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
-    " clock:show people:list",
+    " clock:show people:list links:list,show,qr",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
     " disputes:dismiss,note payouts:create,approve,reject,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
-    "sends again what was sent, or a test": "epay:resend webhooks:resend,test",
+    "sends again what was sent, or a test": "epay:resend webhooks:resend,test mail:resend,test",
     "time of the sandbox": "clock:advance,reset",
+    "payment links; their own tests look into the audit log": "links:create,set",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",
     "the deployment's; its own test looks into the audit log": "secret-key:replace",
 }
@@ -64,6 +66,8 @@ OPERATIONS_OTHERS: Final = {
     "DELETE /v1/products/{id}": "what is sold",
     "POST /v1/checkouts": "an order, with a history of its own",
     "POST /v1/checkouts/{id}/expire": "an order, with a history of its own",
+    "POST /v1/payment-links": "what is sold",
+    "PATCH /v1/payment-links/{id}": "what is sold",
     "POST /v1/orders/{id}/refunds": "money, on the ledger",
     "POST /v1/webhook-endpoints/{id}/resend": "sends again what was sent",
     "POST /v1/webhook-endpoints/{id}/test": "sends what says that nothing has happened",

@@ -214,7 +214,7 @@ def test_all_commands_but_those_that_the_readme_names_answer_in_json() -> None:
     named = re.search(r"All have `--json` but (.*?), which writes CSV", README, re.DOTALL)
     assert named is not None
     without = {" ".join(path) for path, options in _commands() if "--json" not in options}
-    assert without == set(re.findall(r"`(\w+)`", named[1]))
+    assert without == set(re.findall(r"`([\w ]+)`", named[1]))
 
 
 def _commands() -> Iterator[tuple[list[str], set[str]]]:

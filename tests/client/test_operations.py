@@ -26,6 +26,7 @@ ID: Final = "order_01m7y0m0jzefzv5n8efcf1hqw1"
 # Fields of the API that the client leaves out, and why.
 LEFT_OUT: Final = {
     "display_merchant_name": "another spelling of displayMerchantName",
+    "customer_name": "another spelling of customerName",
 }
 
 
@@ -50,7 +51,9 @@ def example(name: str) -> Any:
         return ID
     values = {"page": 1, "size": 20, "start_date": 1, "end_date": 2, "metadata": {"a": "b"}}
     values |= {"amount": "1.00", "price": "1.00", "events": ["order.paid"], "failed_only": True}
-    values |= {"since": 1, "until": 2}
+    values |= {"since": 1, "until": 2, "expires_at": 1, "expires_in": 1, "quantity": 1}
+    values |= {"item": {"price": 1}, "max_quantity": 1, "max_uses": 1, "active": True}
+    values |= {"payment_methods": ["ALIPAY"]}
     return values.get(name, "text")
 
 

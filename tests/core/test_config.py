@@ -13,6 +13,7 @@ from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Setting, Settings
+from opentill.gateways import shown_settings
 
 KEY = "k" * 32
 DATABASE = {"OPENTILL_DATABASE_URL": "postgresql://u:pw@db/x", "OPENTILL_SECRET_KEY": KEY}
@@ -33,7 +34,7 @@ def test_each_default_is_what_its_own_text_is_read_as(row: Setting) -> None:
     """So the parser of a row makes values of the type of its field."""
     default = getattr(Settings(), row.field)
     if default not in (None, ""):
-        assert row.parse(config.text_of(default)) == default
+        assert row.parse(shown_settings.text_of(default)) == default
 
 
 def test_without_any_variable_everything_is_on_loopback() -> None:
@@ -206,7 +207,7 @@ def test_a_secret_may_stand_behind_links(tmp_path: Path) -> None:
 def test_every_secret_setting_may_stand_in_a_file() -> None:
     secret = [row for row in SETTINGS if row.secret]
     assert {row.field.upper() for row in secret} <= {row[0] for row in IN_FILES}
-    explained = {variable: text for variable, _, text in config.shown(load({}))}
+    explained = {variable: text for variable, _, text in shown_settings.shown(load({}))}
     assert all(f"{row.name}_FILE" in explained[row.name] for row in secret)
     listed = [row for row in SETTINGS if not row.secret]
     assert config.unknown({f"{listed[0].name}_FILE": "x"}) != []
@@ -284,7 +285,7 @@ def test_a_password_apart_from_the_address_may_have_any_character(url: str) -> N
             server_settings=None, target_session_attrs=None, krbsrvname=None, gsslib=None,
         )  # fmt: skip
         assert (parameters.user, parameters.password, parameters.database) == ("u", STRANGE, "x")
-    assert "p@ss" not in str(config.shown(settings)) + repr(settings)
+    assert "p@ss" not in str(shown_settings.shown(settings)) + repr(settings)
 
 
 def test_a_misspelt_variable_is_warned_of() -> None:
@@ -303,7 +304,7 @@ def test_a_secret_is_never_repeated() -> None:
             load({f"OPENTILL_{variable}": text})
         assert "hunter2" not in str(caught.value)
     settings = load(DATABASE | SECRETS)
-    shown = str(config.shown(settings)) + repr(settings)
+    shown = str(shown_settings.shown(settings)) + repr(settings)
     for secret in (KEY, "pw@db", *SECRETS.values()):
         assert secret not in shown
 
@@ -358,7 +359,7 @@ def test_with_a_database_and_a_gateway_of_ones_own_nothing_is_made_in_the_data_d
 
 
 def test_every_setting_is_explained() -> None:
-    for variable, _, explanation in config.shown(load({})):
+    for variable, _, explanation in shown_settings.shown(load({})):
         assert variable.startswith("OPENTILL_")
         assert len(explanation) > 10
 
@@ -370,22 +371,22 @@ def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
         "OPENTILL_GATEWAY_STRIPE_API_BASE": "http://127.0.0.1:1",
         "OPENTILL_GATEWAY_ACME_TOKEN": "hunter2",
     }
-    shown = {variable: value for variable, value, _ in config.shown(load(environ))}
+    shown = {variable: value for variable, value, _ in shown_settings.shown(load(environ))}
     assert shown["OPENTILL_GATEWAY_STRIPE_SECRET_KEY"] == "(set)"
     assert shown["OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET"] == ""
     assert shown["OPENTILL_GATEWAY_STRIPE_API_BASE"] == "http://127.0.0.1:1"
     assert shown["OPENTILL_GATEWAY_ACME_TOKEN"] == "(set)"
-    assert not any("STRIPE" in variable for variable, _, _ in config.shown(load({})))
+    assert not any("STRIPE" in variable for variable, _, _ in shown_settings.shown(load({})))
 
 
 def test_every_option_that_a_recipe_names_is_listed_where_its_gateway_is_on() -> None:
     recipes = Path(__file__).parents[2] / "docs" / "recipes"
     for gateway, recipe in (("stripe", "take-stripe.md"), ("epay", "epay-upstream.md")):
         named = set(re.findall("OPENTILL_GATEWAY_[A-Z_]*[A-Z]", (recipes / recipe).read_text()))
-        listed = {row[0] for row in config.shown(load({"OPENTILL_GATEWAYS": gateway}))}
+        listed = {row[0] for row in shown_settings.shown(load({"OPENTILL_GATEWAYS": gateway}))}
         assert named
         assert named <= listed
-    listed = {row[0] for row in config.shown(load({"OPENTILL_GATEWAYS": "manual,sandbox"}))}
+    listed = {row[0] for row in shown_settings.shown(load({"OPENTILL_GATEWAYS": "manual,sandbox"}))}
     assert "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS" in listed
     assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
 

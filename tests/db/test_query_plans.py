@@ -43,6 +43,7 @@ WHOLE: Final = {
     "reconciliation.queries.BETWEEN": "a period of a gateway's report",
     "reconciliation.queries.NAMED": "a period of a gateway's report",
     "reconciliation.queries.KNOWN": "a period of a gateway's report",
+    "figures.gateway_queries.RECOUNT": "everything is counted anew, as after an upgrade",
     "webhooks.queries.RESEND_RANGE": "a merchant's events of a period, all to be sent again",
 }
 BY_MERCHANT: Final = (
@@ -70,7 +71,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
             await connection.close()
 
     async def plan(connection: asyncpg.Connection, statement: Query | Value | Command) -> Any:
-        if statement.sql.startswith("set "):
+        if statement.sql.startswith(("set ", "lock ")):
             return {}
         takes = len((await connection.prepare(statement.sql)).get_parameters())
         await connection.execute(f"prepare hot as {statement.sql}")

@@ -160,11 +160,29 @@ CASES: Final = {
         "used_at = used_at + 1",
         "used_at",
     ),
+    "people.queries.LOCK_ADMINS": Case(
+        "staff", lambda _: {}, "created_at = created_at + 1", "created_at"
+    ),
     "http.queries.PRUNE": Case(
         "idempotency_keys", lambda _: {"before": LATE}, "created_at = created_at + 1", None
     ),
     "http.queries.PRUNE_REFUSED": Case(
         "refused_requests", lambda _: {"until": LATE}, "code = code + 1", None
+    ),
+    "mail.queries.CLAIM": Case(
+        "mails", lambda _: {"now": LATE, "lease_until": LATE, "limit": 1000},
+        where="status = 'WAITING'",
+    ),
+    "mail.queries.LAPSE": Case(
+        "mails", lambda _: {"now": LATE, "limit": 1000, "result": "unknown"},
+        shows=None, where="status = 'SENDING'",
+    ),
+    "mail.queries.GIVE_UP": Case(
+        "mails", lambda _: {"now": LATE, "limit": 1000, "before": LATE},
+        shows=None, where="status = 'WAITING'",
+    ),
+    "mail.queries.LOCK_HEAD": Case(
+        "mail_heads", mine, "number = number + 1", "number"
     ),
     "http.queries.PRUNE_IGNORED": Case(
         "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
@@ -295,6 +313,15 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
         world.NOW,
     )
     await merchants.create_key(tx, merchant_id, "production", world.NOW)
+    await tx.execute("insert into mail_heads values ($1, 0, 0)", merchant_id)
+    for status in ("WAITING", "SENDING"):
+        await tx.execute(
+            "insert into mails values ($1, $2, 'test', $2, 'a@example.com', null, 'en', '{}', null,"
+            " '<a@b>', $2, 1, $3, '', $3, $3)",
+            merchant_id,
+            status,
+            world.NOW,
+        )
 
 
 async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:
@@ -309,6 +336,7 @@ async def _fill_figures_and_logins(tx: Tx, merchant_id: str) -> None:
         " 0, $1, $1)",
         world.NOW,
     )
+    await tx.execute("insert into staff values ('per_1', 'admin', $1)", world.NOW)
     await tx.execute(
         "insert into logins values ('ses_1', 'per_1', $1, $2, $2, $2, false, '', '', $3, $1)",
         b"t" * 32,

@@ -23,8 +23,10 @@ from opentill import (
     figures,
     gateways,
     ledger,
+    mail,
     merchants,
     orders,
+    payment_links,
     payouts,
     products,
     refunds,
@@ -41,6 +43,8 @@ from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
+from opentill.mail import looking, noting
+from opentill.mail import queries as mail_queries
 from opentill.orders import confirmation, indexing, payments, settlement
 from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
@@ -70,6 +74,7 @@ EXPLAINED: Final = frozenset(
         # over all merchants, or by an id that only one of them can have
         "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
         "disputes.queries": "ANYWHERE SEARCH",
+        "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
@@ -79,7 +84,10 @@ EXPLAINED: Final = frozenset(
         # of all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
-        "figures.queries": "BEHIND",
+        "figures.queries": "BEHIND BEHIND_OF",
+        # the worker's over all merchants, and arrays of several: tests/mail
+        "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
+        " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
         "checkouts.queries  ": " ".join(
@@ -99,6 +107,12 @@ EXPLAINED: Final = frozenset(
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "TRIAL_BALANCE",
         "figures.queries ": "OF_ALL",
+        # asked by staff: tests/console
+        "figures.gateway_queries": "DIFFER RECOUNT",
+        "ledger.queries   ": "FOUND",
+        "epay.queries  ": "FAILED_NOTICES",
+        "merchants.queries  ": "SEARCH_AUDIT",
+        "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
@@ -219,6 +233,27 @@ class Business:
         assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
+
+    def links(self) -> None:
+        """Items, and payment links: made, read, changed, gone on from."""
+        shop, api_server = self.shop, self.api_server
+        item = {"name": "Cart", "price": "5.00", "currency": "USD"}
+        body = {"productId": self.product, "paymentMethods": ["CREDIT_CARD"]}
+        for wanted in ({"item": item}, body):
+            shop.data("POST", "/v1/checkouts", json=wanted)
+        made = shop.data("POST", "/v1/payment-links", json={"productId": self.product})
+        path = f"/v1/payment-links/{made['id']}"
+        shop.data("PATCH", path, json={"maxUses": 5})
+        link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
+        wanted_once = payment_links.Wanted()
+        session = api_server.tx(
+            lambda tx: payment_links.open_session(
+                tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+            )
+        )
+        assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
+        assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
+        shop.data("GET", path)
 
     def payments(self) -> None:
         """Attempts: asked for, declined, confirmed one by one and together, twice, by hand."""
@@ -634,6 +669,42 @@ class Business:
         refund = api_server.sql("select id from refunds where merchant_id = $1", self.id)[0]["id"]
         assert api_server.tx(lambda tx: refunds.orders_of(tx, self.id, [refund]))
 
+    def mailing(self) -> None:
+        """Mails: made of events and by hand, sent, put back, shown, sent again."""
+        api_server, now = self.api_server, self.now
+        settings = msgspec.structs.replace(
+            api_server.settings, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
+        )
+        actor = merchants.Actor("op", "wish")
+        switches = {"receipts": True, "refunds": True, "digest": True}
+        order = self.paid()
+        for _ in range(2):
+            api_server.run(noting.events(self.app.db, settings, now))
+        api_server.run(looking.digests(self.app.db, settings, now))
+        api_server.tx(
+            lambda tx: mail.change_preferences(tx, self.id, switches, "en", now, actor=actor)
+        )
+        api_server.run(looking.digests(self.app.db, settings, now))
+        sent = api_server.tx(
+            lambda tx: mail.send_receipt(tx, settings, self.id, order.id, "one", now)
+        )
+        key = {"merchant_id": self.id, "id": sent.id, "attempts": 1, "result": "", "now": now}
+
+        async def attempt(tx: Tx) -> None:
+            await mail_queries.CLAIM.all(tx, now=now, lease_until=now + DAY, limit=1000)
+            await mail_queries.PUT_BACK.run(tx, **key, due_at=now)
+            await mail_queries.CLAIM.all(tx, now=now, lease_until=now + DAY, limit=1000)
+            await mail_queries.RECORD.run(tx, **key, status="SENT", due_at=None)
+
+        api_server.tx(attempt)
+        again = [
+            api_server.tx(lambda tx: mail.resend(tx, settings, self.id, sent.id, "form", now))
+            for _ in range(2)
+        ]
+        assert again[0].id == again[1].id
+        assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, limit=50))
+        assert api_server.tx(lambda tx: mail.of_order(tx, self.id, order.id))
+
     def reading(self) -> None:
         """Lists, totals, exports, statements, checks."""
         shop, api_server = self.shop, self.api_server
@@ -669,6 +740,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business = Business(api_server, inbox, examiner)
         business.products()
         business.sessions()
+        business.links()
         business.payments()
         business.events()
         business.refunding()
@@ -677,6 +749,7 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
         business.page()
         business.operators()
         business.figuring()
+        business.mailing()
         business.door()
         business.reading()
         business.balance()

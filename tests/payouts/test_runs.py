@@ -90,7 +90,9 @@ async def test_who_is_left_out_and_why(db: Db) -> None:
     dollars = await db.run(lambda tx: payee(tx, account=NATIONAL, settlement_currency="USD"))
     changed = await db.run(payee)
     await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, RULE, NOW))
+    lost = await db.run(lambda tx: payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
     view = await whole(db, fresh(), fee_minor=150)
+    assert view.unreadable == (lost.id,)
     rows = await db.read(lambda tx: payouts.payouts_of(tx, view.run.id))
     assert [(one.merchant_id, one.amount_minor, one.fee_minor) for one in rows] == [
         (paid.id, 9_850, 150)
@@ -98,7 +100,7 @@ async def test_who_is_left_out_and_why(db: Db) -> None:
     due = await db.read(lambda tx: payouts.due(tx, 100))
     assert {one.merchant_id: one.waits_for(NOW) for one in due} == {
         none.id: "no account", little.id: "below minimum", changed.id: "account changed",
-        fees.id: None, dollars.id: None,
+        fees.id: None, dollars.id: None, lost.id: None,
     }  # fmt: skip
     # After three days the changed account is paid.
     later = await whole(db, fresh(), NOW + 3 * DAY)

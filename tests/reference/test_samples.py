@@ -50,6 +50,9 @@ def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
     own = {
         "/v1/products/{id}": product,
         "/v1/checkouts/{id}": session,
+        "/v1/payment-links/{id}": shop.data(
+            "POST", "/v1/payment-links", json={"productId": product}
+        )["id"],
         "/v1/orders/{id}": order,
         "/v1/refunds/{id}": refund,
         "/v1/disputes/{id}": shop.dispute(shop.paid(product)["id"]).id,

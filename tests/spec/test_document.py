@@ -183,6 +183,9 @@ def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
         "refunds": refund["id"],
         "disputes": shop.dispute(shop.paid()["id"]).id,
         "payouts": shop.payout().id,
+        "payment-links": shop.data(
+            "POST", "/v1/payment-links", json={"productId": order["productId"]}
+        )["id"],
         "webhook-endpoints": shop.endpoint()["id"],
         "events": shop.data("GET", "/v1/events")["items"][0]["id"],
     }

@@ -45,6 +45,10 @@ METHODS: Final = {
     # of merchants
     "archiveProduct",
     "createCheckoutSession",
+    "createPaymentLink",
+    "listPaymentLinks",
+    "getPaymentLink",
+    "updatePaymentLink",
     "createProduct",
     "createRefund",
     "createWebhookEndpoint",

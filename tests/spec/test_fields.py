@@ -41,6 +41,10 @@ CREATED: Final[Rows] = (
     ("currency", "text"),
     ("status", "text"),
     ("url", "text"),
+    ("quantity", "count"),
+    ("paymentMethods", "list?"),
+    ("locale", "text?"),
+    ("clientReference", "text?"),
     ("expiresAt", "ms"),
     ("createdAt", "ms"),
 )
@@ -67,6 +71,9 @@ ORDER: Final[Rows] = (
     ("metadata", "object"),
     ("createdAt", "ms"),
     ("livemode", "flag"),
+    ("quantity", "count"),
+    ("clientReference", "text?"),
+    ("paymentLinkId", "text?"),
 )
 DETAIL: Final[Rows] = (
     *ORDER,

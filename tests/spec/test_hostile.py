@@ -56,7 +56,7 @@ VALUES: Final = (
 def _good(operation: Operation, shop: Shop) -> dict[str, Any]:
     if operation.path == "/v1/products":
         return dict(TEA)
-    if operation.path == "/v1/checkouts":
+    if operation.path in {"/v1/checkouts", "/v1/payment-links"} and operation.method == "POST":
         return {"productId": shop.product()["id"]}
     if operation.path == "/v1/webhook-endpoints" and operation.method == "POST":
         return {"url": "https://shop.example/hook"}
@@ -70,12 +70,17 @@ def _path(operation: Operation, shop: Shop) -> str:
         return operation.path.replace("{id}", shop.order()["id"])
     if "webhook-endpoints/" in operation.path:
         return operation.path.replace("{id}", shop.endpoint()["id"])
+    if "payment-links/" in operation.path:
+        body = {"productId": shop.product()["id"]}
+        made = shop.data("POST", "/v1/payment-links", json=body)
+        return operation.path.replace("{id}", made["id"])
     return operation.path.replace("{id}", shop.product()["id"])
 
 
 # What is a right type for fields that are no text.
 RIGHT: Final[dict[str, tuple[Any, ...]]] = {
     "since": (7,), "until": (7,), "failedOnly": (True,), "events": ([],),
+    "quantity": (7,), "maxQuantity": (7,), "maxUses": (7,), "active": (True,),
 }  # fmt: skip
 FIELDS: Final = [
     (operation, field.encode_name)

@@ -22,6 +22,7 @@ class Things(msgspec.Struct):
     refund: str
     dispute: str
     payout: str
+    link: str
     endpoint: str
     event: str
 
@@ -35,6 +36,7 @@ def _stock(shop: Shop) -> Things:
         refund=shop.refund(order["id"], amount="1.00", refundNo="MINE")["id"],
         dispute=shop.dispute(shop.paid()["id"]).id,
         payout=shop.payout().id,
+        link=shop.data("POST", "/v1/payment-links", json={"productId": order["productId"]})["id"],
         endpoint=shop.endpoint()["id"],
         event=shop.data("GET", "/v1/events")["items"][0]["id"],
     )
@@ -62,6 +64,7 @@ IN_PATH: Final = {
     "refunds": "refund",
     "disputes": "dispute",
     "payouts": "payout",
+    "payment-links": "link",
     "webhook-endpoints": "endpoint",
     "events": "event",
 }
@@ -69,12 +72,14 @@ IN_PATH: Final = {
 BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/products/{id}": {"name": "Mine now"},
     "POST /v1/orders/{id}/refunds": {"amount": "1.00"},
+    "PATCH /v1/payment-links/{id}": {"active": False},
     "PATCH /v1/webhook-endpoints/{id}": {"description": "Mine now"},
     "POST /v1/webhook-endpoints/{id}/resend": {"since": 0},
 }
 # Fields of bodies and queries that name a resource, and of whose kind; all others name none.
 FIELDS: Final = {
     ("POST /v1/checkouts", "productId"): "product",
+    ("POST /v1/payment-links", "productId"): "product",
     ("GET /v1/checkouts", "productId"): "product",
     ("GET /v1/orders", "productId"): "product",
     ("GET /v1/orders", "query"): "order",
@@ -98,6 +103,8 @@ NO_IDS: Final = {
     "successUrl", "cancelUrl", "customerEmail", "customerName", "displayMerchantName",
     "display_merchant_name", "startDate", "endDate", "amount", "reason", "refundNo", "type",
     "url", "events", "cursor", "since", "until", "failedOnly",
+    "item", "quantity", "expiresIn", "paymentMethods", "locale", "clientReference", "customer_name",
+    "active", "expiresAt", "maxQuantity", "maxUses",
 }  # fmt: skip
 
 

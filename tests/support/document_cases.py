@@ -58,6 +58,17 @@ RULES: Final = (
         "(since|until|expiresAt) must be a time in Unix mil",
     ),  # as 1.0, which is an integer too
     ("expiresAt", "expiresAt must be in the future"),
+    (
+        "expiresIn|quantity|maxQuantity|maxUses",
+        "(expiresIn|quantity|maxQuantity|maxUses) must be a whole number",
+    ),  # as 1.0, likewise
+    ("expiresAt", "expiresAt must be a time to come"),
+    ("maxQuantity", "maxQuantity must be 1"),
+    ("quantity", "quantity must be (less|at most)"),
+    ("item", r"item(\.\w+)? must "),
+    ("productId", "productId is required"),
+    ("paymentMethods", "paymentMethods must have one that is on offer"),
+    ("clientReference", "clientReference must be text of 1 to 200"),
     ("cursor", "cursor must be the cursor of an earlier response"),
     ("amount", "amount must be from 0.01 to"),
     ("amount", "amount must not be more than what is left"),
@@ -71,6 +82,8 @@ RULES: Final = (
 
 SCHEMA: Final = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT))  # which it changes
 SCHEMA.config.generation.with_security_parameters = False  # test_keys.py is about keys
+# A body that is too long for its field may be too long for any: then it is 413.
+SCHEMA.config.checks.negative_data_rejection.expected_statuses.append("413")
 CHECKED: Final = [operation.ok() for operation in SCHEMA.get_all_operations()]
 # An archived product stays readable (contract.md#product-archive): it does not disappear.
 WITHOUT: Final = {

@@ -54,6 +54,7 @@ FAINT_TEXT = """() => {
 # Things to press that are smaller than 24 by 24 pixels and not within a sentence (WCAG 2.5.8).
 SMALL_TARGETS = """() => [...document.querySelectorAll('a, button, input, summary')]
   .filter(e => e.checkVisibility() && !e.closest('.skip') && e.type !== 'hidden')
+  .filter(e => !(e.ariaHidden && e.tabIndex < 0))
   .map(e => e.closest('label') || e)
   .filter(e => { const r = e.getBoundingClientRect();
                  return (r.width < 24 || r.height < 24)

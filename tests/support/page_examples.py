@@ -1,14 +1,17 @@
 """Payments in every state, made up, for tests of pages alone."""
 
+from zoneinfo import ZoneInfo
+
 import msgspec
 
 from opentill.core.money import Money
-from opentill.pages.model import METHODS, Attempt, Brand, Item, Payment
+from opentill.pages.model import METHODS, Attempt, Brand, GivenBack, Item, Payment, Receipt
 from opentill.pages.render import (
     Page,
     Visit,
     continue_page,
     open_page,
+    receipt_page,
     refusal_page,
     status_page,
     trouble_page,
@@ -105,6 +108,18 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
         "paid": status_page(paid, visit, "paid"),
         "refunded": status_page(
             msgspec.structs.replace(paid, refunded=payment.amount), visit, "refunded"
+        ),
+        "receipt": receipt_page(
+            Receipt(
+                payment=msgspec.structs.replace(paid, refunded=Money(100, payment.amount.currency)),
+                refunds=[GivenBack(Money(-100, payment.amount.currency), NOW)],
+                shop_zone=ZoneInfo("Asia/Shanghai"),
+                own_zone=ZoneInfo("Europe/Brussels"),
+            ),
+            visit,
+            zone="Mars",
+            zone_error=True,
+            no_pdf=True,
         ),
         "expired": status_page(payment, visit, "expired"),
         "closed": status_page(payment, visit, "closed"),

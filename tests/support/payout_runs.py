@@ -62,7 +62,11 @@ class Dying(Db):
 
 
 async def payee(
-    tx: Tx, minor: int = 10_000, account: BankAccount | None = IBAN, **terms: Any
+    tx: Tx,
+    minor: int = 10_000,
+    account: BankAccount | None = IBAN,
+    rule: HoldRule = RULE,
+    **terms: Any,
 ) -> Merchant:
     """Make a merchant with money in euro, and with a bank account unless that is None."""
     made = await merchant(tx, **{"settlement_currency": "EUR", **terms})
@@ -71,7 +75,7 @@ async def payee(
     )
     await adjustments.request(tx, made.id, asked, None, NOW)
     if account is not None:
-        await payouts.change_account(tx, made.id, account, ANN, RULE, NOW)
+        await payouts.change_account(tx, made.id, account, ANN, rule, NOW)
     return made
 
 

@@ -59,10 +59,10 @@ BOOKS: Final = {
 OTHER_MONEY: Final = "XTS"
 # What makes a copy another thing of the same merchant, beside its id and the ids in it.
 UNIQUE: Final = frozenset(
-    {"refund_no", "reference", "out_trade_no", "gateway_ref", "key", "fields"}
+    {"refund_no", "reference", "out_trade_no", "gateway_ref", "key", "fields", "cause"}
 )
 ONE_OF_EACH: Final = frozenset(
-    {"merchants", "epay_products", "search_heads"}
+    {"merchants", "epay_products", "search_heads", "mail_heads", "mail_preferences"}
 )  # what a merchant has no two of
 AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 # They name something as a place to go on from, or tell every endpoint of it.

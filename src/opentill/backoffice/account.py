@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from opentill import people
 from opentill.backoffice import cookies, render
-from opentill.backoffice.model import Page
+from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest, safe_next
 from opentill.core.errors import TooManyRequests
 from opentill.db import rate_limits
@@ -16,10 +16,17 @@ from opentill.people import passkeys
 _PASSKEYS: Final = 30  # pages that ask for one, of an address in a minute
 
 
+async def _first_page(request: PageRequest, person_id: str) -> str:
+    """Return where somebody comes who wanted to go nowhere else: staff to the console."""
+    async with request.app.db.connection() as tx:
+        return OF_CONSOLE if await people.is_staff(tx, person_id) else "/dashboard"
+
+
 async def show_login(request: PageRequest) -> Response:
     """Show the form, unless somebody is logged in already."""
     if request.known_login is not None:
-        return render.see_other(request, request.next or "/dashboard")
+        goal = request.next or await _first_page(request, request.login.person_id)
+        return render.see_other(request, goal)
     return render.page(request, "login.html", email="", next=request.next)
 
 
@@ -53,7 +60,7 @@ async def log_in(request: PageRequest) -> Response:
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
     request.new_cookies += cookies.begun(settings, request.headers, login.token, account)
-    return render.see_other(request, goal or "/dashboard")
+    return render.see_other(request, goal or await _first_page(request, login.person.id))
 
 
 async def begin_passkey(request: PageRequest) -> Response:
@@ -100,7 +107,7 @@ async def use_passkey(request: PageRequest) -> Response:
     except people.WrongCredentials:
         return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
     request.new_cookies += cookies.begun(settings, request.headers, login.token, login.person.email)
-    return render.see_other(request, goal or "/dashboard")
+    return render.see_other(request, goal or await _first_page(request, login.person.id))
 
 
 async def log_out(request: PageRequest) -> Response:

@@ -59,6 +59,11 @@ class Face:
         names = cast("dict[str, Any]", self.environment.globals)
         names.update(menu=self.menu, has_page=self.has_page)
 
+    @property
+    def of_console(self) -> bool:
+        """Whether its pages are those of staff."""
+        return self._place == OF_CONSOLE
+
     def has_page(self, below: str) -> bool:
         """Return whether there is a page at a path below the face's place; * stands for an id."""
         return _IN_BRACES.sub("*", self._place) + below in self._shown
@@ -74,7 +79,7 @@ class Face:
 
     def menu(self, request: "PageRequest") -> list[MenuItem]:
         """Return the menu of the page that is asked for: the pages that this person may see."""
-        if request.known_access is None and self._place != OF_CONSOLE:
+        if request.known_access is None and not self.of_console:
             return []
         found: list[MenuItem] = []
         own = self._place.replace("{merchant:id}", request.merchant_id)

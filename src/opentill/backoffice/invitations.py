@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.backoffice import cookies, render
-from opentill.backoffice.model import Page
+from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.people import Link, Person
@@ -75,7 +75,7 @@ async def take_invitation(request: PageRequest) -> Response:
             cookies.know(settings, request.headers, link.email),
         ]
     if link.merchant_id is None:
-        return render.see_other(request, "/dashboard")
+        return render.see_other(request, OF_CONSOLE)
     return render.see_other(request, f"/dashboard/{link.merchant_id}/")
 
 

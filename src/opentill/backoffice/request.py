@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope
 
 from opentill import context
 from opentill.backoffice.faces import Face
-from opentill.backoffice.model import SENDER
+from opentill.backoffice.model import OF_CONSOLE, SENDER
 from opentill.core.errors import Problem, or_not_found
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.server.protocol import ALLOW_BODY_S
@@ -185,6 +185,10 @@ class PageRequest:
             "" if parts else "/"
         )
 
+    def console(self, *parts: str) -> str:
+        """Return the path of a page of the console."""
+        return "/".join((self.base + OF_CONSOLE, *parts)) + ("" if parts else "/")
+
     @property
     def next(self) -> str:
         """Where to go after logging in, without the base: one of the pages for people, or ""."""
@@ -195,7 +199,7 @@ def _allow_nothing(_seconds: float) -> None:
     """Stand in for a server that has no deadlines for bodies."""
 
 
-_NEXT: Final = ("/dashboard", "/security", "/invite/")
+_NEXT: Final = ("/dashboard", OF_CONSOLE, "/security", "/invite/")
 _LONGEST_NEXT: Final = 2000
 
 

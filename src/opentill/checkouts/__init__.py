@@ -5,6 +5,7 @@ from opentill.checkouts.listing import sales
 from opentill.checkouts.model import (
     AmountOutOfBounds,
     Item,
+    ItemBody,
     PayerInput,
     Sales,
     Session,
@@ -15,6 +16,8 @@ from opentill.checkouts.queries import ListQuery as SessionsQuery
 from opentill.checkouts.service import (
     PageView,
     check_attempts,
+    check_methods,
+    check_on_offer,
     expire,
     find,
     open_session,
@@ -27,6 +30,7 @@ from opentill.checkouts.service import (
 __all__ = [
     "AmountOutOfBounds",
     "Item",
+    "ItemBody",
     "PageView",
     "PayerInput",
     "Sales",
@@ -35,6 +39,8 @@ __all__ = [
     "SessionsQuery",
     "Status",
     "check_attempts",
+    "check_methods",
+    "check_on_offer",
     "expire",
     "find",
     "list_page",

@@ -14,6 +14,7 @@ from opentill.http.paging import Listing
 async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCreated:
     """Open a session."""
     settings = request.app.settings
+    await service.check_methods(tx, request.app.gateways, request.merchant_id, request.body)
     session = await service.open_session(
         tx,
         request.merchant_id,
@@ -51,10 +52,14 @@ async def expire(request: ApiRequest[Nothing, Nothing], tx: Tx) -> SessionOut:
 _SESSION: Final[dict[str, Any]] = {
     "id": "cs_rqdceb7m99yhnfshefk9760251e2xjd2",
     "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
-    "amount": "9.99",
+    "amount": "19.98",
     "currency": "USD",
     "status": "OPEN",
     "url": "https://pay.example.com/checkout/cs_rqdceb7m99yhnfshefk9760251e2xjd2",
+    "quantity": 2,
+    "paymentMethods": None,
+    "locale": None,
+    "clientReference": "INV-2025-0042",
     "expiresAt": 1737018900000,
     "createdAt": 1736932500000,
 }
@@ -65,10 +70,12 @@ operations: Final = (
         path="/v1/checkouts",
         tag="Checkouts",
         summary="Create a checkout session",
-        description="Send the customer to the `url` of the response. The session lasts 24 hours. "
-        "Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another "
-        "spelling of `displayMerchantName`.",
+        description="Send the customer to the `url` of the response. The session lasts 24 hours, "
+        "or `expiresIn`. What is sold is a product, or an `item` with a price of its own, such as "
+        "a cart's total. Whoever has the `url` sees what you prefill. `display_merchant_name` is "
+        "taken as another spelling of `displayMerchantName`, `customer_name` of `customerName`.",
         body=SessionBody,
+        needs_body=True,
         response=SessionCreated,
         status=201,
         write=create,
@@ -77,6 +84,9 @@ operations: Final = (
         refusals=(
             "a product that is unknown or archived",
             "a product in a currency without an exchange rate",
+            "`productId` together with an `item`",
+            "a `quantity` that makes the amount more than 99999999.99",
+            "`paymentMethods` of which none is on offer for the currency",
         ),
         forbidden="A merchant that has not accepted the agreement, where the operator requires it.",
         example={
@@ -84,6 +94,8 @@ operations: Final = (
             "successUrl": "https://shop.example.com/thanks?session={CHECKOUT_SESSION_ID}",
             "cancelUrl": "https://shop.example.com/cart",
             "customerEmail": "ada@example.com",
+            "quantity": 2,
+            "clientReference": "INV-2025-0042",
             "metadata": {"cart": "42"},
         },
         response_example=_SESSION,

@@ -3,7 +3,7 @@
 import structlog
 
 from opentill.checkouts import queries, service
-from opentill.checkouts.model import Session
+from opentill.checkouts.model import LIFETIME_MS, Session
 from opentill.core.errors import Invalid
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
@@ -22,7 +22,7 @@ async def expire_due(db: Db, now: int, batch: int = 200) -> int:
         try:
             await db.run(
                 lambda tx: service.expire(
-                    tx, session.merchant_id, session.id, "24 hours are over", now
+                    tx, session.merchant_id, session.id, _cause(session), now
                 ),
             )
         except Invalid as refused:  # paid or submitted in between
@@ -38,6 +38,11 @@ async def expire_due(db: Db, now: int, batch: int = 200) -> int:
         if len(due) < batch:
             return ended
         after_expires_at, after_id = due[-1].expires_at, due[-1].id
+
+
+def _cause(session: Session) -> str:
+    lasted = session.expires_at - session.created_at
+    return "24 hours are over" if lasted == LIFETIME_MS else "its time is over"
 
 
 async def due_by(tx: Tx, time: int, most: int) -> tuple[int, list[str]]:

@@ -1,10 +1,11 @@
 """What a checkout session is, and its shapes on the wire."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Final, Literal, Self
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core import money, structs
 from opentill.core.errors import Invalid
@@ -13,20 +14,24 @@ from opentill.http import schemas
 from opentill.http.fields import CreatedAt, meaning
 from opentill.orders import NewOrder
 from opentill.orders.model import Source
+from opentill.products.model import Currency, Description, Image, Name, Price
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
+Locale = Literal["en", "zh-Hans", "zh-Hant"]
 LIFETIME_MS: Final = 24 * 3600 * 1000
 MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
+MAX_REFERENCE: Final = 200
+SHORTEST_MS: Final = 30 * 60 * 1000
 MAX_ATTEMPTS: Final = 50  # to pay one order
 
 
 class AmountOutOfBounds(Invalid):
     """An amount whose exchange rates make it worth nothing, or more than the ledger can hold."""
 
-    def __init__(self, reason: str, least_minor: int, most_minor: int) -> None:
+    def __init__(self, field: str, reason: str, least_minor: int, most_minor: int) -> None:
         """``least_minor`` and ``most_minor`` (minor units, inclusive) are what is accepted."""
-        super().__init__("productId", reason)
+        super().__init__(field, reason)
         self.least_minor = least_minor
         self.most_minor = most_minor
 
@@ -56,6 +61,37 @@ _DisplayName = Annotated[
 _OtherSpelling = Annotated[
     _DisplayName, Meta(extra_json_schema={schemas.SPELLING_OF: "displayMerchantName"})
 ]
+_CustomerName = Annotated[str, Meta(max_length=200, description="text of at most 200 characters")]
+_OtherCustomerName = Annotated[
+    _CustomerName, Meta(extra_json_schema={schemas.SPELLING_OF: "customerName"})
+]
+Quantity = Annotated[int, Meta(ge=1, le=99, description="a whole number from 1 to 99")]
+_ExpiresIn = Annotated[
+    int,
+    Meta(
+        ge=SHORTEST_MS,
+        le=LIFETIME_MS,
+        description="a whole number of milliseconds from 1800000 to 86400000",
+    ),
+]
+# Which of them can be, in the currency of what is sold, is checked when the session is opened.
+Methods = Annotated[
+    list[Method],
+    Meta(
+        min_length=1,
+        max_length=6,
+        description="a list of one or more of CREDIT_CARD, ALIPAY, WECHAT_PAY, PAYNOW, CRYPTO and "
+        "BANK_TRANSFER",
+    ),
+]
+LocaleField = Annotated[Locale, Meta(description="en, zh-Hans or zh-Hant")]
+ClientReference = Annotated[
+    str,
+    Meta(
+        description="text of 1 to 200 characters",
+        extra_json_schema={"minLength": 1, "maxLength": 200, "pattern": r"\S"},
+    ),
+]
 _Metadata = Annotated[
     msgspec.Raw,
     Meta(
@@ -71,13 +107,38 @@ _Metadata = Annotated[
 ]
 
 
+class ItemBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is sold without a product, such as a cart's total (contract.md#session-item)."""
+
+    name: Annotated[
+        Name, meaning("What the customer reads on the payment page: 1 to 200 characters.")
+    ]
+    price: Annotated[
+        Price,
+        meaning("What one costs: decimal text from `0.01` to `99999999.99`, as of a product."),
+    ]
+    currency: Annotated[
+        Currency, meaning("The currency of the price: an active ISO 4217 code in capitals.")
+    ]
+    description: Annotated[
+        Description | None, meaning("More words for the payment page: at most 1000 characters.")
+    ] = None
+    image: Annotated[
+        Image | None,
+        meaning("The address of a picture: http or https, at most 2048 characters."),
+    ] = None
+
+
 class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The body that opens a session (contract.md#session-create)."""
 
     product_id: Annotated[
         Annotated[str, Meta(description="the id of one of your active products")],
-        meaning("The product to sell: the id of an active product of yours."),
-    ]
+        meaning(
+            "The product to sell: the id of an active product of yours. Required unless there is "
+            "an `item`."
+        ),
+    ] = ""
     success_url: Annotated[
         _Url | None,
         meaning(
@@ -94,14 +155,11 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     customer_email: Annotated[
         _Email | None, meaning("Fills in the customer's e-mail address on the payment page.")
     ] = None
-    customer_name: (
-        Annotated[
-            str,
-            Meta(max_length=200, description="text of at most 200 characters"),
-            meaning("Fills in the customer's name on the payment page: at most 200 characters."),
-        ]
-        | None
-    ) = None
+    customer_name: Annotated[
+        _CustomerName | None,
+        meaning("Fills in the customer's name on the payment page: at most 200 characters."),
+    ] = None
+    customer_name_too: _OtherCustomerName | None = msgspec.field(default=None, name="customer_name")
     display_merchant_name: Annotated[
         _DisplayName | None,
         meaning(
@@ -112,6 +170,44 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         default=None, name="display_merchant_name"
     )
     metadata: _Metadata = msgspec.field(default_factory=msgspec.Raw)
+    item: Annotated[
+        Annotated[
+            ItemBody, Meta(description="an object with name, price and currency of what is sold")
+        ]
+        | UnsetType,
+        meaning("What to sell without a product of its own, such as the total of a cart."),
+    ] = UNSET
+    quantity: Annotated[
+        Quantity | None, meaning("How many are sold, 1 to 99: the amount is so many prices.")
+    ] = None
+    expires_in: Annotated[
+        _ExpiresIn | None,
+        meaning("For how long it can be paid, in milliseconds: 30 minutes to 24 hours."),
+    ] = None
+    payment_methods: Annotated[
+        Methods | None,
+        meaning("The only methods that it can be paid by, of those that are on offer."),
+    ] = None
+    locale: Annotated[
+        LocaleField | None,
+        meaning(
+            "The language of the payment page, unless the customer has chosen one. The browser's "
+            "if you give none."
+        ),
+    ] = None
+    client_reference: Annotated[
+        ClientReference | None,
+        meaning(
+            "Your own number of the order, 1 to 200 characters. The customer sees it, and "
+            "`query` finds the order by it."
+        ),
+    ] = None
+
+    @property
+    def called(self) -> str | None:
+        """The customer's name as it was given, in whichever spelling."""
+        given = self.customer_name_too if self.customer_name is None else self.customer_name
+        return (given or "").strip() or None
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -133,6 +229,14 @@ class Session(msgspec.Struct, frozen=True):
     created_at: int
     updated_at: int
     method: Method | None  # the only one it can be paid by; None: the customer chooses
+    quantity: int | None = None  # None: one
+    methods: Sequence[Method] | None = None  # that it can be paid by; None: all on offer
+    locale: Locale | None = None
+    client_reference: str | None = None
+
+    def takes(self, method: Method) -> bool:
+        """Return whether it can be paid by a method, if a gateway offers that."""
+        return self.method in {None, method} and (self.methods is None or method in self.methods)
 
     @classmethod
     def of(cls, new: NewOrder, now: int) -> Self:
@@ -153,15 +257,19 @@ class Sales(msgspec.Struct, frozen=True):
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """What is sold in place of the product, whose currency stays and which need not be active.
 
-    ``source`` is where the order is placed, ``method`` the only one it can be paid by.
+    With ``currency`` no product is named: one stands in for it (decision 0088). ``source`` is where
+    the order is placed, ``method`` the only one it can be paid by.
     """
 
-    order_id: str  # made before the order, since the metadata name it
+    order_id: str = ""  # if it was made before the order, since the metadata name it
     name: str
-    amount_minor: int
-    metadata: str  # JSON text
-    source: Source
-    method: Method | None
+    amount_minor: int  # of one
+    metadata: str | None = None  # JSON text; None: that of the request
+    source: Source = "API"
+    method: Method | None = None
+    currency: str = ""
+    description: str = ""
+    image: str | None = None
 
 
 class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +327,18 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     url: Annotated[str, Meta(description="The payment page. Send the customer there.")]
+    quantity: Annotated[int, Meta(description="How many are sold, 1 to 99.")]
+    payment_methods: Annotated[
+        list[Method] | None,
+        Meta(description="The only methods that it can be paid by. Null: all that are on offer."),
+    ]
+    locale: Annotated[
+        Locale | None,
+        Meta(description="The language of its page. Null: that of the customer's browser."),
+    ]
+    client_reference: Annotated[
+        str | None, Meta(description="Your own number of the order. Null if you gave none.")
+    ]
     expires_at: Annotated[int, Meta(description="Until when it can be paid, Unix ms.")]
     created_at: CreatedAt
 
@@ -230,6 +350,8 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             cls,
             amount=money.show(session.amount_minor, session.currency),
             url=f"{public_url}/checkout/{session.id}",
+            quantity=session.quantity or 1,
+            payment_methods=session.methods,
         )
 
 

@@ -31,6 +31,7 @@ OFFER = Query(
     where product.merchant_id = :merchant_id and product.id = :product_id
     """,  # noqa: S608 - the quotes are constants of ours
 )
+CURRENCY = Value(str, "select currency from products where merchant_id = :merchant_id and id = :id")
 BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id and id = :id")
 BY_PUBLIC_ID = Query(
     Session,

@@ -1,18 +1,19 @@
 """What can be done with checkout sessions."""
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import msgspec
 
-from opentill import agreement, merchants, orders, rates
-from opentill.checkouts import queries
+from opentill import agreement, merchants, orders, products, rates
+from opentill.checkouts import items, queries
 from opentill.checkouts.model import (
     LIFETIME_MS,
     MAX_ATTEMPTS,
     MAX_CUSTOMER_NAME,
     MAX_DISPLAY_NAME,
+    MAX_REFERENCE,
     AmountOutOfBounds,
     Item,
     Offer,
@@ -23,9 +24,9 @@ from opentill.checkouts.model import (
 from opentill.core import money, structs
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id, new_id, new_session_id
-from opentill.core.payment_methods import BY_NAME
+from opentill.core.payment_methods import BY_NAME, METHODS, Method
 from opentill.db.database import Db, Tx
-from opentill.gateways.model import Gateway
+from opentill.gateways import Gateway, offered
 from opentill.http import inputs
 from opentill.merchants import Actor
 from opentill.orders import NewOrder, Order, Payer, PaymentAttempt, PaymentIntent
@@ -41,30 +42,45 @@ class PageView(msgspec.Struct, frozen=True, kw_only=True):
     last_attempt: PaymentAttempt | None
 
 
-def _priced(offer: Offer) -> Priced:
+def _priced(offer: Offer, body: SessionBody) -> Priced:
     """Return the money of an order, frozen with it. Raises Invalid and AmountOutOfBounds."""
     currency, settled = offer.currency, offer.settlement_currency
+    quantity, has_item = body.quantity or 1, body.item is not msgspec.UNSET
+    what = "item" if has_item else "productId"
+    amount_minor = offer.price_minor * quantity
+    if quantity > 1 and amount_minor > money.most(currency):
+        most = money.most(currency) // offer.price_minor
+        reason = f"quantity must be at most {most}, so that the amount is at most 99999999.99"
+        raise Invalid("quantity", reason)
     rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate or Decimal(0)
     if rate is None:
         reason = (
-            f"productId must be a product in a currency with an exchange rate: "
-            f"there is none from {currency} to {settled}"
+            f"{what} must be {'' if has_item else 'a product '}in a currency with an exchange "
+            f"rate: there is none from {currency} to {settled}"
         )
-        raise Invalid("productId", reason)
+        raise Invalid(what, reason)
     priced = price(
-        offer.price_minor,
+        amount_minor,
         currency,
         settled_currency=settled,
         exchange_rate=rate,
         fee_rate=offer.platform_fee_rate,
     )
     if priced.gross_settled_minor <= 0:
-        reason = f"productId must be a product worth at least one minor unit of {settled}"
-        raise AmountOutOfBounds(reason, *_bounds(currency, settled, rate, usd_rate))
-    usd_minor = money.times(offer.price_minor, usd_rate, currency, "USD")
+        thing = "" if has_item else "a product "
+        reason = f"{what} must be {thing}worth at least one minor unit of {settled}"
+        raise AmountOutOfBounds(what, reason, *_bounds(currency, settled, rate, usd_rate))
+    usd_minor = money.times(amount_minor, usd_rate, currency, "USD")
     if max(priced.gross_settled_minor, usd_minor) > money.MOST_MINOR:
-        reason = "productId must be a product that its exchange rate makes worth less: see the rate"
-        raise AmountOutOfBounds(reason, *_bounds(currency, settled, rate, usd_rate))
+        if quantity > 1:
+            what, reason = (
+                "quantity",
+                "quantity must be less: at its exchange rate this is too much",
+            )
+        else:
+            thing = "what" if has_item else "a product that"
+            reason = f"{what} must be {thing} its exchange rate makes worth less: see the rate"
+        raise AmountOutOfBounds(what, reason, *_bounds(currency, settled, rate, usd_rate))
     return priced
 
 
@@ -106,10 +122,41 @@ async def open_session(
     if agreement_required:
         await agreement.require(tx, merchant_id)
     oldest = rates.oldest_valid_from(now, rates_max_age_days)
+    item = items.of_body(body) or item
+    if item is not None and item.currency:
+        product_id = products.stand_in_id(merchant_id, item.currency)
+        body = msgspec.structs.replace(body, product_id=product_id)
     offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
     new = _new_order(merchant_id, body, item, offer, now)
     await orders.place(tx, new, now)
     return Session.of(new, now)
+
+
+async def check_methods(
+    tx: Tx, gateways: Mapping[str, Gateway], merchant_id: str, body: SessionBody
+) -> None:
+    """Refuse a session that could be paid by no method, before it is opened.
+
+    Raises Invalid on ``paymentMethods`` if none of them is on offer for the currency.
+    """
+    if not body.payment_methods:
+        return
+    currency = None if isinstance(body.item, msgspec.UnsetType) else body.item.currency
+    if currency is None and is_id(body.product_id):
+        currency = await queries.CURRENCY.get(tx, merchant_id=merchant_id, id=body.product_id)
+    if currency is not None:  # or whoever opens it says what is wrong with the product
+        check_on_offer(gateways, currency, body.payment_methods)
+
+
+def check_on_offer(
+    gateways: Mapping[str, Gateway], currency: str, wanted: Sequence[Method] | None
+) -> None:
+    """Raise Invalid on ``paymentMethods`` if none of them is on offer for a currency."""
+    on_offer = offered(gateways, currency)
+    if wanted and not set(on_offer).intersection(wanted):
+        known = ", ".join(on_offer) or "none"
+        reason = f"paymentMethods must have one that is on offer in {currency}: {known}"
+        raise Invalid("paymentMethods", reason)
 
 
 async def record_opening(tx: Tx, session: Session, actor: Actor, now: int) -> None:
@@ -124,23 +171,24 @@ async def record_opening(tx: Tx, session: Session, actor: Actor, now: int) -> No
 def _new_order(
     merchant_id: str, body: SessionBody, item: Item | None, offer: Offer, now: int
 ) -> NewOrder:
-    priced = _priced(offer)
+    priced = _priced(offer, body)
     shown_name = _shown_name(body, offer)
     email = inputs.email("customerEmail", body.customer_email) if body.customer_email else ""
+    given = None if item is None else item.metadata
     return structs.convert(
         offer,
         NewOrder,
         merchant_id=merchant_id,
         id=new_session_id(),
         product_id=body.product_id,
-        order_id=new_id("order") if item is None else item.order_id,
-        amount_minor=offer.price_minor,
+        order_id=new_id("order") if item is None or not item.order_id else item.order_id,
+        amount_minor=offer.price_minor * (body.quantity or 1),
         success_url=inputs.web_address("successUrl", body.success_url),
         cancel_url=inputs.web_address("cancelUrl", body.cancel_url),
         customer_email=email,
-        customer_name=(body.customer_name or "").strip() or None,
+        customer_name=body.called,
         display_merchant_name=shown_name,
-        expires_at=now + LIFETIME_MS,
+        expires_at=now + (body.expires_in or LIFETIME_MS),
         method=None if item is None else item.method,
         product_name=offer.name,
         product_description=offer.description,
@@ -150,8 +198,19 @@ def _new_order(
         settled_currency=offer.settlement_currency,
         gross_settled_minor=priced.gross_settled_minor,
         net_settled_minor=priced.net_settled_minor,
-        metadata=inputs.metadata(body.metadata) if item is None else item.metadata,
+        metadata=inputs.metadata(body.metadata) if given is None else given,
+        quantity=None if body.quantity == 1 else body.quantity,
+        methods=sorted(set(body.payment_methods), key=METHODS.index)
+        if body.payment_methods
+        else None,
+        locale=body.locale,
+        client_reference=_reference(body),
     )
+
+
+def _reference(body: SessionBody) -> str | None:
+    given = body.client_reference
+    return None if given is None else inputs.name("clientReference", given, MAX_REFERENCE)
 
 
 async def _offer(
@@ -163,10 +222,15 @@ async def _offer(
         offer = await queries.OFFER.first(
             tx, merchant_id=merchant_id, product_id=product_id, now=now, oldest=oldest
         )
+    if item is not None and item.currency and (offer is None or offer.currency != item.currency):
+        await products.stand_in(tx, merchant_id, item.currency, now)
+        offer = await queries.OFFER.first(
+            tx, merchant_id=merchant_id, product_id=product_id, now=now, oldest=oldest
+        )
     if offer is not None and item is not None:
         return msgspec.structs.replace(
             offer, name=item.name, price_minor=item.amount_minor, status="ACTIVE",
-            description="", image=None,
+            description=item.description, image=item.image,
         )  # fmt: skip
     if offer is None or offer.status != "ACTIVE":
         reason = (
@@ -256,7 +320,7 @@ async def pay(
     if len(entered.name.strip()) > MAX_CUSTOMER_NAME:
         raise Invalid("name", f"name must be text of at most {MAX_CUSTOMER_NAME} characters")
     method = BY_NAME.get(entered.method)
-    if method is None or session.method not in {None, method}:
+    if method is None or not session.takes(method):
         raise Invalid("method", "method must be one of the payment methods on offer")
     if last is not None and not _goes_on(last, method):
         async with db.connection() as tx:

@@ -19,7 +19,9 @@ SECTIONS: Final = {
         ("orders", "orders", "Orders, and what happened to them."),
         ("refunds", "orders", "End refunds that no gateway reports on."),
         ("disputes", "disputes", "Disputes and chargebacks."),
+        ("links", "links", "Payment links, at which any number of customers can pay."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),
+        ("mail", "mail", "Mail: what went out, and how it ended."),
     ),
     "Money": (
         ("balance", "balance", "A merchant's balance, and its adjustments by operators."),

@@ -129,6 +129,7 @@ def reset() -> output.Result:
     Unknown outcomes, unmatched disputes and deliveries are due at once, and rate limits start
     from zero.
     """
+    from opentill import mail
     from opentill.db import clock, rate_limits
     from opentill.disputes import jobs as dispute_jobs
     from opentill.epay import jobs as epay_jobs
@@ -146,6 +147,7 @@ def reset() -> output.Result:
         await dispute_jobs.make_due(tx, now)
         await epay_jobs.make_due(tx, now)
         await webhook_jobs.make_due(tx, now)
+        await mail.make_due(tx, now)
         await rate_limits.forget(tx)
         return await _state(tx)
 

@@ -10,7 +10,7 @@ import threading
 from decimal import Decimal
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
@@ -26,6 +26,7 @@ FILE = "demo.json"
 ENVIRONMENT = "demo.env"
 EMAIL = "customer@example.com"
 OWNER = "owner@example.com"
+ADMIN = "admin@example.com"
 CARD = "4242 4242 4242 4242"
 # What one of each is worth in USD: examples of about the right size, not of any day.
 RATES: Final = {
@@ -88,8 +89,8 @@ def _show(settings: Settings) -> None:
     if not kept.product_id:
         kept = _with_product(settings, kept)
     checkout = _post(settings, kept.key, "/v1/checkouts", {"productId": kept.product_id})
-    dashboard = session.run(_dashboard(settings, kept.merchant_id))
-    typer.echo(_text(settings, kept, str(checkout["url"]), dashboard))
+    links = session.run(_links(settings, kept.merchant_id))
+    typer.echo(_text(settings, kept, str(checkout["url"]), *links))
     sys.stdout.flush()
 
 
@@ -138,8 +139,8 @@ async def _make_merchant(settings: Settings) -> Demo:
     return made
 
 
-async def _dashboard(settings: Settings, merchant_id: str) -> tuple[str, str]:
-    """Return where the dashboard is opened as the merchant's owner, and how."""
+async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
+    """Return where dashboard and console are opened, each with how."""
     from opentill import merchants, people
     from opentill.core.errors import Invalid
     from opentill.db.database import Db
@@ -147,18 +148,22 @@ async def _dashboard(settings: Settings, merchant_id: str) -> tuple[str, str]:
     base = settings.public_url.rstrip("/")
     actor = merchants.Actor("opentill demo", "the demonstration was shown")
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
-    try:
+
+    async def invited(email: str, what: str, **place: Any) -> tuple[str, str]:
         now = await session.now(db)
-        made = await db.run(
-            lambda tx: people.invite(
-                tx, OWNER, now, merchant_id=merchant_id, role="owner", actor=actor
-            )
-        )
-    except Invalid:  # the owner is there
-        return f"{base}/login", f"log in as {OWNER}, with the password that you chose"
+        try:
+            made = await db.run(lambda tx: people.invite(tx, email, now, actor=actor, **place))
+        except Invalid:  # they are there
+            return f"{base}/login", f"log in as {email}, with the password that you chose"
+        return base + made.path, f"choose a name and a password: you are {what}, {email}"
+
+    try:
+        return [
+            await invited(OWNER, "the owner", merchant_id=merchant_id, role="owner"),
+            await invited(ADMIN, "the administrator", staff_role="admin"),
+        ]
     finally:
         await db.close()
-    return base + made.path, f"choose a name and a password: you are the owner, {OWNER}"
 
 
 async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
@@ -227,12 +232,15 @@ def _write_environment(settings: Settings, kept: Demo) -> Path:
     return data_dir / ENVIRONMENT
 
 
-def _text(settings: Settings, kept: Demo, url: str, dashboard: tuple[str, str]) -> str:
+def _text(
+    settings: Settings, kept: Demo, url: str, dashboard: tuple[str, str], console: tuple[str, str]
+) -> str:
     file = settings.data_dir.absolute() / FILE
     shown = (
         #  what       where or which   about it
         ("Pay here", url, f"card {CARD}, any later date, any CVC; e-mail {EMAIL}"),
         ("Dashboard", *dashboard),
+        ("Console", *console),
         ("API key", kept.key, f"kept in {file}; its payments are not real money"),
     )
     lines = [f"\n{what + ':':10} {value}\n{'':10} ({about})" for what, value, about in shown]

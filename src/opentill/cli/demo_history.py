@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill import checkouts, disputes, orders, payouts, products, refunds
+from opentill import checkouts, disputes, orders, payment_links, payouts, products, refunds
 from opentill.checkouts.model import SessionBody
 from opentill.core.money import Money
 from opentill.core.settings import Settings
@@ -26,6 +26,7 @@ from opentill.gateways.model import (
     RefundOutcome,
 )
 from opentill.orders import Order, Payer
+from opentill.payment_links import LinkBody
 from opentill.refunds import RefundBody
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class History:
             (await products.create(tx, self.merchant_id, _product(offer), first)).id
             for offer in _OFFERS
         ]
+        link = LinkBody(product_id=offers[0], max_quantity=5)
+        await payment_links.create(tx, {}, self.merchant_id, link, first)
         often = [offer[-1] for offer in _OFFERS]
         for day in range(DAYS + 1):
             midnight = (first + day * _DAY) // _DAY * _DAY

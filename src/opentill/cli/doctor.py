@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import typer
 
 from opentill import config
-from opentill.cli import doctor_database, exposure, output, session, table
+from opentill.cli import doctor_database, doctor_mail, exposure, output, session, table
 from opentill.cli.exposure import Finding
 from opentill.cli.output import Json
 from opentill.core import terminal
@@ -72,7 +72,7 @@ def examine() -> Iterator[Finding]:
         yield _data_dir(settings)
         yield from doctor_database.findings(settings)
     yield from exposure.database_tls(settings)
-    for check in (_port, _sandbox, _public_url, exposure.proxies):
+    for check in (_port, _sandbox, _public_url, exposure.proxies, doctor_mail.finding):
         yield check(settings)
     if (finding := exposure.test_mode(settings)) is not None:
         yield finding

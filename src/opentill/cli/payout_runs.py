@@ -145,7 +145,12 @@ def run(
     note = f"{payouts.describe_run(done)}; the file: opentill payouts file {done.run.id}"
     if left:
         note = f"{note}; left out: {left}, see opentill payouts due"
-    return output.Result(_view_shown(done), note=note)
+    if done.unreadable:
+        note = (
+            f"{note}; encrypted with another key, to be entered again (opentill payouts"
+            f" set-account): {', '.join(done.unreadable)}"
+        )
+    return output.Result({**_view_shown(done), "unreadable": done.unreadable}, note=note)
 
 
 def runs(
@@ -158,7 +163,7 @@ def runs(
     from opentill.core import money
 
     if run_id is None:
-        found = session.query(lambda tx: payouts.runs(tx, limit))
+        found = session.query(lambda tx: payouts.newest_runs(tx, limit))
         return output.Result([_run_shown(one) for one in found], _RUN_COLUMNS)
 
     async def work(tx: "Tx") -> "tuple[RunView, list[Any]]":

@@ -43,15 +43,17 @@ def invite(
     actor: "Actor",
 ) -> output.Result:
     """Make an invitation: a link that works once, for 24 hours. It is shown this once."""
-    from opentill import people
+    from opentill import mail, people
     from opentill.core.errors import Invalid
 
     if (staff is None) == (merchant is None) or (merchant is None) != (role is None):
         raise Invalid("role", "role must be --merchant MER --role ROLE, or --staff ROLE")
     of_merchant = inputs.choice("role", role, people.MERCHANT_ROLES)
     of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
-    made = session.transact(
-        lambda tx, now: people.invite(
+    settings = session.settings()
+
+    async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
+        made = await people.invite(
             tx,
             email,
             now,
@@ -60,23 +62,30 @@ def invite(
             staff_role=of_staff,
             actor=actor,
         )
-    )
-    return _shown(made)
+        return made, await mail.invite(tx, settings, made, actor.who, "en", now)
+
+    return _shown(*session.transact(work))
 
 
 @acting(without_reason=inputs.NO_REASON)
 def reset(email: str, *, actor: "Actor") -> output.Result:
     """Make a link by which a person chooses a new password, once within 24 hours."""
-    from opentill import people
+    from opentill import mail, people
 
-    made = session.transact(lambda tx, now: people.offer_new_password(tx, email, now, actor=actor))
-    return _shown(made)
+    settings = session.settings()
+
+    async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
+        made = await people.offer_new_password(tx, email, now, actor=actor)
+        return made, await mail.offer_new_password(tx, settings, made, "en", now)
+
+    return _shown(*session.transact(work))
 
 
-def _shown(made: "NewLink") -> output.Result:
+def _shown(made: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair
     link, url = made.link, session.settings().public_url.rstrip("/") + made.path
     shown: dict[str, Any] = {"url": url, "email": link.email, "expiresAt": link.expires_at}
-    return output.Result(shown, note="Whoever has the link can use it: send it to them alone.")
+    note = "Whoever has the link can use it: send it to them alone."
+    return output.Result(shown, note=f"{note} It is mailed to them, too." if mailed else note)
 
 
 def list_(merchant_id: inputs.OnlyMerchant = None) -> output.Result:

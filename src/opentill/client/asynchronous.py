@@ -9,7 +9,7 @@ from typing import IO, Any, Generic, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from opentill.client import operations, webhook_operations
+from opentill.client import operations, payment_link_operations, webhook_operations
 from opentill.client.connection import (
     DEFAULT_RETRIES,
     TIMEOUT_S,
@@ -219,6 +219,15 @@ class Checkouts(Resource):
     expire = _data(operations.expire_checkout)
 
 
+class PaymentLinks(Resource):
+    """Addresses at which any number of customers can pay."""
+
+    create = _data(payment_link_operations.create_payment_link)
+    list = _list(payment_link_operations.list_payment_links)
+    get = _data(payment_link_operations.get_payment_link)
+    update = _data(payment_link_operations.update_payment_link)
+
+
 class Orders(Resource):
     """Orders: paid, to be paid, or closed."""
 
@@ -318,6 +327,7 @@ class AsyncClient:
         self.agreement = Agreement(sender)
         self.products = Products(sender)
         self.checkouts = Checkouts(sender)
+        self.payment_links = PaymentLinks(sender)
         self.orders = Orders(sender)
         self.refunds = Refunds(sender)
         self.disputes = Disputes(sender)

@@ -28,6 +28,9 @@ class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: int
     livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
+    quantity: int = 1
+    client_reference: str | None = None  # your own number
+    payment_link_id: str | None = None
 
 
 class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,9 @@ class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: int
     livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
+    quantity: int = 1
+    client_reference: str | None = None  # your own number
+    payment_link_id: str | None = None
 
 
 class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +79,9 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: int
     livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
+    quantity: int = 1
+    client_reference: str | None = None  # your own number
+    payment_link_id: str | None = None
 
 
 class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +129,9 @@ class CheckoutData(msgspec.Struct, frozen=True, kw_only=True):
     expired_at: int | None = None
     livemode: bool | None = None  # False: test mode; None: it was not paid
     metadata: dict[str, Any]
+    quantity: int = 1
+    client_reference: str | None = None  # your own number
+    payment_link_id: str | None = None
 
 
 class PayoutData(msgspec.Struct, frozen=True, kw_only=True):

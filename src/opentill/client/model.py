@@ -57,12 +57,60 @@ class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     url: str
     expires_at: int
     created_at: int
+    quantity: int = 1
+    payment_methods: list[str] | None = None  # the only ones; None: all on offer
+    locale: str | None = None  # en zh-Hans zh-Hant
+    client_reference: str | None = None  # your own number
 
 
 class Checkout(NewCheckout, frozen=True, kw_only=True, rename="camel"):
     """A checkout session with its order."""
 
     order_id: str
+
+
+class PaymentLinkItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a payment link sells without a product, at a price or between two bounds."""
+
+    name: str
+    currency: str
+    price: Decimal | None
+    min_amount: Decimal | None
+    max_amount: Decimal | None
+    description: str
+    image: str | None
+
+
+class PaymentLinkSales(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a payment link has brought in one currency."""
+
+    currency: str
+    payments: int
+    amount: Decimal
+
+
+class PaymentLink(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A payment link; give ``url`` to customers. ``url`` and ``/qr.svg`` is its QR code."""
+
+    id: str
+    url: str
+    status: str  # ACTIVE INACTIVE EXPIRED USED_UP
+    active: bool
+    product_id: str | None
+    item: PaymentLinkItem | None = None  # where it sells no product
+    max_quantity: int
+    expires_at: int | None
+    max_uses: int | None
+    open_sessions: int
+    payments: int
+    sales: list[PaymentLinkSales]
+    success_url: str | None
+    payment_methods: list[str] | None
+    locale: str | None
+    client_reference: str | None
+    metadata: Metadata
+    created_at: int
+    updated_at: int
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -89,6 +137,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metadata: Metadata
     created_at: int
     livemode: bool  # False: the sandbox bank, no real money
+    quantity: int = 1
+    client_reference: str | None = None  # your own number
+    payment_link_id: str | None = None  # that opened its session
 
 
 class OrderDetail(Order, frozen=True, kw_only=True, rename="camel"):

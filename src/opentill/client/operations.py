@@ -4,7 +4,7 @@
 clients send the same. The operations of webhooks stand in ``webhook_operations.py``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
@@ -33,6 +33,7 @@ from opentill.client.request import (
     decimal_text,
     delete,
     get,
+    item_fields,
     millis,
     patch,
     post,
@@ -51,6 +52,7 @@ OrderStatus = Literal[
     "CLOSED",
     "REVOKED",
 ]
+Locale = Literal["en", "zh-Hans", "zh-Hant"]
 CheckoutStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
 DisputeStatus = Literal["OPEN", "WON", "LOST", "RECOVERED"]
 PayoutStatus = Literal["PENDING", "PAID", "FAILED"]
@@ -126,27 +128,43 @@ def archive_product(product_id: str) -> Request[None]:
 
 
 def create_checkout(  # noqa: PLR0913 - the fields of a session
-    product_id: str,
+    product_id: str | None = None,
     *,
+    item: Mapping[str, Any] | None = None,
+    quantity: int | None = None,
     success_url: str | None = None,
     cancel_url: str | None = None,
     customer_email: str | None = None,
     customer_name: str | None = None,
     display_merchant_name: str | None = None,
+    expires_in: int | None = None,
+    payment_methods: Sequence[str] | None = None,
+    locale: Locale | None = None,
+    client_reference: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
 ) -> Request[NewCheckout]:
-    """Create a checkout session. Send the customer to the response's ``url``."""
+    """Create a checkout session. Send the customer to the response's ``url``.
+
+    In place of a product, ``item`` is what is sold: ``name``, ``price``, ``currency`` and, if you
+    like, ``description`` and ``image``. ``expires_in`` is in milliseconds.
+    """
     return post(
         "/v1/checkouts",
         NewCheckout,
         idempotency_key,
         product_id=product_id,
+        item=item and item_fields(item),
+        quantity=quantity,
         success_url=success_url,
         cancel_url=cancel_url,
         customer_email=customer_email,
         customer_name=customer_name,
         display_merchant_name=display_merchant_name,
+        expires_in=expires_in,
+        payment_methods=payment_methods and list(payment_methods),
+        locale=locale,
+        client_reference=client_reference,
         metadata=metadata,
     )
 
@@ -200,8 +218,8 @@ def list_orders(  # noqa: PLR0913 - the filters of the list
 ) -> Request[Page[Order]]:
     """List orders, newest first; both dates are inclusive.
 
-    ``metadata`` are keys with their values. ``query`` is an id, a number, an e-mail, a value of the
-    metadata or an amount.
+    ``metadata`` are keys with their values. ``query`` is an id, a number, an e-mail, your own
+    reference, a value of the metadata or an amount.
     """
     return get(
         "/v1/orders",

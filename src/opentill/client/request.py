@@ -17,6 +17,7 @@ Amount = str | Decimal | int  # never a float, which cannot hold 0.10
 Moment = int | dt.datetime  # Unix milliseconds, or an aware datetime
 
 _ID: Final = re.compile(r"[a-z]{1,12}_[0-9A-Za-z]{1,64}", re.ASCII)
+_AMOUNTS: Final = frozenset({"price", "min_amount", "max_amount"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -93,6 +94,14 @@ def decimal_text(value: Amount) -> str:
         message = f"an amount must be a number, not {untyped}"
         raise ValueError(message)
     return format(untyped, "f") if isinstance(untyped, Decimal) else str(untyped)
+
+
+def item_fields(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as the API takes it, its amounts as decimal text. Raises as decimal_text."""
+    return {
+        _camel(name): decimal_text(value) if name in _AMOUNTS and value is not None else value
+        for name, value in item.items()
+    }
 
 
 def millis(moment: Moment | None) -> int | None:

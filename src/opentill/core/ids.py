@@ -4,6 +4,7 @@ All but checkout session ids are UUID version 7 (RFC 9562 §5.7) written in Croc
 alphabet, so that they sort by time. Session ids stand in public addresses and are 160 random bits.
 """
 
+import hashlib
 import re
 import secrets
 import time
@@ -30,6 +31,8 @@ Prefix = Literal[
     "ses",
     "inv",
     "pk",
+    "plink",
+    "mail",
     "run",
     "rec",
     "dif",
@@ -59,6 +62,12 @@ def new_id(prefix: Prefix) -> str:
     return f"{prefix}_{_base32(uuid7, 13)}"
 
 
+def derived_id(prefix: Prefix, text: str) -> str:
+    """Return an id that is always the same for a text, and sorts before every new one."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"{prefix}_{_base32(int.from_bytes(digest[:10]), 13)}"
+
+
 def first_id(prefix: Prefix, millis: int) -> str:
     """Return what sorts before every id made at a time (Unix ms) or later."""
     return f"{prefix}_{_base32(max(0, millis) << 80, 13)}"
@@ -67,6 +76,11 @@ def first_id(prefix: Prefix, millis: int) -> str:
 def new_session_id() -> str:
     """Make a checkout session id: 160 random bits, so that it cannot be guessed."""
     return f"cs_{_base32(secrets.randbits(160), 16)}"
+
+
+def new_slug() -> str:
+    """Make the last part of a public address: 160 random bits, so that it cannot be guessed."""
+    return _base32(secrets.randbits(160), 16)
 
 
 def number_of(made: str) -> int:

@@ -53,6 +53,11 @@ def exponent(currency: str) -> int:
     return EXPONENTS[currency]
 
 
+def most(currency: str) -> int:
+    """Return the largest price: 99999999.99, in minor units. Raises KeyError if not active."""
+    return parse("99999999.99" if exponent(currency) else "99999999", currency)
+
+
 def parse(text: str, currency: str) -> int:
     """Turn decimal text with at most two fraction digits into minor units of the currency.
 

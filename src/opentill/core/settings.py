@@ -126,6 +126,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "adjustments of more than this need a second operator; in the merchant's currency",
         "never",
     ] = None
+    smtp_url: Annotated[
+        str,
+        values.smtp,
+        SECRET,
+        "the mail server: smtp://, smtp+starttls:// or smtps://, with USER:PASSWORD@ if it asks",
+        "none, and no mail is sent",
+    ] = ""
+    mail_from: Annotated[
+        str,
+        values.mailbox,
+        "sender of all mail, such as Example Pay <pay@example.com>",
+        "none; needed with SMTP_URL",
+    ] = ""
+    receipt_font: Annotated[
+        Path | None,
+        Path,
+        "TrueType or OpenType font of receipts as PDF",
+        "one of this machine that has Chinese, if there is any",
+    ] = None
     payout_accounts: Annotated[
         str,
         values.own_accounts,
@@ -201,6 +220,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return any(name != SANDBOX for name in self.gateways)
 
     @property
+    def sends_mail(self) -> bool:
+        """Whether there is a mail server: without one no page promises mail."""
+        return bool(self.smtp_url)
+
+    @property
     def is_https(self) -> bool:
         """Whether customers and merchants reach this deployment by https."""
         return self.public_url.startswith("https://")
@@ -254,3 +278,8 @@ def parse(
                 message = f"{row.name}{where} {shown}; it must be {error}"
                 raise SettingError(message) from None
     return found
+
+
+PREFIX: Final = "OPENTILL_"
+GATEWAY_PREFIX: Final = "OPENTILL_GATEWAY_"
+SETTINGS: Final = tuple(rows(Settings, PREFIX))

@@ -6,6 +6,7 @@ Each raises ``ValueError`` whose text says what is accepted.
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Final
 from urllib.parse import urlsplit
@@ -136,6 +137,36 @@ def database(text: str) -> str:
         fits = False
     if not fits:
         raise ValueError(wanted)
+    return text
+
+
+def smtp(text: str) -> str:
+    """The address of a mail server (RFC 3986; the scheme says how it is encrypted)."""
+    wanted = (
+        "smtp://, smtp+starttls:// or smtps:// and a host, such as"
+        " smtp+starttls://user:password@mail.example.com:587, with %40 for @ in a password"
+    )
+    try:
+        parts = urlsplit(text)
+        fits = (
+            parts.scheme in {"smtp", "smtp+starttls", "smtps"}
+            and bool(parts.hostname)
+            and parts.port != 0
+            and (parts.username is None) == (parts.password is None)
+        )
+    except ValueError:
+        fits = False
+    if not fits or parts.path.strip("/") or re.search(r"[\s?#]", text) or not text.isascii():
+        raise ValueError(wanted)
+    return text
+
+
+def mailbox(text: str) -> str:
+    """A mailbox, with or without a name (RFC 5322 §3.4)."""
+    _, address = parseaddr(text)
+    if not re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.-]+", address) or not text.isprintable():
+        message = "an address, such as Example Pay <pay@example.com> or pay@example.com"
+        raise ValueError(message)
     return text
 
 

@@ -89,6 +89,7 @@ async def receipt(request: PageRequest) -> Response:
     return render.page(
         request,
         "payment_receipt.html",
+        form_id=once.new_form_id(),
         payment=found,
         order=order,
         zone=found.zone,

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from starlette.responses import Response
 
-from opentill import checkouts, merchants, orders, people, products, rates
+from opentill import checkouts, gateways, merchants, orders, people, products, rates
 from opentill.backoffice import lists, once, render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
@@ -26,6 +26,7 @@ Entries = dict[str, str]  # what was typed, by the name of its field
 B = TypeVar("B", ProductBody, ProductUpdate)
 
 _SIZE: Final = 25
+LASTING_MIN: Final = (1440, 720, 120, 30)  # minutes that a session can be paid
 _NEWEST: Final = 10
 _STATUSES: Final[tuple[products.Status, ...]] = get_args(products.Status)
 _COLUMNS: Final = (
@@ -182,6 +183,7 @@ async def page_of(
     }
     zone = ZoneInfo(detail.merchant.time_zone)
     more: dict[str, Any] = {"opening": {}, **values}
+    offered = gateways.offered(request.app.gateways, product.currency)
     return render.page(
         request,
         "product.html",
@@ -199,6 +201,8 @@ async def page_of(
         editing=entries is not None,
         form_id=once.new_form_id(),
         errors=errors or {},
+        offered=offered,
+        lasting=LASTING_MIN,
         **more,
     )
 

@@ -1,5 +1,6 @@
 """A merchant's checkout sessions: opened for a product, listed, ended before their time."""
 
+import re
 from typing import Final, get_args
 from zoneinfo import ZoneInfo
 
@@ -14,10 +15,11 @@ from opentill.checkouts import AmountOutOfBounds, Session, SessionBody, Sessions
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.core.money import Money
+from opentill.core.payment_methods import METHODS
 from opentill.dashboard.products import page_of
 from opentill.db import rate_limits
 from opentill.db.database import Tx
-from opentill.http import inputs
+from opentill.http import inputs, strictjson
 from opentill.orders import Order
 from opentill.products import Product, ProductsQuery
 
@@ -28,7 +30,17 @@ _REASON: Final = "on the page of sessions"
 _ERRORS: Final = {
     "customerEmail": ("email", "error_email"),
     "successUrl": ("success", "error_web_address"),
+    "quantity": ("quantity", "error_session_quantity"),
+    "clientReference": ("reference", "error_link_reference"),
+    "expiresIn": ("lasting", "error_session_lasting"),
+    "locale": ("locale", "error_session_lasting"),
+    "paymentMethods": ("methods", "error_session_methods"),
 }
+_FIELDS: Final = (
+    "email", "success", "quantity", "reference", "lasting", "locale",
+    *(f"method_{one}" for one in METHODS),
+)  # fmt: skip
+_DIGITS: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -110,16 +122,13 @@ def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
 async def open_one(request: PageRequest) -> Response:
     """Open a session for the product in the path, once for each form."""
     form = await request.form()
-    opening = {name: form.get(name, "").strip() for name in ("email", "success")}
+    opening = {name: form.get(name, "").strip() for name in _FIELDS}
     settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
-    body = SessionBody(
-        product_id=request.ids["product"],
-        customer_email=opening["email"] or None,
-        success_url=opening["success"] or None,
-    )
 
     async def work(tx: Tx) -> str:
+        body = _body(request.ids["product"], opening)
         await products.find(tx, request.merchant_id, body.product_id)
+        await checkouts.check_methods(tx, request.app.gateways, request.merchant_id, body)
         session = await checkouts.open_session(
             tx,
             request.merchant_id,
@@ -148,6 +157,24 @@ async def open_one(request: PageRequest) -> Response:
     except Invalid as problem:
         return await page_of(request, 400, await _refused(request, problem), opening=opening)
     return _to(request, made, "opened")
+
+
+def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
+    """Check entries as the API checks its bodies. Raises Invalid."""
+    lasting, quantity = opening["lasting"], opening["quantity"]
+    methods = [one for one in METHODS if opening[f"method_{one}"]]
+    given = {
+        "productId": product_id,
+        "customerEmail": opening["email"],
+        "successUrl": opening["success"],
+        "clientReference": opening["reference"],
+        "locale": opening["locale"],
+        "paymentMethods": methods,
+        "quantity": int(quantity) if _DIGITS.fullmatch(quantity) else quantity,
+        "expiresIn": int(lasting) * 60_000 if _DIGITS.fullmatch(lasting) else lasting,
+    }
+    sent = {name: value for name, value in given.items() if value not in ("", [])}
+    return strictjson.decode(msgspec.json.encode(sent), SessionBody)
 
 
 async def _refused(request: PageRequest, problem: Invalid) -> dict[str, str]:

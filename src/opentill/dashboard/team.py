@@ -5,12 +5,13 @@ from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
-from opentill import merchants, people
+from opentill import mail, merchants, people
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
-from opentill.people import MERCHANT_ROLES, MerchantRole
+from opentill.db.database import Tx
+from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
 
 _REASON: Final = "on the page of the team"
 
@@ -30,7 +31,7 @@ async def _team(
         members = await people.members(tx, request.merchant_id)
         invitations = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
-    shown: dict[str, Any] = {"email": "", "role": "viewer", "link": "", **values}
+    shown: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "mailed": False, **values}
     return render.page(
         request,
         "team.html",
@@ -55,18 +56,22 @@ async def invite(request: PageRequest) -> Response:
     if role is None:
         return await _team(request, 400, {"role": "error_role"}, email=email)
     actor = people.actor_of(request.login, _REASON)
-    try:
-        made = await request.app.db.run(
-            lambda tx: people.invite(
-                tx, email, request.now, merchant_id=request.merchant_id, role=role, actor=actor
-            )
+
+    async def work(tx: Tx) -> tuple[NewLink, bool]:
+        new = await people.invite(
+            tx, email, request.now, merchant_id=request.merchant_id, role=role, actor=actor
         )
+        by, language = request.login.name, request.localizer.language
+        return new, await mail.invite(tx, request.app.settings, new, by, language, request.now)
+
+    try:
+        made, mailed = await request.app.db.run(work)
     except Invalid as problem:
         member = "member" in (problem.reason or "")
         error = "error_member" if member else "error_email"
         return await _team(request, 400, {"email": error}, email=email, role=role)
     link = request.app.settings.public_url.rstrip("/") + made.path
-    return await _team(request, link=link, invited=made.link.email)
+    return await _team(request, link=link, invited=made.link.email, mailed=mailed)
 
 
 async def change_role(request: PageRequest) -> Response:

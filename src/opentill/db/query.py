@@ -105,6 +105,13 @@ def columns(struct: type[S], rows: Iterable[S]) -> dict[str, list[Any]]:
     return dict(zip(names, lists or [[] for _ in names], strict=True))
 
 
+def like(text: str) -> str:
+    """Return the pattern, for LIKE, of what has a text anywhere in it."""
+    for special in ("\\", "%", "_"):
+        text = text.replace(special, f"\\{special}")
+    return f"%{text}%"
+
+
 class Statement:
     """What every statement has: the SQL for PostgreSQL, and the names of its parameters."""
 

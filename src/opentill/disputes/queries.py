@@ -56,6 +56,14 @@ OPEN = Value(
     ) open
     """,
 )
+# Open ones of all merchants that are to be responded to by a time, the first deadline first.
+DUE = Query(
+    Dispute,
+    """
+    select * from disputes where status = 'OPEN' and respond_by <= :until
+    order by respond_by, id limit :limit
+    """,
+)
 
 
 class ListQuery(PageQuery, frozen=True, rename="camel"):

@@ -129,3 +129,8 @@ async def newest(
 ) -> list[NoticeOfOrder]:
     """Return a merchant's notices, newest first."""
     return await queries.NEWEST_NOTICES.all(tx, merchant_id=merchant_id, state=state, limit=limit)
+
+
+async def failed(tx: Tx, since: int, limit: int) -> list[Notice]:
+    """Return notices of all merchants, made since a time (Unix ms), that were given up."""
+    return await queries.FAILED_NOTICES.all(tx, since=since, limit=limit)

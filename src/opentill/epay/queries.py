@@ -244,4 +244,13 @@ NEWEST_NOTICES = Query(
     order by created_at desc, order_id desc limit :limit
     """,
 )
+# Of all merchants: given up since a time, the newest first.
+FAILED_NOTICES = Query(
+    Notice,
+    """
+    select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at
+    from epay_notifications where state = 'FAILED' and created_at >= :since
+    order by created_at desc, order_id desc limit :limit
+    """,
+)
 MAKE_NOTICES_DUE = Command("update epay_notifications set due_at = :now where due_at > :now")

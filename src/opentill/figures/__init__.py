@@ -1,6 +1,6 @@
 """Exact figures of merchants, counted by quarter hours after the commit."""
 
-from opentill.figures.jobs import catch_up
+from opentill.figures.jobs import catch_up, waiting
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
@@ -11,12 +11,13 @@ from opentill.figures.model import (
     Day,
     Expected,
     Figures,
+    GatewaySums,
     Period,
     Standing,
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import coming, read, sums
+from opentill.figures.service import by_gateway, coming, read, sums
 from opentill.figures.statements import Statement, statements
 
 __all__ = [
@@ -30,13 +31,16 @@ __all__ = [
     "Day",
     "Expected",
     "Figures",
+    "GatewaySums",
     "Period",
     "Standing",
     "Statement",
     "Sums",
+    "by_gateway",
     "catch_up",
     "coming",
     "read",
     "statements",
     "sums",
+    "waiting",
 ]

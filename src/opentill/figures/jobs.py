@@ -6,15 +6,19 @@ nothing is counted twice, wherever a worker stops. The first count of an old dat
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+import structlog
 
 from opentill import orders
 from opentill.db.database import Db, Tx
-from opentill.figures import queries
+from opentill.figures import gateway_queries, queries
 from opentill.figures.model import Behind
+from opentill.orders import FailedAttempts
 
+_log: Final = structlog.get_logger()
 BATCH: Final = 5000  # entries or attempts of one transaction: some 0.1 s
 _AT_ONCE: Final = 200  # merchants, or balances, looked at in one statement
 
@@ -103,7 +107,32 @@ async def count_attempts(tx: Tx, merchant_id: str, most: int = BATCH) -> int:
         changes = {"since": list(failed), "failed": list(failed.values())}
         await queries.OPEN_QUARTERS.run(tx, merchant_id=merchant_id, since=changes["since"])
         await queries.ADD_FAILED.run(tx, merchant_id=merchant_id, **changes)
+        await gateway_queries.ADD_FAILED.run(tx, **_by_gateway(changed))
     return sum(change.attempts for change in changed)
+
+
+def _by_gateway(changed: Sequence[FailedAttempts]) -> dict[str, list[Any]]:
+    names = ("since", "gateway", "method", "currency", "failed")
+    return {name: [getattr(one, name) for one in changed] for name in names}
+
+
+async def repair_by_gateway(db: Db) -> bool:
+    """Count by gateway anew if that does not add up to what merchants have; return whether.
+
+    A worker of the version before does not count by gateway, and neither did it before an upgrade.
+    """
+    async with db.connection() as tx:
+        if not await gateway_queries.DIFFER.get(tx):
+            return False
+
+    async def work(tx: Tx) -> None:
+        await gateway_queries.LOCK.run(tx)
+        await gateway_queries.CLEAR.run(tx)
+        await gateway_queries.RECOUNT.run(tx)
+
+    await db.run(work)
+    _log.warning("figures by gateway are counted anew")
+    return True
 
 
 async def waiting(db: Db) -> int:

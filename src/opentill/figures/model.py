@@ -65,6 +65,26 @@ class CurrencySums(Sums, frozen=True, kw_only=True):
     currency: str
 
 
+class GatewaySums(msgspec.Struct, frozen=True):
+    """What came in through a gateway by a method in a currency, over all merchants.
+
+    ``volume_minor`` is what customers paid, in that currency's minor units; ``failed`` are
+    attempts. ``gateway`` is "" for payments that an operator confirmed without an attempt.
+    """
+
+    gateway: str
+    method: str
+    currency: str
+    payments: int
+    volume_minor: int
+    failed: int
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of attempts that paid, 0 to 1; None where there was none."""
+        return Attempts(self.payments, self.failed).success_rate
+
+
 class FailedUntil(msgspec.Struct, frozen=True):
     """How many payment attempts failed before ``before`` (Unix ms)."""
 

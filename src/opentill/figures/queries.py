@@ -124,6 +124,22 @@ COUNT = Value(
         where amount <> 0 and (account, since) not in (select account, since from gone)
         on conflict (merchant_id, currency, account, since)
             do update set amount_minor = f.amount_minor + excluded.amount_minor
+    ), paid as (
+        select t.since, coalesce(a.gateway, '') as gateway,
+            coalesce(a.method, o.payment_method, '') as method, o.currency,
+            count(*) as payments, sum(o.amount_minor) as volume_minor
+        from taken t
+        join orders o on o.merchant_id = t.merchant_id and o.id = t.source_id
+        left join payment_attempts a on a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id
+        where t.type = 'PAYMENT' group by 1, 2, 3, 4
+    ), by_gateway as (
+        insert into gateway_figures as g
+            (since, gateway, method, currency, payments, volume_minor, failed)
+        select since, gateway, method, currency, payments, volume_minor, 0 from paid
+        order by since, gateway, method, currency
+        on conflict (since, gateway, method, currency) do update set
+            payments = g.payments + excluded.payments,
+            volume_minor = g.volume_minor + excluded.volume_minor
     ), head as (
         update figure_heads set number = (select max(number) from taken)
         where merchant_id = :merchant_id and currency = :currency and exists (select from taken)

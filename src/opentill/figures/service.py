@@ -6,7 +6,7 @@ from typing import Final
 
 from opentill import orders
 from opentill.db.database import Db, Tx
-from opentill.figures import queries
+from opentill.figures import gateway_queries, queries
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
@@ -19,6 +19,7 @@ from opentill.figures.model import (
     Day,
     Expected,
     Figures,
+    GatewaySums,
     Period,
     Schedule,
     Standing,
@@ -163,3 +164,12 @@ async def sums(tx: Tx, merchant_id: str | None, since: int, until: int) -> list[
     is left out: ``jobs.count_all`` counts it.
     """
     return await queries.OF_ALL.all(tx, merchant_id=merchant_id, since=since, until=until)
+
+
+async def by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
+    """Return what came in by gateway, method and currency from ``since`` until before ``until``.
+
+    Unix ms, both full quarter hours; of all merchants together. What is not counted yet is left
+    out, as in ``sums``.
+    """
+    return await gateway_queries.BETWEEN.all(tx, since=since, until=until)

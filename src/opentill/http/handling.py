@@ -198,7 +198,7 @@ def _has_defaults(body: type[msgspec.Struct]) -> bool:
 def _decode_body(
     operation: Operation, scope: Scope, headers: Mapping[bytes, bytes], body: bytes
 ) -> Any:
-    if not body and _has_defaults(operation.body):
+    if not body and not operation.needs_body and _has_defaults(operation.body):
         return operation.body()
     if not is_json(headers):
         raise UnsupportedMediaType

@@ -129,6 +129,7 @@ _TAGS: Final = {
     "Products": "What is sold: a name, a price and a currency. A product is archived, never "
     "removed, so that its orders stay whole.",
     "Checkouts": "Sessions: for each purchase open one, and send the customer to its `url`.",
+    "Links": "Addresses for any number of customers: each who goes on from one gets a session.",
     "Orders": "What was bought. An order exists as soon as its session does; deliver when its "
     "`status` is PAID or SETTLED.",
     "Refunds": "Money given back to customers, in full or in parts.",
@@ -163,7 +164,7 @@ def _operation(
         if operation.example is not None:
             content["example"] = operation.example
         made["requestBody"] = {
-            "required": any(field.required for field in fields),
+            "required": operation.needs_body or any(field.required for field in fields),
             "content": {"application/json": content},
         }
     return made

@@ -71,6 +71,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     id_of: Callable[[str], str] | None = None  # of another name that may stand in the path's place
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
+    needs_body: bool = False  # though none of its fields is required
     auth: bool = True
     admit: Admit | None = None
     permission: str = ""

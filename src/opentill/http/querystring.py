@@ -16,6 +16,7 @@ import msgspec
 from opentill.core.errors import Invalid
 from opentill.http import strictjson
 
+_FLAGS: Final = {"true": True, "false": False}
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _LONGEST_NAME: Final = 64  # of a parameter that a response repeats
 _ENTRY: Final = re.compile(r"(\w+)\[([^\x00]*)\]", re.ASCII | re.DOTALL)
@@ -31,7 +32,7 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
     if not query_string:
         return struct()
     accepted = strictjson.sentences(struct)
-    values: dict[str, str | int | None] = {}
+    values: dict[str, str | int | bool | None] = {}
     mappings: dict[str, dict[str, str]] = {}
     try:
         pairs = parse_qsl(
@@ -54,7 +55,8 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
         if "\0" in value:  # PostgreSQL cannot hold it
             raise Invalid(name, f"{name} must be {accepted[name]}")
         whole = name in _whole_numbers(struct) and _WHOLE.fullmatch(value)
-        values[name] = int(value) if whole else value or None
+        flag = _FLAGS.get(value) if name in _flags(struct) else None
+        values[name] = int(value) if whole else value or None if flag is None else flag
     given = {name: value for name, value in values.items() if value is not None}
     given_too = {name: entries for name, entries in mappings.items() if entries}
     try:
@@ -93,30 +95,30 @@ def _unknown(name: str, known: list[str]) -> Invalid:
 @lru_cache
 def _whole_numbers(struct: type[msgspec.Struct]) -> frozenset[str]:
     """The parameters that are whole numbers. msgspec's own lax reading takes 1e3 and null too."""
-    info = msgspec.inspect.type_info(struct)
-    fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
-    return frozenset(field.encode_name for field in fields if _is_whole(field.type))
+    return _of_type(struct, msgspec.inspect.IntType)
+
+
+@lru_cache
+def _flags(struct: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that are true or false."""
+    return _of_type(struct, msgspec.inspect.BoolType)
 
 
 @lru_cache
 def _mappings(struct: type[msgspec.Struct]) -> frozenset[str]:
     """The parameters that are mappings."""
+    return _of_type(struct, msgspec.inspect.DictType)
+
+
+def _of_type(struct: type[msgspec.Struct], wanted: type) -> frozenset[str]:
     info = msgspec.inspect.type_info(struct)
     fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
-    return frozenset(field.encode_name for field in fields if _is_mapping(field.type))
+    return frozenset(field.encode_name for field in fields if _is(field.type, wanted))
 
 
-def _is_mapping(kind: msgspec.inspect.Type) -> bool:
+def _is(kind: msgspec.inspect.Type, wanted: type) -> bool:
     if isinstance(kind, msgspec.inspect.Metadata):
-        return _is_mapping(kind.type)
+        return _is(kind.type, wanted)
     if isinstance(kind, msgspec.inspect.UnionType):
-        return any(map(_is_mapping, kind.types))
-    return isinstance(kind, msgspec.inspect.DictType)
-
-
-def _is_whole(kind: msgspec.inspect.Type) -> bool:
-    if isinstance(kind, msgspec.inspect.Metadata):
-        return _is_whole(kind.type)
-    if isinstance(kind, msgspec.inspect.UnionType):
-        return any(map(_is_whole, kind.types))
-    return isinstance(kind, msgspec.inspect.IntType)
+        return any(_is(one, wanted) for one in kind.types)
+    return isinstance(kind, wanted)

@@ -127,9 +127,10 @@ def explain(error: msgspec.ValidationError, struct: type) -> Invalid:
     """Turn msgspec's message into the field's name and the sentence that says what is accepted."""
     text = str(error)
     accepted = sentences(struct)
-    if missing := _MISSING.search(text):
+    path = _PATH.search(text)
+    if (missing := _MISSING.search(text)) and path is None:
         return Invalid(missing[1], f"{missing[1]} is required: {accepted[missing[1]]}")
-    if path := _PATH.search(text):
+    if path is not None:  # of what is inside, the field that it is inside of
         return Invalid(path[1], f"{path[1]} must be {accepted[path[1]]}")
     return Invalid("body", "body must be a JSON object")
 

@@ -23,6 +23,7 @@ from opentill.ledger.service import (
     post_many,
     rules,
     trial_balance,
+    violated,
 )
 from opentill.ledger.statement import Span, StatementError, movements, spans
 from opentill.ledger.statement import chunks as statement_file
@@ -62,4 +63,5 @@ __all__ = [
     "sums_by_type",
     "trial_balance",
     "trial_balance_at",
+    "violated",
 ]

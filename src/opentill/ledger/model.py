@@ -203,6 +203,15 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 Held = Literal["pending", "available"]
 
 
+class CheckedBalance(msgspec.Struct, frozen=True):
+    """A balance in whose entries the incremental check found something; ``checked_at``: Unix ms."""
+
+    merchant_id: str
+    currency: str
+    violations: int
+    checked_at: int
+
+
 class Checked(msgspec.Struct, frozen=True):
     """What the incremental check found, and how many entries it looked at."""
 

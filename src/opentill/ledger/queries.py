@@ -10,6 +10,7 @@ from opentill.http.paging import PageQuery
 from opentill.ledger.model import (
     Balance,
     Checked,
+    CheckedBalance,
     Entry,
     MerchantId,
     TrialBalance,
@@ -273,6 +274,13 @@ CHECKED = Query(
     select coalesce(sum(violations), 0)::bigint as violations,
         coalesce(sum(greatest(entries, checked_to)), 0)::bigint as entries
     from ledger_checks
+    """,
+)
+FOUND = Query(
+    CheckedBalance,
+    """
+    select merchant_id, currency, violations, checked_at from ledger_checks
+    where violations > 0 order by checked_at, merchant_id, currency limit :limit
     """,
 )
 # Each account over all merchants, or of one.

@@ -9,7 +9,15 @@ import msgspec
 from opentill.db.database import Tx
 from opentill.db.query import Query, columns
 from opentill.ledger import queries
-from opentill.ledger.model import Balance, Checked, Entry, Movement, TrialBalance, Violation
+from opentill.ledger.model import (
+    Balance,
+    Checked,
+    CheckedBalance,
+    Entry,
+    Movement,
+    TrialBalance,
+    Violation,
+)
 from opentill.ledger.postings import POSTINGS, Cause
 
 
@@ -137,6 +145,11 @@ async def count(tx: Tx) -> int:
 async def checked(tx: Tx) -> Checked:
     """Return what the incremental check found so far, of all merchants."""
     return await queries.CHECKED.one(tx)
+
+
+async def violated(tx: Tx, limit: int) -> list[CheckedBalance]:
+    """Return balances in which the incremental check found violations."""
+    return await queries.FOUND.all(tx, limit=limit)
 
 
 async def trial_balance(tx: Tx, merchant_id: str | None = None) -> list[TrialBalance]:

@@ -1,8 +1,9 @@
 """Merchants, their terms and API keys, the audit log, and authentication."""
 
-from opentill.merchants.audit import OPENTILL, Actor, Verdict
+from opentill.merchants.audit import OPENTILL, Actor, Sought, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
+from opentill.merchants.audit import search as search_audit
 from opentill.merchants.audit import verify as verify_audit
 from opentill.merchants.fees import read as read_fees
 from opentill.merchants.key_uses import KeyUses
@@ -39,9 +40,11 @@ from opentill.merchants.service import (
     lock,
     may_call,
     merchant_of_key,
+    names,
     regenerate_key,
     rename_key,
     revoke_key,
+    search,
 )
 from opentill.merchants.terms import change, create, differences, history
 from opentill.server.client_address import limit_subject
@@ -61,6 +64,7 @@ __all__ = [
     "LogoRefused",
     "Merchant",
     "NewKey",
+    "Sought",
     "Stale",
     "Terms",
     "TermsVersion",
@@ -82,12 +86,15 @@ __all__ = [
     "lock",
     "may_call",
     "merchant_of_key",
+    "names",
     "read_fees",
     "record_audit",
     "regenerate_key",
     "remove_logo",
     "rename_key",
     "revoke_key",
+    "search",
+    "search_audit",
     "set_logo",
     "verify_audit",
     "version_of",

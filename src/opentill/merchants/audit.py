@@ -17,6 +17,7 @@ import msgspec
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
+from opentill.db.query import like
 from opentill.merchants import queries
 from opentill.merchants.model import AuditHead, AuditRow
 
@@ -92,6 +93,21 @@ async def record(
 async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:
     """Return the latest rows, newest first; of one merchant if given."""
     return await queries.NEWEST_AUDIT.all(tx, merchant_id=merchant_id, limit=limit)
+
+
+class Sought(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows of the audit log are looked for; times are inclusive Unix ms."""
+
+    text: str = ""  # in who, action, subject or reason
+    merchant_id: str = ""
+    since: int = 0
+    until: int = 2**62
+    before: int = 2**62  # a number of the chain
+
+
+async def search(tx: Tx, sought: Sought, limit: int) -> list[AuditRow]:
+    """Return rows of the chain, newest first."""
+    return await queries.SEARCH_AUDIT.all(tx, sought, like=like(sought.text), limit=limit)
 
 
 async def verify(tx: Tx, expected: AuditHead | None = None) -> Verdict:

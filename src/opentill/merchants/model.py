@@ -69,6 +69,13 @@ class Merchant(Terms, frozen=True, kw_only=True):
         return self.logo_sha256 and f"/logos/{self.id}/{self.logo_sha256}"
 
 
+class MerchantName(msgspec.Struct, frozen=True):
+    """What a merchant is called."""
+
+    id: str
+    name: str
+
+
 class Logo(msgspec.Struct, frozen=True, kw_only=True):
     """A merchant's logo: the file, and what was recognised in it; sides in pixels."""
 

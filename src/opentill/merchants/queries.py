@@ -9,6 +9,7 @@ from opentill.merchants.model import (
     Key,
     Logo,
     Merchant,
+    MerchantName,
     TermsVersion,
 )
 
@@ -38,6 +39,17 @@ LOCKED = Query(Merchant, "select * from merchants where id = :merchant_id for no
 # taken meanwhile, and what was counted does not change.
 LOCK = Value(str, "select id from merchants where id = :merchant_id for no key update")
 ALL = Query(Merchant, "select * from merchants order by id")
+# By a part of the name, or a whole id; the newest first. `:like` is a pattern.
+_FOUND = """
+    from merchants
+    where :text = '' or id = :text or name ilike :like or display_name ilike :like
+"""
+SEARCH = Query(
+    Merchant,
+    f"select * {_FOUND} order by created_at desc, id desc limit :limit offset :offset",
+)
+COUNT_FOUND = Value(int, f"select count(*) {_FOUND}")
+NAMES = Query(MerchantName, "select id, name from merchants where id = any(:ids::text[])")
 UPDATE = Command(
     """
     update merchants set name = :name, updated_at = :updated_at, terms_version = :terms_version,
@@ -172,6 +184,18 @@ INSERT_AUDIT = Command(
 AUDIT_CHAIN = Query(
     AuditRow,
     f"select {_AUDIT_COLUMNS} from audit_log order by number nulls first, id",  # noqa: S608 - ours
+)
+# `:before` is a number of the chain; `:like` is a pattern of what was done, by whom, to what.
+SEARCH_AUDIT = Query(
+    AuditRow,
+    f"""
+    select {_AUDIT_COLUMNS} from audit_log
+    where number < :before and at between :since and :until
+        and (:merchant_id = '' or merchant_id = :merchant_id)
+        and (:text = '' or who ilike :like or action ilike :like or subject ilike :like
+            or reason ilike :like)
+    order by number desc limit :limit
+    """,  # noqa: S608 - a constant of ours
 )
 NEWEST_AUDIT = Query(
     AuditRow,

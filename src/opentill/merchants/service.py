@@ -1,5 +1,6 @@
 """What can be done with merchants and keys."""
 
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
@@ -8,6 +9,7 @@ from opentill.core.ids import new_id
 from opentill.core.settings import Environment, Settings
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
+from opentill.db.query import like
 from opentill.http.caller import Caller
 from opentill.http.csvfile import utc
 from opentill.merchants import audit, model, queries
@@ -37,6 +39,23 @@ async def lock(tx: Tx, merchant_id: str) -> None:
 async def all_merchants(tx: Tx) -> list[Merchant]:
     """Return all merchants, oldest first."""
     return await queries.ALL.all(tx)
+
+
+async def search(tx: Tx, text: str, page: int, size: int) -> tuple[list[Merchant], int]:
+    """Return a page of the merchants with a text in their name or as their id, and how many.
+
+    The newest come first; "" finds all. There are thousands of merchants, not millions: they are
+    read through.
+    """
+    found = {"text": text, "like": like(text)}
+    rows = await queries.SEARCH.all(tx, **found, limit=size, offset=(page - 1) * size)
+    return rows, await queries.COUNT_FOUND.get(tx, **found) or 0
+
+
+async def names(tx: Tx, ids: Iterable[str]) -> dict[str, str]:
+    """Return what merchants are called, by their ids."""
+    found = await queries.NAMES.all(tx, ids=sorted(set(ids)))
+    return {one.id: one.name for one in found}
 
 
 async def create_key(

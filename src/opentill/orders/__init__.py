@@ -17,6 +17,7 @@ from opentill.orders.export import chunks as export_csv
 from opentill.orders.export import counted as counted_export
 from opentill.orders.export import filename as export_filename
 from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
+from opentill.orders.failed_attempts_model import FailedAttempts
 from opentill.orders.filters import (
     Email,
     ExportQuery,
@@ -68,6 +69,7 @@ from opentill.orders.service import (
     place,
     revoke_manually,
     set_method,
+    set_payment_link,
     start_attempt,
 )
 from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
@@ -84,6 +86,7 @@ __all__ = [
     "Email",
     "Event",
     "ExportQuery",
+    "FailedAttempts",
     "HistoryRow",
     "NewOrder",
     "Order",
@@ -146,6 +149,7 @@ __all__ = [
     "release_refund",
     "revoke_manually",
     "set_method",
+    "set_payment_link",
     "settle_batch",
     "settle_one",
     "settleable",

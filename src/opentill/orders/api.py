@@ -70,6 +70,9 @@ _ORDER: Final[dict[str, Any]] = {
     "metadata": {"cart": "42"},
     "createdAt": 1736932500000,
     "livemode": True,
+    "quantity": 1,
+    "clientReference": "INV-2025-0042",
+    "paymentLinkId": None,
 }
 _DETAIL: Final[dict[str, Any]] = {
     **_ORDER,

@@ -17,7 +17,8 @@ from opentill.merchants.fees import Scope
 from opentill.orders import cards, queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
-from opentill.orders.model import UNDECIDED, Order, PaymentAttempt, due_at, received
+from opentill.orders.model import UNDECIDED, Order, PaymentAttempt, due_at
+from opentill.orders.movements import received
 from opentill.orders.transitions import Change, Payment, can, take
 
 MOST: Final = 64  # of one transaction

@@ -10,6 +10,7 @@ from opentill.orders.model import Order
 from opentill.webhooks import Event, Type
 from opentill.webhooks.fields import Amount, Currency
 
+_SELDOM: Final = ("quantity", "client_reference", "payment_link_id")
 ClosedStatus = Literal["FAILED", "CLOSED", "REVOKED"]
 OrderId = Annotated[str, Meta(description="The order's id.")]
 ProductId = Annotated[str, Meta(description="The id of the product that the order is for.")]
@@ -22,6 +23,17 @@ Livemode = Annotated[
         description="false: not real money, since the sandbox bank took it, or an operator where "
         "there is no other gateway; not there before it is paid."
     ),
+]
+Quantity = Annotated[
+    int | msgspec.UnsetType, Meta(description="How many were sold; not there where it is one.")
+]
+ClientReference = Annotated[
+    str | msgspec.UnsetType,
+    Meta(description="The shop's own number; not there where the session was opened without."),
+]
+PaymentLinkId = Annotated[
+    str | msgspec.UnsetType,
+    Meta(description="The payment link that opened the session; not there where none did."),
 ]
 Metadata = Annotated[
     msgspec.Raw,
@@ -45,6 +57,9 @@ class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: Annotated[int, Meta(description="When it was paid, Unix ms.")]
     livemode: Livemode = msgspec.UNSET
     metadata: Metadata
+    quantity: Quantity = msgspec.UNSET
+    client_reference: ClientReference = msgspec.UNSET
+    payment_link_id: PaymentLinkId = msgspec.UNSET
 
 
 class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +77,9 @@ class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: Annotated[int, Meta(description="When it was closed, Unix ms.")]
     livemode: Livemode = msgspec.UNSET
     metadata: Metadata
+    quantity: Quantity = msgspec.UNSET
+    client_reference: ClientReference = msgspec.UNSET
+    payment_link_id: PaymentLinkId = msgspec.UNSET
 
 
 class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +99,9 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: Annotated[int, Meta(description="When it settled, Unix ms.")]
     livemode: Livemode = msgspec.UNSET
     metadata: Metadata
+    quantity: Quantity = msgspec.UNSET
+    client_reference: ClientReference = msgspec.UNSET
+    payment_link_id: PaymentLinkId = msgspec.UNSET
 
 
 class CheckoutCompletedData(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +115,9 @@ class CheckoutCompletedData(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: Annotated[int, Meta(description="When it was completed, Unix ms.")]
     livemode: Livemode = msgspec.UNSET
     metadata: Metadata
+    quantity: Quantity = msgspec.UNSET
+    client_reference: ClientReference = msgspec.UNSET
+    payment_link_id: PaymentLinkId = msgspec.UNSET
 
 
 class CheckoutExpiredData(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +131,9 @@ class CheckoutExpiredData(msgspec.Struct, frozen=True, kw_only=True):
     expired_at: Annotated[int, Meta(description="When it expired, Unix ms.")]
     livemode: Livemode = msgspec.UNSET
     metadata: Metadata
+    quantity: Quantity = msgspec.UNSET
+    client_reference: ClientReference = msgspec.UNSET
+    payment_link_id: PaymentLinkId = msgspec.UNSET
 
 
 PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
@@ -128,6 +155,12 @@ def livemode_of(order: Order) -> bool | msgspec.UnsetType:
     return msgspec.UNSET if order.livemode is None else order.livemode
 
 
+def _if_used(order: Order) -> dict[str, Any]:
+    """Return what only orders have whose session was opened with it."""
+    used = {name: getattr(order, name) for name in _SELDOM}
+    return {name: value for name, value in used.items() if value is not None}
+
+
 def event_of(order: Order, type_: Type, reason: str, at: int) -> Event:
     """Return the event of a transition that an order has taken; ``reason`` is why it was closed."""
     return Event(order.merchant_id, type_, _data(order, type_, reason, at), at)
@@ -141,6 +174,7 @@ def _data(order: Order, type_: Type, reason: str, at: int) -> msgspec.Struct:
         "currency": order.currency,
         "livemode": livemode_of(order),
         "metadata": metadata(order),
+        **_if_used(order),
     }
     net = money.show(order.amount_minor - order.platform_fee_minor, order.currency)
     session = order.checkout_id

@@ -114,6 +114,9 @@ COLUMNS: Final = (
             end)::text
         """,  # noqa: S608 - constants of ours
     ),
+    Column("quantity", "coalesce(quantity, 1)"),
+    Column("clientReference", "client_reference", _inert),
+    Column("paymentLinkId", "coalesce(payment_link_id, '')"),
 )
 # What a file for people has besides: times as the merchant's `:zone` has them.
 LOCAL_COLUMNS: Final = (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from opentill.db.database import Tx
 from opentill.orders import queries
-from opentill.orders.model import FailedAttempts
+from opentill.orders.failed_attempts_model import FailedAttempts
 
 
 async def count_failed(tx: Tx, merchant_id: str, most: int) -> Sequence[FailedAttempts]:

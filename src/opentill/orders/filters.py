@@ -72,7 +72,8 @@ _Found: TypeAlias = Annotated[
     meaning(
         "Only orders that this leads to: any id (order, session, attempt, refund, dispute, event, "
         "balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, an "
-        "e-mail address or the beginning of one, a value of the metadata, or an amount."
+        "e-mail address or the beginning of one, a value of the metadata, an amount, or the last "
+        "four digits of the card."
     ),
 ]
 

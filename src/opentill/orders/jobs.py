@@ -12,7 +12,15 @@ from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.orders import payments, queries, service
-from opentill.orders.model import DAY_MS, UNDECIDED, AttemptStatus, Event, Forgotten, PaymentAttempt
+from opentill.orders.model import (
+    DAY_MS,
+    UNDECIDED,
+    AttemptStatus,
+    Event,
+    Forgotten,
+    Order,
+    PaymentAttempt,
+)
 from opentill.orders.transitions import Change, transition
 
 _LEASE_MS: Final = 60_000
@@ -115,6 +123,16 @@ async def make_due(tx: Tx, now: int) -> None:
 async def count_stuck(tx: Tx, now: int) -> int:
     """Return how many orders, up to 10,000, are CREATING for too long."""
     return await queries.STUCK.get(tx, since=now - STUCK_MS) or 0
+
+
+async def stuck(tx: Tx, now: int, limit: int) -> list[Order]:
+    """Return orders of all merchants that are CREATING for too long, the longest first."""
+    return await queries.STUCK_ORDERS.all(tx, since=now - STUCK_MS, limit=limit)
+
+
+async def not_given_back(tx: Tx, until: int, limit: int) -> list[PaymentAttempt]:
+    """Return second payments that came in until a time (Unix ms) and have not gone back."""
+    return await queries.DUPLICATES.all(tx, until=until, limit=limit)
 
 
 async def count_due(tx: Tx, now: int) -> int:

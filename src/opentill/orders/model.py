@@ -1,5 +1,6 @@
 """What an order and a payment attempt are, and the table of an order's transitions."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, Literal, get_args
 
@@ -7,7 +8,6 @@ import msgspec
 
 from opentill import webhooks
 from opentill.gateways.model import Method
-from opentill.ledger import Account, Movement
 from opentill.ledger import Type as PostingType
 
 Status = Literal[
@@ -179,6 +179,9 @@ class Order(msgspec.Struct, frozen=True):
     due_at: int | None
     settle_at: int | None
     livemode: bool | None = None  # whether its money is real; None: see orders/livemode.py
+    quantity: int | None = None  # None: one
+    client_reference: str | None = None  # the shop's own number
+    payment_link_id: str | None = None  # that opened its session; None: no link did
 
     @property
     def unsettled_minor(self) -> int:
@@ -238,6 +241,10 @@ class NewOrder(msgspec.Struct, frozen=True, kw_only=True):
     settlement_delay_days: int
     settlement_calendar: str
     dispute_fee_minor: int
+    quantity: int | None  # None: one
+    methods: Sequence[Method] | None  # that it may be paid by; None: all on offer
+    locale: str | None
+    client_reference: str | None
 
 
 class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,69 +389,8 @@ class DueMerchant(msgspec.Struct, frozen=True):
     orders: int
 
 
-class FailedAttempts(msgspec.Struct, frozen=True):
-    """How many attempts failed in the quarter hour from ``since`` (Unix ms): below zero, fewer.
-
-    ``attempts`` is how many were looked at.
-    """
-
-    since: int
-    failed: int
-    attempts: int
-
-
-class UncountedMerchant(msgspec.Struct, frozen=True):
-    """A merchant with attempts to be counted."""
-
-    merchant_id: str
-
-
 class Forgotten(msgspec.Struct, frozen=True):
     """An order that is CREATING while no gateway will be asked about any of its attempts."""
 
     merchant_id: str
     id: str
-
-
-def received(order: Order) -> list[Movement]:
-    """Return what a confirmed payment posts; the fee only where there is one."""
-    fee = order.gross_settled_minor - order.net_settled_minor
-    made = [_move(order, "PAYMENT", "gateway", "pending", order.gross_settled_minor, "Payment")]
-    if fee:
-        made.append(_move(order, "FEE", "pending", "platform", fee, "Platform fee"))
-    return made
-
-
-def settlement(order: Order, reserve_minor: int) -> list[Movement]:
-    """Return what moves an order's money out of pending, and what of it is held in reserve.
-
-    Where refunds or a loss took more than the payment net of its fee, the rest is below zero. It is
-    carried over from available to pending through frozen, since no posting goes there directly.
-    """
-    left = order.unsettled_minor
-    if left < 0:
-        text = "Remainder below zero carried over"
-        return [
-            _move(order, "FREEZE", "available", "frozen", -left, text),
-            _move(order, "UNFREEZE", "frozen", "pending", -left, text),
-        ]
-    made: list[Movement] = []
-    if left:
-        made.append(_move(order, "SETTLEMENT", "pending", "available", left, "Settlement"))
-    if reserve_minor:
-        text = "Rolling reserve"
-        made.append(_move(order, "ROLLING_RESERVE", "available", "reserve", reserve_minor, text))
-    return made
-
-
-def reserve_release(order: Order) -> list[Movement]:
-    """Return what releasing an order's rolling reserve posts."""
-    kind: PostingType = "ROLLING_RESERVE_RELEASE"
-    text = "Rolling reserve released"
-    return [_move(order, kind, "reserve", "available", order.reserve_minor, text)]
-
-
-def _move(
-    order: Order, kind: PostingType, source: Account, target: Account, amount: int, text: str
-) -> Movement:
-    return Movement(kind, source, target, amount, "order", order.id, text)

@@ -7,16 +7,15 @@ from msgspec import Meta
 from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
+from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerchant
 from opentill.orders.model import (
     DueMerchant,
-    FailedAttempts,
     Forgotten,
     HistoryRow,
     Order,
     PaidThrough,
     PaymentAttempt,
     Status,
-    UncountedMerchant,
 )
 from opentill.orders.note_model import OrderNote
 
@@ -95,6 +94,13 @@ RESERVES_DUE = Query(
     """,
 )
 # The only method that a session can be paid by; null: the customer chooses.
+# A link opens its session in one transaction: nobody has seen the order before.
+SET_PAYMENT_LINK = Command(
+    """
+    update orders set payment_link_id = :payment_link_id
+    where merchant_id = :merchant_id and id = :id
+    """,
+)
 SET_METHOD = Command(
     "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
 )
@@ -277,6 +283,14 @@ NOT_GIVEN_BACK = Command(
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
     """,
 )
+# Second payments of all merchants that have not gone back, the oldest first.
+DUPLICATES = Query(
+    PaymentAttempt,
+    """
+    select * from payment_attempts where status = 'DUPLICATE' and updated_at <= :until
+    order by updated_at, id limit :limit
+    """,
+)
 # Not if it became something else, or another time was set, since it was claimed.
 ASK_AGAIN = Command(
     """
@@ -328,6 +342,13 @@ STUCK = Value(
         select from orders where status = 'CREATING' and updated_at <= :since limit 10000) stuck
     """,
 )
+STUCK_ORDERS = Query(
+    Order,
+    """
+    select * from orders where status = 'CREATING' and updated_at <= :since
+    order by updated_at limit :limit
+    """,
+)
 ASK_NOW = Command(
     """
     update payment_attempts set check_at = :now, updated_at = greatest(updated_at, :now)
@@ -349,11 +370,11 @@ COUNT_FAILED = Query(
     ), marked as (
         update payment_attempts a set counted_at = u.at from uncounted u
         where a.merchant_id = u.merchant_id and a.id = u.id
-        returning coalesce(u.at, u.was) as since,
+        returning coalesce(u.at, u.was) as since, a.gateway, a.method, a.currency,
             case when u.at is null then -1 else 1 end as failed
     )
-    select since, sum(failed) as failed, count(*) as attempts from marked
-    group by since order by since
+    select since, gateway, method, currency, sum(failed) as failed, count(*) as attempts
+    from marked group by since, gateway, method, currency order by since
     """,
 )
 # The next merchants after one that have attempts to be counted: a look into the index for each.

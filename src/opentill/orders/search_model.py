@@ -74,6 +74,7 @@ class Candidate(msgspec.Struct, frozen=True):
     amount_minor: int
     currency: str
     metadata: str
+    client_reference: str | None
     card_last4: str | None
     session_status: SessionStatus
     is_new: bool
@@ -82,7 +83,12 @@ class Candidate(msgspec.Struct, frozen=True):
     def terms(self) -> terms.Terms:
         """Its terms as they are now."""
         return terms.of(
-            self.customer_email, self.amount_minor, self.currency, self.metadata, self.card_last4
+            self.customer_email,
+            self.amount_minor,
+            self.currency,
+            self.metadata,
+            self.card_last4,
+            reference=self.client_reference,
         )
 
 
@@ -98,13 +104,21 @@ class ChangedOrder(msgspec.Struct, frozen=True):
     amount_minor: int
     currency: str
     metadata: str
+    client_reference: str | None
     card_last4: str | None
     were: list[str]
     is_new: bool
 
     def terms(self, email: str, card_last4: str | None) -> terms.Terms:
         """Return its terms with an e-mail and a card."""
-        return terms.of(email, self.amount_minor, self.currency, self.metadata, card_last4)
+        return terms.of(
+            email,
+            self.amount_minor,
+            self.currency,
+            self.metadata,
+            card_last4,
+            reference=self.client_reference,
+        )
 
 
 class IndexRow(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ TAKE = Query(
         returning order_id, was
     )
     select o.id, o.created_at, o.customer_email, o.amount_minor, o.currency, o.metadata,
-        a.card_last4, t.were, t.is_new
+        o.client_reference, a.card_last4, t.were, t.is_new
     from (
         select order_id, array_remove(array_agg(was), null) as were, bool_or(was is null) as is_new
         from taken group by order_id
@@ -140,7 +140,8 @@ PENDING = Query(
     Candidate,
     """
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
-        o.currency, o.metadata, a.card_last4, s.status as session_status, c.is_new
+        o.currency, o.metadata, o.client_reference, a.card_last4, s.status as session_status,
+        c.is_new
     from (
         select order_id, bool_or(was is null) as is_new from search_changes
         where merchant_id = :merchant_id group by order_id
@@ -155,7 +156,8 @@ NAMED = Query(
     Candidate,
     """
     select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
-        o.currency, o.metadata, a.card_last4, s.status as session_status, false as is_new
+        o.currency, o.metadata, o.client_reference, a.card_last4, s.status as session_status,
+        false as is_new
     from unnest(:id::text[]) as named (id)
     join orders o on o.merchant_id = :merchant_id and o.id = named.id
     join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id

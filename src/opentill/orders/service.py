@@ -121,6 +121,13 @@ async def place(tx: Tx, new: NewOrder, now: int) -> None:
     await transition_queries.PLACE.run(tx, new, now=now)
 
 
+async def set_payment_link(tx: Tx, merchant_id: str, order_id: str, link_id: str) -> None:
+    """Note which payment link opened the session of an order that was just placed."""
+    await queries.SET_PAYMENT_LINK.run(
+        tx, merchant_id=merchant_id, id=order_id, payment_link_id=link_id
+    )
+
+
 async def set_method(tx: Tx, merchant_id: str, checkout_id: str, method: Method | None) -> None:
     """Set the only method that a session can be paid by; None: the customer chooses."""
     await queries.SET_METHOD.run(

@@ -22,9 +22,8 @@ from opentill.orders.model import (
     Event,
     Order,
     Status,
-    reserve_release,
-    settlement,
 )
+from opentill.orders.movements import reserve_release, settlement
 from opentill.orders.transitions import Change, take
 
 BATCH: Final = 1000  # orders; a payment of the same merchant waits for the batch, some 0.1 s

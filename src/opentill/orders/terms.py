@@ -2,10 +2,10 @@
 
 A term is a text in the form in which texts are compared: without spaces around it, ASCII letters
 in lower case, and a plain number with two decimals, so that ``42`` finds the amount ``42.00``. A
-place is the field that has the text: ``email``, ``amount``, ``card``, or ``metadata.`` and a key.
-Where the field's own text differs from the term, the place ends in a colon and that text, so that a
-filter by metadata is exact. An order has each of its terms once: where a text stands in several
-fields, its place is all of theirs.
+place is the field that has the text: ``email``, ``amount``, ``card``, ``clientReference``, or
+``metadata.`` and a key. Where the field's own text differs from the term, the place ends in a colon
+and that text, so that a filter by metadata is exact. An order has each of its terms once: where a
+text stands in several fields, its place is all of theirs.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from opentill.core import money
 LONGEST: Final = 100  # characters of a term; a longer text is a digest
 EMAIL: Final = "email"
 AMOUNT: Final = "amount"
+REFERENCE: Final = "clientReference"
 CARD: Final = "card"  # the last four digits of the one that it was paid with
 _BETWEEN: Final = "\x1f"  # the fields of a place that is several
 _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,14})(?:\.([0-9]{1,2}))?", re.ASCII)
@@ -57,7 +58,13 @@ def metadata_place(key: str, text: str) -> str:
 
 
 def of(
-    email: str, amount_minor: int, currency: str, metadata: str, card_last4: str | None = None
+    email: str,
+    amount_minor: int,
+    currency: str,
+    metadata: str,
+    card_last4: str | None = None,
+    *,
+    reference: str | None = None,
 ) -> dict[str, str]:
     """Return the terms of an order, each with its place; ``metadata`` is JSON text.
 
@@ -67,6 +74,8 @@ def of(
     if email:
         places[term_of(email)] = [EMAIL]
     places.setdefault(term_of(money.show(amount_minor, currency)), []).append(AMOUNT)
+    if reference:
+        places.setdefault(term_of(reference), []).append(REFERENCE)
     if card_last4:
         places.setdefault(term_of(card_last4), []).append(CARD)
     for key, text in _texts(metadata):

@@ -44,10 +44,11 @@ PLACE = Command(
     ), session as (
         insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
             status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
-            expires_at, created_at, updated_at, method)
+            expires_at, created_at, updated_at, method, quantity, methods, locale,
+            client_reference)
         values (:merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
             :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
-            :expires_at, :now, :now, :method)
+            :expires_at, :now, :now, :method, :quantity, :methods, :locale, :client_reference)
     ), placed as (
         insert into orders (merchant_id, id, checkout_id, product_id, product_name,
             product_description, product_image, source, status, history_number, currency,
@@ -56,14 +57,14 @@ PLACE = Command(
             customer_email, customer_name, payer_ip, refunded_minor, refund_held_minor,
             refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
             updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
-            reserve_days, dispute_fee_minor)
+            reserve_days, dispute_fee_minor, quantity, client_reference)
         values (:merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
             :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
             :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
             :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
             :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
             :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
-            :dispute_fee_minor)
+            :dispute_fee_minor, :quantity, :client_reference)
     )
     insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
     values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)

@@ -86,6 +86,15 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         bool,
         Meta(description="false: paid, or to be paid, in test mode"),
     ]
+    quantity: Annotated[int, Meta(description="How many were sold, 1 to 99.")]
+    client_reference: Annotated[
+        str | None,
+        Meta(description="Your own number, as the session was opened with it. Null if none."),
+    ]
+    payment_link_id: Annotated[
+        str | None,
+        Meta(description="The payment link that opened the session. Null if none did."),
+    ]
 
     @classmethod
     def of(cls, order: Order) -> Self:
@@ -177,6 +186,7 @@ def _listed(order: Order) -> dict[str, Any]:
     net = order.amount_minor - order.platform_fee_minor
     return {
         "checkout_session_id": order.checkout_id,
+        "quantity": order.quantity or 1,
         "amount": money.show(order.amount_minor, order.currency),
         "platform_fee_rate": money.rate_text(order.platform_fee_rate),
         "platform_fee": money.show(order.platform_fee_minor, order.currency),

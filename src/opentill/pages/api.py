@@ -2,6 +2,12 @@
 
 from typing import Final
 
-from opentill.pages import branding, payment_page, site
+from opentill.pages import branding, link_page, payment_page, receipt, site
 
-routes: Final = (*payment_page.routes, *branding.routes, *site.routes)
+routes: Final = (
+    *payment_page.routes,
+    *receipt.routes,
+    *link_page.routes,
+    *branding.routes,
+    *site.routes,
+)

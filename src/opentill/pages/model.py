@@ -6,6 +6,7 @@ below say which page belongs to which status; a status that is not in them canno
 
 from collections.abc import Mapping
 from typing import Final, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -79,6 +80,52 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     methods: tuple[Method, ...] = ()
     attempt: Attempt | None = None
     brand: Brand = Brand()
+    quantity: int = 1
+    reference: str | None = None  # the shop's own number
+
+    @property
+    def price(self) -> Money:
+        """What one costs."""
+        return Money(self.amount.minor // self.quantity, self.amount.currency)
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment link, as its customer may see it; the amounts are of one."""
+
+    slug: str
+    state: str  # ACTIVE, or why it cannot be used
+    merchant: str
+    item: Item
+    least: Money
+    most: Money  # equal to the least unless the customer enters the amount
+    most_at_once: int = 1
+    reference: str | None = None
+    unfinished: str | None = None  # a session of it that this browser has opened
+    livemode: bool = True
+    brand: Brand = Brand()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the customer enters the amount."""
+        return self.least != self.most
+
+    @property
+    def amount(self) -> Money:
+        """What one costs, the least where the customer enters it."""
+        return self.least
+
+    @property
+    def quantity(self) -> int:
+        """One: the customer has not said how many."""
+        return 1
+
+
+class LinkEntries(msgspec.Struct, frozen=True, kw_only=True):
+    """What the customer has entered on a link's page."""
+
+    quantity: str = "1"
+    amount: str = ""
+    form_id: str = ""
 
 
 class Entries(msgspec.Struct, frozen=True):
@@ -87,6 +134,28 @@ class Entries(msgspec.Struct, frozen=True):
     email: str = ""
     name: str = ""
     method: str = ""
+
+
+class GivenBack(msgspec.Struct, frozen=True):
+    """A refund that succeeded, as what it took off the payment; ``at`` is Unix ms."""
+
+    amount: Money
+    at: int
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """A paid session: what was paid, what was given back, and the zones that its times are in."""
+
+    payment: Payment
+    refunds: list[GivenBack]  # oldest first
+    shop_zone: ZoneInfo
+    own_zone: ZoneInfo  # the customer's
+
+    @property
+    def kept(self) -> Money:
+        """What is left of the payment."""
+        given_back = self.payment.refunded.minor if self.payment.refunded else 0
+        return Money(self.payment.amount.minor - given_back, self.payment.amount.currency)
 
 
 # order status → page, once a payment has left the open form behind

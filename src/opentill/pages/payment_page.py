@@ -6,14 +6,12 @@ of them reads what is true now, so that going back, reloading and paying in two 
 """
 
 import asyncio
-import io
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl
 
 import msgspec
-import segno
 import structlog
 from starlette.responses import Response
 from starlette.routing import Route
@@ -27,7 +25,7 @@ from opentill.db import rate_limits
 from opentill.pages import branding, forms, model, prefill, render
 from opentill.pages.catalogue import SENTENCES
 from opentill.pages.responses import page, trouble
-from opentill.web import language
+from opentill.web import language, qr
 from opentill.web.catalogue import Language
 from opentill.web.forms import check_origin, read
 from opentill.web.responses import drawing, see_other
@@ -54,6 +52,7 @@ class PageRequest:
             pairs = []
         self.query = dict(pairs)
         self.default_language: Language = "en"
+        self.locale: Language | None = None  # as the shop has asked for
 
     def visit(self, lang: str | None = None) -> render.Visit:
         """Return who looks at the page, in the language of the form, the query or the browser."""
@@ -69,7 +68,7 @@ class PageRequest:
 
     def _localizer(self, wanted: str | None) -> language.Localizer:
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
-        before = language.remembered(self.headers)
+        before = language.remembered(self.headers) or self.locale
         return language.choose(SENTENCES, wanted, accepted, self.default_language, before)
 
     def remembering(self, response: Response) -> Response:
@@ -93,6 +92,7 @@ class PageRequest:
             self.app.db.read, [view.order], deployment=deployment
         )
         view = msgspec.structs.replace(view, order=order)
+        self.locale = view.session.locale
         async with self.app.db.connection() as tx:
             merchant = await merchants.find(tx, view.order.merchant_id)
         payment = _payment(view, self.app, branding.brand_of(merchant))
@@ -145,9 +145,7 @@ def _payment(view: checkouts.PageView, app: App, brand: model.Brand) -> model.Pa
         refunded=Money(order.refunded_minor, order.currency),
         livemode=bool(order.livemode),  # never None for a page: all_with_livemode
         methods=tuple(
-            method
-            for method in model.METHODS
-            if method in offered and session.method in {None, method}
+            method for method in model.METHODS if method in offered and session.takes(method)
         ),
         attempt=None
         if last is None
@@ -160,6 +158,8 @@ def _payment(view: checkouts.PageView, app: App, brand: model.Brand) -> model.Pa
             reason=last.reason,
         ),
         brand=brand,
+        quantity=order.quantity or 1,
+        reference=order.client_reference,
     )
 
 
@@ -178,7 +178,7 @@ async def show(request: PageRequest, session_id: str) -> Response:
 async def submit(request: PageRequest, session_id: str) -> Response:
     """Take the form: start an attempt and go on to it, or show what is wrong with the entries."""
     check_origin(request.headers, request.app.settings.public_url)
-    await _count(request)
+    await count_form(request, "pay")
     form = await read(request.headers, request.receive)
     payment = await request.payment(session_id)
     visit = request.visit(form.get("lang"))
@@ -221,15 +221,15 @@ async def submit(request: PageRequest, session_id: str) -> Response:
     return see_other(render.path(payment, visit), own)
 
 
-async def _count(request: PageRequest) -> None:
-    """Count a payment form against its address. Raises TooManyRequests (decision 0030)."""
+async def count_form(request: PageRequest, what: str) -> None:
+    """Count a form against its address, by what it is. Raises TooManyRequests (decision 0030)."""
     limit = request.app.settings.limit_payments_per_minute
     if not limit:
         return
     subject = merchants.limit_subject(request.client_ip)
     async with request.app.db.connection() as tx:
-        if await rate_limits.hit(tx, "pay", subject, limit, request.now) is None:
-            wait = await rate_limits.retry_after_s(tx, "pay", subject, request.now)
+        if await rate_limits.hit(tx, what, subject, limit, request.now) is None:
+            wait = await rate_limits.retry_after_s(tx, what, subject, request.now)
             raise TooManyRequests(limit, wait)
 
 
@@ -264,13 +264,7 @@ async def qr_code(request: PageRequest, session_id: str, attempt_id: str) -> Res
     attempt = _waiting_for_customer(payment, attempt_id, request.now)
     if attempt is None or not attempt.qr_text:
         raise NotFound
-    image = io.BytesIO()
-    try:
-        code = segno.make(attempt.qr_text, error="m", micro=False)
-    except segno.DataOverflowError:
-        raise NotFound from None
-    code.save(image, kind="svg", scale=8, border=4, light="#fff", svgclass=None, lineclass=None)
-    return drawing(image.getvalue())
+    return drawing(qr.svg(attempt.qr_text))
 
 
 def _waiting_for_customer(
@@ -285,8 +279,8 @@ def _waiting_for_customer(
 _Handler = Callable[..., Awaitable[Response]]
 
 
-class _Endpoint:
-    """One path below /checkout as an ASGI application: whatever goes wrong gets a page too."""
+class Endpoint:
+    """A path of customers' pages as an ASGI application: whatever goes wrong gets a page too."""
 
     def __init__(self, handlers: Mapping[str, _Handler]) -> None:
         """Take the handlers by method; none means that there is no such page."""
@@ -314,13 +308,13 @@ class _Endpoint:
         return self._handlers[method]
 
 
-_NO_PAGE: Final = _Endpoint({})
+_NO_PAGE: Final = Endpoint({})
 _SESSION: Final = "/checkout/{session:id}"
 routes: Final = (
-    Route(_SESSION, _Endpoint({"GET": show, "POST": submit})),
-    Route(_SESSION + "/continue/{attempt:id}", _Endpoint({"GET": proceed})),
-    Route(_SESSION + "/return/{attempt:id}", _Endpoint({"GET": come_back})),
-    Route(_SESSION + "/qr/{attempt:id}.svg", _Endpoint({"GET": qr_code})),
+    Route(_SESSION, Endpoint({"GET": show, "POST": submit})),
+    Route(_SESSION + "/continue/{attempt:id}", Endpoint({"GET": proceed})),
+    Route(_SESSION + "/return/{attempt:id}", Endpoint({"GET": come_back})),
+    Route(_SESSION + "/qr/{attempt:id}.svg", Endpoint({"GET": qr_code})),
     Route("/checkout", _NO_PAGE),
     Route("/checkout/{rest:path}", _NO_PAGE),
 )

@@ -99,6 +99,8 @@ def status_page(payment: model.Payment, visit: Visit, state: model.State) -> Pag
         leave=leave,
         check=path(payment, visit, n=str(visit.checks + 1)),
         hold=path(payment, visit, hold="1"),
+        receipt=f"{visit.base}/receipt/{payment.session_id}"
+        f"?{urlencode({'lang': visit.localizer.language})}",
     )
 
 
@@ -130,9 +132,58 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
     )
 
 
+def receipt_page(
+    receipt: model.Receipt,
+    visit: Visit,
+    *,
+    zone: str = "",
+    zone_error: bool = False,
+    no_pdf: bool = False,
+) -> Page:
+    """Draw the receipt of a paid session.
+
+    ``zone`` is what its reader typed, perhaps no zone. ``no_pdf``: there could be no PDF of it.
+    """
+    here = f"{visit.base}/receipt/{receipt.payment.session_id}"
+    return _payment_page(
+        "receipt.html",
+        receipt.payment,
+        visit,
+        receipt=receipt,
+        zone=zone,
+        zone_error=zone_error,
+        no_pdf=no_pdf,
+        here=here,
+        pdf=f"{here}.pdf?{urlencode({'lang': visit.localizer.language})}",
+    )
+
+
 def trouble_page(trouble: model.Trouble, visit: Visit, again: str | None = None) -> Page:
     """Draw a page that has no payment to show; ``again`` is the path to try once more."""
     return _page("trouble.html", visit, refresh=None, trouble=trouble, again=again)
+
+
+def link_page(
+    link: model.Link,
+    visit: Visit,
+    entries: model.LinkEntries,
+    errors: dict[str, str] | None = None,
+) -> Page:
+    """Draw the page of a payment link. ``errors``: field → key of the sentence about it."""
+    here = f"{visit.base}/pay/{link.slug}?{urlencode({'lang': visit.localizer.language})}"
+    going_on = None
+    if link.unfinished is not None:
+        going_on = f"{visit.base}/checkout/{link.unfinished}?lang={visit.localizer.language}"
+    return _shop_page(
+        "link.html",
+        link,
+        visit,
+        payment=link,
+        entries=entries,
+        errors=errors or {},
+        here=here,
+        going_on=going_on,
+    )
 
 
 def refusal_page(visit: Visit, code: int, message: str) -> Page:
@@ -153,22 +204,34 @@ def _payment_page(
     refresh: Refresh | None = None,
     **values: object,
 ) -> Page:
-    picture, brand = pictures.shown(payment.item.image, secure=visit.secure), payment.brand
+    return _shop_page(
+        template,
+        payment,
+        visit,
+        refresh=refresh,
+        payment=payment,
+        link=partial(path, payment, visit),
+        **values,
+    )
+
+
+def _shop_page(
+    template: str, of: model.Payment | model.Link, visit: Visit, **values: object
+) -> Page:
+    picture, brand = pictures.shown(of.item.image, secure=visit.secure), of.brand
     return _page(
         template,
         visit,
         picture_origin=picture and pictures.origin_of(picture),
-        test_mode=not payment.livemode,
-        refresh=refresh,
-        payment=payment,
+        test_mode=not of.livemode,
         picture=picture,
         logo=brand.logo and visit.base + brand.logo,
         accent=brand.accent and visit.base + accent.address(brand.accent),
         mail_address=brand.email and quote(brand.email, safe="@"),
         help_address=pictures.web_address(brand.url),
         terms_address=pictures.web_address(brand.terms),
-        link=partial(path, payment, visit),
-        **values,
+        base=visit.base,
+        **{"refresh": None, **values},
     )
 
 
@@ -199,11 +262,11 @@ def _shop_address(payment: model.Payment, address: str | None) -> str | None:
     return pictures.web_address(filled)
 
 
-def _masked(email: str) -> str:
+def masked(email: str) -> str:
     """Return enough of an address to know it by; receipts get passed on."""
     local, _, domain = email.rpartition("@")
     return f"{local[:1]}•••@{domain}"
 
 
 ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
-ENVIRONMENT.filters["masked"] = _masked
+ENVIRONMENT.filters["masked"] = masked

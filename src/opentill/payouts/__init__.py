@@ -27,7 +27,7 @@ from opentill.payouts.model import (
 )
 from opentill.payouts.requests import approve, reject, request, waiting
 from opentill.payouts.runs import described as describe_run
-from opentill.payouts.runs import newest as runs
+from opentill.payouts.runs import newest as newest_runs
 from opentill.payouts.runs import payouts_of
 from opentill.payouts.runs import perform as perform_run
 from opentill.payouts.runs import send as send_run
@@ -84,13 +84,13 @@ __all__ = [
     "make_file",
     "named",
     "newest",
+    "newest_runs",
     "page",
     "pay",
     "payouts_of",
     "perform_run",
     "reject",
     "request",
-    "runs",
     "search",
     "send_run",
     "start_run",

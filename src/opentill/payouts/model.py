@@ -17,6 +17,7 @@ Status = Literal["PENDING", "PAID", "FAILED"]
 Event = Literal["created", "paid", "failed"]
 RunStatus = Literal["OPEN", "READY", "SENT"]
 Form = Literal["xml", "csv"]
+Made = Literal["made", "left out", "unreadable"]
 Waits = Literal["no account", "account changed", "below minimum"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
@@ -167,10 +168,15 @@ class RunSums(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with what its payouts are."""
+    """A run with what its payouts are.
+
+    ``unreadable`` are merchants that were left out since their account is encrypted with another
+    key: it must be entered again.
+    """
 
     run: Run
     sums: RunSums
+    unreadable: tuple[str, ...] = ()
 
 
 class InRun(msgspec.Struct, frozen=True, kw_only=True):

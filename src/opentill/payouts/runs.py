@@ -12,6 +12,8 @@ from decimal import Decimal
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from opentill import merchants
 from opentill.core import encryption, money
 from opentill.core.errors import Invalid, NotPermitted, or_not_found
@@ -23,6 +25,7 @@ from opentill.payouts.model import (
     DuePayout,
     Form,
     InRun,
+    Made,
     PayoutRequest,
     Run,
     RunRequest,
@@ -84,7 +87,7 @@ async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None 
     A run that is READY or SENT stays as it is. Any number of processes may do this at once. After
     ``most`` payouts the run stays OPEN, and goes on when this is called again.
     """
-    after, made = "", 0
+    after, made, unreadable = "", 0, list[str]()
     while run.status == "OPEN":
         async with db.connection() as tx:
             batch = await queries.DUE_AFTER.all(
@@ -96,31 +99,35 @@ async def perform(db: Db, run: Run, secret_key: str, now: int, most: int | None 
                     return await view(tx, run.id)
             if due.waits_for(now) is None:
                 pay = partial(_pay_one, run=run, due=due, secret_key=secret_key, now=now)
-                made += await db.run(pay)
+                became = await db.run(pay)
+                made += became == "made"
+                if became == "unreadable":
+                    unreadable.append(due.merchant_id)
         if len(batch) < _BATCH:
             break
         after = batch[-1].merchant_id
     await db.run(lambda tx: queries.FINISH_RUN.first(tx, id=run.id, now=now))
     async with db.connection() as tx:
-        return await view(tx, run.id)
+        done = await view(tx, run.id)
+    return msgspec.structs.replace(done, unreadable=tuple(unreadable))
 
 
-async def _pay_one(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) -> bool:
-    """Make the payout of a merchant, with its place in the run; return whether it was made."""
+async def _pay_one(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) -> Made:
+    """Make the payout of a merchant, with its place in the run; return what became of it."""
     locked = await queries.RUN_LOCKED.one(tx, id=run.id)
     merchant_id = due.merchant_id
     if locked.status != "OPEN":
-        return False
+        return "left out"
     await merchants.lock(tx, merchant_id)
     if await queries.IS_IN_RUN.get(tx, merchant_id=merchant_id, run_id=run.id):
-        return False
+        return "left out"
     account = await accounts.current(tx, merchant_id)
     if account is None or account.usable_from > now:
-        return False
+        return "left out"
     try:
         accounts.read(secret_key, account)
     except encryption.WrongKey:
-        return False  # `payouts due` says so
+        return "unreadable"
     wanted = PayoutRequest(
         amount_minor=None, fee_minor=run.fee_minor, reference=run.id, reason=run.reason,
         by=run.created_by,
@@ -130,12 +137,12 @@ async def _pay_one(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) 
             # Who approves is asked when the file is taken: see ``send``.
             payout = await service.create(tx, merchant_id, wanted, None, now)
     except (Invalid, NotPermitted):
-        return False  # less than the minimum after the fee, or may not be paid out now
+        return "left out"  # less than the minimum after the fee, or may not be paid out now
     await queries.ADD_TRANSFER.run(
         tx, merchant_id=merchant_id, payout_id=payout.id, run_id=run.id,
         account_version=account.version,
     )  # fmt: skip
-    return True
+    return "made"
 
 
 async def find(tx: Tx, run_id: str) -> Run:

@@ -77,6 +77,13 @@ class Staff(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
+class Colleague(Staff, frozen=True, kw_only=True):
+    """Somebody of the staff as an administrator sees them: is their account safe, is it used."""
+
+    second_factor: bool  # an authenticator or a passkey
+    used_at: int | None  # when one of their logins was last used; None without any
+
+
 class Workplace(msgspec.Struct, frozen=True, kw_only=True):
     """A merchant that a person is a member of."""
 
@@ -93,6 +100,7 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     email: str
     name: str
     staff_role: StaffRole | None
+    is_member: bool  # of a merchant or several
     created_at: int
     proved_at: int
     used_at: int

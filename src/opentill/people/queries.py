@@ -3,6 +3,7 @@
 from opentill.db.query import Command, Query, Value
 from opentill.people.model import (
     Challenge,
+    Colleague,
     Link,
     Login,
     Member,
@@ -138,6 +139,22 @@ _STAFF_SQL = """
     from staff s join persons p on p.id = s.person_id
 """
 ALL_STAFF = Query(Staff, f"{_STAFF_SQL} order by p.email")
+STAFF = Query(Staff, f"{_STAFF_SQL} where s.person_id = :person_id")
+COLLEAGUES = Query(
+    Colleague,
+    """
+    select s.person_id, s.role, p.email, p.name, s.created_at,
+        p.totp_secret is not null or exists (select from passkeys k where k.person_id = p.id)
+            as second_factor,
+        (select max(used_at) from logins l where l.person_id = p.id) as used_at
+    from staff s join persons p on p.id = s.person_id order by p.email
+    """,
+)
+# All of them, in one order, so that two of them cannot remove each other at once.
+LOCK_ADMINS = Query(
+    Staff,
+    f"{_STAFF_SQL} where s.role = 'admin' order by s.person_id for update of s",
+)
 SET_STAFF = Command(
     """
     insert into staff (person_id, role, created_at) values (:person_id, :role, :now)
@@ -150,7 +167,8 @@ REMOVE_STAFF = Command("delete from staff where person_id = :person_id")
 _LOGIN_SQL = """
     select l.id, l.person_id, p.email, p.name, s.role as staff_role, l.created_at, l.proved_at,
         l.used_at, l.strong, l.address, l.device,
-        l.merchant_id, l.refresh_sha256
+        l.merchant_id, l.refresh_sha256,
+        exists (select from members m where m.person_id = p.id) as is_member
     from logins l join persons p on p.id = l.person_id left join staff s on s.person_id = p.id
 """
 INSERT_LOGIN = Command(
@@ -241,6 +259,21 @@ INVITATIONS = Query(
     select {_LINK_COLUMNS} from person_links
     where merchant_id = :merchant_id and used_at is null and expires_at > :now
     order by created_at, id
+    """,  # noqa: S608 - a constant of ours
+)
+STAFF_INVITATIONS = Query(
+    Link,
+    f"""
+    select {_LINK_COLUMNS} from person_links
+    where staff_role is not null and used_at is null and expires_at > :now
+    order by created_at, id
+    """,  # noqa: S608 - a constant of ours
+)
+WITHDRAW_OF_STAFF = Query(
+    Link,
+    f"""
+    delete from person_links where staff_role is not null and id = :id and used_at is null
+    returning {_LINK_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
 WITHDRAW = Query(

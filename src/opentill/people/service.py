@@ -63,6 +63,8 @@ async def invite(
             tx, merchant_id=merchant_id, person_id=known.id
         ):
             raise Invalid("email", "email must be of somebody who is not a member already")
+    elif any(one.email == address for one in await queries.ALL_STAFF.all(tx)):
+        raise Invalid("email", "email must be of somebody who is not staff already")
     place = _Place(merchant_id, role, staff_role)
     made = await _new_link(tx, "INVITATION", address, actor, now, place)
     subject = f"{made.link.id} {address} as {role or f'staff, {staff_role}'}"
@@ -285,13 +287,6 @@ async def change_password(
 
     await db.run(work)
     return proof.token
-
-
-async def remove_staff(tx: Tx, person_id: str, now: int, *, actor: Actor) -> None:
-    """Take a person's role at the deployment away, at once. Raises NotFound."""
-    if not await queries.REMOVE_STAFF.run(tx, person_id=person_id):
-        raise NotFound(reason=f"{person_id} is not staff")
-    await merchants.record_audit(tx, actor, "people remove", "", f"{person_id}, staff", now)
 
 
 async def find_by_email(tx: Tx, email: str) -> Person:

@@ -10,6 +10,10 @@ from opentill.products.service import (
     list_page,
     merchant_of,
     newest_active,
+    of_ids,
+    price_minor,
+    stand_in,
+    stand_in_id,
     update,
 )
 
@@ -27,5 +31,9 @@ __all__ = [
     "list_page",
     "merchant_of",
     "newest_active",
+    "of_ids",
+    "price_minor",
+    "stand_in",
+    "stand_in_id",
     "update",
 ]

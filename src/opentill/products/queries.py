@@ -35,6 +35,17 @@ INSERT = Query(
     returning *, {_UNRATED}
     """,  # noqa: S608 - a part that is a constant of ours
 )
+# The archived product that items in a currency stand on. Whatever was changed in it is put right.
+STAND_IN = Command(
+    """
+    insert into products (merchant_id, id, name, description, image, price_minor, currency, status,
+        metadata, created_at, updated_at)
+    values (:merchant_id, :id, :name, :description, null, :price_minor, :currency, 'ARCHIVED', '{}',
+        :now, :now)
+    on conflict (merchant_id, id) do update set currency = excluded.currency,
+        price_minor = excluded.price_minor, name = excluded.name
+    """,
+)
 ANY = Value(bool, "select exists (select from products where merchant_id = :merchant_id)")
 NEWEST_ACTIVE = Query(
     Product,
@@ -44,6 +55,10 @@ NEWEST_ACTIVE = Query(
     """,
 )
 BY_ID = Query(Product, "select * from products where merchant_id = :merchant_id and id = :id")
+OF_IDS = Query(
+    Product,
+    "select * from products where merchant_id = :merchant_id and id = any (:ids::text[])",
+)
 LOCKED = Query(
     Product, "select * from products where merchant_id = :merchant_id and id = :id for update"
 )

@@ -1,5 +1,6 @@
 """What can be done with products."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import UNSET
 from opentill import list_counts, merchants
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, or_not_found
-from opentill.core.ids import new_id
+from opentill.core.ids import derived_id, new_id
 from opentill.db.database import Db, Tx
 from opentill.http import inputs
 from opentill.http.paging import given
@@ -77,9 +78,40 @@ def _warn(product: Saved) -> None:
         )
 
 
+def stand_in_id(merchant_id: str, currency: str) -> str:
+    """Return the id of the product that a merchant's items in a currency stand on.
+
+    It is always the same, so that nothing need be looked up to know it (decision 0088).
+    """
+    return derived_id("prod", f"items of {merchant_id} in {currency}")
+
+
+async def stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> None:
+    """Make that product, archived, or put it right. Raises Invalid on ``item``."""
+    if currency not in money.EXPONENTS:
+        raise Invalid("item", "item.currency must be an active ISO 4217 currency code in capitals")
+    await queries.STAND_IN.run(
+        tx,
+        merchant_id=merchant_id,
+        id=stand_in_id(merchant_id, currency),
+        name=f"Items ({currency})",
+        description="Stands for what is sold without a product. Each order has a name and an "
+        "amount of its own; this price is nobody's.",
+        price_minor=price_minor("0.01" if money.exponent(currency) else "1.00", currency),
+        currency=currency,
+        now=now,
+    )
+
+
 async def find(tx: Tx, merchant_id: str, product_id: str) -> Product:
     """Return a product, archived ones too. Raises NotFound."""
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=product_id))
+
+
+async def of_ids(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Product]:
+    """Return those of some products that a merchant has, by their ids."""
+    found = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
+    return {product.id: product for product in found}
 
 
 async def list_page(

@@ -92,6 +92,11 @@ async def make_due(tx: Tx, now: int) -> None:
     await queries.MAKE_DUE.run(tx, now=now)
 
 
+async def unreported(tx: Tx, until: int, limit: int) -> list[Refund]:
+    """Return refunds of all merchants, made until a time (Unix ms), that no gateway reports."""
+    return await queries.UNREPORTED.all(tx, until=until, limit=limit)
+
+
 async def count_due(tx: Tx, now: int) -> int:
     """Return how many refunds are due to be sent, at most 10,000."""
     return await queries.COUNT_DUE.get(tx, now=now) or 0

@@ -99,6 +99,14 @@ NOT_SENT = Command(
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
+# Of all merchants: sent since before a time and not ended by any report, the oldest first.
+UNREPORTED = Query(
+    Refund,
+    """
+    select * from refunds where try_at is not null and sent and created_at <= :until
+    order by created_at, id limit :limit
+    """,
+)
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = :merchant_id")
 MAKE_DUE = Command("update refunds set try_at = :now where try_at > :now")
 COUNT_DUE = Value(

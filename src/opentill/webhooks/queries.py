@@ -148,6 +148,14 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
+# Of all merchants, the last first.
+DISABLED = Query(
+    Endpoint,
+    """
+    select * from webhook_endpoints where status = 'DISABLED'
+    order by updated_at desc, id desc limit :limit
+    """,
+)
 UPDATE = Query(
     Endpoint,
     """

@@ -279,6 +279,11 @@ async def deliveries(
     )
 
 
+async def disabled(tx: Tx, limit: int) -> list[Endpoint]:
+    """Return the endpoints of all merchants that are disabled, the last first."""
+    return await queries.DISABLED.all(tx, limit=limit)
+
+
 async def search(tx: Tx, merchant_id: str | None, limit: int = 500) -> list[Endpoint]:
     """Return endpoints of one merchant or all, newest first."""
     return await queries.SEARCH.all(tx, merchant_id=merchant_id, limit=limit)

@@ -6,7 +6,12 @@ escaped there, so that no sentence here and no value can bring markup along.
 
 from typing import Final
 
-from opentill.backoffice.catalogue import frame, people, security
+from opentill.backoffice.catalogue import forgotten, frame, people, security
 from opentill.backoffice.model import Part
 
-PARTS: Final[tuple[Part, ...]] = (frame.SENTENCES, people.SENTENCES, security.SENTENCES)
+PARTS: Final[tuple[Part, ...]] = (
+    frame.SENTENCES,
+    people.SENTENCES,
+    security.SENTENCES,
+    forgotten.SENTENCES,
+)

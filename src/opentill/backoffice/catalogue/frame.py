@@ -13,6 +13,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "as_staff": "You see this merchant’s pages as staff. You can change nothing here, "
         "and your visit is in the audit log.",
         "to_dashboard": "To the dashboard",
+        "to_console": "To the console",
         "optional": "(optional)",
         "role_owner": "Owner",
         "role_finance": "Finance",
@@ -27,6 +28,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "forbidden_title": "You may not do this",
         "forbidden_text": "Your role at this merchant does not include it. An owner of the team "
         "can change your role.",
+        "forbidden_console": "Your role does not include it. An administrator can change it.",
         "missing_title": "We cannot find this page",
         "missing_text": "The address may be incomplete, or the link was used already or is older "
         "than 24 hours.",
@@ -61,6 +63,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "as_staff": "您正以平台人员身份查看此商户的页面。"
         "您在这里不能做任何更改，此次访问已记入审计日志。",
         "to_dashboard": "前往商户后台",
+        "to_console": "前往管理控制台",
         "optional": "（选填）",
         "role_owner": "所有者",
         "role_finance": "财务",
@@ -74,6 +77,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "errors_title": "请检查您填写的内容",
         "forbidden_title": "您没有此权限",
         "forbidden_text": "您在此商户的角色不包含这项操作。团队所有者可以更改您的角色。",
+        "forbidden_console": "您的角色不包含这项操作。管理员可以更改您的角色。",
         "missing_title": "找不到此页面",
         "missing_text": "地址可能不完整，或者链接已被使用，或已超过 24 小时。",
         "refused_title": "无法处理此请求",
@@ -107,6 +111,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "as_staff": "您正以平台人員身分檢視此商戶的頁面。"
         "您在這裡不能做任何變更，此次造訪已記入稽核記錄。",
         "to_dashboard": "前往商戶後台",
+        "to_console": "前往管理控制台",
         "optional": "（選填）",
         "role_owner": "擁有者",
         "role_finance": "財務",
@@ -120,6 +125,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "errors_title": "請檢查您填寫的內容",
         "forbidden_title": "您沒有此權限",
         "forbidden_text": "您在此商戶的角色不包含這項操作。團隊擁有者可以變更您的角色。",
+        "forbidden_console": "您的角色不包含這項操作。管理員可以變更您的角色。",
         "missing_title": "找不到此頁面",
         "missing_text": "網址可能不完整，或者連結已被使用，或已超過 24 小時。",
         "refused_title": "無法處理此請求",

@@ -15,6 +15,8 @@ from opentill.dashboard.catalogue import (
     disputes,
     epay,
     home,
+    links,
+    mails,
     payment,
     payment_notes,
     payment_refund,
@@ -36,6 +38,7 @@ PARTS: Final[tuple[Part, ...]] = (
     disputes.SENTENCES,
     products.SENTENCES,
     sessions.SENTENCES,
+    links.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
     bank_account.SENTENCES,
@@ -47,4 +50,5 @@ PARTS: Final[tuple[Part, ...]] = (
     payment_refund.SENTENCES,
     payment_timeline.SENTENCES,
     payments_list.SENTENCES,
+    mails.SENTENCES,
 )

@@ -1,0 +1,586 @@
+// Made of the OpenAPI document by `make client`: change nothing here.
+
+import type { Download } from "./download.js";
+import type { Pages } from "./pages.js";
+import { Resource } from "./resource.js";
+import type { PostOptions, RequestOptions, Sender } from "./send.js";
+import type {
+  Agreement,
+  Balance,
+  BalanceExportStatementQuery,
+  BalanceTransactionsListQuery,
+  CheckoutsListQuery,
+  Delivery,
+  Dispute,
+  DisputeDetail,
+  DisputesListQuery,
+  Endpoint,
+  EndpointBody,
+  EndpointUpdate,
+  EndpointWithSecret,
+  Event,
+  Events,
+  EventsListQuery,
+  Order,
+  OrderDetail,
+  OrdersExportQuery,
+  OrdersListQuery,
+  Payout,
+  PayoutsListQuery,
+  Product,
+  ProductBody,
+  ProductUpdate,
+  ProductsListQuery,
+  Refund,
+  RefundBody,
+  RefundsListQuery,
+  Resend,
+  ResendBody,
+  Session,
+  SessionBody,
+  SessionCreated,
+  Transaction,
+  WebhookDeliveriesListQuery,
+  WebhookEndpointsListQuery,
+} from "./types.js";
+
+/** What anyone may read, without a key. */
+export class AgreementResource extends Resource {
+  /**
+   * Get the merchant services agreement.
+   *
+   * Needs no API key. Reading the agreement neither signs it nor changes the account's
+   * agreement status.
+   *
+   * `GET /v1/config/legal/merchant-services-agreement`
+   */
+  get(options: RequestOptions = {}): Promise<Agreement> {
+    return this.data<Agreement>(
+      { method: "GET", path: "/v1/config/legal/merchant-services-agreement" },
+      options,
+    );
+  }
+}
+
+/**
+ * What is sold: a name, a price and a currency. A product is archived, never removed, so that
+ * its orders stay whole.
+ */
+export class ProductsResource extends Resource {
+  /**
+   * Create a product.
+   *
+   * A product has one price in one currency; a session is opened for it. A currency that is not
+   * the one you settle in needs an exchange rate, which the operator sets: the product is taken
+   * without one, and no session opens until there is.
+   *
+   * `POST /v1/products`
+   */
+  create(body: ProductBody, options: PostOptions = {}): Promise<Product> {
+    return this.data<Product>(
+      { method: "POST", path: "/v1/products", body, amounts: ["price"] },
+      options,
+    );
+  }
+
+  /**
+   * List products.
+   *
+   * Newest first, archived ones too unless `status` says otherwise.
+   *
+   * `GET /v1/products`
+   */
+  list(query: ProductsListQuery = {}, options: RequestOptions = {}): Pages<Product> {
+    return this.pages<Product>({ method: "GET", path: "/v1/products", query }, options);
+  }
+
+  /**
+   * Get a product.
+   *
+   * An archived product can be read like any other.
+   *
+   * `GET /v1/products/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<Product> {
+    return this.data<Product>({ method: "GET", path: "/v1/products/{id}", id }, options);
+  }
+
+  /**
+   * Update a product.
+   *
+   * Only the fields that are sent change; open sessions keep the price they were opened with.
+   *
+   * `PATCH /v1/products/{id}`
+   */
+  update(id: string, body: ProductUpdate = {}, options: RequestOptions = {}): Promise<Product> {
+    return this.data<Product>(
+      { method: "PATCH", path: "/v1/products/{id}", id, body, amounts: ["price"] },
+      options,
+    );
+  }
+
+  /**
+   * Archive a product.
+   *
+   * The product stays readable, and no new checkout sessions can use it.
+   *
+   * `DELETE /v1/products/{id}`
+   */
+  archive(id: string, options: RequestOptions = {}): Promise<void> {
+    return this.nothing({ method: "DELETE", path: "/v1/products/{id}", id }, options);
+  }
+}
+
+/** Sessions: for each purchase open one, and send the customer to its `url`. */
+export class CheckoutsResource extends Resource {
+  /**
+   * Create a checkout session.
+   *
+   * Send the customer to the `url` of the response. The session lasts 24 hours. Whoever has the
+   * `url` sees what you prefill. `display_merchant_name` is taken as another spelling of
+   * `displayMerchantName`.
+   *
+   * `POST /v1/checkouts`
+   */
+  create(body: SessionBody, options: PostOptions = {}): Promise<SessionCreated> {
+    return this.data<SessionCreated>({ method: "POST", path: "/v1/checkouts", body }, options);
+  }
+
+  /**
+   * List checkout sessions.
+   *
+   * Newest first. `startDate` and `endDate` are about when sessions were created, both
+   * inclusive; `customerEmail` is the e-mail of the session's order, given by you or by its
+   * customer.
+   *
+   * `GET /v1/checkouts`
+   */
+  list(query: CheckoutsListQuery = {}, options: RequestOptions = {}): Pages<Session> {
+    return this.pages<Session>({ method: "GET", path: "/v1/checkouts", query }, options);
+  }
+
+  /**
+   * Get a checkout session.
+   *
+   * With the id of its order, which exists from the beginning.
+   *
+   * `GET /v1/checkouts/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<Session> {
+    return this.data<Session>({ method: "GET", path: "/v1/checkouts/{id}", id }, options);
+  }
+
+  /**
+   * Expire a checkout session.
+   *
+   * An extension of the contract: nobody can pay the session any more.
+   *
+   * `POST /v1/checkouts/{id}/expire`
+   */
+  expire(id: string, options: PostOptions = {}): Promise<Session> {
+    return this.data<Session>(
+      { method: "POST", path: "/v1/checkouts/{id}/expire", id },
+      options,
+    );
+  }
+}
+
+/**
+ * What was bought. An order exists as soon as its session does; deliver when its `status` is
+ * PAID or SETTLED.
+ */
+export class OrdersResource extends Resource {
+  /**
+   * List orders.
+   *
+   * Newest first. `startDate` and `endDate` are about when orders were created, both inclusive.
+   * All filters hold at once; `query` finds an order by whatever leads to it, from the moment
+   * at which it exists.
+   *
+   * `GET /v1/orders`
+   */
+  list(query: OrdersListQuery = {}, options: RequestOptions = {}): Pages<Order> {
+    return this.pages<Order>(
+      { method: "GET", path: "/v1/orders", query, amounts: ["amount"] },
+      options,
+    );
+  }
+
+  /**
+   * Export orders.
+   *
+   * UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and `endDate` are
+   * about when orders were created, both inclusive. A few exports of a merchant may run at
+   * once; one more gets 429 with Retry-After. The filters are those of the list: the file has
+   * exactly what the list shows.
+   *
+   * `GET /v1/orders/export`
+   */
+  export(query: OrdersExportQuery = {}, options: RequestOptions = {}): Download {
+    return this.file(
+      { method: "GET", path: "/v1/orders/export", query, amounts: ["amount"] },
+      options,
+    );
+  }
+
+  /**
+   * Get an order.
+   *
+   * Everything about an order, by its id or by the `trade_no` that Epay shops know it by.
+   * Deliver when its `status` is PAID or SETTLED.
+   *
+   * `GET /v1/orders/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<OrderDetail> {
+    return this.data<OrderDetail>({ method: "GET", path: "/v1/orders/{id}", id }, options);
+  }
+}
+
+/** Money given back to customers, in full or in parts. */
+export class RefundsResource extends Resource {
+  /**
+   * Create a refund.
+   *
+   * Without `amount`, all that is left. The money is held at once; the refund is PROCESSING
+   * until the bank has done or refused it.
+   *
+   * `POST /v1/orders/{id}/refunds`
+   */
+  create(id: string, body: RefundBody = {}, options: PostOptions = {}): Promise<Refund> {
+    return this.data<Refund>(
+      { method: "POST", path: "/v1/orders/{id}/refunds", id, body, amounts: ["amount"] },
+      options,
+    );
+  }
+
+  /**
+   * List an order's refunds.
+   *
+   * Newest first, failed ones too.
+   *
+   * `GET /v1/orders/{id}/refunds`
+   */
+  list(id: string, query: RefundsListQuery = {}, options: RequestOptions = {}): Pages<Refund> {
+    return this.pages<Refund>(
+      { method: "GET", path: "/v1/orders/{id}/refunds", id, query },
+      options,
+    );
+  }
+
+  /**
+   * Get a refund.
+   *
+   * `status` says whether the bank has done it.
+   *
+   * `GET /v1/refunds/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<Refund> {
+    return this.data<Refund>({ method: "GET", path: "/v1/refunds/{id}", id }, options);
+  }
+}
+
+/** Payments that customers took back through their banks. */
+export class DisputesResource extends Resource {
+  /**
+   * List disputes.
+   *
+   * Newest first. `debit` and `fee` are what losing the dispute takes from the balance, in
+   * `debitCurrency`.
+   *
+   * `GET /v1/disputes`
+   */
+  list(query: DisputesListQuery = {}, options: RequestOptions = {}): Pages<Dispute> {
+    return this.pages<Dispute>({ method: "GET", path: "/v1/disputes", query }, options);
+  }
+
+  /**
+   * Get a dispute.
+   *
+   * With the notes of the operator and of your team, oldest first.
+   *
+   * `GET /v1/disputes/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<DisputeDetail> {
+    return this.data<DisputeDetail>({ method: "GET", path: "/v1/disputes/{id}", id }, options);
+  }
+}
+
+/** What the operator sends to the merchant's bank. */
+export class PayoutsResource extends Resource {
+  /**
+   * List payouts.
+   *
+   * Newest first. The operator makes payouts: one is PENDING until the bank has sent it; what
+   * FAILED is back on the balance with its fee.
+   *
+   * `GET /v1/payouts`
+   */
+  list(query: PayoutsListQuery = {}, options: RequestOptions = {}): Pages<Payout> {
+    return this.pages<Payout>({ method: "GET", path: "/v1/payouts", query }, options);
+  }
+
+  /**
+   * Get a payout.
+   *
+   * With the bank's reference once it was sent.
+   *
+   * `GET /v1/payouts/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<Payout> {
+    return this.data<Payout>({ method: "GET", path: "/v1/payouts/{id}", id }, options);
+  }
+}
+
+/** `client.balanceTransactions`. */
+export class BalanceTransactionsResource extends Resource {
+  /**
+   * List balance transactions.
+   *
+   * Every movement on the balance, newest first, with the balances after it.
+   *
+   * `GET /v1/balance/transactions`
+   */
+  list(
+    query: BalanceTransactionsListQuery = {},
+    options: RequestOptions = {},
+  ): Pages<Transaction> {
+    return this.pages<Transaction>(
+      { method: "GET", path: "/v1/balance/transactions", query },
+      options,
+    );
+  }
+}
+
+/** `client.balance`. */
+export class BalanceResource extends Resource {
+  /**
+   * Export a statement.
+   *
+   * For each currency and account the opening balance, every movement with the balances after
+   * it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a header row. It
+   * adds up, or it breaks off.
+   *
+   * `GET /v1/balance/statement.csv`
+   */
+  exportStatement(
+    query: BalanceExportStatementQuery = {},
+    options: RequestOptions = {},
+  ): Download {
+    return this.file({ method: "GET", path: "/v1/balance/statement.csv", query }, options);
+  }
+
+  /**
+   * Get the balance.
+   *
+   * `updatedAt` is null before the first movement.
+   *
+   * `GET /v1/balance`
+   */
+  get(options: RequestOptions = {}): Promise<Balance> {
+    return this.data<Balance>({ method: "GET", path: "/v1/balance" }, options);
+  }
+}
+
+/** `client.webhookEndpoints`. */
+export class WebhookEndpointsResource extends Resource {
+  /**
+   * Create a webhook endpoint.
+   *
+   * Events are sent to the `url`, signed with the `secret`, which is shown only here. Respond
+   * with 2xx within 30 seconds; otherwise an event is sent again after 1 min, 5 min, 30 min, 2
+   * h, 5 h, 10 h, 14 h, 20 h and 24 h.
+   *
+   * `POST /v1/webhook-endpoints`
+   */
+  create(body: EndpointBody, options: PostOptions = {}): Promise<EndpointWithSecret> {
+    return this.data<EndpointWithSecret>(
+      { method: "POST", path: "/v1/webhook-endpoints", body },
+      options,
+    );
+  }
+
+  /**
+   * List webhook endpoints.
+   *
+   * Newest first, without their secrets.
+   *
+   * `GET /v1/webhook-endpoints`
+   */
+  list(query: WebhookEndpointsListQuery = {}, options: RequestOptions = {}): Pages<Endpoint> {
+    return this.pages<Endpoint>(
+      { method: "GET", path: "/v1/webhook-endpoints", query },
+      options,
+    );
+  }
+
+  /**
+   * Get a webhook endpoint.
+   *
+   * If it was disabled by itself, it says why.
+   *
+   * `GET /v1/webhook-endpoints/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<Endpoint> {
+    return this.data<Endpoint>(
+      { method: "GET", path: "/v1/webhook-endpoints/{id}", id },
+      options,
+    );
+  }
+
+  /**
+   * Update a webhook endpoint.
+   *
+   * While it is DISABLED nothing is sent, and what happens meanwhile is not sent later: read
+   * `/v1/events`, or send it again.
+   *
+   * `PATCH /v1/webhook-endpoints/{id}`
+   */
+  update(
+    id: string,
+    body: EndpointUpdate = {},
+    options: RequestOptions = {},
+  ): Promise<Endpoint> {
+    return this.data<Endpoint>(
+      { method: "PATCH", path: "/v1/webhook-endpoints/{id}", id, body },
+      options,
+    );
+  }
+
+  /**
+   * Delete a webhook endpoint.
+   *
+   * What still waits for it is not sent.
+   *
+   * `DELETE /v1/webhook-endpoints/{id}`
+   */
+  delete(id: string, options: RequestOptions = {}): Promise<void> {
+    return this.nothing({ method: "DELETE", path: "/v1/webhook-endpoints/{id}", id }, options);
+  }
+
+  /**
+   * Rotate a webhook secret.
+   *
+   * For 24 hours both secrets sign: `webhook-signature` has both, `X-Svc-Signature` is by the
+   * new one and `X-Svc-Signature-Old` by the one before (a deployment may have another prefix
+   * than `X-Svc-`: see the headers of the webhooks).
+   *
+   * `POST /v1/webhook-endpoints/{id}/rotate-secret`
+   */
+  rotateSecret(id: string, options: PostOptions = {}): Promise<EndpointWithSecret> {
+    return this.data<EndpointWithSecret>(
+      { method: "POST", path: "/v1/webhook-endpoints/{id}/rotate-secret", id },
+      options,
+    );
+  }
+
+  /**
+   * Resend events.
+   *
+   * One event by `eventId`, or all since a time, 1,000 at a call: go on with `after` set to
+   * `next` until that is null. Calls are limited by the minute.
+   *
+   * `POST /v1/webhook-endpoints/{id}/resend`
+   */
+  resendEvents(id: string, body: ResendBody = {}, options: PostOptions = {}): Promise<Resend> {
+    return this.data<Resend>(
+      { method: "POST", path: "/v1/webhook-endpoints/{id}/resend", id, body },
+      options,
+    );
+  }
+
+  /**
+   * Send a test event.
+   *
+   * Sends a `webhook.test` to this endpoint alone, whatever types it has, signed and sent again
+   * as any other. Nothing has happened: it is in no list of events. What came of it is in the
+   * deliveries, by `eventId`. Calls are limited by the minute, together with those that send
+   * events again.
+   *
+   * `POST /v1/webhook-endpoints/{id}/test`
+   */
+  sendTestEvent(id: string, options: PostOptions = {}): Promise<Delivery> {
+    return this.data<Delivery>(
+      { method: "POST", path: "/v1/webhook-endpoints/{id}/test", id },
+      options,
+    );
+  }
+}
+
+/** `client.webhookDeliveries`. */
+export class WebhookDeliveriesResource extends Resource {
+  /**
+   * List webhook deliveries.
+   *
+   * Every event that was or will be sent to the endpoint, with each attempt. Newest first, kept
+   * 30 days.
+   *
+   * `GET /v1/webhook-endpoints/{id}/deliveries`
+   */
+  list(
+    id: string,
+    query: WebhookDeliveriesListQuery = {},
+    options: RequestOptions = {},
+  ): Pages<Delivery> {
+    return this.pages<Delivery>(
+      { method: "GET", path: "/v1/webhook-endpoints/{id}/deliveries", id, query },
+      options,
+    );
+  }
+}
+
+/** `client.events`. */
+export class EventsResource extends Resource {
+  /**
+   * List events.
+   *
+   * Oldest first, kept 90 days, as they are delivered. Keep the `cursor` and come back with it:
+   * no event is ever skipped.
+   *
+   * `GET /v1/events`
+   */
+  list(query: EventsListQuery = {}, options: RequestOptions = {}): Promise<Events> {
+    return this.data<Events>({ method: "GET", path: "/v1/events", query }, options);
+  }
+
+  /**
+   * Get an event.
+   *
+   * The same bytes as it is delivered with.
+   *
+   * `GET /v1/events/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<Event> {
+    return this.data<Event>({ method: "GET", path: "/v1/events/{id}", id }, options);
+  }
+}
+
+/** All operations, by resource. */
+export class Resources {
+  readonly agreement: AgreementResource;
+  readonly products: ProductsResource;
+  readonly checkouts: CheckoutsResource;
+  readonly orders: OrdersResource;
+  readonly refunds: RefundsResource;
+  readonly disputes: DisputesResource;
+  readonly payouts: PayoutsResource;
+  readonly balanceTransactions: BalanceTransactionsResource;
+  readonly balance: BalanceResource;
+  readonly webhookEndpoints: WebhookEndpointsResource;
+  readonly webhookDeliveries: WebhookDeliveriesResource;
+  readonly events: EventsResource;
+
+  constructor(sender: Sender) {
+    this.agreement = new AgreementResource(sender);
+    this.products = new ProductsResource(sender);
+    this.checkouts = new CheckoutsResource(sender);
+    this.orders = new OrdersResource(sender);
+    this.refunds = new RefundsResource(sender);
+    this.disputes = new DisputesResource(sender);
+    this.payouts = new PayoutsResource(sender);
+    this.balanceTransactions = new BalanceTransactionsResource(sender);
+    this.balance = new BalanceResource(sender);
+    this.webhookEndpoints = new WebhookEndpointsResource(sender);
+    this.webhookDeliveries = new WebhookDeliveriesResource(sender);
+    this.events = new EventsResource(sender);
+  }
+}

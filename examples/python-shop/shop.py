@@ -1,0 +1,240 @@
+"""A small shop in Python: products, orders with numbers of its own, and each shipped once.
+
+KEY=svc_live_… python examples/python-shop/shop.py
+
+What a real shop has to do as well is marked with "Here:". It needs the standard library and
+`opentill.client`. Settings: KEY, OPENTILL_URL, PORT, SHOP_URL, SHOP_DATA.
+"""
+
+import html
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from opentill.client import (
+    Client,
+    OpenTillError,
+    OrderPaid,
+    ValidationFailed,
+    WebhookInvalid,
+    verify_webhook,
+)
+
+PORT = int(os.environ.get("PORT", "3000"))
+SHOP_URL = os.environ.get("SHOP_URL", f"http://127.0.0.1:{PORT}")
+DATA = os.environ.get("SHOP_DATA", "python-shop.sqlite")
+CURRENCY = "USD"
+GOODS = {  # article number → name and price
+    "TEA": ("Green tea, 100 g", "9.99"),
+    "POT": ("Teapot", "34.50"),
+    "CUP": ("Cup", "7.00"),
+}
+TABLES = """
+create table if not exists settings (name text primary key, value text not null);
+create table if not exists orders (
+  number integer primary key,
+  cart text not null unique,
+  article text not null,
+  amount text not null,
+  session text unique,
+  paid_at integer,
+  shipped_at integer
+);
+create table if not exists events (id text primary key);
+insert or ignore into orders (number, cart, article, amount) values (1000, '', '', '0');
+"""
+client = Client(os.environ.get("OPENTILL_URL", "http://127.0.0.1:8080"), os.environ["KEY"])
+
+
+@contextmanager
+def transaction() -> Iterator[sqlite3.Connection]:
+    """Read and write as if nobody else did; all of it happens, or nothing."""
+    with closing(sqlite3.connect(DATA, timeout=30, isolation_level=None)) as db, db:
+        db.execute("begin immediate")
+        yield db
+
+
+def setting(name: str, value: str) -> str:
+    """Return a stored setting; the value is stored if there is none."""
+    with transaction() as db:
+        db.execute("insert or ignore into settings values (?, ?)", (name, value))
+        (found,) = db.execute("select value from settings where name = ?", (name,)).fetchone()
+    return str(found)
+
+
+def set_up() -> tuple[dict[str, str], str]:
+    """Make products and an endpoint, once: the keys are the same however often this is begun."""
+    with closing(sqlite3.connect(DATA)) as db:
+        db.executescript(TABLES)
+    shop = setting("shop", secrets.token_hex(8))
+    products = {}
+    for article, (name, price) in GOODS.items():
+        product = client.products.create(
+            name=name,
+            price=price,
+            currency=CURRENCY,
+            metadata={"article": article},
+            idempotency_key=f"{shop}-{article}-{price}",
+        )
+        products[article] = product.id
+    try:
+        endpoint = client.webhook_endpoints.create(
+            f"{SHOP_URL}/webhook", events=["order.paid"], idempotency_key=f"{shop}-endpoint"
+        )
+    except ValidationFailed as error:
+        reason = f"no webhooks to {SHOP_URL}: {error.reason} (see README.md)"
+        raise SystemExit(reason) from error
+    return products, setting("secret", endpoint.secret)
+
+
+def place_order(cart: str, article: str) -> str:
+    """Place the order of a cart, and return where the customer pays; twice is the same order."""
+    amount = GOODS[article][1]
+    with transaction() as db:
+        db.execute(
+            "insert or ignore into orders (cart, article, amount) values (?, ?, ?)",
+            (cart, article, amount),
+        )
+        row = db.execute("select number, article from orders where cart = ?", (cart,)).fetchone()
+    number, article = row
+    session = client.checkouts.create(
+        PRODUCTS[article],
+        success_url=f"{SHOP_URL}/thanks?session={{CHECKOUT_SESSION_ID}}",
+        cancel_url=f"{SHOP_URL}/",
+        metadata={"order": str(number)},  # the shop's own number: it comes back with the event
+        idempotency_key=f"cart-{cart}",
+    )
+    with transaction() as db:
+        db.execute("update orders set session = ? where number = ?", (session.id, number))
+    return session.url
+
+
+def take_payment(db: sqlite3.Connection, number: int, amount: Decimal, currency: str) -> None:
+    """Note that an order is paid, and ship it: once, however often this comes."""
+    found = db.execute("select article, amount from orders where number = ?", (number,)).fetchone()
+    if found is None or (Decimal(found[1]), CURRENCY) != (amount, currency):
+        print(f"order {number}: {amount} {currency} is not what it costs", flush=True)
+        return
+    now = int(time.time())
+    changed = db.execute(
+        "update orders set paid_at = ?, shipped_at = ? where number = ? and shipped_at is null",
+        (now, now, number),
+    )
+    if changed.rowcount == 1:  # Here: put the parcel into a table of its own, for who packs it.
+        print(f"shipping order {number}: {GOODS[found[0]][0]}", flush=True)
+
+
+def is_paid(session_id: str) -> tuple[int, bool] | None:
+    """Return the order of a session, and whether it is paid: ask, do not believe the address."""
+    with transaction() as db:
+        row = db.execute("select number from orders where session = ?", (session_id,)).fetchone()
+    if row is None:
+        return None
+    order = client.orders.get(client.checkouts.get(session_id).order_id)
+    if order.status not in ("PAID", "SETTLED"):
+        return row[0], False
+    with transaction() as db:
+        take_payment(db, row[0], order.amount, order.currency)
+    return row[0], True
+
+
+def take_event(body: bytes, headers: dict[str, str]) -> int:
+    """Handle a webhook once, and return the status to respond with."""
+    try:
+        event = verify_webhook(body, headers, SECRET)
+    except WebhookInvalid:
+        return 400
+    with transaction() as db:
+        fresh = db.execute("insert or ignore into events values (?)", (event.id,)).rowcount == 1
+        if fresh and isinstance(event, OrderPaid):
+            number = str(event.data.metadata.get("order", ""))
+            if number.isdecimal():
+                take_payment(db, int(number), event.data.amount, event.data.currency)
+    return 204
+
+
+def catalogue() -> str:
+    """Return the page of products, each with a cart of its own: a double click is one order."""
+    rows = "".join(
+        f"<li>{html.escape(name)}, {price} {CURRENCY}"
+        f'<form method="post" action="/buy"><input type="hidden" name="cart" value="{cart}">'
+        f'<button name="article" value="{article}">Buy</button></form></li>'
+        for article, (name, price) in GOODS.items()
+        for cart in [secrets.token_hex(16)]
+    )
+    return f"<h1>Tea House</h1><ul>{rows}</ul>"
+
+
+def orders() -> str:
+    """Return the page of orders. Here: only for who works in the shop."""
+    with transaction() as db:
+        found = db.execute(
+            "select number, article, amount, paid_at, shipped_at from orders where number > 1000"
+        ).fetchall()
+    rows = "".join(
+        f"<tr><td>{number}</td><td>{html.escape(GOODS[article][0])}</td>"
+        f"<td>{amount} {CURRENCY}</td>"
+        f"<td>{'paid' if paid else 'open'}</td><td>{'shipped' if shipped else ''}</td></tr>"
+        for number, article, amount, paid, shipped in found
+    )
+    return f"<h1>Orders</h1><table>{rows}</table>"
+
+
+class Page(BaseHTTPRequestHandler):
+    """The shop's pages, and its webhook."""
+
+    def do_GET(self) -> None:
+        """Show a page."""
+        path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
+        if path in ("/", "/orders"):
+            self.show(200, catalogue() if path == "/" else orders())
+        elif path == "/thanks" and (found := is_paid(query.get("session", [""])[0])):
+            number, paid = found
+            waiting = f"<h1>Order {number} is not paid yet</h1><p>Reload this page.</p>"
+            self.show(200, f"<h1>Thank you: order {number} is paid</h1>" if paid else waiting)
+        else:
+            self.show(404, "<h1>Not found</h1>")
+
+    def do_POST(self) -> None:
+        """Take an order or an event."""
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path == "/webhook":
+            self.send_response(take_event(body, dict(self.headers)))
+            self.end_headers()
+            return
+        given = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+        if self.path != "/buy" or given.get("article") not in GOODS or not given.get("cart"):
+            self.show(404, "<h1>Not found</h1>")
+            return
+        try:
+            url = place_order(given["cart"], given["article"])
+        except OpenTillError as error:
+            print(f"{error} ({error.request_id})", flush=True)
+            self.show(503, "<h1>Please try again</h1>")
+            return
+        self.send_response(303)
+        self.send_header("location", url)
+        self.end_headers()
+
+    def show(self, status: int, text: str) -> None:
+        """Send a page."""
+        self.send_response(status)
+        self.send_header("content-type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(f"<!doctype html><title>Tea House</title>{text}".encode())
+
+    def log_message(self, *_: object) -> None:
+        """Print only what matters."""
+
+
+if __name__ == "__main__":
+    PRODUCTS, SECRET = set_up()
+    server = ThreadingHTTPServer(("127.0.0.1", PORT), Page)
+    print(f"the shop is open: {SHOP_URL}", flush=True)
+    server.serve_forever()

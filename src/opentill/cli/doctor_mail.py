@@ -1,0 +1,26 @@
+"""What ``opentill doctor`` says of the mail server."""
+
+from opentill import config
+from opentill.cli import session
+from opentill.cli.exposure import Finding
+from opentill.core.settings import Settings
+
+
+def finding(settings: Settings) -> Finding:
+    """Connect to the mail server and log in, and say what to do if that fails."""
+    if not settings.sends_mail:
+        text = "no mail server: nothing is mailed, links are shown to whoever makes them"
+        return Finding("mail", "ok", text)
+    from opentill import mail
+
+    try:
+        server = session.run(mail.reach(settings))
+    except mail.Unreached as error:
+        return Finding("mail", "fail", f"{error}; correct OPENTILL_SMTP_URL")
+    if not server.is_encrypted and not config.is_loopback(f"http://{server.host}"):
+        text = (
+            f"{server} takes mail, but everybody between can read it; use smtp+starttls:// or"
+            " smtps://"
+        )
+        return Finding("mail", "warn", text)
+    return Finding("mail", "ok", f"{server} takes mail of {settings.mail_from}")

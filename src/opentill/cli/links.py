@@ -1,0 +1,167 @@
+"""``opentill links create|list|show|set|qr``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.commands import acting, add_group
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.merchants import Actor
+    from opentill.payment_links import PaymentLink
+
+_COLUMNS = ("id", "merchantId", "status", "sells", "payments", "openSessions", "maxUses", "url")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "links",
+        "Payment links, at which any number of customers can pay.",
+        create=create,
+        list=list_,
+        show=show,
+        set=set_,
+        qr=qr,
+    )
+
+
+async def _shown(tx: "Tx", links: "list[PaymentLink]", now: int) -> list[dict[str, Any]]:
+    """Show links as the API does, with whose they are and what they sell in a word."""
+    from opentill import payment_links
+    from opentill.payment_links import PaymentLinkOut
+
+    public_url = session.settings().public_url
+    shown: list[dict[str, Any]] = []
+    for link in links:
+        used = await payment_links.usage(tx, link.merchant_id, [link.id])
+        out = PaymentLinkOut.of(link, used[link.id], public_url, now)
+        own = {"merchantId": link.merchant_id, "sells": link.name or link.product_id}
+        shown.append({**output.plain(out), **own})
+    return shown
+
+
+@acting(without_reason=inputs.NO_REASON)
+def create(  # noqa: PLR0913 - the fields of a link
+    merchant_id: str,
+    *,
+    product: Annotated[str | None, typer.Option(help="The product that it sells.")] = None,
+    name: Annotated[str | None, typer.Option(help="Without a product: what it sells.")] = None,
+    currency: Annotated[str | None, typer.Option(help="Without a product: its currency.")] = None,
+    price: Annotated[str | None, typer.Option(help="Without a product: what one costs.")] = None,
+    at_least: Annotated[
+        str | None, typer.Option("--min", help="In place of a price: the least to be entered.")
+    ] = None,
+    at_most: Annotated[str | None, typer.Option("--max", help="The most to be entered.")] = None,
+    max_quantity: Annotated[int, typer.Option(help="How many may be bought at once.")] = 1,
+    max_uses: Annotated[int | None, typer.Option(help="How often it may be paid.")] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Until when: 2026-12-31, or 90d (from now).")
+    ] = None,
+    reference: Annotated[str | None, typer.Option(help="The shop's own number.")] = None,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Create a payment link: an address for any number of customers."""
+    import msgspec
+
+    from opentill import merchants, payment_links
+    from opentill.http import strictjson
+    from opentill.payment_links import LinkBody
+
+    item = {
+        "name": name,
+        "currency": currency,
+        "price": price,
+        "minAmount": at_least,
+        "maxAmount": at_most,
+    }
+    fields = {
+        "productId": product,
+        "item": {key: value for key, value in item.items() if value is not None} or None,
+        "maxQuantity": max_quantity,
+        "maxUses": max_uses,
+        "expiresAt": inputs.moment("expires", expires, end=True, ahead=True),
+        "clientReference": reference,
+    }
+    given = {key: value for key, value in fields.items() if value is not None}
+    body = strictjson.decode(msgspec.json.encode(given), LinkBody)
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        await merchants.find(tx, merchant_id)
+        link = await payment_links.create(tx, {}, merchant_id, body, now, actor=actor)
+        (shown,) = await _shown(tx, [link], now)
+        return shown
+
+    return session.transact(work)
+
+
+def list_(
+    merchant_id: inputs.OnlyMerchant = None,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 100,
+) -> output.Result:
+    """List payment links, newest first."""
+    from opentill import payment_links
+
+    async def work(tx: "Tx") -> list[dict[str, Any]]:
+        found = await payment_links.search(tx, merchant_id, limit)
+        return await _shown(tx, found, await session.now(tx))
+
+    return output.Result(session.query(work), _COLUMNS)
+
+
+def show(link_id: str) -> dict[str, Any]:
+    """Show a payment link, and what it has sold."""
+    from opentill import payment_links
+
+    async def work(tx: "Tx") -> dict[str, Any]:
+        link = await payment_links.find_anywhere(tx, link_id)
+        (shown,) = await _shown(tx, [link], await session.now(tx))
+        return shown
+
+    return session.query(work)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def set_(
+    link_id: str,
+    *,
+    active: Annotated[bool, typer.Option("--active/--inactive", help="Whether it can be used.")],
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Switch a payment link on or off. Sessions that are open can still be paid."""
+    from opentill import payment_links
+    from opentill.payment_links import LinkUpdate
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        found = await payment_links.find_anywhere(tx, link_id)
+        body = LinkUpdate(active=active)
+        link = await payment_links.update(tx, found.merchant_id, link_id, body, now, actor=actor)
+        (shown,) = await _shown(tx, [link], now)
+        return shown
+
+    return session.transact(work)
+
+
+def qr(
+    link_id: str,
+    *,
+    to: Annotated[Path, typer.Option("--output", help="A file that ends in .svg or .png.")],
+) -> dict[str, Any]:
+    """Write the QR code of a payment link to a file."""
+    from opentill import payment_links
+    from opentill.core.errors import Invalid
+    from opentill.web import qr as codes
+
+    draw = {".svg": codes.svg, ".png": codes.png}.get(to.suffix.lower())
+    if draw is None:
+        raise Invalid("output", "output must be a file that ends in .svg or .png")
+    link = session.query(lambda tx: payment_links.find_anywhere(tx, link_id))
+    url = link.address(session.settings().public_url)
+    with inputs.target(to) as file:
+        file.write(draw(url))
+    return {"id": link.id, "url": url, "file": str(to)}

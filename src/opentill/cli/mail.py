@@ -1,0 +1,102 @@
+"""``opentill mail list|resend|test``."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.commands import acting, add_group
+from opentill.cli.output import Json
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.mail import Mail
+    from opentill.merchants import Actor
+
+_COLUMNS = ("id", "merchantId", "topic", "recipient", "status", "attempts", "createdAt", "result")
+_MOST = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "mail",
+        "Mail: what went out, and how it ended.",
+        list=list_,
+        resend=resend,
+        test=try_,
+    )
+
+
+def _shown(mail: "Mail") -> dict[str, Any]:
+    return {
+        "id": mail.id,
+        "merchantId": mail.merchant_id or None,
+        "topic": mail.topic,
+        "recipient": mail.recipient,
+        "orderId": mail.order_id,
+        "status": mail.status,
+        "attempts": mail.attempts,
+        "nextAttemptAt": mail.due_at if mail.status == "WAITING" else None,
+        "messageId": mail.message_id,
+        "createdAt": mail.created_at,
+        "updatedAt": mail.updated_at,
+        "result": mail.result,
+    }
+
+
+def list_(
+    merchant_id: inputs.OnlyMerchant = None,
+    *,
+    status: Annotated[
+        str | None, typer.Option(help="WAITING, SENDING, SENT, FAILED or UNKNOWN.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="How many at most.")] = 100,
+) -> output.Result:
+    """List mails, the last changed first. What is UNKNOWN may have arrived."""
+    from opentill import mail
+
+    chosen = inputs.choice("status", status, mail.STATUSES)
+
+    async def work(tx: "Tx") -> "list[Mail]":
+        return await mail.newest(tx, merchant_id, chosen, limit)
+
+    return output.Result([_shown(one) for one in session.query(work)], _COLUMNS)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def resend(mail_id: str, *, actor: "Actor") -> dict[str, Any]:
+    """Send a mail once more, as a new one. One that is UNKNOWN may arrive a second time."""
+    from opentill import mail, merchants
+    from opentill.core.ids import new_id
+
+    settings = session.settings()
+    request_id = new_id("mail").partition("_")[2]
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        found = await mail.find_anywhere(tx, mail_id)
+        made = await mail.resend(tx, settings, found.merchant_id, mail_id, request_id, now)
+        subject = f"{mail_id} as {made.id}"
+        await merchants.record_audit(tx, actor, "mail resend", found.merchant_id, subject, now)
+        return _shown(made)
+
+    return session.transact(work)
+
+
+def try_(recipient: str, *, as_json: Json = False) -> None:
+    """Send a message to an address now. Exit code 1 if the mail server does not take it."""
+    from opentill import mail
+    from opentill.core.errors import ConfigurationError
+    from opentill.db.clock import now_ms
+
+    settings = session.settings(keys=False, creates=True)
+    try:
+        outcome = session.run(mail.try_out(settings, recipient, now_ms()))
+    except mail.Unreached as error:
+        message = f"the mail server of OPENTILL_SMTP_URL cannot be reached: {error}"
+        raise ConfigurationError(message) from None
+    result = {"recipient": recipient, "ended": outcome.ended, "said": outcome.detail}
+    output.show(result, as_json=as_json)
+    sys.exit(0 if outcome.ended == "sent" else 1)

@@ -1,0 +1,1 @@
+"""The console of the operator's staff: every merchant, what needs somebody, people and settings."""

@@ -1,0 +1,46 @@
+"""The table of all pages of the console, and their routes.
+
+A page is a module with its rows: ``Page(method, path, permission, handler, menu=…)``, whose path is
+below ``/console`` and whose permission is one of staff (``people/permissions.py``).
+"""
+
+from pathlib import Path
+from typing import Final
+
+from opentill.backoffice import endpoint
+from opentill.backoffice.faces import Face
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.console import (
+    audit,
+    home,
+    merchant,
+    merchants,
+    needs,
+    payout_runs,
+    people,
+    rates,
+    reconciliation,
+    settings,
+    terms,
+    trial_balance,
+)
+from opentill.console.catalogue import PARTS
+
+# The menu has the order of this table.
+PAGES: Final[tuple[Page, ...]] = (
+    *home.pages,
+    *needs.pages,
+    *merchants.pages,
+    *merchant.pages,
+    *terms.pages,
+    *payout_runs.pages,
+    *reconciliation.pages,
+    *trial_balance.pages,
+    *audit.pages,
+    *people.pages,
+    *rates.pages,
+    *settings.pages,
+)
+
+FACE: Final = Face(PAGES, OF_CONSOLE, Path(__file__).parent / "templates", PARTS)
+routes: Final = endpoint.routes(FACE, OF_CONSOLE)

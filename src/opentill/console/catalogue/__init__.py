@@ -1,0 +1,32 @@
+"""What the console says: one module for each group of pages, its sentences in every language."""
+
+from typing import Final
+
+from opentill.backoffice.model import Part
+from opentill.console.catalogue import (
+    audit,
+    home,
+    merchants,
+    needs,
+    payout_runs,
+    people,
+    rates,
+    reconciliation,
+    settings,
+    terms,
+    trial_balance,
+)
+
+PARTS: Final[tuple[Part, ...]] = (
+    home.SENTENCES,
+    needs.SENTENCES,
+    merchants.SENTENCES,
+    audit.SENTENCES,
+    people.SENTENCES,
+    rates.SENTENCES,
+    settings.SENTENCES,
+    terms.SENTENCES,
+    payout_runs.SENTENCES,
+    reconciliation.SENTENCES,
+    trial_balance.SENTENCES,
+)

@@ -1,0 +1,85 @@
+"""What the pages of the audit log say."""
+
+from typing import Final
+
+from opentill.web.catalogue import Language
+
+SENTENCES: Final[dict[Language, dict[str, str]]] = {
+    "en": {
+        "menu_audit": "Audit log",
+        "audit_about": "What operators and staff did, chained by hashes.",
+        "audit_verify": "Verify it",
+        "audit_none": "Nothing was done yet.",
+        "field_done": "Who, what or why",
+        "field_merchant_id": "Id of a merchant",
+        "error_merchant": "Enter the id of a merchant, such as mer_…, or nothing",
+        "column_number": "Number",
+        "column_action": "Action",
+        "newest": "Newest",
+        "verify_title": "Verify the audit log",
+        "verify_about": "Every row’s hash is made again from it and the row before, so that each "
+        "that was changed, removed or inserted is named. That takes longer the longer the log "
+        "is.",
+        "verify_do": "Verify",
+        "verify_good": "All {rows} rows are as they were written",
+        "verify_bad": "The chain is broken at {number} places",
+        "verify_keep": "Keep this elsewhere, and enter it the next time: then nobody can have "
+        "rewritten what is before it.",
+        "field_expect": "Number and hash of an earlier verification",
+        "field_expect_hint": "As it was shown then: NUMBER:HASH",
+        "error_expect": "Enter it as NUMBER:HASH, or nothing",
+        "break_altered": "Row {number} was altered:",
+        "break_removed": "Row {number} was removed:",
+        "break_inserted": "Row {number} was inserted:",
+    },
+    "zh-Hans": {
+        "menu_audit": "审计日志",
+        "audit_about": "运营人员的操作，以哈希相连。",
+        "audit_verify": "验证",
+        "audit_none": "尚无操作。",
+        "field_done": "人员、操作或原因",
+        "field_merchant_id": "商户编号",
+        "error_merchant": "请输入商户编号（如 mer_…），或留空",
+        "column_number": "序号",
+        "column_action": "操作",
+        "newest": "最新",
+        "verify_title": "验证审计日志",
+        "verify_about": "重新计算每一行的哈希，因此任何被更改、删除或插入的行都会被指出。日志越长"
+        "，所需时间越久。",
+        "verify_do": "开始验证",
+        "verify_good": "全部 {rows} 行均与写入时一致",
+        "verify_bad": "哈希链有 {number} 处断裂",
+        "verify_keep": "请将此值保存在别处，下次验证时输入：这样便可确认此前的内容未被改写。",
+        "field_expect": "较早一次验证的序号和哈希",
+        "field_expect_hint": "与当时显示的一致：序号:哈希",
+        "error_expect": "请按“序号:哈希”的格式输入，或留空",
+        "break_altered": "第 {number} 行被更改：",
+        "break_removed": "第 {number} 行被删除：",
+        "break_inserted": "第 {number} 行被插入：",
+    },
+    "zh-Hant": {
+        "menu_audit": "稽核記錄",
+        "audit_about": "營運人員的操作，以雜湊相連。",
+        "audit_verify": "驗證",
+        "audit_none": "尚無操作。",
+        "field_done": "人員、操作或原因",
+        "field_merchant_id": "商戶編號",
+        "error_merchant": "請輸入商戶編號（如 mer_…），或留空",
+        "column_number": "序號",
+        "column_action": "操作",
+        "newest": "最新",
+        "verify_title": "驗證稽核記錄",
+        "verify_about": "重新計算每一行的雜湊，因此任何被更改、刪除或插入的行都會被指出。記錄越長"
+        "，所需時間越久。",
+        "verify_do": "開始驗證",
+        "verify_good": "全部 {rows} 行均與寫入時一致",
+        "verify_bad": "雜湊鏈有 {number} 處斷裂",
+        "verify_keep": "請將此值保存在別處，下次驗證時輸入：這樣便可確認此前的內容未被改寫。",
+        "field_expect": "較早一次驗證的序號和雜湊",
+        "field_expect_hint": "與當時顯示的一致：序號:雜湊",
+        "error_expect": "請按「序號:雜湊」的格式輸入，或留空",
+        "break_altered": "第 {number} 行被更改：",
+        "break_removed": "第 {number} 行被刪除：",
+        "break_inserted": "第 {number} 行被插入：",
+    },
+}

@@ -1,0 +1,73 @@
+"""What the page of the trial balance says."""
+
+from typing import Final
+
+from opentill.web.catalogue import Language
+
+SENTENCES: Final[dict[Language, dict[str, str]]] = {
+    "en": {
+        "menu_trial": "Trial balance",
+        "trial_about": "What each account holds in each currency. Every row adds up to zero: a "
+        "movement takes from one account what it gives to another.",
+        "trial_day": "At the end of",
+        "trial_merchant_id": "Merchant’s id",
+        "trial_sums": "All merchants together",
+        "trial_each": "By merchant",
+        "trial_currency": "Currency",
+        "trial_merchant": "Merchant and currency",
+        "trial_pending": "Pending",
+        "trial_available": "Available",
+        "trial_frozen": "Frozen",
+        "trial_reserve": "Reserve",
+        "trial_gateway": "At gateways",
+        "trial_bank": "In the bank",
+        "trial_platform": "Platform",
+        "trial_most": "Only the first {most} are listed; the command line lists all.",
+        "trial_none": "Nothing has been posted yet.",
+        "trial_export": "General ledger",
+        "trial_export_about": "Every entry as a debit and a credit, of all merchants or of the one "
+        "above, as CSV.",
+    },
+    "zh-Hans": {
+        "menu_trial": "试算平衡表",
+        "trial_about": "各币种下每个账户的余额。每一行合计为零：每笔变动从一个账户转入另一个账户。",
+        "trial_day": "截至日期",
+        "trial_merchant_id": "商户编号",
+        "trial_sums": "全部商户合计",
+        "trial_each": "按商户",
+        "trial_currency": "币种",
+        "trial_merchant": "商户与币种",
+        "trial_pending": "待结算",
+        "trial_available": "可用",
+        "trial_frozen": "冻结",
+        "trial_reserve": "储备金",
+        "trial_gateway": "在支付渠道",
+        "trial_bank": "在银行",
+        "trial_platform": "平台",
+        "trial_most": "仅列出前 {most} 项；命令行可列出全部。",
+        "trial_none": "尚无任何记账。",
+        "trial_export": "总账",
+        "trial_export_about": "每笔分录的借方和贷方，包含全部商户或上方指定的商户，CSV 格式。",
+    },
+    "zh-Hant": {
+        "menu_trial": "試算表",
+        "trial_about": "各幣別下每個帳戶的餘額。每一列合計為零：每筆異動從一個帳戶轉入另一個帳戶。",
+        "trial_day": "截至日期",
+        "trial_merchant_id": "商戶編號",
+        "trial_sums": "全部商戶合計",
+        "trial_each": "按商戶",
+        "trial_currency": "幣別",
+        "trial_merchant": "商戶與幣別",
+        "trial_pending": "待結算",
+        "trial_available": "可用",
+        "trial_frozen": "凍結",
+        "trial_reserve": "儲備金",
+        "trial_gateway": "在支付管道",
+        "trial_bank": "在銀行",
+        "trial_platform": "平台",
+        "trial_most": "僅列出前 {most} 項；命令列可列出全部。",
+        "trial_none": "尚無任何記帳。",
+        "trial_export": "總帳",
+        "trial_export_about": "每筆分錄的借方與貸方，包含全部商戶或上方指定的商戶，CSV 格式。",
+    },
+}

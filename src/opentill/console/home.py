@@ -1,0 +1,97 @@
+"""The first page of the console: what needs somebody, what came in, and whose money it is."""
+
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import figures, ledger
+from opentill.backoffice import lists, render
+from opentill.backoffice.lists import Days
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.console import needs
+from opentill.console.zone import ZONE
+from opentill.core.money import Money
+from opentill.figures.model import local
+from opentill.ledger import TrialBalance
+from opentill.web import charts
+from opentill.web.language import Localizer
+
+_DAYS: Final = 30  # of the range that is shown unasked
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of a table: its name, and its cells as they are shown."""
+
+    name: str
+    cells: tuple[str, ...]
+
+
+def period(request: PageRequest) -> Days:
+    """Return the days that are asked for: the last thirty, unless others are."""
+    today = local(request.now, ZONE).date()
+    return lists.days(request, ZONE, (today - timedelta(days=_DAYS - 1), today))
+
+
+async def show(request: PageRequest) -> Response:
+    """Show what needs somebody, the volume of a range of days, and all balances."""
+    days, localizer = period(request), request.localizer
+    async with request.app.db.connection() as tx:
+        found = await needs.counted(tx, request)
+        sums = await figures.sums(tx, None, days.since, days.until + 1)
+        by_gateway = await figures.by_gateway(tx, days.since, days.until + 1)
+        balances = await ledger.trial_balance(tx)
+    behind = await figures.waiting(request.app.db)
+    return render.page(
+        request,
+        "home.html",
+        behind=localizer.number(behind) if behind else "",
+        needs=[(one, _number(localizer, number)) for one, number in found],
+        days=days,
+        errors=days.errors,
+        zone=ZONE,
+        volume=[
+            Row(one.currency, (
+                localizer.number(one.payments),
+                *(
+                    localizer.amount(Money(minor, one.currency))
+                    for minor in (one.paid_minor, one.refunded_minor, one.fees_minor)
+                ),
+            ))
+            for one in sums
+            if one.payments or one.refunds or one.fees_minor
+        ],
+        gateways=[(one, _of_gateway(localizer, one)) for one in by_gateway],
+        money=[_of_currency(localizer, one) for one in balances],
+    )  # fmt: skip
+
+
+def _number(localizer: Localizer, number: int) -> str:
+    shown = localizer.number(number)
+    return f"{shown}+" if number >= needs.MOST else shown
+
+
+def _of_gateway(localizer: Localizer, one: figures.GatewaySums) -> tuple[str, ...]:
+    return (
+        localizer.number(one.payments),
+        localizer.number(one.failed),
+        charts.percent(localizer, one.success_rate).text,
+        localizer.amount(Money(one.volume_minor, one.currency)),
+    )
+
+
+def _of_currency(localizer: Localizer, one: TrialBalance) -> Row:
+    """Return whose money there is: what gateways took in is owed, paid out, or earned.
+
+    The three make up the first, since the accounts of every posting add up to zero.
+    """
+    owed = one.pending + one.available + one.frozen + one.reserve
+    minors = (-one.gateway, owed, one.pending, one.available, one.frozen, one.reserve)
+    others = (one.bank, one.platform)
+    amounts = (localizer.amount(Money(minor, one.currency)) for minor in (*minors, *others))
+    return Row(one.currency, tuple(amounts))
+
+
+pages: Final = (Page("GET", OF_CONSOLE, "console.read", show, menu="menu_home"),)

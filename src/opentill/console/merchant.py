@@ -1,0 +1,118 @@
+"""One merchant: who it is, its money, its terms with their versions, its agreement and members."""
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import agreement, ledger, merchants, people
+from opentill.backoffice import render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.merchants import PLACE
+from opentill.console.zone import ZONE
+from opentill.core import money
+from opentill.core.money import Money
+from opentill.ledger import TrialBalance
+from opentill.merchants import Merchant, Terms, TermsVersion
+from opentill.people import Permission
+from opentill.web.language import Localizer
+
+# The merchant's own pages, as staff see them: key of the name, path below, permission.
+_ITS_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
+    ("its_home", "/", "home.read"),
+    ("its_payments", "/payments", "payments.read"),
+    ("its_customers", "/customers", "customers.read"),
+    ("its_products", "/products", "products.read"),
+    ("its_disputes", "/disputes", "disputes.read"),
+    ("its_balance", "/balance", "balance.read"),
+    ("its_payouts", "/payouts", "payouts.read"),
+    ("its_keys", "/developers/keys", "keys.read"),
+    ("its_endpoints", "/developers/webhooks", "endpoints.read"),
+    ("its_requests", "/developers/requests", "requests.read"),
+    ("its_epay", "/developers/epay", "epay.read"),
+    ("its_settings", "/settings", "settings.read"),
+    ("its_team", "/team", "team.read"),
+)
+_ACCOUNTS: Final = ("available", "pending", "frozen", "reserve")
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A version of the terms, and what it changed: key of the term, before, after."""
+
+    version: TermsVersion
+    changes: list[tuple[str, str, str]]
+
+
+async def show(request: PageRequest) -> Response:
+    """Show a merchant. Raises NotFound."""
+    merchant_id, localizer = request.merchant_id, request.localizer
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, merchant_id)
+        balances = await ledger.trial_balance(tx, merchant_id)
+        versions = await merchants.history(tx, merchant_id)
+        accepted = await agreement.acceptances(tx, merchant_id)
+        members = await people.members(tx, merchant_id)
+    status = agreement.status(agreement.current(request.app.settings), accepted)
+    return render.page(
+        request,
+        "merchant.html",
+        merchant=merchant,
+        zone=ZONE,
+        balances=[(one.currency, _amounts(localizer, one)) for one in balances],
+        terms=_terms(localizer, merchant),
+        versions=_versions(localizer, versions, merchant.settlement_currency),
+        agreement=status,
+        accepted=accepted[0] if accepted else None,
+        members=members,
+        its_pages=[
+            (name, f"{request.base}/dashboard/{merchant_id}{below}")
+            for name, below, permission in _ITS_PAGES
+            if request.may(permission)
+        ],
+    )
+
+
+def _amounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
+    amounts = {name: Money(getattr(one, name), one.currency) for name in _ACCOUNTS}
+    return [(f"account_{name}", localizer.amount(amount)) for name, amount in amounts.items()]
+
+
+def _terms(localizer: Localizer, merchant: Merchant) -> list[tuple[str, str]]:
+    currency = merchant.settlement_currency
+    return [
+        (f"term_{name}", _text(localizer, name, getattr(merchant, name), currency))
+        for name in Terms.__struct_fields__
+    ]
+
+
+def _versions(
+    localizer: Localizer, versions: Sequence[TermsVersion], currency: str
+) -> list[Changed]:
+    """Return the versions, newest first."""
+    made: list[Changed] = []
+    for version, before in zip(versions, [None, *versions], strict=False):
+        pairs = {} if before is None else merchants.differences(before, version)
+        changes = [
+            (f"term_{name}", *(_text(localizer, name, value, currency) for value in pair))
+            for name, pair in pairs.items()
+        ]
+        made.append(Changed(version, cast("list[tuple[str, str, str]]", changes)))
+    return made[::-1]
+
+
+def _text(localizer: Localizer, name: str, value: Any, currency: str) -> str:
+    """Write a term for people."""
+    if name.endswith("_minor"):
+        return localizer.amount(Money(value, currency))
+    if name == "fees":
+        return ", ".join(map(str, merchants.read_fees(value))) or "–"
+    if name.endswith("_rate"):
+        return f"{money.rate_text(value * 100)} %"
+    if name == "ip_allowlist":
+        return ", ".join(value) or "–"
+    return localizer.say(f"value_{value}") if isinstance(value, str) else localizer.number(value)
+
+
+pages: Final = (Page("GET", f"{PLACE}/{{merchant:id}}", "merchants.read", show),)

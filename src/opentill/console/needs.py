@@ -1,0 +1,225 @@
+"""What needs somebody of the staff: a table of kinds, each counted on the home page.
+
+A kind is a row of ``NEEDS``. It has a list here, or a page of its own (``page``) where it is dealt
+with. Its statement is bounded and finds its rows by an index, however many orders there are.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import disputes, epay, ledger, merchants, reconciliation, webhooks
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.zone import ZONE
+from opentill.core.money import Money
+from opentill.db.database import Tx
+from opentill.orders import jobs as order_jobs
+from opentill.people import Permission
+from opentill.refunds import jobs as refund_jobs
+
+MOST: Final = 200  # of a kind that are listed
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+SOON_MS: Final = 3 * _DAY_MS  # before a dispute's deadline
+GIVE_BACK_MS: Final = _HOUR_MS  # in which a second payment goes back by itself
+REPORT_MS: Final = _DAY_MS  # in which a gateway reports a refund
+NOTICES_MS: Final = 14 * _DAY_MS  # for so long a notice that was given up is shown
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that needs somebody; ``below`` is its page below the merchant's, ``at`` Unix ms."""
+
+    merchant_id: str
+    subject: str  # an id, or what it is called
+    below: str
+    at: int
+    money: Money | None = None
+    detail: str = ""  # as a gateway or an endpoint said it
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of thing that needs somebody.
+
+    ``need_NAME`` is the key of its sentence, which has a ``{number}``. ``page`` is where it is
+    dealt with, below /console; without one it has a list, by ``items``: sentences
+    ``need_NAME_title``, ``need_NAME_text`` and ``need_NAME_at``, which says what the time is.
+    """
+
+    name: str
+    permission: Permission
+    count: Callable[[Tx, int], Awaitable[int]]
+    items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
+    page: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its page, below /console."""
+        return self.page or f"/needs/{self.name}"
+
+
+def _listed(
+    name: str, permission: Permission, items: Callable[[Tx, int], Awaitable[list[Item]]]
+) -> Need:
+    async def count(tx: Tx, now: int) -> int:
+        return len(await items(tx, now))
+
+    return Need(name=name, permission=permission, count=count, items=items)
+
+
+async def _disputes(tx: Tx, now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=one.id,
+            below=f"/disputes/{one.id}",
+            at=one.respond_by or one.created_at,
+            money=Money(one.amount_minor, one.currency),
+            detail=one.reason,
+        )
+        for one in await disputes.due(tx, now + SOON_MS, MOST)
+    ]
+
+
+async def _unmatched(tx: Tx, _now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=one.gateway_ref,
+            below=f"/payments/{one.order_id}",
+            at=one.created_at,
+            money=Money(one.amount_minor, one.currency),
+            detail=one.refusal,
+        )
+        for one in (await disputes.unmatched(tx))[:MOST]
+    ]
+
+
+async def _duplicates(tx: Tx, now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=one.id,
+            below=f"/payments/{one.order_id}",
+            at=one.updated_at,
+            money=Money(one.amount_minor, one.currency),
+            detail=one.reason,
+        )
+        for one in await order_jobs.not_given_back(tx, now - GIVE_BACK_MS, MOST)
+    ]
+
+
+async def _refunds(tx: Tx, now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=one.id,
+            below=f"/payments/{one.order_id}",
+            at=one.created_at,
+            money=Money(one.amount_minor, one.currency),
+        )
+        for one in await refund_jobs.unreported(tx, now - REPORT_MS, MOST)
+    ]
+
+
+async def _stuck(tx: Tx, now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=one.id,
+            below=f"/payments/{one.id}",
+            at=one.updated_at,
+            money=Money(one.amount_minor, one.currency),
+        )
+        for one in await order_jobs.stuck(tx, now, MOST)
+    ]
+
+
+async def _endpoints(tx: Tx, _now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=one.url,
+            below=f"/developers/webhooks/{one.id}",
+            at=one.updated_at,
+            detail=one.disabled_reason,
+        )
+        for one in await webhooks.disabled(tx, MOST)
+    ]
+
+
+async def _notices(tx: Tx, now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=one.order_id,
+            below=f"/payments/{one.order_id}",
+            at=one.updated_at,
+            detail=one.result,
+        )
+        for one in await epay.failed_notices(tx, now - NOTICES_MS, MOST)
+    ]
+
+
+async def _books(tx: Tx, _now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=one.merchant_id,
+            subject=f"{one.currency}: {one.violations}",
+            below="/balance",
+            at=one.checked_at,
+        )
+        for one in await ledger.violated(tx, MOST)
+    ]
+
+
+async def _differences(tx: Tx, _now: int) -> int:
+    return await reconciliation.count_open(tx)
+
+
+NEEDS: Final = (
+    _listed("books", "balance.read", _books),
+    Need(
+        name="differences",
+        permission="balance.read",
+        count=_differences,
+        page="/reconciliation",
+    ),
+    _listed("disputes", "disputes.read", _disputes),
+    _listed("unmatched", "disputes.read", _unmatched),
+    _listed("duplicates", "payments.read", _duplicates),
+    _listed("refunds", "payments.read", _refunds),
+    _listed("stuck", "payments.read", _stuck),
+    _listed("endpoints", "endpoints.read", _endpoints),
+    _listed("notices", "epay.read", _notices),
+)
+
+
+async def counted(tx: Tx, request: PageRequest) -> list[tuple[Need, int]]:
+    """Return the kinds of which there is something, and that this person may see."""
+    seen = [one for one in NEEDS if request.may(one.permission)]
+    numbers = [(one, await one.count(tx, request.now)) for one in seen]
+    return [(one, number) for one, number in numbers if number]
+
+
+async def _show(request: PageRequest, need: Need) -> Response:
+    """List what there is of a kind."""
+    if need.items is None:
+        raise AssertionError  # it has a page of its own
+    async with request.app.db.connection() as tx:
+        items = await need.items(tx, request.now)
+        names = await merchants.names(tx, (one.merchant_id for one in items))
+    return render.page(
+        request, "need.html", need=need.name, items=items, names=names, zone=ZONE, most=MOST
+    )
+
+
+pages: Final = tuple(
+    Page("GET", OF_CONSOLE + need.place, need.permission, partial(_show, need=need))
+    for need in NEEDS
+    if need.items is not None
+)

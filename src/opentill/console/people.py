@@ -1,0 +1,150 @@
+"""The staff: who they are, with which role, whether their accounts are safe, and their logins."""
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from opentill import people
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.zone import ZONE
+from opentill.core.errors import Invalid
+from opentill.people import STAFF_ROLES, StaffRole
+
+_REASON: Final = "in the console"
+
+
+async def show(request: PageRequest) -> Response:
+    """Show staff and invitations."""
+    return await _people(request)
+
+
+async def _people(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    **values: object,
+) -> Response:
+    async with request.app.db.connection() as tx:
+        staff = await people.colleagues(tx)
+        invitations = await people.staff_invitations(tx, request.now)
+    shown: dict[str, Any] = {"email": "", "role": "support", "link": "", **values}
+    return render.page(
+        request,
+        "people.html",
+        status,
+        staff=staff,
+        invitations=invitations,
+        zone=ZONE,
+        roles=STAFF_ROLES,
+        errors=errors or {},
+        **shown,
+    )
+
+
+def _role(form: dict[str, str]) -> StaffRole | None:
+    return next((role for role in STAFF_ROLES if role == form.get("role")), None)
+
+
+async def invite(request: PageRequest) -> Response:
+    """Invite somebody to the staff, and show the link, this once."""
+    form = await request.form()
+    email, role = form.get("email", ""), _role(form)
+    if role is None:
+        return await _people(request, 400, {"role": "error_role"}, email=email)
+    actor = people.actor_of(request.login, _REASON)
+    try:
+        made = await request.app.db.run(
+            lambda tx: people.invite(tx, email, request.now, staff_role=role, actor=actor)
+        )
+    except Invalid as problem:
+        error = "error_staff" if "staff" in (problem.reason or "") else "error_email"
+        return await _people(request, 400, {"email": error}, email=email, role=role)
+    link = request.app.settings.public_url.rstrip("/") + made.path
+    return await _people(request, link=link, invited=made.link.email)
+
+
+async def withdraw(request: PageRequest) -> Response:
+    """Make an invitation void."""
+    form = await request.form()
+    link = form.get("id", "")
+    actor = people.actor_of(request.login, _REASON)
+    await request.app.db.run(
+        lambda tx: people.withdraw_staff_invitation(tx, link, request.now, actor=actor)
+    )
+    return render.see_other(request, PLACE)
+
+
+async def show_one(request: PageRequest) -> Response:
+    """Show somebody of the staff and where they are logged in. Raises NotFound."""
+    return await _person(request)
+
+
+async def _person(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    person_id = request.ids["person"]
+    async with request.app.db.connection() as tx:
+        one = await people.find_staff(tx, person_id)
+        logins = await people.logins_of(tx, person_id, request.now)
+    return render.page(
+        request,
+        "person.html",
+        status,
+        person=one,
+        logins=logins,
+        roles=STAFF_ROLES,
+        zone=ZONE,
+        errors=errors or {},
+    )
+
+
+async def change_role(request: PageRequest) -> Response:
+    """Give somebody another role."""
+    role, person_id = _role(await request.form()), request.ids["person"]
+    if role is None:
+        return await _person(request, 400, {"role": "error_role"})
+    actor = people.actor_of(request.login, _REASON)
+    try:
+        await request.app.db.run(
+            lambda tx: people.change_staff_role(tx, person_id, role, request.now, actor=actor)
+        )
+    except Invalid:
+        return await _person(request, 400, {"role": "error_last_admin"})
+    return render.see_other(request, PLACE)
+
+
+async def remove(request: PageRequest) -> Response:
+    """Take somebody's role away."""
+    person_id = request.ids["person"]
+    actor = people.actor_of(request.login, _REASON)
+    try:
+        await request.app.db.run(
+            lambda tx: people.remove_staff(tx, person_id, request.now, actor=actor)
+        )
+    except Invalid:
+        return await _person(request, 400, {"role": "error_last_admin"})
+    own = person_id == request.login.person_id
+    return render.see_other(request, "/dashboard" if own else PLACE)
+
+
+async def end_logins(request: PageRequest) -> Response:
+    """Log somebody out everywhere."""
+    person_id = request.ids["person"]
+    actor = people.actor_of(request.login, _REASON)
+    await request.app.db.run(lambda tx: people.end_logins(tx, person_id, request.now, actor=actor))
+    return render.see_other(request, f"{PLACE}/{person_id}")
+
+
+PLACE: Final = f"{OF_CONSOLE}/people"
+_ONE: Final = f"{PLACE}/{{person:id}}"
+pages: Final = (
+    Page("GET", PLACE, "people.read", show, menu="menu_people"),
+    Page("POST", f"{PLACE}/invite", "people.manage", invite),
+    Page("POST", f"{PLACE}/withdraw", "people.manage", withdraw),
+    Page("GET", _ONE, "people.read", show_one),
+    Page("POST", f"{_ONE}/role", "people.manage", change_role),
+    Page("POST", f"{_ONE}/remove", "people.manage", remove),
+    Page("POST", f"{_ONE}/logout", "people.manage", end_logins),
+)

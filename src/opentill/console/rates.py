@@ -1,0 +1,94 @@
+"""Exchange rates: what holds now, what is missing, and setting one."""
+
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from starlette.responses import Response
+
+from opentill import merchants, people, rates
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.lists import Pager
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.zone import ZONE
+from opentill.core import money
+from opentill.core.errors import Invalid, KeyReused
+from opentill.core.ids import new_id
+from opentill.db.database import Tx
+
+_FIELDS: Final = ("base", "quote", "rate")
+
+
+async def show(request: PageRequest) -> Response:
+    """List the rate of each pair that holds now, perhaps of one currency only."""
+    return await _rates(request)
+
+
+async def _rates(
+    request: PageRequest,
+    form: dict[str, str] | None = None,
+    errors: dict[str, str] | None = None,
+) -> Response:
+    settings, now = request.app.settings, request.now
+    code = lists.text(request, "currency", 3).upper()
+    problems = dict(errors or {})
+    known = code in money.EXPONENTS
+    if code and not known:
+        problems["currency"] = "error_currency"
+    oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
+    async with request.app.db.connection() as tx:
+        found = await rates.newest(tx, now, code if known else None)
+        lacking = await rates.lacking(tx, now, oldest)
+    pager = Pager(lists.page_number(request), len(found))
+    return render.page(
+        request,
+        "rates.html",
+        400 if errors else 200,
+        rates=[
+            (one, money.rate_text(one.rate), one.valid_from >= oldest)
+            for one in found[(pager.number - 1) * pager.size : pager.number * pager.size]
+        ],
+        lacking=lacking,
+        pager=pager,
+        currency=code,
+        form={name: (form or {}).get(name, "") for name in _FIELDS},
+        errors=problems,
+        form_id=once.new_form_id(),
+        zone=ZONE,
+    )
+
+
+async def put(request: PageRequest) -> Response:
+    """Set a rate from now on."""
+    form = await request.form()
+    base, quote = (form.get(name, "").strip().upper() for name in ("base", "quote"))
+    try:
+        rate = Decimal(form.get("rate", "").strip())
+    except InvalidOperation:
+        return await _rates(request, form, {"rate": "error_rate"})
+    actor = people.actor_of(request.login, "on the page of exchange rates")
+
+    async def work(tx: Tx) -> str:
+        made = await rates.put(tx, base, quote, rate, request.now)
+        subject = f"{base} {quote} {money.rate_text(made.rate)} from {made.valid_from}"
+        await merchants.record_audit(tx, actor, "rates set", "", subject, request.now)
+        return new_id("mov")  # of what was done, though nobody asks for it again
+
+    try:
+        await once.make(request, work)
+    except Invalid as problem:
+        same = problem.field == "quote" and base == quote
+        error = "error_rate" if problem.field == "rate" else "error_currency"
+        return await _rates(
+            request, form, {problem.field or "rate": "error_same" if same else error}
+        )
+    except KeyReused:
+        return await _rates(request, form, {"rate": "error_sent"})
+    return render.see_other(request, f"{PLACE}?currency={base}&done=1")
+
+
+PLACE: Final = f"{OF_CONSOLE}/rates"
+pages: Final = (
+    Page("GET", PLACE, "rates.read", show, menu="menu_rates"),
+    Page("POST", f"{PLACE}/set", "rates.manage", put),
+)

@@ -1,0 +1,20 @@
+"""The settings of the deployment as they are; what is secret is not shown."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from opentill.backoffice import render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.gateways.shown_settings import shown
+
+
+async def show(request: PageRequest) -> Response:
+    """Show every setting, its value here, and what it does."""
+    return render.page(request, "settings.html", settings=shown(request.app.settings))
+
+
+pages: Final = (
+    Page("GET", f"{OF_CONSOLE}/settings", "deployment.read", show, menu="menu_settings"),
+)

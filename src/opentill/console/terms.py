@@ -1,0 +1,199 @@
+"""Changing a merchant's terms: a form with every term as it is, and why it is changed.
+
+The form brings along the version that it was made of. If there is a newer one by then, nothing is
+changed, and the page shows both: what was typed, and what each term is now.
+"""
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import merchants, people
+from opentill.backoffice import once, render
+from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.merchants import PLACE
+from opentill.core import money
+from opentill.core.errors import Invalid, KeyReused
+from opentill.db.database import Tx
+from opentill.merchants import FeePolicy, Merchant
+from opentill.merchants.model import Calendar
+
+Kind = Literal["percent", "amount", "days", "choice", "rows", "addresses"]
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A term in the form: its name, how it is written, and between what can be chosen."""
+
+    name: str
+    kind: Kind
+    choices: tuple[str, ...] = ()
+
+
+FIELDS: Final = (
+    Field("platform_fee_rate", "percent"),
+    Field("fees", "rows"),
+    Field("refund_fee_policy", "choice", get_args(FeePolicy)),
+    Field("overdraft_minor", "amount"),
+    Field("settlement_delay_days", "days"),
+    Field("settlement_calendar", "choice", get_args(Calendar)),
+    Field("reserve_rate", "percent"),
+    Field("reserve_days", "days"),
+    Field("dispute_fee_minor", "amount"),
+    Field("payout_minimum_minor", "amount"),
+    Field("ip_allowlist", "addresses"),
+)
+_LONGEST_DAYS: Final = 6  # digits
+
+
+class _Stale(Exception):
+    """The terms have changed since the form was shown."""
+
+
+def written(field: Field, merchant: Merchant) -> str:
+    """Write a term as its field in the form has it."""
+    value: Any = getattr(merchant, field.name)
+    match field.kind:
+        case "percent":
+            return money.rate_text(value * 100)
+        case "amount":
+            return money.show(value, merchant.settlement_currency)
+        case "rows":
+            return "\n".join(map(str, merchants.read_fees(value)))
+        case "addresses":
+            return "\n".join(value)
+        case _:
+            return str(value)
+
+
+def _read(field: Field, text: str, currency: str) -> Any:
+    """Read a term out of its field. Raises ValueError."""
+    match field.kind:
+        case "percent":
+            try:
+                return Decimal(text) / 100
+            except InvalidOperation:
+                raise ValueError from None
+        case "amount":
+            return money.parse(text, currency)
+        case "days":
+            if not (text.isascii() and text.isdecimal() and len(text) <= _LONGEST_DAYS):
+                raise ValueError
+            return int(text)
+        case "choice":
+            if text not in field.choices:
+                raise ValueError
+            return text
+        case _:
+            return text.split()
+
+
+def changes(merchant: Merchant, typed: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the terms that are other than the merchant's, and what is wrong, by field."""
+    terms: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for field in FIELDS:
+        text = typed[field.name].replace("\r\n", "\n").strip()
+        if text == written(field, merchant):
+            continue
+        try:
+            value = _read(field, text, merchant.settlement_currency)
+        except ValueError:
+            errors[field.name] = f"terms_error_{field.kind}"
+            continue
+        if field.kind == "rows":
+            terms["fee_changes"] = _fee_changes(merchant, value)
+        else:
+            terms[field.name] = value
+    return terms, errors
+
+
+def _fee_changes(merchant: Merchant, rows: list[str]) -> tuple[str, ...]:
+    """Return what makes the schedule have just these rows: one without a rate takes a row away."""
+    kept = {row.partition("=")[0] for row in rows}
+    before = [str(fee).partition("=")[0] for fee in merchants.read_fees(merchant.fees)]
+    return (*(f"{scope}=" for scope in before if scope not in kept), *rows)
+
+
+async def show(request: PageRequest) -> Response:
+    """Show the form. Raises NotFound."""
+    return await _page(request)
+
+
+async def _page(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    form: Mapping[str, str] | None = None,
+) -> Response:
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+    now = {field.name: written(field, merchant) for field in FIELDS}
+    return render.page(
+        request,
+        "terms.html",
+        status,
+        merchant=merchant,
+        fields=FIELDS,
+        held=now,
+        typed=now if form is None else {name: form.get(name, "") for name in now},
+        reason="" if form is None else form.get("reason", ""),
+        form_id=once.new_form_id(),
+        errors=errors or {},
+    )
+
+
+async def save(request: PageRequest) -> Response:
+    """Change the terms, for sessions that are opened from now on."""
+    form, merchant_id = await request.form(), request.merchant_id
+    typed = {field.name: form.get(field.name, "") for field in FIELDS}
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, merchant_id)
+    terms, errors = changes(merchant, typed)
+    reason = form.get("reason", "").strip()
+    if not reason:
+        errors["reason"] = "terms_error_reason"
+    if errors:
+        return await _page(request, 400, errors, form)
+    actor = people.actor_of(request.login, reason)
+
+    async def work(tx: Tx) -> str:
+        await merchants.lock(tx, merchant_id)
+        before = await merchants.find(tx, merchant_id)
+        if str(before.terms_version) != form.get("version", ""):
+            raise _Stale
+        if terms:
+            who, why = actor.who, actor.reason
+            await merchants.change(tx, merchant_id, request.now, who=who, reason=why, **terms)
+        return merchant_id
+
+    try:
+        await once.make(request, work)
+    except (_Stale, KeyReused):
+        return await _page(request, 409, {"terms": "terms_error_stale"}, form)
+    except Invalid as problem:
+        return await _page(request, 400, {_name(problem.field): _error(problem)}, form)
+    return render.see_other(request, f"{PLACE}/{merchant_id}")
+
+
+def _name(refused: str | None) -> str:
+    """Return the field of the form that a refusal of the service is about."""
+    if refused == "fee":
+        return "fees"
+    names = [field.name for field in FIELDS if field.name.removesuffix("_minor") == refused]
+    return names[0] if names else "terms"
+
+
+def _error(problem: Invalid) -> str:
+    kind = next((one.kind for one in FIELDS if one.name == _name(problem.field)), None)
+    return f"terms_error_{kind}" if kind else "terms_error_terms"
+
+
+_PLACE: Final = f"{PLACE}/{{merchant:id}}/terms"
+pages: Final = (
+    Page("GET", _PLACE, "merchants.read", show),
+    Page("POST", _PLACE, "terms.manage", save),
+)

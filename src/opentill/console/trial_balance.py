@@ -1,0 +1,83 @@
+"""The trial balance after any day, of all merchants or by merchant; and the general ledger."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from opentill import ledger, merchants
+from opentill.backoffice import downloads, lists, render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.zone import ZONE
+from opentill.core.ids import is_id
+from opentill.core.money import Money
+from opentill.http import csvfile
+from opentill.http.responses import Download
+from opentill.ledger.postings import ACCOUNTS
+
+_MOST: Final = 200  # merchants that are listed; the command line lists all
+
+
+async def show(request: PageRequest) -> Response:
+    """Show what each account held after a day; without one, now."""
+    localizer, merchant_id = request.localizer, lists.text(request, "merchant", 64)
+    days, errors = lists.days(request, ZONE), dict[str, str]()
+    errors.update(days.errors)
+    if merchant_id and not is_id(merchant_id):
+        errors["merchant"], merchant_id = "error_merchant", ""
+    at = days.until if days.last and not days.errors else None
+    async with request.app.db.snapshot() as tx:
+        whose = merchant_id or None
+        if at is None:
+            sums = await ledger.trial_balance(tx, whose)
+        else:
+            sums = await ledger.trial_balance_at(tx, at, whose)
+        each: list[ledger.Balance] = []
+        async for one in ledger.balances_at(tx, at, whose):
+            if one.entries:
+                each.append(one)
+            if len(each) == _MOST:
+                break
+        names = await merchants.names(tx, (one.merchant_id for one in each))
+
+    def cells(one: ledger.TrialBalance | ledger.Balance) -> list[str]:
+        return [localizer.amount(Money(getattr(one, name), one.currency)) for name in ACCOUNTS]
+
+    return render.page(
+        request,
+        "trial_balance.html",
+        accounts=ACCOUNTS,
+        sums=[(one, cells(one)) for one in sums],
+        each=[(one, cells(one)) for one in each],
+        names=names,
+        most=_MOST,
+        day=days.last,
+        merchant=merchant_id,
+        errors=errors,
+        zone=ZONE,
+        file=f"{request.base}{PLACE}/ledger.csv",
+    )
+
+
+async def export(request: PageRequest) -> Response:
+    """Stream the general ledger of some days."""
+    days = lists.days(request, ZONE)
+    merchant_id = lists.text(request, "merchant", 64)
+    chunks = ledger.general_ledger_file(
+        request.app.replica.reading(), days.since, days.until, merchant_id or None
+    )
+    name = csvfile.filename(
+        "general_ledger",
+        days.since if days.first else None,
+        days.until if days.last else None,
+    )
+    return await downloads.file(
+        Download(chunks=chunks, filename=name, content_type=csvfile.CONTENT_TYPE)
+    )
+
+
+PLACE: Final = f"{OF_CONSOLE}/trial-balance"
+pages: Final = (
+    Page("GET", PLACE, "balance.read", show, menu="menu_trial"),
+    Page("GET", f"{PLACE}/ledger.csv", "balance.read", export),
+)

@@ -1,0 +1,250 @@
+"""A merchant's payment links: made, listed, shown with their code, switched off and on."""
+
+import re
+from datetime import date
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import merchants, payment_links, people, products
+from opentill.backoffice import lists, once, render
+from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.request import PageRequest
+from opentill.core.errors import Invalid, KeyReused
+from opentill.core.money import EXPONENTS, PRICE_PATTERN, Money
+from opentill.db.database import Tx
+from opentill.figures.model import day_of
+from opentill.http import strictjson
+from opentill.payment_links import (
+    LinkBody,
+    LinkUpdate,
+    PaymentLink,
+    PaymentLinksQuery,
+    State,
+    Usage,
+    state_of,
+)
+from opentill.products import Product, ProductsQuery
+
+Entries = dict[str, str]  # what was typed, by the name of its field
+
+_REASON: Final = "on the page of payment links"
+_PRICE: Final = re.compile(PRICE_PATTERN)
+_MOST_CHOICES: Final = 100  # products
+_ACTIVE: Final = {"on": True, "off": False}
+_FIELDS: Final = (
+    "product", "name", "currency", "price", "least", "most", "quantity", "uses", "expires",
+    "reference",
+)  # fmt: skip
+# field of the service → field of the form, and the key of the sentence that says what it accepts
+_ERRORS: Final = {
+    "productId": ("product", "error_link_product"),
+    "item.name": ("name", "error_product_name"),
+    "item.currency": ("currency", "error_product_currency"),
+    "item.price": ("price", "error_product_price"),
+    "item.minAmount": ("least", "error_product_price"),
+    "item.maxAmount": ("most", "error_link_most"),
+    "item": ("price", "error_link_price"),
+    "maxQuantity": ("quantity", "error_link_quantity"),
+    "maxUses": ("uses", "error_link_uses"),
+    "expiresAt": ("expires", "error_link_expires"),
+    "clientReference": ("reference", "error_link_reference"),
+}
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A link in the list; the amounts are of one, equal for a fixed price."""
+
+    link: PaymentLink
+    name: str
+    least: Money
+    most: Money
+    usage: Usage
+    state: State
+
+
+def _row(link: PaymentLink, product: Product | None, usage: Usage, now: int) -> Row:
+    state = state_of(link, usage, now)
+    if product is not None:
+        price = Money(product.price_minor, product.currency)
+        gone = product.status != "ACTIVE" and state == "ACTIVE"
+        return Row(link, product.name, price, price, usage, "INACTIVE" if gone else state)
+    currency = link.currency or ""
+    least, most = (Money(one or 0, currency) for one in (link.least_minor, link.most_minor))
+    return Row(link, link.name or "", least, most, usage, state)
+
+
+async def show(request: PageRequest) -> Response:
+    """List payment links, newest first."""
+    return await _list(request)
+
+
+async def _list(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    entries: Entries | None = None,
+) -> Response:
+    chosen = lists.choice(request, "active", tuple(_ACTIVE))
+    query = PaymentLinksQuery(
+        page=lists.page_number(request),
+        size=lists.SIZE,
+        active=None if chosen is None else _ACTIVE[chosen],
+    )
+    found, total = await payment_links.list_page(request.app.db, request.merchant_id, query)
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        used = await payment_links.usage(tx, merchant.id, [one.id for one in found])
+        ids = [one.product_id for one in found if one.product_id is not None]
+        sold = await products.of_ids(tx, merchant.id, ids)
+    choices, _ = await products.list_page(
+        request.app.db, merchant.id, ProductsQuery(size=_MOST_CHOICES, status="ACTIVE")
+    )
+    return render.page(
+        request,
+        "links.html",
+        status,
+        zone=ZoneInfo(merchant.time_zone),
+        rows=[
+            _row(one, sold.get(one.product_id or ""), used[one.id], request.now) for one in found
+        ],
+        pager=lists.Pager(query.page, total),
+        chosen=chosen,
+        choices=tuple(_ACTIVE),
+        products=choices,
+        currencies=[(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)],
+        entries=entries or {"currency": merchant.settlement_currency, "quantity": "1"},
+        form_id=once.new_form_id(),
+        errors=errors or {},
+    )
+
+
+def _body(entries: Entries, zone: ZoneInfo) -> LinkBody:
+    """Check entries as the API checks its bodies. Raises Invalid."""
+    given: dict[str, Any] = {"clientReference": entries["reference"] or None}
+    if entries["product"]:
+        given["productId"] = entries["product"]
+    else:
+        item = {
+            "name": entries["name"],
+            "currency": entries["currency"],
+            "price": entries["price"],
+            "minAmount": entries["least"],
+            "maxAmount": entries["most"],
+        }
+        given["item"] = {name: text for name, text in item.items() if text or name == "name"}
+    for field, name in (("maxQuantity", "quantity"), ("maxUses", "uses")):
+        text = entries[name]
+        if text:
+            given[field] = int(text) if text.isascii() and text.isdecimal() else text
+    if entries["expires"]:
+        given["expiresAt"] = _end_of(entries["expires"], zone)
+    return strictjson.decode(msgspec.json.encode(given), LinkBody)
+
+
+def _end_of(text: str, zone: ZoneInfo) -> int:
+    """Return the end of a day, Unix ms. Raises Invalid."""
+    try:
+        day = date.fromisoformat(text)
+        return day_of(day, zone).until
+    except (ValueError, OverflowError):
+        raise Invalid("expiresAt", "expiresAt must be a day to come") from None
+
+
+def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
+    """Return which field of the form was refused, and the key of what it accepts."""
+    field = problem.field or ""
+    if field == "item":
+        field = (problem.reason or "").partition(" ")[0]
+        if field == "item":
+            field = _malformed(entries)
+    name, sentence = _ERRORS.get(field, ("add", "error_link"))
+    whole = EXPONENTS.get(entries["currency"]) == 0
+    if sentence == "error_product_price" and whole and "." in entries.get(name, ""):
+        sentence = "error_product_price_whole"
+    return {name: sentence}
+
+
+def _malformed(entries: Entries) -> str:
+    """Return which part of an item is no text or amount at all, "item" if none is."""
+    if not entries["name"]:
+        return "item.name"
+    typed = (("item.price", "price"), ("item.minAmount", "least"), ("item.maxAmount", "most"))
+    wrong = (part for part, name in typed if entries[name] and not _PRICE.fullmatch(entries[name]))
+    return next(wrong, "item")
+
+
+async def create(request: PageRequest) -> Response:
+    """Make a payment link, once for each form."""
+    form = await request.form()
+    entries = {name: form.get(name, "").strip() for name in _FIELDS}
+    actor = people.actor_of(request.login, _REASON)
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+    try:
+        body = _body(entries, ZoneInfo(merchant.time_zone))
+
+        async def work(tx: Tx) -> str:
+            link = await payment_links.create(
+                tx, request.app.gateways, merchant.id, body, request.now, actor=actor
+            )
+            return link.id
+
+        made = await once.make(request, work)
+    except KeyReused:
+        return await _list(request, 422, {"add": "error_form_used"}, entries)
+    except Invalid as problem:
+        return await _list(request, 400, _error(problem, entries), entries)
+    return _to(request, made, "made")
+
+
+def _to(request: PageRequest, link_id: str, done: str) -> Response:
+    path = f"/dashboard/{request.merchant_id}/links/{link_id}?done={done}"
+    return render.see_other(request, path)
+
+
+async def show_one(request: PageRequest) -> Response:
+    """Show a payment link: its address, its code, and what it has sold."""
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        link = await payment_links.find(tx, merchant.id, request.ids["link"])
+        used = await payment_links.usage(tx, merchant.id, [link.id])
+        sold = await products.of_ids(tx, merchant.id, [link.product_id or ""])
+    row = _row(link, sold.get(link.product_id or ""), used[link.id], request.now)
+    return render.page(
+        request,
+        "link.html",
+        scripts=True,
+        zone=ZoneInfo(merchant.time_zone),
+        row=row,
+        link=link,
+        sales=[(one, Money(one.paid_minor, one.currency)) for one in row.usage.sales if one.paid],
+        address=link.address(request.app.settings.public_url),
+        errors={},
+    )
+
+
+async def switch(request: PageRequest) -> Response:
+    """Switch a payment link off or on; sent twice, it is as it was asked for."""
+    form, link_id = await request.form(), request.ids["link"]
+    active = form.get("active") == "on"
+    actor = people.actor_of(request.login, _REASON)
+    body = LinkUpdate(active=active)
+    await request.app.db.run(
+        lambda tx: payment_links.update(
+            tx, request.merchant_id, link_id, body, request.now, actor=actor
+        )
+    )
+    return _to(request, link_id, "on" if active else "off")
+
+
+_PLACE: Final = f"{OF_MERCHANT}/links"
+_ONE: Final = f"{_PLACE}/{{link:id}}"
+pages: Final = (
+    Page("GET", _PLACE, "payments.read", show, menu="menu_links"),
+    Page("POST", _PLACE, "sessions.write", create),
+    Page("GET", _ONE, "payments.read", show_one),
+    Page("POST", f"{_ONE}/switch", "sessions.write", switch),
+)

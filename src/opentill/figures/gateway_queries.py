@@ -1,0 +1,77 @@
+"""SQL about payments and failed attempts by gateway, method and currency (decision 0078)."""
+
+from opentill.db.query import Command, Query, Value
+from opentill.figures.model import GatewaySums
+
+# In one order, so that workers that count different merchants do not wait for each other in rings.
+ADD_FAILED = Command(
+    """
+    insert into gateway_figures as g
+        (since, gateway, method, currency, payments, volume_minor, failed)
+    select since, gateway, method, currency, 0, 0, failed
+    from unnest(:since::bigint[], :gateway::text[], :method::text[], :currency::text[],
+        :failed::bigint[]) as c (since, gateway, method, currency, failed)
+    order by since, gateway, method, currency
+    on conflict (since, gateway, method, currency) do update set failed = g.failed + excluded.failed
+    """
+)
+BETWEEN = Query(
+    GatewaySums,
+    """
+    select gateway, method, currency, sum(payments)::bigint as payments,
+        sum(volume_minor)::bigint as volume_minor, sum(failed)::bigint as failed
+    from gateway_figures where since >= :since and since < :until
+    group by gateway, method, currency
+    having sum(payments) > 0 or sum(failed) > 0
+    order by gateway, method, currency
+    """,
+)
+# Whether they are not those that the figures of all merchants add up to: a look into an index for
+# each balance and each merchant.
+DIFFER = Value(
+    bool,
+    """
+    select (sums.payments, sums.failed) is distinct from (paid.payments, tried.failed)
+    from (
+        select coalesce(sum(payments), 0) as payments, coalesce(sum(failed), 0) as failed
+        from gateway_figures
+    ) sums, (
+        select coalesce(sum(f.payments), 0) as payments
+        from figure_heads h cross join lateral (
+            select payments from figures f
+            where f.merchant_id = h.merchant_id and f.currency = h.currency
+            order by f.since desc limit 1
+        ) f
+    ) paid, (
+        select coalesce(sum(f.failed), 0) as failed
+        from merchants m cross join lateral (
+            select failed from attempt_figures f where f.merchant_id = m.id
+            order by f.since desc limit 1
+        ) f
+    ) tried
+    """,
+)
+# Whoever counts waits until what is counted anew is committed.
+LOCK = Command("lock table gateway_figures in exclusive mode")
+CLEAR = Command("delete from gateway_figures")
+# Everything that is counted, from the rows themselves.
+RECOUNT = Command(
+    """
+    insert into gateway_figures (since, gateway, method, currency, payments, volume_minor, failed)
+    select since, gateway, method, currency, sum(payments), sum(volume_minor), sum(failed)
+    from (
+        select e.created_at / 900000 * 900000 as since, coalesce(a.gateway, '') as gateway,
+            coalesce(a.method, o.payment_method, '') as method, o.currency, 1 as payments,
+            o.amount_minor as volume_minor, 0 as failed
+        from figure_heads h
+        join entries e on e.merchant_id = h.merchant_id and e.currency = h.currency
+            and e.number <= h.number and e.type = 'PAYMENT'
+        join orders o on o.merchant_id = e.merchant_id and o.id = e.source_id
+        left join payment_attempts a on a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id
+        union all
+        select counted_at, gateway, method, currency, 0, 0, 1
+        from payment_attempts where counted_at is not null
+    ) counted
+    group by since, gateway, method, currency
+    """
+)

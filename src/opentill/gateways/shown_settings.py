@@ -1,0 +1,48 @@
+"""The settings of a deployment as people see them: each with its value, secrets masked."""
+
+from typing import cast
+
+from opentill.core import secretfiles
+from opentill.core.settings import GATEWAY_PREFIX, SETTINGS, Settings
+from opentill.gateways.registry import OPTIONS
+
+
+def shown(settings: Settings) -> list[tuple[str, str, str]]:
+    """Rows for people: ``(variable, value, explanation)``, secrets masked."""
+    rows: list[tuple[str, str, str]] = []
+    for row in SETTINGS:
+        value: object = getattr(settings, row.field)
+        text = ("(set)" if value else "") if row.secret else text_of(value)
+        explanation = f"{row.text} (default: {row.default})" if row.default else row.text
+        also = f"; {row.name}{secretfiles.SUFFIX}: a file with it" if row.secret else ""
+        rows.append((row.name, text, explanation + also))
+    return rows + _gateway_options(settings)
+
+
+def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
+    """Rows for the options of the gateways that are on, and for all that are given."""
+    given = dict(settings.gateway_options)
+    rows: list[tuple[str, str, str]] = []
+    for option in OPTIONS:
+        value = given.pop(option.name, "")
+        if value or option.gateway in settings.gateways:
+            text = f"{option.text} (default: {option.default})" if option.default else option.text
+            shown_value = "(set)" if value and option.secret else value
+            rows.append((GATEWAY_PREFIX + option.name.upper(), shown_value, text))
+    others = "read by the gateway that it names"
+    return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(given)]
+
+
+def text_of(value: object) -> str:
+    """Write a value the way it may be given."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:g}"
+        case tuple():
+            return ",".join(map(str, cast("tuple[object, ...]", value)))
+        case _:
+            return str(value)

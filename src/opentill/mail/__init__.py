@@ -1,0 +1,57 @@
+"""Mail: what customers, members, people and staff are written, each message once."""
+
+from opentill.mail.composing import (
+    ask_for_new_password,
+    invite,
+    offer_new_password,
+    send_receipt,
+)
+from opentill.mail.model import STATUSES, Mail, Preferences, Queue, Status
+from opentill.mail.outbox import (
+    find_anywhere,
+    make_due,
+    newest,
+    of_merchant,
+    of_order,
+    resend,
+    state,
+)
+from opentill.mail.preferences import SWITCHES
+from opentill.mail.preferences import change as change_preferences
+from opentill.mail.preferences import of as preferences_of
+from opentill.mail.sending import Mailer, Options
+from opentill.mail.smtp import Connection, Outcome, Server, Unreached
+from opentill.mail.topics import TOPICS, Topic
+from opentill.mail.trial import reach, try_out
+
+__all__ = [
+    "STATUSES",
+    "SWITCHES",
+    "TOPICS",
+    "Connection",
+    "Mail",
+    "Mailer",
+    "Options",
+    "Outcome",
+    "Preferences",
+    "Queue",
+    "Server",
+    "Status",
+    "Topic",
+    "Unreached",
+    "ask_for_new_password",
+    "change_preferences",
+    "find_anywhere",
+    "invite",
+    "make_due",
+    "newest",
+    "of_merchant",
+    "of_order",
+    "offer_new_password",
+    "preferences_of",
+    "reach",
+    "resend",
+    "send_receipt",
+    "state",
+    "try_out",
+]

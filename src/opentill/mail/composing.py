@@ -1,0 +1,95 @@
+"""Messages that somebody asks for: receipts, invitations, new passwords, tests."""
+
+from typing import Final
+
+from opentill import orders
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.settings import Settings
+from opentill.db.database import Tx
+from opentill.http import inputs
+from opentill.mail import of_events, outbox, preferences, queries, topics
+from opentill.mail.model import MINUTE_MS, OF_NOBODY, Mail, NewMail
+from opentill.people import NewLink, normal
+from opentill.web.catalogue import Language
+
+_PATIENCE_MS: Final = 5 * MINUTE_MS  # in which one address gets one link to a new password
+
+
+async def send_receipt(
+    tx: Tx, settings: Settings, merchant_id: str, order_id: str, request_id: str, now: int
+) -> Mail:
+    """Send the receipt of a paid order, as it is now, once for each ``request_id``.
+
+    Whether the merchant wants receipts does not matter: somebody asks for this one. Raises NotFound
+    for an order that is not paid, and Invalid if it cannot be sent.
+    """
+    order = await orders.find(tx, merchant_id, order_id)
+    if order.paid_at is None:
+        raise NotFound
+    if not settings.sends_mail:
+        raise Invalid("mail", "mail must be set up: there is no mail server")
+    if not order.customer_email:
+        raise Invalid("email", "email must be known: this customer gave none")
+    known = await orders.with_livemode(tx, order, deployment=settings.livemode)
+    mail = await of_events.receipt(
+        tx,
+        order,
+        f"receipt {order_id}#{request_id}",
+        livemode=bool(known.livemode),
+        otherwise=await preferences.of(tx, merchant_id),
+    )
+    for made in await outbox.queue(tx, settings, [mail], now):
+        return made
+    where = {"merchant_id": merchant_id, "cause": mail.cause, "recipient": mail.recipient}
+    return await queries.BY_CAUSE.one(tx, **where)
+
+
+async def invite(
+    tx: Tx, settings: Settings, made: NewLink, by: str, language: Language, now: int
+) -> bool:
+    """Mail an invitation in the transaction that makes it; False where there is no mail server."""
+    link = made.link
+    mail = NewMail(
+        merchant_id=link.merchant_id or OF_NOBODY,
+        topic="invitation",
+        cause=link.id,
+        recipient=link.email,
+        language=language,
+        data=topics.Invitation(by=by, expires_at=link.expires_at),
+    )
+    return bool(await outbox.queue(tx, settings, [mail], now, secret=made.path))
+
+
+async def offer_new_password(
+    tx: Tx, settings: Settings, made: NewLink, language: Language, now: int
+) -> bool:
+    """Mail the way to a new password in the transaction that makes it, as ``invite`` does."""
+    mail = NewMail(
+        merchant_id=OF_NOBODY,
+        topic="reset",
+        cause=made.link.id,
+        recipient=made.link.email,
+        language=language,
+        data=topics.Reset(at=now),
+    )
+    return bool(await outbox.queue(tx, settings, [mail], now, secret=made.path))
+
+
+async def ask_for_new_password(
+    tx: Tx, settings: Settings, email: str, language: Language, now: int
+) -> None:
+    """Note that somebody wants a new password; the same is done for every address.
+
+    Whether anybody logs in with it is looked up when the message is made, long after the response.
+    Raises Invalid for what is no address.
+    """
+    address = normal(inputs.email("email", email))
+    mail = NewMail(
+        merchant_id=OF_NOBODY,
+        topic="reset",
+        cause=f"reset {now // _PATIENCE_MS}",
+        recipient=address,
+        language=language,
+        data=topics.Reset(at=now),
+    )
+    await outbox.queue(tx, settings, [mail], now)

@@ -1,0 +1,149 @@
+"""What nobody has written down as an event: logins, the day's figures, what staff should know.
+
+It is looked for again and again; the cause of a row says what it is about, so that it is mailed
+once.
+"""
+
+import hashlib
+import re
+from datetime import timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from opentill import figures, ledger
+from opentill.core.settings import Settings
+from opentill.db.database import Db, Tx
+from opentill.figures.model import day_of, local
+from opentill.mail import noting, outbox, queries, recipients, topics
+from opentill.mail.model import HOUR_MS, OF_NOBODY, DigestDue, LoggedIn, NewMail
+from opentill.mail.topics import BY_NAME
+from opentill.people import limit_subject
+
+_DAY_MS: Final = 24 * HOUR_MS
+_LOOK_BACK_MS: Final = HOUR_MS
+_MANY: Final = 500
+_DIGEST_HOUR: Final = 7  # of the merchant's day
+_STUCK_MS: Final = 15 * 60_000  # far longer than a gateway takes
+_STUCK: Final = 3  # payments, from which on it is the gateway and not one of them
+_VERSION: Final = re.compile(r"[\d._]+")
+_LONGEST_DEVICE: Final = 120
+
+
+async def logins(db: Db, settings: Settings, now: int) -> int:
+    """Write to people who logged in with a device, at an address, that they had not used before.
+
+    What is known is what was written about: the cause of a mail is the person, the device without
+    its version, and the address (of IPv6, its network).
+    """
+    since = max((await noting.begin(db, now)).since, now - _LOOK_BACK_MS)
+
+    async def work(tx: Tx) -> int:
+        found = await queries.LOGGED_IN.all(tx, since=since, limit=_MANY)
+        return len(await outbox.queue(tx, settings, [_login(one) for one in found], now))
+
+    return await db.run(work)
+
+
+def _login(login: LoggedIn) -> NewMail:
+    place = (login.person_id, _VERSION.sub("", login.device), limit_subject(login.address))
+    digest = hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:32]
+    return NewMail(
+        merchant_id=OF_NOBODY,
+        topic="new_login",
+        cause=f"login {digest}",
+        recipient=login.email,
+        language=login.language,
+        data=topics.Login(
+            address=login.address, device=login.device[:_LONGEST_DEVICE], at=login.created_at
+        ),
+    )
+
+
+async def for_staff(db: Db, settings: Settings, now: int) -> int:
+    """Write to staff about what is wrong with the books and gateways, once a day each."""
+
+    async def work(tx: Tx) -> int:
+        wanted: list[tuple[str, str, msgspec.Struct]] = []
+        found = (await ledger.checked(tx)).violations
+        if found:
+            wanted.append(("books_violated", "books", topics.Violated(found=found)))
+        for one in await queries.STUCK.all(tx, before=now - _STUCK_MS, least=_STUCK):
+            said = topics.Stuck(gateway=one.gateway, payments=one.payments, since=one.since)
+            wanted.append(("gateway_away", f"gateway {one.gateway}", said))
+        day = now // _DAY_MS
+        mails = [
+            NewMail(
+                merchant_id=OF_NOBODY,
+                topic=topic,
+                cause=f"{cause} {day}",
+                recipient=email,
+                language="en",
+                data=said,
+            )
+            for topic, cause, said in wanted
+            for email in await recipients.staff(tx, BY_NAME[topic])
+        ]
+        return len(await outbox.queue(tx, settings, mails, now))
+
+    return await db.run(work)
+
+
+async def digests(db: Db, settings: Settings, now: int) -> int:
+    """Write what yesterday brought to members of the merchants that want to know."""
+    async with db.connection() as tx:
+        due = await queries.DIGESTS.all(tx)
+    made = 0
+    for one in due:
+        made += await _digest(db, settings, one, now)
+    return made
+
+
+async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
+    zone = ZoneInfo(one.time_zone)
+    here = local(now, zone)
+    if here.hour < _DIGEST_HOUR:
+        return 0
+    day = day_of(here.date() - timedelta(days=1), zone)
+    cause = f"digest {day.date.isoformat()}"
+
+    async def work(tx: Tx) -> int:
+        if await queries.HAS_CAUSE.get(tx, merchant_id=one.merchant_id, cause=cause):
+            return 0
+        sums = await figures.sums(tx, one.merchant_id, day.since, day.until)
+        said = topics.Digest(
+            merchant_id=one.merchant_id,
+            at=day.since,
+            days=[_day(each) for each in sums if any(_moved(each))],
+        )
+        to = await recipients.members(tx, one.merchant_id, BY_NAME["digest"])
+        mails = [
+            NewMail(
+                merchant_id=one.merchant_id,
+                topic="digest",
+                cause=cause,
+                recipient=email,
+                language=to.language,
+                data=said,
+            )
+            for email in to.emails
+        ]
+        return len(await outbox.queue(tx, settings, mails, now))
+
+    return await db.run(work)
+
+
+def _moved(sums: figures.CurrencySums) -> tuple[int, ...]:
+    return sums.payments, sums.refunds, sums.disputes, sums.fees_minor
+
+
+def _day(sums: figures.CurrencySums) -> topics.Day:
+    currency = sums.currency
+    return topics.Day(
+        payments=sums.payments,
+        paid=(sums.paid_minor, currency),
+        refunded=(sums.refunded_minor, currency),
+        disputed=(sums.disputed_minor, currency),
+        net=(sums.net_minor, currency),
+    )

@@ -1,0 +1,155 @@
+"""What a mail is: one message for one recipient, from the outbox to how it ended."""
+
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from opentill.web.catalogue import Language
+
+Status = Literal["WAITING", "SENDING", "SENT", "FAILED", "UNKNOWN"]
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+OF_NOBODY: Final = ""  # merchant_id of what is no merchant's
+LONGEST_RESULT: Final = 300
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+# The first attempt is made at once; these are the waits after those that failed for the moment.
+WAITS_MS: Final = (
+    1 * MINUTE_MS,
+    5 * MINUTE_MS,
+    30 * MINUTE_MS,
+    2 * HOUR_MS,
+    6 * HOUR_MS,
+    12 * HOUR_MS,
+    24 * HOUR_MS,
+)
+GIVE_UP_MS: Final = 3 * 24 * HOUR_MS  # a message that nobody has taken by then is out of date
+KEEP_MS: Final = 90 * 24 * HOUR_MS
+
+
+class Mail(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the outbox; times are Unix ms. ``data`` is the JSON of what the message says."""
+
+    merchant_id: str
+    id: str
+    topic: str
+    cause: str
+    recipient: str
+    order_id: str | None
+    language: Language
+    data: str
+    secret: bytes | None
+    message_id: str
+    status: Status
+    attempts: int
+    due_at: int | None
+    result: str
+    created_at: int
+    updated_at: int
+
+
+class NewMail(msgspec.Struct, frozen=True, kw_only=True):
+    """A mail to be written; ``cause`` and recipient are what makes it this one."""
+
+    merchant_id: str
+    topic: str
+    cause: str
+    recipient: str
+    language: Language
+    data: msgspec.Struct
+    order_id: str | None = None
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A mail as it is written first."""
+
+    merchant_id: str
+    id: str
+    topic: str
+    cause: str
+    recipient: str
+    order_id: str | None
+    language: Language
+    data: str
+    secret: bytes | None
+    message_id: str
+
+
+class Preferences(msgspec.Struct, frozen=True, kw_only=True):
+    """What a merchant wants to have mailed, and in which language its members read."""
+
+    merchant_id: str
+    receipts: bool = True
+    refunds: bool = True
+    digest: bool = False
+    language: Language = "en"
+    updated_at: int = 0
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Up to which number something is read; what happened before ``since`` is not mailed."""
+
+    number: int
+    since: int
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """A merchant with events that are not read, and the number of the last that is."""
+
+    merchant_id: str
+    number: int
+
+
+class Audited(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the audit log that may be worth a mail."""
+
+    number: int
+    at: int
+    who: str
+    action: str
+    merchant_id: str
+    subject: str
+    reason: str
+
+
+class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
+    """A login, and whose."""
+
+    id: str
+    person_id: str
+    email: str
+    name: str
+    address: str
+    device: str
+    created_at: int
+    language: Language
+
+
+class StaffAddress(msgspec.Struct, frozen=True):
+    """Where somebody of the staff reads mail."""
+
+    email: str
+
+
+class StuckGateway(msgspec.Struct, frozen=True):
+    """A gateway that says nothing about some payments, and since when."""
+
+    gateway: str
+    payments: int
+    since: int
+
+
+class DigestDue(msgspec.Struct, frozen=True, kw_only=True):
+    """A merchant that wants a digest each day."""
+
+    merchant_id: str
+    language: Language
+    time_zone: str
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """How much waits, since when (Unix ms), and how many of the last day are unknown or failed."""
+
+    waiting: int
+    oldest: int | None
+    unknown: int
+    failed: int

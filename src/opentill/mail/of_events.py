@@ -1,0 +1,230 @@
+"""Which mails an event makes: the table of its types, and what each takes from it.
+
+The structs below are the parts of an event's body that are read (contract.md#event-types).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from opentill import checkouts, orders
+from opentill.core import money
+from opentill.core.settings import Settings
+from opentill.db.database import Tx
+from opentill.mail import preferences, recipients, topics
+from opentill.mail.model import NewMail, Preferences
+from opentill.mail.topics import BY_NAME
+from opentill.orders import Order
+from opentill.web.catalogue import Language
+from opentill.web.language import ours
+from opentill.webhooks import NumberedEvent
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """An event as it is kept."""
+
+    id: str
+    type: str
+    created_at: int
+    data: msgspec.Raw
+
+
+class _OfOrder(msgspec.Struct, frozen=True):
+    """What order.paid and order.refunded say; amounts are decimal text."""
+
+    order_id: str
+    currency: str
+    amount: str
+    refunded_amount: str = "0"
+    livemode: bool = True
+
+
+class _OfDispute(msgspec.Struct, frozen=True):
+    """What dispute.created says."""
+
+    dispute_id: str
+    order_id: str
+    amount: str
+    currency: str
+    reason: str
+    respond_by: int | None
+
+
+class _OfPayout(msgspec.Struct, frozen=True):
+    """What payout.paid and payout.failed say."""
+
+    payout_id: str
+    amount: str
+    currency: str
+    bank_reference: str = ""
+    failure_reason: str = ""
+
+
+class _Reading(NamedTuple):
+    """What is known while a merchant's events are read."""
+
+    settings: Settings
+    merchant_id: str
+    preferences: Preferences
+    orders: Mapping[str, Order]
+
+
+_Reads = Callable[[Tx, _Reading, _Body], Awaitable[list[NewMail]]]
+
+
+async def mails(
+    tx: Tx, settings: Settings, merchant_id: str, events: Sequence[NumberedEvent], since: int
+) -> list[NewMail]:
+    """Return the mails that events make; what happened before ``since`` (Unix ms) makes none."""
+    bodies = [msgspec.json.decode(event.body, type=_Body) for event in events]
+    wanted = [one for one in bodies if one.type in _READERS and one.created_at >= since]
+    if not wanted:
+        return []
+    ids = {
+        msgspec.json.decode(one.data, type=_OfOrder).order_id
+        for one in wanted
+        if one.type.startswith("order.")
+    }
+    reading = _Reading(
+        settings,
+        merchant_id,
+        await preferences.of(tx, merchant_id),
+        await orders.of_ids(tx, merchant_id, sorted(ids)),
+    )
+    return [mail for one in wanted for mail in await _READERS[one.type](tx, reading, one)]
+
+
+async def _receipt(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
+    said = msgspec.json.decode(body.data, type=_OfOrder)
+    order = reading.orders.get(said.order_id)
+    if order is None or not reading.preferences.receipts or not _has_customer(order):
+        return []
+    return [
+        await receipt(tx, order, body.id, livemode=said.livemode, otherwise=reading.preferences)
+    ]
+
+
+async def receipt(
+    tx: Tx, order: Order, cause: str, *, livemode: bool, otherwise: Preferences
+) -> NewMail:
+    """Return the receipt of a paid order, in its customer's language or ``otherwise``."""
+    session = await checkouts.find(tx, order.merchant_id, order.checkout_id)
+    said = topics.Receipt(
+        shop=session.display_merchant_name,
+        livemode=livemode,
+        session_id=order.checkout_id,
+        order_id=order.id,
+        item=order.product_name,
+        amount=(order.amount_minor, order.currency),
+        method=order.payment_method or "",
+        paid_at=order.paid_at or order.updated_at,
+    )
+    return NewMail(
+        merchant_id=order.merchant_id,
+        topic="receipt",
+        cause=cause,
+        recipient=order.customer_email,
+        language=await _language(tx, order, otherwise),
+        data=said,
+        order_id=order.id,
+    )
+
+
+async def _refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
+    said = msgspec.json.decode(body.data, type=_OfOrder)
+    order = reading.orders.get(said.order_id)
+    if order is None or not reading.preferences.refunds or not _has_customer(order):
+        return []
+    session = await checkouts.find(tx, order.merchant_id, order.checkout_id)
+    data = topics.Refund(
+        shop=session.display_merchant_name,
+        livemode=said.livemode,
+        session_id=order.checkout_id,
+        order_id=order.id,
+        item=order.product_name,
+        amount=(money.parse(said.amount, said.currency), said.currency),
+        refunded=(money.parse(said.refunded_amount, said.currency), said.currency),
+        at=body.created_at,
+    )
+    mail = NewMail(
+        merchant_id=order.merchant_id,
+        topic="refund",
+        cause=body.id,
+        recipient=order.customer_email,
+        language=await _language(tx, order, reading.preferences),
+        data=data,
+        order_id=order.id,
+    )
+    return [mail]
+
+
+def _has_customer(order: Order) -> bool:
+    """Return whether there is somebody to write to: these write to the customers of Epay shops."""
+    return order.source != "EPAY" and bool(order.customer_email)
+
+
+async def _language(tx: Tx, order: Order, otherwise: Preferences) -> Language:
+    """Return the language in which a customer paid."""
+    if order.paid_attempt_id is not None:
+        attempt = await orders.find_attempt(tx, order.merchant_id, order.paid_attempt_id)
+        if (chosen := ours(attempt.locale)) is not None:
+            return chosen
+    return otherwise.language
+
+
+async def _dispute(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
+    said = msgspec.json.decode(body.data, type=_OfDispute)
+    data = topics.Dispute(
+        merchant_id=reading.merchant_id,
+        dispute_id=said.dispute_id,
+        order_id=said.order_id,
+        amount=(money.parse(said.amount, said.currency), said.currency),
+        reason=said.reason,
+        respond_by=said.respond_by,
+    )
+    return await _to_members(tx, reading, "dispute_opened", body.id, data, said.order_id)
+
+
+async def _payout(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
+    said = msgspec.json.decode(body.data, type=_OfPayout)
+    data = topics.Payout(
+        merchant_id=reading.merchant_id,
+        payout_id=said.payout_id,
+        amount=(money.parse(said.amount, said.currency), said.currency),
+        reference=said.bank_reference,
+        reason=said.failure_reason,
+    )
+    return await _to_members(tx, reading, body.type.replace(".", "_"), body.id, data)
+
+
+async def _to_members(
+    tx: Tx,
+    reading: _Reading,
+    topic: str,
+    cause: str,
+    data: msgspec.Struct,
+    order_id: str | None = None,
+) -> list[NewMail]:
+    to = await recipients.members(tx, reading.merchant_id, BY_NAME[topic])
+    return [
+        NewMail(
+            merchant_id=reading.merchant_id,
+            topic=topic,
+            cause=cause,
+            recipient=email,
+            language=to.language,
+            data=data,
+            order_id=order_id,
+        )
+        for email in to.emails
+    ]
+
+
+_READERS: Final[Mapping[str, _Reads]] = {
+    "order.paid": _receipt,
+    "order.refunded": _refund,
+    "dispute.created": _dispute,
+    "payout.paid": _payout,
+    "payout.failed": _payout,
+}

@@ -1,0 +1,248 @@
+"""All SQL about mail."""
+
+from opentill.db.query import Command, Query, Value
+from opentill.mail.model import (
+    Audited,
+    Behind,
+    DigestDue,
+    Head,
+    LoggedIn,
+    Mail,
+    Preferences,
+    Queue,
+    StaffAddress,
+    StuckGateway,
+)
+
+# ── the outbox ─────────────────────────────────────────────────────────────────────────────────
+
+# What is there for the same cause and recipient stays as it is.
+QUEUE = Query(
+    Mail,
+    """
+    insert into mails (merchant_id, id, topic, cause, recipient, order_id, language, data, secret,
+        message_id, status, attempts, due_at, result, created_at, updated_at)
+    select *, 'WAITING', 0, :now, '', :now, :now
+    from unnest(:merchant_id::text[], :id::text[], :topic::text[], :cause::text[],
+        :recipient::text[], :order_id::text[], :language::text[], :data::text[], :secret::bytea[],
+        :message_id::text[])
+    on conflict (merchant_id, cause, recipient) do nothing
+    returning *
+    """,
+)
+BY_ID = Query(Mail, "select * from mails where merchant_id = :merchant_id and id = :id")
+# For the operator, who has only the id: one index lookup for each merchant.
+ANYWHERE = Query(
+    Mail,
+    """
+    select w.* from (select id from merchants union all select '') m
+    cross join lateral (select * from mails where merchant_id = m.id and id = :id) w
+    """,
+)
+BY_CAUSE = Query(
+    Mail,
+    """
+    select * from mails
+    where merchant_id = :merchant_id and cause = :cause and recipient = :recipient
+    """,
+)
+LIST = Query(
+    Mail,
+    """
+    select * from mails where merchant_id = :merchant_id and id < :before
+        and (:status::text is null or status = :status)
+        and (:recipient::text is null or recipient = :recipient)
+    order by id desc limit :limit
+    """,
+)
+OF_ORDER = Query(
+    Mail,
+    """
+    select * from mails where merchant_id = :merchant_id and order_id = :order_id
+    order by id desc limit :limit
+    """,
+)
+# For the operator: of all merchants, or of one.
+NEWEST = Query(
+    Mail,
+    """
+    select * from mails
+    where (:merchant_id::text is null or merchant_id = :merchant_id)
+        and (:status::text is null or status = :status)
+    order by updated_at desc, id desc limit :limit
+    """,
+)
+
+# ── sending ────────────────────────────────────────────────────────────────────────────────────
+
+# The intent: who has begun to send says until when how it ended is written.
+CLAIM = Query(
+    Mail,
+    """
+    with due as (
+        select merchant_id, id from mails where due_at <= :now and status = 'WAITING'
+        order by due_at limit :limit for update skip locked
+    )
+    update mails m set status = 'SENDING', attempts = m.attempts + 1, due_at = :lease_until,
+        updated_at = :now
+    from due where m.merchant_id = due.merchant_id and m.id = due.id
+    returning m.*
+    """,
+)
+HAS_DUE = Value(
+    bool, "select exists (select from mails where due_at <= :now and status = 'WAITING')"
+)
+# The result of the attempt of this number, also where it comes after the lease.
+RECORD = Command(
+    """
+    update mails set status = :status, due_at = :due_at, result = :result, updated_at = :now,
+        secret = case when :due_at::bigint is null then null else secret end
+    where merchant_id = :merchant_id and id = :id and attempts = :attempts
+        and status in ('SENDING', 'UNKNOWN')
+    """,
+)
+# An attempt that has not begun the conversation is none.
+PUT_BACK = Command(
+    """
+    update mails set status = 'WAITING', attempts = attempts - 1, due_at = :due_at,
+        result = :result, updated_at = :now
+    where merchant_id = :merchant_id and id = :id and attempts = :attempts and status = 'SENDING'
+    """,
+)
+# Whoever began these has not said how they ended.
+LAPSE = Command(
+    """
+    with due as (
+        select merchant_id, id from mails where due_at <= :now and status = 'SENDING'
+        order by due_at limit :limit for update skip locked
+    )
+    update mails m set status = 'UNKNOWN', due_at = null, secret = null, result = :result,
+        updated_at = :now
+    from due where m.merchant_id = due.merchant_id and m.id = due.id
+    """,
+)
+GIVE_UP = Command(
+    """
+    with old as (
+        select merchant_id, id from mails
+        where due_at is not null and status = 'WAITING' and created_at < :before
+        order by due_at limit :limit for update skip locked
+    )
+    update mails m set status = 'FAILED', due_at = null, secret = null, updated_at = :now,
+        result = left('given up after three days; ' || m.result, 300)
+    from old where m.merchant_id = old.merchant_id and m.id = old.id
+    """,
+)
+MAKE_DUE = Command(
+    "update mails set due_at = :now where status = 'WAITING' and due_at > :now",
+)
+PRUNE = Command(
+    """
+    delete from mails where (merchant_id, id) in (
+        select merchant_id, id from mails
+        where updated_at < :before and due_at is null order by updated_at limit :limit
+    )
+    """,
+)
+STATE = Query(
+    Queue,
+    """
+    select
+        (select count(*) from (select from mails where due_at is not null limit 10000) q)
+            as waiting,
+        (select min(due_at) from mails where due_at is not null) as oldest,
+        (select count(*) from (select from mails where updated_at >= :since
+            and status = 'UNKNOWN' limit 10000) u) as unknown,
+        (select count(*) from (select from mails where updated_at >= :since
+            and status = 'FAILED' limit 10000) f) as failed
+    """,
+)
+
+# ── what happened ──────────────────────────────────────────────────────────────────────────────
+
+OPEN_HEAD = Command(
+    """
+    insert into mail_heads (merchant_id, number, since) values (:merchant_id, :number, :since)
+    on conflict (merchant_id) do nothing
+    """,
+)
+HEAD = Query(Head, "select number, since from mail_heads where merchant_id = :merchant_id")
+LOCK_HEAD = Value(int, "select number from mail_heads where merchant_id = :merchant_id for update")
+MOVE_HEAD = Command("update mail_heads set number = :number where merchant_id = :merchant_id")
+LAST_AUDITED = Value(int, "select coalesce(max(number), 0) from audit_log")
+# Merchants with events that are not read: numbered ones, or such as nobody has numbered.
+BEHIND = Query(
+    Behind,
+    """
+    select m.id as merchant_id, coalesce(k.number, 0) as number
+    from merchants m
+    left join mail_heads k on k.merchant_id = m.id
+    left join event_heads h on h.merchant_id = m.id
+    where m.id > :after and (h.number > coalesce(k.number, 0)
+        or exists (select from events e where e.merchant_id = m.id and e.number is null))
+    order by m.id limit :limit
+    """,
+)
+AUDITED = Query(
+    Audited,
+    """
+    select number, at, who, action, merchant_id, subject, reason from audit_log
+    where number > :after order by number limit :limit
+    """,
+)
+# Logins of the last while, each as long as it lasts. A person's first one, with which they
+# joined, they know of.
+LOGGED_IN = Query(
+    LoggedIn,
+    """
+    select l.id, l.person_id, p.email, p.name, l.address, l.device, l.created_at, coalesce((
+        select f.language from members m
+        join mail_preferences f on f.merchant_id = m.merchant_id
+        where m.person_id = l.person_id order by m.created_at limit 1), 'en') as language
+    from logins l join persons p on p.id = l.person_id
+    where l.used_at >= :since and l.created_at >= :since and l.created_at > p.created_at
+    order by l.created_at limit :limit
+    """,
+)
+DIGESTS = Query(
+    DigestDue,
+    """
+    select p.merchant_id, p.language, m.time_zone
+    from mail_preferences p join merchants m on m.id = p.merchant_id
+    where p.digest
+    """,
+)
+
+HAS_CAUSE = Value(
+    bool,
+    "select exists (select from mails where merchant_id = :merchant_id and cause = :cause)",
+)
+STAFF = Query(
+    StaffAddress,
+    """
+    select p.email from staff s join persons p on p.id = s.person_id
+    where s.role = any (:roles::text[]) order by p.email
+    """,
+)
+# Gateways that have said nothing about `:least` payments or more since `:before`.
+STUCK = Query(
+    StuckGateway,
+    """
+    select gateway, count(*) as payments, min(created_at) as since from payment_attempts
+    where check_at is not null and status = 'SUBMITTED' and created_at < :before
+    group by gateway having count(*) >= :least order by gateway
+    """,
+)
+
+# ── preferences ────────────────────────────────────────────────────────────────────────────────
+
+PREFERENCES = Query(Preferences, "select * from mail_preferences where merchant_id = :merchant_id")
+SET_PREFERENCES = Command(
+    """
+    insert into mail_preferences (merchant_id, receipts, refunds, digest, language, updated_at)
+    values (:merchant_id, :receipts, :refunds, :digest, :language, :updated_at)
+    on conflict (merchant_id) do update set receipts = excluded.receipts,
+        refunds = excluded.refunds, digest = excluded.digest, language = excluded.language,
+        updated_at = excluded.updated_at
+    """,
+)

@@ -1,0 +1,206 @@
+"""``/pay/…``: the page of a payment link, from which customers go on to sessions of their own.
+
+Looking at it opens nothing, so that previews and prefetching take no use. The form (POST) opens a
+session once, however often it is sent, and leads to its payment page.
+"""
+
+import re
+import secrets
+from typing import Final
+
+import msgspec
+import structlog
+from starlette.responses import Response
+from starlette.routing import Route
+
+from opentill import checkouts, merchants, payment_links
+from opentill.checkouts import Session
+from opentill.core.errors import Invalid, NotFound, NotPermitted
+from opentill.core.money import Money
+from opentill.db.database import Tx
+from opentill.http import idempotency
+from opentill.pages import branding, model, render
+from opentill.pages.payment_page import Endpoint, PageRequest, count_form
+from opentill.pages.responses import page
+from opentill.payment_links import Offered, Unusable, Wanted
+from opentill.web import cookies, qr
+from opentill.web.forms import check_origin, read
+from opentill.web.responses import GUARDS, drawing, see_other
+
+_log: Final = structlog.get_logger()
+_SLUG: Final = re.compile(r"[0-9a-z]{32}", re.ASCII)
+_FORM_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]{1,3}", re.ASCII)
+_COOKIE: Final = "opentill_link"
+_GONE: Final = 410
+_MADE: Final = 303
+_LONGEST: Final = 16  # characters that are shown again
+
+
+class _Over(Exception):
+    """The form has opened a session before, which can no longer be paid."""
+
+
+async def _offered(request: PageRequest, slug: str) -> Offered:
+    """Return what the link at an address offers. Raises NotFound."""
+    if _SLUG.fullmatch(slug) is None:
+        raise NotFound
+    async with request.app.db.connection() as tx:
+        offer = await payment_links.offered(tx, slug, request.now)
+    request.locale = offer.link.locale
+    return offer
+
+
+async def _page(
+    request: PageRequest,
+    offer: Offered,
+    lang: str | None = None,
+    *,
+    state: str | None = None,
+    status: int = 200,
+    entries: model.LinkEntries | None = None,
+    errors: dict[str, str] | None = None,
+) -> Response:
+    """Show the page of a link; ``state`` is why it cannot be used, where that is known better."""
+    link, state = offer.link, state or offer.state
+    kept = cookies.value(request.headers, _COOKIE).decode("latin-1")
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, link.merchant_id)
+        unfinished = await payment_links.unfinished(tx, link, kept, request.now)
+    shown = model.Link(
+        slug=link.slug,
+        state=state,
+        merchant=merchant.display_name or merchant.name,
+        item=model.Item(offer.name, offer.description, offer.image),
+        least=Money(offer.least_minor, offer.currency),
+        most=Money(offer.most_minor, offer.currency),
+        most_at_once=link.max_quantity,
+        reference=link.client_reference,
+        unfinished=None if unfinished is None else unfinished.id,
+        livemode=request.app.settings.livemode,
+        brand=branding.brand_of(merchant),
+    )
+    if state != "ACTIVE" and unfinished is None and status == 200:  # noqa: PLR2004 - of HTTP
+        status = _GONE
+    entries = msgspec.structs.replace(entries or model.LinkEntries(), form_id=secrets.token_hex(16))
+    visit = request.visit(lang)
+    made = render.link_page(shown, visit, entries, errors)
+    return page(made, visit.localizer.language, status)
+
+
+async def show(request: PageRequest, slug: str) -> Response:
+    """Show what the link offers, or why it cannot be used."""
+    return await _page(request, await _offered(request, slug))
+
+
+async def go_on(request: PageRequest, slug: str) -> Response:
+    """Take the form: open a session, once for each form, and go on to its payment page."""
+    check_origin(request.headers, request.app.settings.public_url)
+    await count_form(request, "link")
+    form = await read(request.headers, request.receive)
+    offer = await _offered(request, slug)
+    entries = model.LinkEntries(
+        quantity=form.get("quantity", "1").strip()[:_LONGEST],
+        amount=form.get("amount", "").strip()[:_LONGEST],
+        form_id=form.get("form_id", ""),
+    )
+    lang = form.get("lang")
+    visit = request.visit(lang)
+    here = f"{visit.base}/pay/{slug}?lang={visit.localizer.language}"
+    try:
+        session = await _opened(request, offer, entries)
+    except _Over:
+        return see_other(here)
+    except Unusable as refused:
+        return await _page(request, offer, lang, state=refused.state)
+    except NotPermitted:
+        return await _page(request, offer, lang, state="INACTIVE", status=403)
+    except Invalid as problem:
+        errors = _errors(problem, entries, offer)
+        if errors:
+            return await _page(request, offer, lang, status=400, entries=entries, errors=errors)
+        _log.warning("payment link refused", link=offer.link.id, reason=problem.reason)
+        return await _page(request, offer, lang, state="INACTIVE", status=400)
+    settings, left_ms = request.app.settings, max(0, session.expires_at - request.now)
+    cookie = cookies.line(
+        _COOKIE,
+        session.id,
+        public_url=settings.public_url,
+        path=f"/pay/{slug}",
+        age_s=left_ms // 1000,
+    )
+    address = f"{visit.base}/checkout/{session.id}?lang={visit.localizer.language}"
+    return see_other(address, {"set-cookie": cookie})
+
+
+def _errors(problem: Invalid, entries: model.LinkEntries, offer: Offered) -> dict[str, str]:
+    """Return the field that the customer can put right, and the key of what it accepts."""
+    if problem.field == "amount":
+        return {"amount": "error_amount"}
+    if problem.field == "quantity":
+        fits = 1 <= _quantity(entries) <= offer.link.max_quantity
+        return {"quantity": "error_quantity_less" if fits else "error_quantity"}
+    return {}
+
+
+def _quantity(entries: model.LinkEntries) -> int:
+    """Return how many the customer wants, 0 for what is no number."""
+    return int(entries.quantity) if _NUMBER.fullmatch(entries.quantity) else 0
+
+
+async def _opened(request: PageRequest, offer: Offered, entries: model.LinkEntries) -> Session:
+    """Open a session, or return the one that this very form has opened. Raises _Over."""
+    app, link, now = request.app, offer.link, request.now
+    wanted = Wanted(quantity=_quantity(entries), amount=entries.amount)
+
+    async def work(tx: Tx) -> Session:
+        return await payment_links.open_session(tx, app.gateways, link, wanted, app.settings, now)
+
+    if _FORM_ID.fullmatch(entries.form_id) is None:
+        return await app.db.run(work)
+    sent = msgspec.json.encode([entries.form_id, entries.quantity, entries.amount])
+    digest = idempotency.fingerprint("POST", f"/pay/{link.slug}", sent)
+    key = f"link {digest.hex()}"
+
+    async def once(tx: Tx) -> Session:
+        stored = await idempotency.claim(tx, link.merchant_id, key, digest, now)
+        if stored is not None:
+            return await _again(tx, link.merchant_id, stored.body.decode(), now)
+        session = await work(tx)
+        await idempotency.store(tx, link.merchant_id, key, _MADE, session.id.encode())
+        return session
+
+    return await app.db.run(once)
+
+
+async def _again(tx: Tx, merchant_id: str, session_id: str, now: int) -> Session:
+    session = await checkouts.find(tx, merchant_id, session_id)
+    if session.status == "EXPIRED" or (session.status == "OPEN" and session.expires_at <= now):
+        raise _Over
+    return session
+
+
+async def _address(request: PageRequest, slug: str) -> str:
+    offer = await _offered(request, slug)
+    return offer.link.address(request.app.settings.public_url)
+
+
+async def qr_svg(request: PageRequest, slug: str) -> Response:
+    """Draw the code of the link's address."""
+    return drawing(qr.svg(await _address(request, slug)))
+
+
+async def qr_png(request: PageRequest, slug: str) -> Response:
+    """Draw the code of the link's address for programs that take no SVG."""
+    content = qr.png(await _address(request, slug))
+    return Response(content, 200, {**GUARDS, "cache-control": "no-store"}, "image/png")
+
+
+_LINK: Final = "/pay/{slug}"
+routes: Final = (
+    Route(_LINK, Endpoint({"GET": show, "POST": go_on})),
+    Route(f"{_LINK}/qr.svg", Endpoint({"GET": qr_svg})),
+    Route(f"{_LINK}/qr.png", Endpoint({"GET": qr_png})),
+    Route("/pay", Endpoint({})),
+    Route("/pay/{rest:path}", Endpoint({})),
+)

@@ -1,0 +1,57 @@
+"""Payment links: an address that opens a session for each customer who goes on (decision 0089)."""
+
+from opentill.payment_links.model import (
+    LinkBody,
+    LinkItemBody,
+    LinkUpdate,
+    PaymentLink,
+    PaymentLinkOut,
+    Sales,
+    State,
+    Usage,
+    state_of,
+)
+from opentill.payment_links.opening import (
+    Offered,
+    Unusable,
+    Wanted,
+    offered,
+    open_session,
+    unfinished,
+)
+from opentill.payment_links.queries import ListQuery as PaymentLinksQuery
+from opentill.payment_links.service import (
+    create,
+    find,
+    find_anywhere,
+    list_page,
+    search,
+    update,
+    usage,
+)
+
+__all__ = [
+    "LinkBody",
+    "LinkItemBody",
+    "LinkUpdate",
+    "Offered",
+    "PaymentLink",
+    "PaymentLinkOut",
+    "PaymentLinksQuery",
+    "Sales",
+    "State",
+    "Unusable",
+    "Usage",
+    "Wanted",
+    "create",
+    "find",
+    "find_anywhere",
+    "list_page",
+    "offered",
+    "open_session",
+    "search",
+    "state_of",
+    "unfinished",
+    "update",
+    "usage",
+]

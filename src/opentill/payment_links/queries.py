@@ -1,0 +1,150 @@
+"""All SQL about payment links."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from opentill.db.query import Command, Query, Value
+from opentill.http.fields import meaning
+from opentill.http.paging import PageQuery
+from opentill.list_counts import lists
+from opentill.payment_links.model import PaymentLink, Sales
+
+INSERT = Query(
+    PaymentLink,
+    """
+    with listed as (
+        insert into directory (id, merchant_id) values (:slug, :merchant_id)
+    )
+    insert into payment_links (merchant_id, id, slug, active, product_id, name, description, image,
+        currency, least_minor, most_minor, max_quantity, expires_at, max_uses, success_url, methods,
+        locale, client_reference, metadata, opened, created_at, updated_at)
+    values (:merchant_id, :id, :slug, true, :product_id, :name, :description, :image, :currency,
+        :least_minor, :most_minor, :max_quantity, :expires_at, :max_uses, :success_url, :methods,
+        :locale, :client_reference, :metadata, 0, :now, :now)
+    returning *
+    """,
+)
+BY_ID = Query(
+    PaymentLink, "select * from payment_links where merchant_id = :merchant_id and id = :id"
+)
+BY_SLUG = Query(
+    PaymentLink,
+    """
+    select l.* from directory d
+    join payment_links l on l.merchant_id = d.merchant_id and l.slug = d.id
+    where d.id = :slug
+    """,
+)
+# For the operator, who has only the link's id: one index lookup for each merchant.
+ANYWHERE = Query(
+    PaymentLink,
+    """
+    select l.* from merchants m
+    cross join lateral (select * from payment_links where merchant_id = m.id and id = :id) l
+    """,
+)
+# For the operator: of whichever merchant, newest first.
+SEARCH = Query(
+    PaymentLink,
+    """
+    select * from payment_links
+    where (:merchant_id::text is null or merchant_id = :merchant_id)
+    order by created_at desc, id desc limit :limit
+    """,
+)
+# Change what was sent; null leaves `active` and `metadata` as they are.
+UPDATE = Query(
+    PaymentLink,
+    """
+    update payment_links set active = coalesce(:active, active),
+        expires_at = case when :sets_expires_at::boolean then :expires_at else expires_at end,
+        max_uses = case when :sets_max_uses::boolean then :max_uses else max_uses end,
+        metadata = coalesce(:metadata, metadata), updated_at = :now
+    where merchant_id = :merchant_id and id = :id
+    returning *
+    """,
+)
+# Count a session that is about to be opened. It writes the row, so that who opens one at the same
+# moment waits and then counts this one too, at any isolation level.
+TAKE = Query(
+    PaymentLink,
+    """
+    update payment_links set opened = opened + 1
+    where merchant_id = :merchant_id and id = :id
+    returning *
+    """,
+)
+INSERT_USE = Command(
+    """
+    insert into payment_link_uses (merchant_id, payment_link_id, order_id, checkout_id, state,
+        amount_minor, currency, created_at)
+    values (:merchant_id, :payment_link_id, :order_id, :checkout_id, 'OPEN', :amount_minor,
+        :currency, :now)
+    """,
+)
+# What has become of links, by currency. What the worker has not noted yet is read from the orders;
+# an order that was paid after its session had ended is among the late payments.
+USAGE = Query(
+    Sales,
+    """
+    select payment_link_id, currency, count(*) filter (where not paid) as open,
+        count(*) filter (where paid) as paid,
+        coalesce(sum(amount_minor) filter (where paid), 0)::bigint as paid_minor
+    from (
+        select payment_link_id, currency, amount_minor, true as paid from payment_link_uses
+        where merchant_id = :merchant_id and payment_link_id = any (:ids::text[])
+            and state = 'PAID'
+        union all
+        select u.payment_link_id, u.currency, u.amount_minor, o.paid_at is not null
+        from payment_link_uses u
+        join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
+        where u.merchant_id = :merchant_id and u.payment_link_id = any (:ids::text[])
+            and u.state = 'OPEN'
+            and (o.paid_at is not null or o.status in ('PENDING', 'CREATING'))
+        union all
+        select u.payment_link_id, u.currency, u.amount_minor, true
+        from late_payments late
+        join payment_link_uses u on u.merchant_id = :merchant_id and u.order_id = late.order_id
+        where late.merchant_id = :merchant_id and u.payment_link_id = any (:ids::text[])
+            and u.state = 'ENDED'
+    ) used
+    group by payment_link_id, currency
+    order by payment_link_id, paid desc, currency
+    """,
+)
+# Note what has become of sessions that links have opened: of some whose orders are paid or closed.
+NOTE_ENDED = Command(
+    """
+    update payment_link_uses u
+    set state = case when ended.paid_at is null then 'ENDED' else 'PAID' end
+    from (
+        select seen.merchant_id, seen.order_id, o.paid_at from payment_link_uses seen
+        join orders o on o.merchant_id = seen.merchant_id and o.id = seen.order_id
+        where seen.state = 'OPEN'
+            and (o.paid_at is not null or o.status not in ('PENDING', 'CREATING'))
+        order by seen.created_at limit :limit
+    ) ended
+    where u.merchant_id = ended.merchant_id and u.order_id = ended.order_id and u.state = 'OPEN'
+    """,
+)
+# Whether an order's session was opened by a link.
+IS_USE = Value(
+    bool,
+    """
+    select payment_link_id = :payment_link_id from payment_link_uses
+    where merchant_id = :merchant_id and order_id = :order_id
+    """,
+)
+
+
+class ListQuery(PageQuery, frozen=True, rename="camel"):
+    """Which payment links to list."""
+
+    active: Annotated[
+        Annotated[bool, Meta(description="true or false")] | None,
+        meaning("Only links that are switched on, or only those that are switched off."),
+    ] = None
+
+
+LISTS = lists(PaymentLink, "payment_links", ListQuery)

@@ -1,0 +1,151 @@
+"""The console's pages of payout runs, reconciliation and the trial balance."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+
+import httpx2
+import msgspec
+import pytest
+
+from opentill import payouts
+from opentill.db.database import Tx
+from support.api_server import ApiServer, Shop
+from support.payout_runs import IBAN, OWN, payee
+from support.people import Visitor, person
+from support.world import NOW
+
+REASON = {"reason": "weekly"}
+
+
+@pytest.fixture
+def finance(api_server: ApiServer) -> Iterator[Visitor]:
+    """Somebody of the finance staff, where the operator has an account in euro."""
+    before = api_server.app.settings
+    own = f"EUR:{OWN.number}:{OWN.bic}"
+    api_server.app.settings = msgspec.structs.replace(before, payout_accounts=own)
+    yield person(api_server, None, staff_role="finance")
+    api_server.app.settings = before
+
+
+def _upload(visitor: Visitor, path: str, name: str, content: str, **form: str) -> httpx2.Response:
+    return visitor.http.post(path, data=form, files={name: ("report.csv", content.encode())})
+
+
+def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor) -> None:
+    rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
+    merchant = shop.api_server.tx(lambda tx: payee(tx, rule=rule))
+    page = finance.get("/console/payouts")
+    assert "No bank account" not in page.text
+    assert "···· 3000" in page.text
+    form = {"currency": "EUR", "reference": "W-48 <b>", "on": "", **REASON}
+    begun = [finance.post("/console/payouts/run", form) for _ in range(2)]  # a double click
+    (place,) = {one.headers["location"] for one in begun}
+    page = finance.get(place)
+    assert "W-48 &lt;b&gt;" in page.text
+    assert "Ready" in page.text
+    (payout,) = shop.api_server.tx(lambda tx: payouts.search(tx, merchant.id))
+    assert payout.id in page.text
+    files = [finance.post(f"{place}/file", {"form": "xml"}) for _ in range(2)]
+    assert files[0].content == files[1].content
+    assert f"<EndToEndId>{payout.id}</EndToEndId>" in files[0].text
+    assert files[0].headers["content-disposition"].startswith("attachment")
+    refused = finance.post(f"{place}/file", {"form": "csv"})
+    assert (refused.status_code, "in another form" in refused.text) == (400, True)
+    assert IBAN.number not in finance.get(place).text
+    lines = (
+        "end_to_end_id,status,amount,currency,bank_reference,reason\n"
+        f"{payout.id},paid,100.00,EUR,B-1,\nrent,paid,7.00,EUR,B-2,\n"
+    )
+    done = _upload(finance, "/console/payouts/report", "report", lines)
+    assert "sent=1&returned=0&known=0&found=1" in done.headers["location"]
+    assert (
+        "was read before"
+        in finance.get(
+            _upload(finance, "/console/payouts/report", "report", lines).headers["location"]
+        ).text
+    )
+    assert "B-1" in finance.get(place).text
+    wrong = _upload(finance, "/console/payouts/report", "report", "a,b\n1,2\n")
+    assert (wrong.status_code, "Nothing was changed" in wrong.text) == (400, True)
+    _resolve_what_is_left(shop, finance, merchant.id)
+
+
+def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> None:
+    assert "Differences between reports and books" in finance.get("/console").text
+    inbox = finance.get("/console/reconciliation?source=bank").text
+    found = re.findall(r"/console/reconciliation/(dif_\w+)", inbox)
+    (difference,) = [
+        one for one in found if "rent" in finance.get(f"/console/reconciliation/{one}").text
+    ]
+    path = f"/console/reconciliation/{difference}"
+    for form, field in (
+        ({}, "reason"),
+        ({**REASON, "adjust": "recharge", "amount": "7"}, "merchant"),
+        ({**REASON, "adjust": "recharge", "amount": "x", "merchant": merchant_id}, "amount"),
+        ({**REASON, "adjust": "correct", "amount": "7", "merchant": merchant_id}, "order"),
+    ):
+        refused = finance.post(f"{path}/resolve", form)
+        assert (refused.status_code, f'id="{field}-error"' in refused.text) == (400, True), form
+    form = {**REASON, "adjust": "recharge", "amount": "7.00", "merchant": merchant_id}
+    assert finance.post(f"{path}/resolve", form).status_code == 303
+    late = finance.post(f"{path}/resolve", form)
+    assert "has resolved this difference already" in late.text
+    page = finance.get(path).text
+    assert f"{finance.email} ({finance.person_id})" in page
+    assert "<form" not in page.partition("<main")[2]
+    assert shop.api_server.sql(
+        "select available from balances where merchant_id = $1", merchant_id
+    ) == [{"available": 700}]
+
+
+def test_a_wrong_run_is_refused_at_its_field_with_what_was_typed(
+    shop: Shop, finance: Visitor
+) -> None:
+    good = {"currency": "EUR", "reference": "W-49", "on": "", **REASON}
+    for change, field in (
+        ({"currency": "USD"}, "currency"), ({"reference": " "}, "reference"),
+        ({"on": "2020-01-01"}, "on"), ({"reason": ""}, "reason"),
+    ):  # fmt: skip
+        refused = finance.post("/console/payouts/run", good | change)
+        assert refused.status_code == 400, change
+        assert f'href="#{field}"' in refused.text
+    support = person(shop.api_server, None, staff_role="support")
+    assert support.post("/console/payouts/run", good).status_code == 403
+    assert "Begin a run" not in support.get("/console/payouts").text
+    assert finance.get("/console/payouts/run_00000000000000000000000000").status_code == 404
+
+
+def test_a_settlement_report_is_compared(shop: Shop, finance: Visitor) -> None:
+    rows = f"kind,reference,amount,currency,settled_at\npayment,att_zz,5.00,USD,{NOW}\n"
+    path = "/console/reconciliation/compare"
+    gateway = shop.api_server.app.settings.gateways[0]
+    done = _upload(finance, path, "file", rows, gateway=gateway)
+    assert done.status_code == 303, done.text
+    page = finance.get(done.headers["location"]).text
+    assert "Compared: 1 rows" in page
+    assert "att_zz" in page
+    wrong = _upload(finance, path, "file", "x\n", gateway=gateway)
+    assert (wrong.status_code, 'id="file-error"' in wrong.text) == (400, True)
+    assert _upload(finance, path, "file", rows, gateway="nobody").status_code == 400
+
+
+def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) -> None:
+    async def recharged(tx: Tx) -> str:
+        return (await payee(tx, 12_345)).id
+
+    merchant_id = shop.api_server.tx(recharged)
+    page = finance.get(f"/console/trial-balance?merchant={merchant_id}").text
+    assert "€123.45" in page
+    assert "-€123.45" in page.replace("\u2212", "-")
+    before = finance.get(f"/console/trial-balance?merchant={merchant_id}&to=2020-01-01").text
+    assert "€123.45" not in before
+    wrong = finance.get("/console/trial-balance?merchant=x&to=soon").text
+    assert 'id="to-error"' in wrong
+    assert 'id="merchant-error"' in wrong
+    file = finance.get(f"/console/trial-balance/ledger.csv?merchant={merchant_id}")
+    rows = list(csv.DictReader(io.StringIO(file.text)))
+    assert [(row["account"], row["amount"]) for row in rows] == [
+        ("bank", "-123.45"), ("available", "123.45"),
+    ]  # fmt: skip

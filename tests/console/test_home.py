@@ -1,0 +1,134 @@
+"""The first page of the console: what needs somebody, what came in, and whose money it is."""
+
+import re
+from html import unescape
+
+from opentill import disputes, orders, webhooks
+from opentill.console import needs
+from opentill.core.money import Money
+from opentill.db.database import Tx
+from opentill.figures import jobs
+from opentill.orders import Order
+from opentill.refunds import queries as refund_queries
+from support import world
+from support.api_server import Shop
+from support.people import person, title
+from support.world import DAY, NOW
+
+
+def text_of(page: str) -> str:
+    """Return the words of a page."""
+    words = unescape(re.sub(r"<[^>]+>", " ", page.partition("<main")[2]))
+    return re.sub(r"[\s\u2068\u2069]+", " ", words)
+
+
+def test_staff_land_at_the_console_and_members_at_the_dashboard(shop: Shop) -> None:
+    staff = person(shop.api_server, None, staff_role="support")
+    owner = person(shop.api_server, shop.id, "owner")
+    assert staff.log_in().headers["location"] == "/console"
+    assert owner.log_in().headers["location"] == "/dashboard"
+    assert staff.log_in(next="/console/merchants").headers["location"] == "/console/merchants"
+    page = staff.get("/console/").text
+    assert 'href="/dashboard"' not in page
+    assert "Test mode" in page
+    join = "insert into members values ($1, $2, 'viewer', 0)"
+    shop.api_server.tx(lambda tx: tx.execute(join, shop.id, staff.person_id))
+    assert 'href="/dashboard"' in staff.get("/console/").text
+    assert 'href="/console/"' in staff.get(f"/dashboard/{shop.id}/").text
+
+
+async def _second_payment(tx: Tx, order: Order) -> None:
+    """Have an order paid twice."""
+    first = await world.submitted(tx, order)
+    await world.said(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
+    second = await world.submitted(tx, await orders.find(tx, order.merchant_id, order.id))
+    for attempt in (first, second):
+        amount = Money(order.amount_minor, order.currency)
+        await world.said(tx, attempt, "SUCCEEDED", amount=amount)
+
+
+async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
+    now = NOW + 2 * DAY
+    order = await world.in_status(tx, "PAID")
+    key = {"merchant_id": order.merchant_id, "id": order.id}
+    assert order.paid_attempt_id
+    refund = await world.refunded(tx, order, "1")
+    await refund_queries.SENDING.get(tx, merchant_id=refund.merchant_id, id=refund.id)
+    disputed = await world.in_status(tx, "PAID")
+    dispute = await disputes.open_manually(
+        tx, disputed.merchant_id, disputed.id, who="ann", reason="letter", now=NOW
+    )
+    await disputes.set_deadline(tx, dispute.merchant_id, dispute.id, now + DAY, NOW)
+    later = await world.in_status(tx, "PAID")
+    quiet = await disputes.open_manually(
+        tx, later.merchant_id, later.id, who="ann", reason="letter", now=NOW
+    )
+    await disputes.set_deadline(tx, quiet.merchant_id, quiet.id, now + 4 * DAY, NOW)
+    await world.dispute_said(tx, disputed, "OPENED", NOW, ref="another one")
+    twice = await world.opened(tx)
+    await _second_payment(tx, twice)
+    stuck = await world.opened(tx)
+    await world.submitted(tx, stuck)
+    endpoint = webhooks.EndpointFields(url="https://shop.example/hook")
+    check = webhooks.UrlCheck(lambda _: None)
+    hook, _ = await webhooks.create(tx, order.merchant_id, endpoint, check, "k" * 40, NOW)
+    disable = "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone'"
+    await tx.execute(f"{disable} where merchant_id = $1 and id = $2", order.merchant_id, hook.id)
+    await tx.execute(
+        "insert into epay_notifications values ($1, $2, 'FAILED', null, 9, 'HTTP 500', $3, $3)",
+        *key.values(),
+        NOW,
+    )
+    await tx.execute(
+        "insert into ledger_checks"
+        " values ($1, 'USD', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, $2)"
+        " on conflict (merchant_id, currency) do update set violations = 3",
+        order.merchant_id,
+        NOW,
+    )
+    expected = {
+        "books": (order.merchant_id, "USD: 3"),
+        "disputes": (dispute.merchant_id, dispute.id),
+        "unmatched": (disputed.merchant_id, "another one"),
+        "duplicates": (twice.merchant_id, (await world.attempts(tx, twice))[1].id),
+        "refunds": (refund.merchant_id, refund.id),
+        "stuck": (stuck.merchant_id, stuck.id),
+        "endpoints": (order.merchant_id, "https://shop.example/hook"),
+        "notices": (order.merchant_id, order.id),
+    }
+    assert set(expected) == {need.name for need in needs.NEEDS if need.items is not None}
+    for need in needs.NEEDS:
+        if need.items is not None:
+            items = await need.items(tx, now)
+            assert await need.count(tx, now) == len(items)
+            ours = [(one.merchant_id, one.subject) for one in items]
+            assert expected[need.name] in ours, need.name
+            assert (quiet.merchant_id, quiet.id) not in ours
+    # No shop of Epay's had that order: the books would say so.
+    await tx.execute("delete from epay_notifications where order_id = $1", order.id)
+
+
+def test_what_needs_somebody_leads_to_a_list_and_to_the_merchants_page(shop: Shop) -> None:
+    auditor, server = person(shop.api_server, None, staff_role="auditor"), shop.api_server
+    dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
+    server.tx(lambda tx: disputes.set_deadline(tx, shop.id, dispute.id, now + 3_600_000, now))
+    assert "Disputes near their deadline: " in auditor.get("/console/").text
+    page = auditor.get("/console/needs/disputes").text
+    assert f'href="/dashboard/{shop.id}/disputes/{dispute.id}"' in page
+    assert f'href="/console/merchants/{shop.id}"' in page
+    assert auditor.get(f"/dashboard/{shop.id}/disputes/{dispute.id}").status_code == 200
+
+
+def test_what_came_in_and_whose_money_it_is_stand_on_the_first_page(shop: Shop) -> None:
+    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    shop.paid()
+    server.run(jobs.count_all(server.app.db))
+    page = auditor.get("/console/")
+    assert (page.status_code, title(page)) == (200, "Home")
+    words = text_of(page.text)
+    assert re.search(r"USD [0-9,]+ \$[0-9,.]+ \$[0-9,.]+ \$[0-9,.]+ By gateway", words)
+    assert re.search(r"manual Bank transfer USD [0-9,]+ [0-9,]+ [0-9.]+% \$[0-9,.]+", words), words
+    empty = auditor.get("/console/?from=2001-01-01&to=2001-01-02").text
+    assert "Nothing came in on these days" in empty
+    wrong = auditor.get("/console/?from=2026-01-02&to=2026-01-01").text
+    assert "The last day must not be before" in wrong, text_of(wrong)

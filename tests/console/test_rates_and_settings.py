@@ -1,0 +1,60 @@
+"""Exchange rates and settings in the console."""
+
+import re
+
+import msgspec
+
+from support.api_server import Shop
+from support.people import person
+
+
+def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
+    finance = person(shop.api_server, None, staff_role="finance")
+    page = finance.get("/console/rates")
+    (form_id,) = re.findall(r'name="form_id" value="([0-9a-f]{32})"', page.text)
+    form = {"base": "nok", "quote": "SEK", "rate": "1.0725", "form_id": form_id}
+    for _ in range(2):  # a double click
+        done = finance.post("/console/rates/set", form)
+        assert done.headers["location"] == "/console/rates?currency=NOK&done=1"
+    assert "1.0725" in finance.get("/console/rates?currency=NOK").text
+    rows = shop.api_server.sql("select who from audit_log where subject like 'NOK SEK 1.0725 %'")
+    assert [row["who"] for row in rows] == [f"{finance.email} ({finance.person_id})"]
+    other = finance.post("/console/rates/set", form | {"rate": "2"})
+    assert "has set a rate already" in other.text
+    assert 'value="2"' in other.text
+
+
+def test_a_wrong_rate_is_refused_at_its_field_with_what_was_typed(shop: Shop) -> None:
+    finance = person(shop.api_server, None, staff_role="finance")
+    for form, sentence in (
+        ({"base": "NOK", "quote": "NOK", "rate": "1"}, "another currency"),
+        ({"base": "XYZ", "quote": "NOK", "rate": "1"}, "ISO 4217"),
+        ({"base": "NOK", "quote": "SEK", "rate": "-1"}, "positive decimal"),
+        ({"base": "NOK", "quote": "SEK", "rate": "NaN"}, "positive decimal"),
+        ({"base": "NOK", "quote": "SEK", "rate": "one"}, "positive decimal"),
+    ):
+        refused = finance.post("/console/rates/set", form)
+        assert (refused.status_code, sentence in refused.text) == (400, True), form
+        assert f'value="{form["rate"]}"' in refused.text
+    assert (
+        person(shop.api_server, None, staff_role="support")
+        .post("/console/rates/set", form)
+        .status_code
+        == 403
+    )
+
+
+def test_the_settings_are_shown_without_secrets(shop: Shop) -> None:
+    staff = person(shop.api_server, None, staff_role="support")
+    app = shop.api_server.app
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, metrics_token="a-secret-of-metrics")
+    try:
+        page = staff.get("/console/settings").text
+    finally:
+        app.settings = before
+    assert "OPENTILL_PUBLIC_URL" in page
+    assert before.public_url in page
+    assert "(set)" in page
+    assert "a-secret-of-metrics" not in page
+    assert before.secret_key not in page

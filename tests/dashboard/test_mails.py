@@ -1,0 +1,148 @@
+"""The page of mail, receipts by hand, invitations and forgotten passwords, with a mail server."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from opentill.mail import noting, queries
+from opentill.mail.model import Mail
+from support.api_server import ApiServer, Shop
+from support.people import Visitor, address, person
+
+
+@pytest.fixture
+def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
+    """A deployment with a mail server, which nothing is sent to here."""
+    app = api_server.app
+    before = app.settings
+    app.settings = msgspec.structs.replace(
+        before, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
+    )
+    api_server.run(noting.begin(app.db, app.clock()))
+    yield api_server
+    app.settings = before
+
+
+def _mails(api_server: ApiServer, **wanted: str) -> list[Mail]:
+    found: list[Mail] = api_server.tx(
+        lambda tx: queries.NEWEST.all(tx, merchant_id=None, status=None, limit=200)
+    )
+    return [
+        one for one in found if all(getattr(one, name) == text for name, text in wanted.items())
+    ]
+
+
+def _paid(shop: Shop) -> dict[str, Any]:
+    order = shop.paid(customerEmail="ann@example.com")
+    assert order["customerEmail"] == "ann@example.com"
+    return order
+
+
+def _form_id(page: str) -> str:
+    found = re.search(r'name="form_id" value="([0-9a-f]{32})"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_what_went_out_is_listed_and_sent_again_once_for_each_form(
+    mailing: ApiServer, shop: Shop
+) -> None:
+    support = person(mailing, shop.id, "support")
+    order = _paid(shop)
+    mailing.run(noting.events(mailing.app.db, mailing.app.settings, mailing.app.clock()))
+    place = f"/dashboard/{shop.id}/mails"
+    page = support.get(place).text
+    assert "ann@example.com" in page
+    assert order["id"] in page
+    assert support.get(f"{place}?status=FAILED&email=ann@example.com").text.count(order["id"]) == 0
+    (mail,) = _mails(mailing, order_id=order["id"])
+    # It is still to be sent: there is nothing to send again.
+    assert support.post(f"{place}/{mail.id}/resend").status_code == 409
+
+    async def unknown(tx: Any) -> None:
+        now = mailing.app.clock()
+        await queries.CLAIM.all(tx, now=now, lease_until=now, limit=1000)
+        await queries.LAPSE.run(tx, now=now, result="unknown: the worker stopped", limit=1000)
+
+    mailing.tx(unknown)
+    page = support.get(place).text
+    assert "the worker stopped" in page
+    form = {"form_id": _form_id(page)}
+    for _ in range(2):
+        assert support.post(f"{place}/{mail.id}/resend", form).status_code == 303
+    assert len(_mails(mailing, order_id=order["id"])) == 2
+    viewer = person(mailing, shop.id, "viewer")
+    assert "form_id" not in viewer.get(place).text
+    assert viewer.post(f"{place}/{mail.id}/resend").status_code == 403
+    other = mailing.shop()
+    stranger = person(mailing, other.id, "owner")
+    away = f"/dashboard/{other.id}/mails/{mail.id}/resend"
+    assert stranger.post(away).status_code == 404
+
+
+def test_a_receipt_is_sent_from_the_page_of_its_payment(mailing: ApiServer, shop: Shop) -> None:
+    support, order = person(mailing, shop.id, "support"), _paid(shop)
+    place = f"/dashboard/{shop.id}/payments/{order['id']}/receipt"
+    page = support.get(place).text
+    assert f"/receipt/{order['checkoutSessionId']}" in page
+    response = support.post(place, {"form_id": _form_id(page)})
+    assert response.headers["location"].endswith("?sent=1")
+    (mail,) = _mails(mailing, order_id=order["id"])
+    assert (mail.topic, mail.recipient) == ("receipt", "ann@example.com")
+    unpaid = shop.order()
+    assert support.post(place.replace(order["id"], unpaid["id"])).status_code == 404
+
+
+def test_an_owner_chooses_what_is_mailed(mailing: ApiServer, shop: Shop) -> None:
+    owner = person(mailing, shop.id, "owner")
+    place = f"/dashboard/{shop.id}/mails"
+    taken = owner.post(f"{place}/preferences", {"refunds": "yes", "language": "zh-Hant"})
+    assert taken.status_code == 303
+    page = owner.get(place).text
+    assert re.search(r'name="receipts" value="yes">', page)
+    assert re.search(r'name="refunds" value="yes" checked>', page)
+    assert owner.post(f"{place}/preferences", {"language": "tlh"}).status_code == 400
+    rows = mailing.sql("select subject from audit_log where action = 'mail set' order by at")
+    assert "receipts: yes → no" in rows[-1]["subject"]
+
+
+def test_an_invitation_is_mailed_with_its_link_encrypted(mailing: ApiServer, shop: Shop) -> None:
+    owner, email = person(mailing, shop.id, "owner"), address()
+    page = owner.post(f"/dashboard/{shop.id}/team/invite", {"email": email, "role": "viewer"}).text
+    assert "by mail" in page
+    (mail,) = _mails(mailing, recipient=email)
+    (link,) = re.findall(r"/invite/[\w-]{43}", page)
+    assert mail.secret is not None
+    assert link.encode() not in mail.secret
+    assert link not in mail.data
+
+
+def test_whoever_has_forgotten_a_password_hears_the_same_whoever_they_are(
+    mailing: ApiServer, shop: Shop
+) -> None:
+    known = person(mailing, shop.id, "viewer")
+    visitor = Visitor(mailing)
+    assert "/forgot" in visitor.get("/login").text
+    told = [
+        visitor.post("/forgot", {"email": email}, headers={"x-forwarded-for": "192.0.2.1"})
+        for email in (known.email, address())
+    ]
+    assert [one.status_code for one in told] == [303, 303]
+    assert told[0].headers["location"] == told[1].headers["location"]
+    assert len(_mails(mailing, topic="reset")) == 2
+    assert visitor.post("/forgot", {"email": "nobody"}).status_code == 400
+
+
+def test_without_a_mail_server_no_page_promises_mail(api_server: ApiServer, shop: Shop) -> None:
+    owner, order = person(api_server, shop.id, "owner"), _paid(shop)
+    visitor = Visitor(api_server)
+    assert visitor.get("/forgot").status_code == 404
+    assert "/forgot" not in visitor.get("/login").text
+    assert "no mail server" in owner.get(f"/dashboard/{shop.id}/mails").text
+    receipt = owner.get(f"/dashboard/{shop.id}/payments/{order['id']}/receipt").text
+    assert "form_id" not in receipt
+    invited = {"email": address(), "role": "viewer"}
+    assert "by mail" not in owner.post(f"/dashboard/{shop.id}/team/invite", invited).text

@@ -1,0 +1,62 @@
+"""What came in by gateway and method: what a look at every row gives, and counted anew if not."""
+
+import random
+from typing import Any
+
+from opentill import figures
+from opentill.db.database import Db, Tx
+from opentill.figures import gateway_queries, jobs
+from support.busy_month import a_month, count
+
+BY_HAND = """
+    select gateway, method, currency, sum(paid)::bigint as payments,
+        sum(volume)::bigint as volume_minor, sum(failed)::bigint as failed
+    from (
+        select a.gateway, a.method, a.currency, 1 as paid, o.amount_minor as volume, 0 as failed
+        from orders o join payment_attempts a
+            on a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id
+        where o.merchant_id = $1 and o.paid_at between $2 and $3
+        union all
+        select gateway, method, currency, 0, 0, 1 from payment_attempts
+        where merchant_id = $1 and status in ('DECLINED', 'REFUSED', 'VOIDED')
+            and updated_at between $2 and $3
+    ) rows group by 1, 2, 3 order by 1, 2, 3
+"""
+
+
+async def _rows(tx: Tx) -> list[Any]:
+    return [tuple(row) for row in await tx.fetch("select * from gateway_figures order by 1, 2, 3")]
+
+
+async def test_the_sums_of_a_range_are_those_of_its_payments_and_attempts(tx: Tx) -> None:
+    shop = await a_month(tx, random.Random("gateways"))
+    before = await figures.by_gateway(tx, 0, 2**62)
+    await count(tx, shop)
+    assert before == []
+    first, last = await tx.fetchrow(
+        "select min(paid_at), max(paid_at) from orders where merchant_id = $1", shop.merchant_id
+    )
+    middle = (first + last) // 2 // 900_000 * 900_000
+    for since, until in ((0, 2**62), (0, middle), (middle, 2**62)):
+        found = await figures.by_gateway(tx, since, until)
+        wanted = await tx.fetch(BY_HAND, shop.merchant_id, since, until - 1)
+        assert [tuple(row) for row in wanted] == [
+            (one.gateway, one.method, one.currency, one.payments, one.volume_minor, one.failed)
+            for one in found
+        ]
+    assert sum(one.payments for one in found) > 0 < sum(one.failed for one in found)
+
+
+async def test_what_an_earlier_version_did_not_count_is_counted_anew(db: Db) -> None:
+    async with db.transaction() as tx:
+        await a_month(tx, random.Random("anew"))
+    await jobs.count_all(db)
+    assert not await jobs.repair_by_gateway(db)
+    async with db.connection() as tx:
+        counted = await _rows(tx)
+        await gateway_queries.CLEAR.run(tx)
+    assert counted
+    assert await jobs.repair_by_gateway(db)
+    async with db.connection() as tx:
+        assert await _rows(tx) == counted
+    assert not await jobs.repair_by_gateway(db)

@@ -1,0 +1,41 @@
+"""The JavaScript client's own tests, run by Node.js against a real server, and its README."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.api_server import ApiServer, Shop
+from support.javascript import SOURCE, node_tests, run
+
+FILES: Final = sorted(path.name for path in (SOURCE / "test").glob("*.test.js"))
+ADDRESS: Final = "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_its_tests_pass(javascript_client: Path, control: str, file: str) -> None:
+    report = node_tests(javascript_client, file, OPENTILL_TEST_CONTROL=control)
+    assert re.search(r"^# fail 0$", report, re.MULTILINE), report
+    assert re.search(r"^# skipped 0$", report, re.MULTILINE), report
+    assert re.search(r"^# pass [1-9]", report, re.MULTILINE), report
+
+
+def test_the_examples_of_its_readme_run(
+    javascript_client: Path, api_server: ApiServer, shop: Shop, tmp_path: Path
+) -> None:
+    order = shop.paid()
+    blocks = re.findall(r"```js\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)
+    program = javascript_client / "documented.mjs"
+    program.write_text("\n".join(blocks).replace(ADDRESS, api_server.url))
+    environ = {"KEY": shop.key, "WEBHOOK_SECRET": "whsec_example"}
+    said = run(["node", program], tmp_path, **environ)
+    assert "send the customer to http" in said
+    assert "2 products" in said
+    assert order["id"] in said
+    assert (tmp_path / "orders.csv").read_text().startswith("id,")
+
+
+@pytest.mark.clients
+def test_its_types_promise_what_they_say(javascript_client: Path) -> None:
+    run([javascript_client / "node_modules/.bin/tsc", "-p", "test"], javascript_client)

@@ -1,0 +1,79 @@
+"""What is published of the JavaScript client, and what of it is made of the OpenAPI document."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tools import javascript_client as maker
+
+import opentill
+from opentill import app
+from opentill.core.settings import Settings
+from support.javascript import SOURCE, TOP, run
+
+TEXT: Final = {"type": "string"}
+TIME: Final = {"type": "integer", "format": "int64", "description": "When, Unix ms."}
+
+
+@pytest.mark.parametrize("file", ["types.ts", "resources.ts", "version.ts"])
+def test_what_is_made_of_the_document_is_up_to_date(file: str) -> None:
+    assert (SOURCE / "src" / file).read_text() == maker.made()[file], "run: make client"
+
+
+def test_every_operation_of_the_python_client_is_a_method_with_its_fields() -> None:
+    resources = (SOURCE / "src" / "resources.ts").read_text()
+    assert resources.count('{ method: "') == len(maker.CALLS)
+    for kind in app.PAYLOADS:
+        assert f'  type: "{kind}";' in (SOURCE / "src" / "types.ts").read_text()
+
+
+def test_its_readme_names_every_method() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| (`.*`) \|$", (SOURCE / "README.md").read_text(), re.MULTILINE
+    )
+    named = {(group, name) for group, names in rows for name in re.findall(r"\w+", names)}
+    assert named == {(one.group, one.name) for one in maker.operations(app.document(Settings()))}
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "made"),
+    [
+        ({"type": ["string", "null"]}, True, "string | null"),
+        (TIME, True, "number | Date"),
+        (TIME, False, "number"),
+        ({"enum": ["A", "B"], "type": "string"}, True, '"A" | "B"'),
+        ({"enum": ["A", "B"], "type": "string"}, False, '"A" | "B" | Later'),
+        ({"type": "array", "items": {"enum": ["A", "B"]}}, True, 'readonly ("A" | "B")[]'),
+        ({"type": "array", "items": {"$ref": "#/components/schemas/Note"}}, False, "Note[]"),
+        ({"type": "object", "additionalProperties": TEXT}, True, "Record<string, string>"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, False, "string | null"),
+        ({"const": "order.paid", "type": "string"}, False, '"order.paid"'),
+    ],
+)  # fmt: skip
+def test_a_schema_becomes_a_type(schema: Any, sent: bool, made: str) -> None:
+    assert maker.Types({}).of(schema, sent=sent) == made
+
+
+def test_a_schema_of_an_unknown_form_is_no_type() -> None:
+    with pytest.raises(ValueError, match="without a type"):
+        maker.Types({}).of({"not": {}}, sent=False)
+
+
+def test_the_package_names_this_version_and_needs_nothing() -> None:
+    package = json.loads((SOURCE / "package.json").read_text())
+    assert package["version"] == opentill.__version__
+    assert "dependencies" not in package
+    assert (SOURCE / "LICENSE").read_text() == (TOP / "LICENSE").read_text()
+
+
+def test_what_is_published_is_what_is_built(javascript_client: Path) -> None:
+    words = ["npm", "pack", "--dry-run", "--json", "--ignore-scripts"]
+    (packed,) = json.loads(run(words, javascript_client))
+    files = {entry["path"] for entry in packed["files"]}
+    modules = {path.stem for path in (SOURCE / "src").glob("*.ts")}
+    built = {f"dist/{name}{end}" for name in modules for end in (".js", ".d.ts")}
+    assert files == built | {"package.json", "README.md", "LICENSE"}
+    for text in ((javascript_client / name).read_text() for name in built):
+        assert "any;" not in text  # every type is known

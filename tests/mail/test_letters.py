@@ -1,0 +1,152 @@
+"""From a row to the bytes that are sent: words in three languages, and headers nobody can forge."""
+
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any, Final, cast
+
+import msgspec
+import pytest
+
+from opentill.db.database import Tx
+from opentill.mail import address, letters, topics
+from opentill.mail.catalogue import SENTENCES
+from opentill.mail.model import Mail
+from opentill.mail.topics import BY_NAME, Words
+from opentill.web.catalogue import LANGUAGES, Language
+from opentill.web.language import Localizer
+from support.mailing import settings_of
+from support.world import NOW, merchant
+
+USD: Final = (999, "USD")
+OF_ORDER: Final = {
+    "shop": "Harbour Books", "livemode": True, "session_id": "cs_1", "order_id": "order_1",
+    "item": "A mug", "amount": USD,
+}  # fmt: skip
+ENTRY: Final = {"merchant_id": "mer_1", "action": "a", "who": "w", "subject": "s", "at": NOW}
+DAY: Final = {"payments": 2, "paid": USD, "refunded": USD, "disputed": USD, "net": USD}
+SAID: Final[dict[str, dict[str, Any]]] = {
+    "receipt": {**OF_ORDER, "method": "CREDIT_CARD", "paid_at": NOW},
+    "refund": {**OF_ORDER, "refunded": USD, "at": NOW},
+    "dispute_opened": {
+        "merchant_id": "mer_1", "dispute_id": "dp_1", "order_id": "order_1", "amount": USD,
+        "reason": "fraud", "respond_by": NOW,
+    },
+    "payout_paid": {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reference": "B1"},
+    "payout_failed": {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "no"},
+    "endpoint_disabled": ENTRY,
+    "key_changed": ENTRY,
+    "digest": {"merchant_id": "mer_1", "at": NOW, "days": [DAY]},
+    "new_login": {"address": "192.0.2.1", "device": "Testfox", "at": NOW},
+    "invitation": {"by": "Ada", "expires_at": NOW},
+    "reset": {"at": NOW},
+    "books_violated": {"found": 3},
+    "gateway_away": {"gateway": "stripe", "payments": 4, "since": NOW},
+    "test": {"at": NOW},
+}  # fmt: skip
+
+
+def _words(language: Language, **changes: Any) -> Words:
+    from zoneinfo import ZoneInfo
+
+    given: dict[str, Any] = {
+        "localizer": Localizer(SENTENCES, language),
+        "zone": ZoneInfo("Asia/Tokyo"),
+        "public_url": "https://pay.example.com",
+        "shop": "Harbour Books",
+        "secret": "/invite/abc",
+    }
+    return Words(**given | changes)
+
+
+def _mail(topic: str, recipient: str = "ann@example.com", language: Language = "en") -> Mail:
+    return Mail(
+        merchant_id="", id="mail_1", topic=topic, cause="c", recipient=recipient, order_id=None,
+        language=language, data="{}", secret=None, message_id="<mail_1@example.com>",
+        status="SENDING", attempts=1, due_at=0, result="", created_at=0, updated_at=0,
+    )  # fmt: skip
+
+
+def _read(encoded: bytes) -> EmailMessage:
+    assert b"\n" not in encoded.replace(b"\r\n", b"")
+    return cast("EmailMessage", message_from_bytes(encoded, policy=policy.default))
+
+
+def _text(message: EmailMessage, kind: str) -> str:
+    part = message.get_body((kind,))
+    assert part is not None
+    return str(part.get_content())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_topic_is_written_in_every_language(name: str, language: Language) -> None:
+    topic = BY_NAME[name]
+    said = msgspec.convert(SAID[name], topic.data)
+    words = _words(language)
+    message = topic.compose(said, words)
+    draft = letters.Draft(
+        mail=_mail(name, language=language), message=message, words=words, test=True
+    )
+    read = _read(letters.encoded(settings_of("smtp://mail.test"), draft, None))
+    assert read["Subject"] == f"[{SENTENCES[language]['test_mark']}] {message.subject}"
+    assert read["Message-ID"] == "<mail_1@example.com>"
+    assert read["Auto-Submitted"] == "auto-generated"
+    for kind in ("plain", "html"):
+        text = _text(read, kind)
+        assert SENTENCES[language]["test_mode"] in text
+        assert all(value in text for _, value in message.facts)
+    html = _text(read, "html")
+    assert "<img" not in html
+    assert "<script" not in html
+    assert f'lang="{language}"' in html
+
+
+def test_languages_say_the_same() -> None:
+    keys = {language: list(sentences) for language, sentences in SENTENCES.items()}
+    assert keys["en"] == keys["zh-Hans"] == keys["zh-Hant"]
+
+
+HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</script> \u202eoof, Inc."
+
+
+async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -> None:
+    made = await merchant(tx)
+    shop = msgspec.structs.replace(made, name=HOSTILE, support_email="help@b\u00fccher.example")
+    said = msgspec.convert({**SAID["receipt"], "item": HOSTILE, "shop": HOSTILE}, topics.Receipt)
+    words = _words("en", shop=HOSTILE)
+    message = BY_NAME["receipt"].compose(said, words)
+    draft = letters.Draft(mail=_mail("receipt"), message=message, words=words, test=False)
+    read = _read(letters.encoded(settings_of("smtp://mail.test"), draft, shop))
+    assert set(read.keys()) == {
+        "From", "To", "Reply-To", "Subject", "Message-ID", "Date", "Auto-Submitted",
+        "Content-Language", "MIME-Version", "Content-Type",
+    }  # fmt: skip
+    assert [one.addr_spec for one in read["From"].addresses] == ["pay@example.com"]
+    assert read["From"].addresses[0].display_name.startswith("Evil Bcc: victim@example.com")
+    assert [one.addr_spec for one in read["Reply-To"].addresses] == ["help@xn--bcher-kva.example"]
+    assert "\u202e" not in read["Subject"]
+    html = _text(read, "html")
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("ann@example.com", "ann@example.com"),
+        ("ann@b\u00fccher.example", "ann@xn--bcher-kva.example"),
+        ("\u5f20@example.com", "\u5f20@example.com"),
+        ("ann@example.com\r\nRCPT TO:<eve@example.com>", None),
+        ("ann@example.com>,<eve@example.com", None),
+        ("ann\u202e@example.com", None),
+        ("ann@" + "\u00fc" * 300 + ".example", None),
+        ("ann", None),
+        ("", None),
+    ],
+)
+def test_addresses_are_one_and_their_domains_ascii(given: str, taken: str | None) -> None:
+    if taken is not None:
+        assert address.envelope(given) == taken
+        return
+    with pytest.raises(address.BadAddress):
+        address.envelope(given)

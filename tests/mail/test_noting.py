@@ -1,0 +1,211 @@
+"""What happened becomes mails, each once, and none where nobody wants it."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from opentill import mail, merchants, orders, people
+from opentill.core.money import Money
+from opentill.db.database import Db, Tx
+from opentill.mail import jobs, looking, noting, outbox, queries
+from opentill.mail.model import Mail
+from opentill.orders import Order, Payer, service
+from opentill.people import Browser
+from opentill.people import queries as people_queries
+from support import world
+from support.mailing import settings_of
+from support.people import TESTER
+
+NOW = world.NOW
+SETTINGS = settings_of("smtp://mail.test")
+HOUR_MS = 3_600_000
+
+
+async def _mails(tx: Tx) -> list[Mail]:
+    return await queries.NEWEST.all(tx, merchant_id=None, status=None, limit=100)
+
+
+async def _noted(db: Db, now: int = NOW) -> int:
+    return await noting.events(db, SETTINGS, now)
+
+
+async def _open(db: Db, **what: Any) -> Order:
+    return await db.run(lambda tx: world.opened(tx, **what))
+
+
+async def _pay(tx: Tx, order: Order, locale: str = "en", now: int = NOW) -> Order:
+    locked = await orders.lock(tx, order.merchant_id, order.id)
+    payer = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale=locale)
+    attempt = await service.start_attempt(tx, locked, "sandbox", "CREDIT_CARD", payer, now)
+    await world.said(
+        tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency)
+    )
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def _member(tx: Tx, merchant_id: str, role: people.MerchantRole, email: str) -> None:
+    invited = await people.invite(tx, email, NOW, merchant_id=merchant_id, role=role, actor=TESTER)
+    person = people.Person(
+        id=f"per_{email.partition('@')[0]:0>26}", email=email, name=role, password="$argon2id$x",
+        totp_secret=None, totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW,
+    )  # fmt: skip
+    await people_queries.INSERT_PERSON.run(tx, person)
+    login = await people.begin(tx, person, Browser("192.0.2.1", "Testfox/1.0"), NOW)
+    found = await people_queries.LOGIN.first(tx, token_sha256=people.model.digest(login.token))
+    assert found is not None
+    await people.accept(tx, invited.token, found, NOW)
+
+
+async def test_a_payment_makes_one_receipt_in_the_language_of_its_customer(db: Db) -> None:
+    order = await _open(db)
+    assert await _noted(db) == 0
+    await db.run(lambda tx: _pay(tx, order, "zh-Hant"))
+    assert sum(await asyncio.gather(*(_noted(db) for _ in range(3)))) == 1
+    assert await _noted(db) == 0
+    async with db.connection() as tx:
+        (made,) = await _mails(tx)
+    assert (made.topic, made.recipient, made.language) == ("receipt", "ann@example.com", "zh-Hant")
+    assert (made.merchant_id, made.order_id, made.status) == (
+        order.merchant_id,
+        order.id,
+        "WAITING",
+    )
+    said = msgspec.json.decode(made.data)
+    assert said["amount"] == [999, "USD"]
+    assert said["session_id"] == order.checkout_id
+
+
+async def test_what_is_older_than_the_mail_server_or_a_day_is_not_mailed(db: Db) -> None:
+    before, late, now = [await _open(db) for _ in range(3)]
+    await db.run(lambda tx: _pay(tx, before, now=NOW - 1))
+    assert await _noted(db, NOW) == 0  # the first look: from now on
+    await db.run(lambda tx: _pay(tx, late, now=NOW + 1))
+    await db.run(lambda tx: _pay(tx, now, now=NOW + 25 * HOUR_MS))
+    assert await _noted(db, NOW + 26 * HOUR_MS) == 1
+
+
+async def test_a_merchant_turns_off_what_its_customers_get(db: Db) -> None:
+    order, other = await _open(db), await _open(db)
+    await _noted(db)
+    switches = {"receipts": False, "refunds": True, "digest": False}
+    await db.run(
+        lambda tx: mail.change_preferences(tx, order.merchant_id, switches, "en", NOW, actor=TESTER)
+    )
+    for one in (order, other):
+        paid = await db.run(lambda tx, one=one: _pay(tx, one))
+        refund = await db.run(lambda tx, paid=paid: world.refunded(tx, paid, "1.00"))
+        await db.run(lambda tx, refund=refund: world.refund_said(tx, refund, "SUCCEEDED"))
+    await _noted(db)
+    async with db.connection() as tx:
+        made = await _mails(tx)
+    assert sorted((one.merchant_id == order.merchant_id, one.topic) for one in made) == [
+        (False, "receipt"), (False, "refund"), (True, "refund"),
+    ]  # fmt: skip
+    assert msgspec.json.decode(made[0].data)["refunded"] == [100, "USD"]
+
+
+async def test_members_hear_of_disputes_and_keys_by_their_role(db: Db) -> None:
+    order = await _open(db)
+    shop = order.merchant_id
+
+    async def prepare(tx: Tx) -> None:
+        for role in people.MERCHANT_ROLES:
+            await _member(tx, shop, role, f"{role}@example.com")
+
+    await db.run(prepare)
+    await _noted(db)
+    paid = await db.run(lambda tx: _pay(tx, order))
+    await db.run(lambda tx: world.dispute_said(tx, paid, "OPENED", respond_by=NOW + HOUR_MS))
+    await db.run(lambda tx: merchants.create_key(tx, shop, "production", NOW, actor=TESTER))
+    for _ in range(2):
+        await _noted(db)
+        await noting.audit_log(db, SETTINGS, NOW)
+    async with db.connection() as tx:
+        made = await _mails(tx)
+    assert sorted((one.topic, one.recipient) for one in made) == [
+        ("dispute_opened", "owner@example.com"),
+        ("dispute_opened", "support@example.com"),
+        ("key_changed", "developer@example.com"),
+        ("key_changed", "owner@example.com"),
+        ("receipt", "ann@example.com"),
+    ]
+
+
+async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
+    order = await _open(db)
+    await db.run(lambda tx: _member(tx, order.merchant_id, "owner", "owner@example.com"))
+    await noting.begin(db, NOW)
+
+    async def log_in(address: str, device: str) -> None:
+        async def work(tx: Tx) -> None:
+            person = await people.find_by_email(tx, "owner@example.com")
+            await people.begin(tx, person, Browser(address, device), NOW + 1)
+
+        await db.run(work)
+
+    await log_in("192.0.2.1", "Testfox/1.0")
+    await log_in("192.0.2.1", "Testfox/2.5")  # the same, newer
+    await log_in("203.0.113.5", "Testfox/1.0")
+    assert await looking.logins(db, SETTINGS, NOW + 2) == 2
+    assert await looking.logins(db, SETTINGS, NOW + 3) == 0
+
+
+async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) -> None:
+    order = await _open(db)
+    shop = order.merchant_id
+
+    async def prepare(tx: Tx) -> None:
+        await _member(tx, shop, "finance", "finance@example.com")
+        switches = {"receipts": True, "refunds": True, "digest": True}
+        await mail.change_preferences(tx, shop, switches, "zh-Hans", NOW, actor=TESTER)
+        await merchants.change_profile(tx, shop, {"time_zone": "Asia/Kathmandu"}, NOW, actor=TESTER)
+
+    await db.run(prepare)
+    midnight = 1_750_009_500_000  # 2025-06-15T17:45Z: 23:30 of the 15th in Kathmandu
+    assert await looking.digests(db, SETTINGS, midnight + HOUR_MS) == 0
+    morning = midnight + 8 * HOUR_MS
+    assert await looking.digests(db, SETTINGS, morning) == 1
+    assert await looking.digests(db, SETTINGS, morning + HOUR_MS) == 0
+    async with db.connection() as tx:
+        (made,) = await _mails(tx)
+    assert (made.recipient, made.language) == ("finance@example.com", "zh-Hans")
+    assert made.cause == "digest 2025-06-15"
+
+
+async def test_a_receipt_is_sent_again_once_for_each_form(db: Db) -> None:
+    order = await _open(db)
+    paid = await db.run(lambda tx: _pay(tx, order))
+
+    async def again(form: str) -> Mail:
+        return await db.run(
+            lambda tx: mail.send_receipt(tx, SETTINGS, paid.merchant_id, paid.id, form, NOW)
+        )
+
+    first, same, other = await again("one"), await again("one"), await again("two")
+    assert first.id == same.id != other.id
+    async with db.connection() as tx:
+        assert len(await mail.of_order(tx, paid.merchant_id, paid.id)) == 2
+
+
+async def test_mails_that_ended_long_ago_are_removed(db: Db) -> None:
+    order = await _open(db)
+    paid = await db.run(lambda tx: _pay(tx, order))
+    made = await db.run(
+        lambda tx: mail.send_receipt(tx, SETTINGS, paid.merchant_id, paid.id, "one", NOW)
+    )
+    async with db.connection() as tx:
+        assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 0  # it is still to be sent
+        await queries.CLAIM.all(tx, now=NOW, lease_until=NOW, limit=1)
+        await queries.LAPSE.run(tx, now=NOW, result="unknown", limit=1)
+        assert (await outbox.find(tx, paid.merchant_id, made.id)).status == "UNKNOWN"
+        assert await jobs.prune(tx, NOW + 91 * 24 * HOUR_MS) == 1
+
+
+@pytest.mark.parametrize("topic", mail.TOPICS, ids=lambda topic: topic.name)
+def test_every_topic_has_its_row_of_the_page_or_is_nobodys(topic: mail.Topic) -> None:
+    from opentill.dashboard.catalogue import mails
+
+    of_nobody = {"new_login", "reset", "test", "books_violated", "gateway_away"}
+    assert (f"mail_topic_{topic.name}" in mails.SENTENCES["en"]) == (topic.name not in of_nobody)

@@ -1,0 +1,211 @@
+"""Mails through a mail server that fails, and a worker that is killed."""
+
+import itertools
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from opentill.mail import Mailer, Options, outbox, queries
+from opentill.mail.model import Mail
+from support.mail_server import Fault, MailServer, certified, logins
+from support.mailing import each_once, fill, numbered, settings_of, statuses, storm
+
+MINUTE_MS = 60_000
+QUICK = Options(tidy_s=0.0, timeout_s=5.0)
+
+
+class Clock:
+    """Business time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = now_ms() + MINUTE_MS  # what a test writes is due
+
+    def __call__(self) -> int:
+        return self.now
+
+
+async def _only(db: Db) -> Mail:
+    async with db.connection() as tx:
+        (mail,) = await queries.NEWEST.all(tx, merchant_id=None, status=None, limit=10)
+    return mail
+
+
+async def _drain(mailer: Mailer) -> None:
+    while await mailer.turn():
+        pass
+
+
+async def test_a_message_is_sent_once_over_connections_that_are_used_again(db: Db) -> None:
+    with MailServer() as server:
+        settings = settings_of(server.url)
+        await fill(db, settings, 40)
+        await fill(db, settings, 40)  # the same causes and recipients: nothing more
+        mailer = Mailer(db, settings, now_ms, QUICK)
+        await _drain(mailer)
+        await mailer.finish()
+        assert set(server.counts.values()) == {1}
+        assert len(server.taken) == 40
+        assert server.connections <= QUICK.connections
+    assert await statuses(db) == {"SENT": 40}
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "got"),
+    [
+        ("later", "WAITING", 0),
+        ("never", "FAILED", 0),
+        ("refused", "FAILED", 0),
+        ("cut", "UNKNOWN", 0),
+        ("taken_then_cut", "UNKNOWN", 1),
+    ],
+)
+async def test_how_a_conversation_ends_says_what_becomes_of_the_mail(
+    db: Db, fault: Fault, status: str, got: int
+) -> None:
+    faults = itertools.chain([fault], itertools.repeat(""))
+    with MailServer(lambda: next(faults)) as server:
+        settings, clock = settings_of(server.url), Clock()
+        await fill(db, settings, 1)
+        mailer = Mailer(db, settings, clock, QUICK)
+        await _drain(mailer)
+        mail = await _only(db)
+        assert (mail.status, len(server.taken)) == (status, got)
+        assert mail.attempts == 1
+        assert mail.result
+        clock.now += 24 * 60 * MINUTE_MS
+        await _drain(mailer)  # only what is not to be taken now is tried again
+        again = 1 if status == "WAITING" else got
+        assert len(server.taken) == again
+        await mailer.finish()
+
+
+async def test_delays_grow_until_a_mail_has_failed(db: Db) -> None:
+    with MailServer(lambda: "later") as server:
+        settings, clock = settings_of(server.url), Clock()
+        await fill(db, settings, 1)
+        mailer = Mailer(db, settings, clock, QUICK)
+        waits: list[int] = []
+        while (mail := await _only(db)).due_at is not None:
+            clock.now = max(clock.now, mail.due_at)
+            await _drain(mailer)
+            after = await _only(db)
+            waits.append(0 if after.due_at is None else after.due_at - clock.now)
+        await mailer.finish()
+    assert mail.status == "FAILED"
+    assert "451" in mail.result
+    assert mail.attempts == len(waits) == len(QUICK.waits_ms) + 1
+    for wait, meant in zip(waits, QUICK.waits_ms, strict=False):
+        assert 0.9 * meant <= wait <= 1.1 * meant
+
+
+async def test_an_absent_mail_server_costs_no_attempts(db: Db) -> None:
+    with MailServer() as server:
+        settings = settings_of(server.url)
+    await fill(db, settings, 3)  # it is gone
+    mailer = Mailer(db, settings, now_ms, QUICK)
+    assert await mailer.turn() == 0
+    assert (await statuses(db)) == {"WAITING": 3}
+    assert {(await _first(db)).attempts} == {0}
+    await mailer.finish()
+
+
+async def _first(db: Db) -> Mail:
+    async with db.connection() as tx:
+        return (await queries.NEWEST.all(tx, merchant_id=None, status=None, limit=1))[0]
+
+
+async def test_what_nobody_has_ended_is_unknown_and_stays_so(db: Db) -> None:
+    with MailServer() as server:
+        settings, clock = settings_of(server.url), Clock()
+        await fill(db, settings, 1)
+        async with db.connection() as tx:  # as a worker that is then killed
+            await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now + 1000, limit=1)
+        mailer = Mailer(db, settings, clock, QUICK)
+        await _drain(mailer)
+        assert (await _only(db)).status == "SENDING"
+        clock.now += 1001
+        await _drain(mailer)
+        mail = await _only(db)
+        assert (mail.status, mail.attempts) == ("UNKNOWN", 1)
+        assert "stopped" in mail.result
+        # By hand it goes once more, under the Message-ID that its reader may know.
+        again = await db.run(lambda tx: outbox.resend(tx, settings, "", mail.id, "form", clock.now))
+        twice = await db.run(lambda tx: outbox.resend(tx, settings, "", mail.id, "form", clock.now))
+        assert again.id == twice.id != mail.id
+        await _drain(mailer)
+        await mailer.finish()
+        assert [message["Message-ID"] for _, message in server.taken] == [mail.message_id]
+
+
+async def test_a_result_that_comes_late_counts(db: Db) -> None:
+    with MailServer() as server:
+        settings, clock = settings_of(server.url), Clock()
+        await fill(db, settings, 1)
+        async with db.connection() as tx:
+            (begun,) = await queries.CLAIM.all(tx, now=clock.now, lease_until=clock.now, limit=1)
+            await queries.LAPSE.run(tx, now=clock.now, result="unknown", limit=1)
+            assert (await _only(db)).status == "UNKNOWN"
+            await queries.RECORD.run(
+                tx, merchant_id="", id=begun.id, attempts=1, status="SENT", due_at=None,
+                result="250 OK", now=clock.now,
+            )  # fmt: skip
+    assert (await _only(db)).status == "SENT"
+
+
+async def test_connections_are_encrypted_and_logged_in_and_else_cost_no_attempt(
+    db: Db, tmp_path: Path
+) -> None:
+    tls = certified(tmp_path)
+    trusting = msgspec.structs.replace(QUICK, trust=tls.of_clients)
+    with MailServer(**logins("shop", "p@ss word", tls.of_server)) as server:
+        place = f"127.0.0.1:{server.port}"
+        good = f"smtp+starttls://shop:p%40ss%20word@{place}"
+        await fill(db, settings_of(good), 1)
+        for url, options in (
+            (f"smtp+starttls://shop:other@{place}", trusting),
+            (f"smtp+starttls://{place}", trusting),  # it asks for a login
+            (f"smtp://{place}", trusting),  # and for encryption
+            (good, QUICK),  # its certificate is nobody's
+        ):
+            mailer = Mailer(db, settings_of(url), now_ms, options)
+            await mailer.turn()
+            await mailer.finish()
+            mail = await _only(db)
+            assert (mail.status, mail.attempts) == ("WAITING", 0), url
+        mailer = Mailer(db, settings_of(good), now_ms, trusting)
+        await _drain(mailer)
+        await mailer.finish()
+        assert len(server.taken) == 1
+    with MailServer(ssl=tls.of_server) as server:  # encrypted from the start
+        settings = settings_of(f"smtps://127.0.0.1:{server.port}")
+        await fill(db, settings, 2)
+        mailer = Mailer(db, settings, now_ms, trusting)
+        await _drain(mailer)
+        await mailer.finish()
+        assert len(server.taken) == 1  # the first is sent already
+
+
+async def test_without_a_mail_server_nothing_is_written(db: Db) -> None:
+    made = await db.run(lambda tx: outbox.queue(tx, Settings(), [numbered(1)], now_ms()))
+    assert made == []
+    assert await statuses(db) == {}
+
+
+async def test_each_recipient_gets_a_message_once_though_mailers_are_killed(
+    db: Db, database_url: str
+) -> None:
+    chance = random.Random(7)
+
+    def fault() -> Fault:
+        return chance.choice(("later", "cut")) if chance.random() < 0.3 else ""
+
+    with MailServer(fault) as server:
+        await storm(db, database_url, server, count=120, kills=2)
+        ended = await each_once(db, server, 120)
+    assert ended["SENT"] > 60
+    assert set(ended) <= {"SENT", "UNKNOWN"}

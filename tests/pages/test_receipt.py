@@ -1,0 +1,111 @@
+"""The receipt of a paid session: a page that whoever has its address may see, and a PDF."""
+
+import re
+import zlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from opentill import merchants
+from opentill.pages import pdf
+from opentill.pages.pdf import NoFont, Sheet
+from support.api_server import ApiServer, Shop
+from support.people import TESTER
+
+SHEET = Sheet(
+    language="en", title="Receipt", shop="Harbour Books", contact=[], mark="",
+    facts=[("Item", "A mug")], total=("Paid", "$9.99 USD"), notes=[], fonts=[],
+)  # fmt: skip
+
+
+def _path(order: dict[str, Any]) -> str:
+    return f"/receipt/{order['checkoutSessionId']}"
+
+
+def _paid(shop: Shop, **changes: Any) -> dict[str, Any]:
+    return shop.paid(**{"customerEmail": "annabel@example.com"} | changes)
+
+
+def test_a_receipt_says_what_was_paid_and_no_more(api_server: ApiServer, shop: Shop) -> None:
+    order = _paid(shop)
+    refund = shop.refund(order["id"], amount="1.00")
+    shop.end_refund(refund["id"])
+    response = api_server.http.get(_path(order))
+    assert response.status_code == 200
+    page = response.text
+    for text in (order["id"], "Harbour Books", "$9.99", "$1.00", "$8.99", "Test mode"):
+        assert text in page
+    assert "annabel" not in page
+    assert "a•••@example.com" in page
+    assert response.headers["x-robots-tag"] == "noindex, nofollow"
+    assert response.headers["cache-control"] == "no-store"
+    assert _path(order) in api_server.http.get(f"/checkout{_path(order)[8:]}?hold=1").text
+
+
+def test_times_are_in_the_shops_zone_and_the_customers(api_server: ApiServer, shop: Shop) -> None:
+    now = api_server.app.clock()
+    api_server.tx(
+        lambda tx: merchants.change_profile(
+            tx, shop.id, {"time_zone": "Asia/Kathmandu"}, now, actor=TESTER
+        )
+    )
+    order = _paid(shop)
+
+    def zones(query: str = "", language: str = "en") -> set[str]:
+        got = api_server.http.get(_path(order) + query, headers={"accept-language": language})
+        return set(re.findall(r"\(([A-Z]\w+/\w+)\)", got.text))
+
+    assert zones() == {"Asia/Kathmandu"}
+    assert zones(language="fr-BE") == {"Asia/Kathmandu", "Europe/Brussels"}
+    assert zones("?zone=Asia/Tokyo", "fr-BE") == {"Asia/Kathmandu", "Asia/Tokyo"}
+    wrong = api_server.http.get(_path(order) + "?zone=Mars/Base&lang=en").text
+    assert 'aria-invalid="true"' in wrong
+    assert 'value="Mars/Base"' in wrong
+
+
+@pytest.mark.parametrize("end", ["", ".pdf"])
+def test_there_is_no_receipt_of_what_nobody_paid(
+    api_server: ApiServer, shop: Shop, end: str
+) -> None:
+    for path in (_path(shop.order()), "/receipt/cs_" + "0" * 32):
+        assert api_server.http.get(path + end).status_code == 404
+
+
+def test_the_pdf_is_drawn_by_a_process_of_its_own(api_server: ApiServer, shop: Shop) -> None:
+    order = _paid(shop)
+    response = api_server.http.get(_path(order) + ".pdf")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "application/pdf"
+    assert response.content.startswith(b"%PDF-")
+    streams = re.findall(rb"FlateDecode.*?stream\n(.*?)\nendstream", response.content, re.DOTALL)
+    text = b"".join(map(zlib.decompress, streams))
+    assert order["id"].encode() in text
+    assert b"annabel" not in text
+
+
+def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> None:
+    app = api_server.app
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, receipt_font=app.settings.data_dir / "none.ttf")
+    try:
+        product = shop.product(name="茶")["id"]
+        order = _paid(shop, product_id=product)
+        response = api_server.http.get(_path(order) + ".pdf", follow_redirects=True)
+    finally:
+        app.settings = before
+    assert response.status_code == 200
+    assert "There is no PDF of this receipt" in response.text
+
+
+def test_what_is_no_letter_does_not_keep_a_receipt_from_being_drawn() -> None:
+    fonts = pdf.places(None)
+    tea = msgspec.structs.replace(SHEET, facts=[("Item", "茶 🍵"), ("Łódź", "żółw")], fonts=fonts)
+    try:
+        drawn = pdf.made(tea)
+    except NoFont:
+        pytest.skip("this machine has no font with Chinese")
+    assert drawn.startswith(b"%PDF-")
+    with pytest.raises(NoFont):
+        pdf.made(msgspec.structs.replace(tea, fonts=[]))
+    assert pdf.made(msgspec.structs.replace(SHEET, total=("Payé", "9,99 €"))).startswith(b"%PDF-")

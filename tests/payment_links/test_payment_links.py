@@ -1,0 +1,296 @@
+"""Payment links: what they sell, to whom, how often: contract.md#payment-links."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+
+from opentill.checkouts import jobs as checkout_jobs
+from opentill.payment_links import jobs
+from support.api_server import ApiServer, Shop, refused
+from support.people import Visitor
+
+GIFT: Final = {"name": "A gift", "currency": "USD", "minAmount": "5", "maxAmount": "500.00"}
+FORM_ID: Final = re.compile(r'name="form_id" value="(\w+)"')
+HALF_AN_HOUR: Final = 1_800_000
+REFUSED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    ("productId", {}),
+    ("productId", {"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}),
+    ("item", {"item": {"name": "A gift", "currency": "USD"}}),
+    ("item", {"item": GIFT | {"price": "5"}}),
+    ("item", {"item": {"name": "A gift", "currency": "USD", "minAmount": "5"}}),
+    ("item", {"item": GIFT | {"maxAmount": "5.00"}}),
+    ("item", {"item": GIFT | {"minAmount": "0"}}),
+    ("item", {"item": GIFT | {"currency": "XTS"}}),
+    ("item", {"item": GIFT | {"name": ""}}),
+    ("item", {"item": GIFT | {"image": "/x.png"}}),
+    ("item", {"item": "A gift"}),
+    ("maxQuantity", {"item": GIFT, "maxQuantity": 2}),
+    ("maxQuantity", {"item": GIFT, "maxQuantity": 100}),
+    ("maxUses", {"item": GIFT, "maxUses": 0}),
+    ("maxUses", {"item": GIFT, "maxUses": "1"}),
+    ("expiresAt", {"item": GIFT, "expiresAt": 1}),
+    ("expiresAt", {"item": GIFT, "expiresAt": 10**20}),
+    ("successUrl", {"item": GIFT, "successUrl": "javascript:alert(1)"}),
+    ("paymentMethods", {"item": GIFT, "paymentMethods": ["PAYNOW"]}),
+    ("clientReference", {"item": GIFT, "clientReference": " "}),
+    ("metadata", {"item": GIFT, "metadata": []}),
+)
+
+
+def link(shop: Shop, **body: Any) -> dict[str, Any]:
+    """Make a payment link, of a new product if nothing else is said."""
+    if "item" not in body and "productId" not in body:
+        body["productId"] = shop.product()["id"]
+    made: dict[str, Any] = shop.data("POST", "/v1/payment-links", json=body)
+    return made
+
+
+def read(shop: Shop, one: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = shop.data("GET", f"/v1/payment-links/{one['id']}")
+    return found
+
+
+def go_on(visitor: Visitor, one: dict[str, Any], **entries: str) -> str:
+    """Go on from a link's page, and return the id of the session that was opened."""
+    path = urlsplit(one["url"]).path
+    (form_id,) = FORM_ID.findall(visitor.get(path).text)
+    answer = visitor.post(path, {"form_id": form_id, "lang": "en", **entries})
+    assert answer.status_code == 303, answer.text
+    return urlsplit(answer.headers["location"]).path.removeprefix("/checkout/")
+
+
+def order_of(shop: Shop, session_id: str) -> str:
+    return str(shop.data("GET", f"/v1/checkouts/{session_id}")["orderId"])
+
+
+@pytest.mark.parametrize(("field", "body"), REFUSED)
+def test_a_link_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) -> None:
+    assert field in refused(shop.post("/v1/payment-links", body), field)
+    assert shop.data("GET", "/v1/payment-links")["items"] == []
+
+
+def test_each_customer_gets_a_session_with_what_the_link_says(shop: Shop) -> None:
+    given = {
+        "maxQuantity": 5,
+        "metadata": {"campaign": "spring"},
+        "clientReference": "C-7",
+        "paymentMethods": ["CREDIT_CARD"],
+        "locale": "zh-Hans",
+        "successUrl": "https://shop.example/ok",
+    }
+    one = link(shop, **given)
+    assert {name: one[name] for name in given} == given
+    assert one["status"] == "ACTIVE"
+    ada, bea = (go_on(Visitor(shop.api_server), one, quantity=text) for text in ("2", "1"))
+    assert ada != bea
+    session = shop.data("GET", f"/v1/checkouts/{ada}")
+    assert (session["amount"], session["quantity"], session["locale"]) == ("19.98", 2, "zh-Hans")
+    order = shop.read_order(session["orderId"])
+    assert order["metadata"] == {"campaign": "spring"}
+    assert (order["paymentLinkId"], order["clientReference"]) == (one["id"], "C-7")
+    shop.confirm(order["id"])
+    seen = read(shop, one)
+    assert (seen["payments"], seen["openSessions"]) == (1, 1)
+    assert seen["sales"] == [{"currency": "USD", "payments": 1, "amount": "19.98"}]
+    (event,) = [e for e in shop.data("GET", "/v1/events")["items"] if e["type"] == "order.paid"]
+    assert event["data"]["payment_link_id"] == one["id"]
+    assert one["id"] in shop.get("/v1/orders/export").text
+    assert shop.data("GET", "/v1/payment-links", params={"active": "true"})["items"] == [seen]
+    assert shop.data("GET", "/v1/payment-links", params={"active": "false"})["items"] == []
+
+
+def test_an_open_amount_is_taken_between_its_bounds(shop: Shop) -> None:
+    one = link(shop, item=GIFT)
+    visitor, path = Visitor(shop.api_server), urlsplit(one["url"]).path
+    for typed in ("4.99", "500.01", "", "ten", "1e2", "-5", "5.001", "９", "5\x00"):
+        answer = visitor.post(path, {"amount": typed, "lang": "en"})
+        assert answer.status_code == 400, typed
+        assert 'id="amount-error"' in answer.text
+        assert "from $5.00 to $500.00" in answer.text
+    assert read(shop, one)["openSessions"] == 0
+    session = go_on(visitor, one, amount=" 12,5 ")
+    assert shop.data("GET", f"/v1/checkouts/{session}")["amount"] == "12.50"
+
+
+def test_however_many_go_on_at_once_no_more_are_open_or_paid_than_there_are_uses(
+    shop: Shop,
+) -> None:
+    uses, customers = 3, 12
+    one = link(shop, maxUses=uses)
+    path = urlsplit(one["url"]).path
+
+    def customer(_: int) -> int:
+        return Visitor(shop.api_server).post(path, {"lang": "en"}).status_code
+
+    with ThreadPoolExecutor(customers) as threads:
+        statuses = list(threads.map(customer, range(customers)))
+    assert sorted(statuses) == [303] * uses + [410] * (customers - uses)
+    seen = read(shop, one)
+    assert (seen["status"], seen["openSessions"], seen["payments"]) == ("USED_UP", uses, 0)
+
+
+def test_a_use_is_given_back_by_a_session_that_ends_and_kept_by_one_that_is_paid(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    api_server = shop.api_server
+    now = api_server.app.clock()
+    clock(now)
+    one = link(shop, maxUses=1)
+    path = urlsplit(one["url"]).path
+    first = go_on(Visitor(api_server), one)
+    session = shop.data("GET", f"/v1/checkouts/{first}")
+    assert session["expiresAt"] - session["createdAt"] == HALF_AN_HOUR
+    refusal = Visitor(api_server).get(path)
+    assert refusal.status_code == 410
+    assert "This link has been used" in refusal.text
+    clock(now + HALF_AN_HOUR)
+    api_server.run(checkout_jobs.expire_due(api_server.app.db, now + HALF_AN_HOUR))
+    second = go_on(Visitor(api_server), one)
+    shop.confirm(order_of(shop, second))
+    for noted in (False, True):  # what the worker has not noted yet counts the same
+        if noted:
+            api_server.run(jobs.note_ended(api_server.app.db))
+        assert Visitor(api_server).get(path).status_code == 410
+        seen = read(shop, one)
+        assert (seen["openSessions"], seen["payments"]) == (0, 1)
+    # Money for the first one arrives late: it is taken, and counted.
+    shop.confirm(order_of(shop, first))
+    seen = read(shop, one)
+    assert (seen["payments"], seen["sales"][0]["amount"]) == (2, "19.98")
+
+
+def test_the_form_sent_twice_opens_one_session(shop: Shop) -> None:
+    one = link(shop, maxQuantity=9)
+    visitor, path = Visitor(shop.api_server), urlsplit(one["url"]).path
+    (form_id,) = FORM_ID.findall(visitor.get(path).text)
+    form = {"form_id": form_id, "quantity": "2", "lang": "en"}
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: visitor.post(path, form), range(4)))
+    assert len({answer.headers["location"] for answer in answers}) == 1
+    assert read(shop, one)["openSessions"] == 1
+    other = visitor.post(path, form | {"quantity": "3"})
+    assert other.headers["location"] != answers[0].headers["location"]
+    # Once the session has ended, the same form leads back to the link.
+    session = urlsplit(answers[0].headers["location"]).path.removeprefix("/checkout/")
+    shop.data("POST", f"/v1/checkouts/{session}/expire")
+    assert visitor.post(path, form).headers["location"].startswith(path)
+
+
+def test_who_has_begun_is_shown_the_way_back_and_nobody_else(shop: Shop) -> None:
+    one = link(shop, maxUses=1)
+    ada, path = Visitor(shop.api_server), urlsplit(one["url"]).path
+    session = go_on(ada, one)
+    page = ada.get(path)
+    assert page.status_code == 200
+    assert f"/checkout/{session}" in page.text
+    assert session not in Visitor(shop.api_server).get(path).text
+    other = link(shop)
+    forged = Visitor(shop.api_server).get(
+        urlsplit(other["url"]).path, headers={"cookie": f"opentill_link={session}"}
+    )
+    assert session not in forged.text
+
+
+def test_a_link_that_cannot_be_used_says_why(shop: Shop, clock: Callable[[int], None]) -> None:
+    now = shop.api_server.app.clock()
+    clock(now)
+    visitor = Visitor(shop.api_server)
+    off, over = link(shop), link(shop, expiresAt=now + 1000)
+    product = shop.product()["id"]
+    gone = link(shop, productId=product)
+    assert (
+        shop.data("PATCH", f"/v1/payment-links/{off['id']}", json={"active": False})["status"]
+        == "INACTIVE"
+    )
+    shop.call("DELETE", f"/v1/products/{product}")
+    clock(now + 1000)
+    for one, sentence in (
+        (off, "This link cannot be used"),
+        (over, "This link has expired"),
+        (gone, "This link cannot be used"),
+    ):
+        path = urlsplit(one["url"]).path
+        for answer in (visitor.get(path), visitor.post(path, {"lang": "en"})):
+            assert answer.status_code == 410
+            assert sentence in answer.text
+    body = {"active": True, "expiresAt": None, "maxUses": 5, "metadata": {"a": 1}}
+    changed = shop.data("PATCH", f"/v1/payment-links/{over['id']}", json=body)
+    assert (changed["status"], changed["maxUses"], changed["metadata"]) == (
+        "ACTIVE", 5, {"a": 1}
+    )  # fmt: skip
+    assert shop.data("PATCH", f"/v1/payment-links/{over['id']}", json={})["maxUses"] == 5
+    go_on(visitor, over)
+
+
+def test_whatever_comes_to_its_address_is_answered_with_a_page(shop: Shop) -> None:
+    one = link(shop, maxQuantity=3)
+    path, http = urlsplit(one["url"]).path, shop.api_server.http
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    for method, place, status, headers in (
+        ("GET", "/pay", 404, {}),
+        ("GET", "/pay/" + "0" * 32, 404, {}),
+        ("GET", "/pay/%00", 404, {}),
+        ("GET", f"{path}x", 404, {}),
+        ("GET", f"{path}/nothing", 404, {}),
+        ("PUT", path, 405, {}),
+        ("HEAD", path, 200, {}),
+        ("POST", path, 415, {}),
+        ("POST", path, 403, {**form, "sec-fetch-site": "cross-site"}),
+        ("GET", path, 200, {"cookie": "opentill_link=cs_';--"}),
+    ):
+        answer = http.request(method, place, headers=headers)
+        assert answer.status_code == status, (method, place)
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    for quantity in ("0", "4", "-1", "1.5", "x" * 5000, "٣"):
+        answer = http.post(path, data={"quantity": quantity}, headers=form)
+        assert answer.status_code == 400, quantity
+        assert 'id="quantity-error"' in answer.text
+    assert read(shop, one)["openSessions"] == 0
+    svg, png = (http.get(f"{path}/qr.{kind}") for kind in ("svg", "png"))
+    assert svg.headers["content-type"] == "image/svg+xml"
+    assert png.content.startswith(b"\x89PNG")
+    assert http.get("/pay/" + "0" * 32 + "/qr.png").status_code == 404
+
+
+def test_forms_of_an_address_are_limited_and_the_merchants_sessions_are_not(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import msgspec  # the settings are a struct
+
+    app, one = shop.api_server.app, link(shop)
+    limited = msgspec.structs.replace(
+        app.settings, limit_payments_per_minute=2, limit_checkouts_per_minute=1
+    )
+    monkeypatch.setattr(app, "settings", limited)
+    path, visitor = urlsplit(one["url"]).path, Visitor(shop.api_server)
+    statuses = [visitor.post(path, {"lang": "en"}).status_code for _ in range(3)]
+    assert statuses == [303, 303, 429]
+    assert shop.post("/v1/checkouts", {"productId": shop.product()["id"]}).status_code == 201
+
+
+def test_a_merchant_that_may_not_sell_has_links_that_say_so(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import msgspec  # the settings are a struct
+
+    app, one = shop.api_server.app, link(shop)
+    strict = msgspec.structs.replace(app.settings, agreement_required=True)
+    monkeypatch.setattr(app, "settings", strict)
+    answer = Visitor(shop.api_server).post(urlsplit(one["url"]).path, {"lang": "en"})
+    assert answer.status_code == 403
+    assert "This link cannot be used" in answer.text
+    assert read(shop, one)["openSessions"] == 0
+
+
+def test_anothers_product_cannot_be_linked_and_anothers_link_not_seen(
+    api_server: ApiServer, shop: Shop
+) -> None:
+    other = api_server.shop()
+    theirs = link(other)
+    body = {"productId": theirs["productId"]}
+    refused(shop.post("/v1/payment-links", body), "productId")
+    assert shop.get(f"/v1/payment-links/{theirs['id']}").status_code == 404

@@ -1,0 +1,184 @@
+"""More fields of a session, and items: contract.md#session-create, contract.md#session-item."""
+
+import csv
+import io
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from support.api_server import ApiServer, Shop, refused
+
+HALF_AN_HOUR: Final = 1_800_000
+DAY: Final = 86_400_000
+CART: Final = {"name": "Cart 42", "price": "31.48", "currency": "USD"}
+TAKEN: Final[tuple[tuple[str, Any], ...]] = (
+    ("quantity", 1),
+    ("quantity", 99),
+    ("quantity", None),
+    ("expiresIn", HALF_AN_HOUR),
+    ("expiresIn", DAY),
+    ("expiresIn", None),
+    ("paymentMethods", ["CREDIT_CARD"]),
+    ("paymentMethods", ["PAYNOW", "ALIPAY", "ALIPAY"]),
+    ("locale", "zh-Hant"),
+    ("clientReference", "r"),
+    ("clientReference", "编号 " + "r" * 197),
+    ("customer_name", "Ada"),
+)
+REFUSED: Final[tuple[tuple[str, Any], ...]] = (
+    ("quantity", 0),
+    ("quantity", 100),
+    ("quantity", 1.5),
+    ("quantity", "2"),
+    ("quantity", True),
+    ("quantity", 10**30),
+    ("expiresIn", HALF_AN_HOUR - 1),
+    ("expiresIn", DAY + 1),
+    ("expiresIn", "3600000"),
+    ("paymentMethods", []),
+    ("paymentMethods", ["CASH"]),
+    ("paymentMethods", "CREDIT_CARD"),
+    ("paymentMethods", ["PAYNOW"]),  # for dollars of Singapore
+    ("locale", "fr"),
+    ("locale", ""),
+    ("clientReference", ""),
+    ("clientReference", "  "),
+    ("clientReference", "r" * 201),
+    ("clientReference", 7),
+    ("customer_name", "n" * 201),
+    ("item", CART),  # beside a product
+)
+ITEMS_REFUSED: Final[tuple[dict[str, Any], ...]] = (
+    {"name": " "},
+    {"name": "n" * 201},
+    {"price": "0.00"},
+    {"price": "-1"},
+    {"price": "100000000"},
+    {"price": 5},
+    {"currency": "usd"},
+    {"currency": "XTS"},
+    {"currency": "JPY", "price": "10.50"},
+    {"currency": "VUV", "price": "100"},  # without an exchange rate
+    {"image": "javascript:alert(1)"},
+    {"description": "d" * 1001},
+)
+
+
+@pytest.mark.parametrize(("field", "value"), TAKEN)
+def test_a_session_is_opened_with(shop: Shop, field: str, value: Any) -> None:
+    assert shop.session(**{field: value})["status"] == "OPEN"
+
+
+@pytest.mark.parametrize(("field", "value"), REFUSED)
+def test_a_session_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+    body = {"productId": shop.product()["id"]} | {field: value}
+    assert field in refused(shop.post("/v1/checkouts", body), field)
+    assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
+
+
+def test_what_a_session_was_opened_with_is_wherever_its_order_is(shop: Shop) -> None:
+    product = shop.product()["id"]
+    plain = shop.paid(product)
+    given = {"quantity": 3, "clientReference": "INV/2026-0042", "locale": "zh-Hans"}
+    session = shop.session(product, **given, paymentMethods=["ALIPAY", "CREDIT_CARD"])
+    assert session["amount"] == "29.97"
+    assert session["paymentMethods"] == ["CREDIT_CARD", "ALIPAY"]
+    read = shop.data("GET", f"/v1/checkouts/{session['id']}")
+    assert read == {**session, "orderId": read["orderId"]}
+    order = shop.read_order(read["orderId"])
+    assert (order["amount"], order["quantity"], order["clientReference"]) == (
+        "29.97", 3, "INV/2026-0042"
+    )  # fmt: skip
+    (found,) = shop.data("GET", "/v1/orders", params={"query": " inv/2026-0042"})["items"]
+    assert found["id"] == order["id"]
+    shop.confirm(order["id"])
+    lines = list(csv.DictReader(io.StringIO(shop.get("/v1/orders/export").text)))
+    columns = ("quantity", "clientReference", "paymentLinkId")
+    assert [[line[name] for name in columns] for line in lines] == [
+        ["1", "", ""], ["3", "INV/2026-0042", ""]
+    ]  # fmt: skip
+    events = shop.data("GET", "/v1/events")["items"]
+    for event in events:
+        data = event["data"]
+        if data["order_id"] == plain["id"]:
+            assert not {"quantity", "client_reference", "payment_link_id"} & set(data)
+        else:
+            assert (data["quantity"], data["client_reference"]) == (3, "INV/2026-0042")
+    assert {event["type"] for event in events} == {"order.paid", "checkout.completed"}
+
+
+def test_the_amount_is_bounded_as_a_price_is_whatever_the_currency(shop: Shop) -> None:
+    product = shop.product(price="50000000.00")["id"]
+    assert "at most 1," in refused(
+        shop.post("/v1/checkouts", {"productId": product, "quantity": 2}), "quantity"
+    )
+    shop.api_server.rate("JPY", "USD", Decimal("0.006"))
+    yen = shop.product(price="1010101", currency="JPY")["id"]
+    assert shop.session(yen, quantity=99)["amount"] == "99999999.00"
+
+
+def test_a_session_lasts_as_long_as_it_was_asked_to(shop: Shop) -> None:
+    session = shop.session(expiresIn=HALF_AN_HOUR)
+    assert session["expiresAt"] - session["createdAt"] == HALF_AN_HOUR
+
+
+def test_the_other_spelling_of_the_customers_name_counts_where_the_first_is_not_there(
+    shop: Shop,
+) -> None:
+    answer = shop.post("/v1/checkouts", {"productId": shop.product()["id"], "customer_name": "Ada"})
+    assert "opentill-ignored-fields" not in answer.headers
+    page = shop.api_server.http.get(answer.json()["data"]["url"]).text
+    assert 'value="Ada"' in page
+    assert shop.order(customerName="Bea", customer_name="Ada")["customerName"] == "Bea"
+
+
+def test_the_page_has_the_methods_the_language_and_the_number_of_the_session(shop: Shop) -> None:
+    session = shop.session(
+        paymentMethods=["ALIPAY"], locale="zh-Hant", clientReference="<b>7</b>", quantity=2
+    )
+    http = shop.api_server.http
+    page = http.get(session["url"], headers={"accept-language": "en"}).text
+    assert '<html lang="zh-Hant"' in page
+    assert page.count('name="method"') == 1
+    assert 'value="ALIPAY"' in page
+    assert "&lt;b&gt;7&lt;/b&gt;" in page
+    assert "2 × " in page
+    assert '<html lang="en"' in http.get(session["url"], params={"lang": "en"}).text
+    chosen = {"accept-language": "zh", "cookie": "opentill_language=en"}
+    assert '<html lang="en"' in http.get(session["url"], headers=chosen).text
+    form = {"email": "ada@example.com", "name": "", "method": "CREDIT_CARD", "lang": "en"}
+    assert http.post(session["url"], data=form).status_code == 400
+
+
+def test_an_item_is_sold_without_a_product(shop: Shop) -> None:
+    product = shop.product()
+    body = {"item": {**CART, "name": " Cart 42 ", "description": "Two teas"}, "quantity": 2}
+    session = shop.data("POST", "/v1/checkouts", json=body)
+    assert (session["amount"], session["currency"]) == ("62.96", "USD")
+    page = shop.api_server.http.get(session["url"]).text
+    assert "Cart 42" in page
+    assert "Two teas" in page
+    again = shop.data("POST", "/v1/checkouts", json={"item": CART})
+    stand_in = again["productId"]
+    assert session["productId"] == stand_in
+    assert shop.data("GET", f"/v1/products/{stand_in}")["status"] == "ARCHIVED"
+    active = shop.data("GET", "/v1/products", params={"status": "ACTIVE"})["items"]
+    assert [one["id"] for one in active] == [product["id"]]
+    # It is put right, whatever was made of it.
+    shop.data("PATCH", f"/v1/products/{stand_in}", json={"currency": "EUR", "price": "7.00"})
+    assert shop.data("POST", "/v1/checkouts", json={"item": CART})["currency"] == "USD"
+
+
+@pytest.mark.parametrize("change", ITEMS_REFUSED, ids=str)
+def test_an_item_is_refused_with(shop: Shop, change: dict[str, Any]) -> None:
+    answer = shop.post("/v1/checkouts", {"item": CART | change})
+    assert "item" in refused(answer, "item")
+    assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
+
+
+def test_two_merchants_items_stand_on_two_products(api_server: ApiServer) -> None:
+    one, other = (
+        api_server.shop().data("POST", "/v1/checkouts", json={"item": CART}) for _ in range(2)
+    )
+    assert one["productId"] != other["productId"]

@@ -1,0 +1,30 @@
+"""Ten thousand mails, a mail server that fails, a worker that is killed (decision 0085)."""
+
+import random
+import sys
+import time
+
+import pytest
+
+from opentill.db.database import Db
+from support.mail_server import Fault, MailServer
+from support.mailing import each_once, storm
+
+pytestmark = pytest.mark.stress
+
+
+async def test_ten_thousand_mails_arrive_once_through_twenty_kills(
+    db: Db, database_url: str
+) -> None:
+    chance = random.Random(16)
+
+    def fault() -> Fault:
+        kinds: tuple[Fault, ...] = ("later", "later", "later", "cut", "taken_then_cut")
+        return chance.choice(kinds) if chance.random() < 0.3 else ""
+
+    started = time.monotonic()
+    with MailServer(fault) as server:
+        await storm(db, database_url, server, count=10_000, kills=20)
+        ended = await each_once(db, server, 10_000)
+    took = time.monotonic() - started
+    sys.stderr.write(f"\n{dict(ended)}, {server.connections} connections, {took:.0f} s")

@@ -1,0 +1,86 @@
+"""What clients in other languages ask of their tests' server: merchants, and what operators do.
+
+A small HTTP server: ``POST /shop`` makes a merchant, ``POST /plan`` tells the cutting proxy what to
+do with the next requests. Each takes and returns JSON.
+"""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from support.api_server import ApiServer, Shop
+from support.cutting_proxy import Proxy, between
+
+
+class Control:
+    """The requests that can be made, by their names."""
+
+    def __init__(self, api_server: ApiServer, proxy: Proxy) -> None:
+        """``proxy`` is in front of the server."""
+        self._api_server = api_server
+        self._proxy = proxy
+        self._shops: dict[str, Shop] = {}
+
+    def shop(self, _: Any) -> Any:
+        """Make a merchant with a key."""
+        shop = self._api_server.shop()
+        self._shops[shop.key] = shop
+        return {"url": self._api_server.url, "proxy": self._proxy.url, "key": shop.key}
+
+    def confirm(self, given: Any) -> Any:
+        """Confirm an order's money."""
+        self._shops[given["key"]].confirm(given["order"])
+        return {}
+
+    def dispute(self, given: Any) -> Any:
+        """Open a dispute of a paid order."""
+        return {"id": self._shops[given["key"]].dispute(given["order"]).id}
+
+    def payout(self, given: Any) -> Any:
+        """Pay something out."""
+        return {"id": self._shops[given["key"]].payout().id}
+
+    def plan(self, given: Any) -> Any:
+        """Say what becomes of the next requests through the proxy."""
+        self._proxy.requests.clear()
+        self._proxy.plan = given["plan"]
+        return {}
+
+    def requests(self, _: Any) -> Any:
+        """Return the requests that came through the proxy since the last plan."""
+        return [request.decode() for request in self._proxy.requests]
+
+
+@contextlib.contextmanager
+def controlling(api_server: ApiServer) -> Iterator[str]:
+    """Serve while the block runs; yield the address."""
+    with between(api_server.url) as proxy:
+        control = Control(api_server, proxy)
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                given = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                work: Callable[[Any], Any] = getattr(control, self.path.strip("/"))
+                try:
+                    status, found = 200, work(given)
+                except Exception as error:  # noqa: BLE001 - told to the test that asked
+                    status, found = 500, repr(error)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(found).encode())
+
+            def log_message(self, *_: Any) -> None:
+                """Print nothing."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()

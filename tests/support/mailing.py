@@ -1,0 +1,118 @@
+"""Mail for tests: settings with a mail server, and rows of the outbox."""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from opentill.mail import outbox, queries, topics
+from opentill.mail.model import NewMail
+from support.api_server import SECRETS
+from support.mail_server import MailServer
+
+SENDER: Final = "Example Pay <pay@example.com>"
+_PROCESS: Final = Path(__file__).parent / "mail_process.py"
+
+
+def settings_of(smtp_url: str, **changes: Any) -> Settings:
+    """Return the settings of a deployment with a mail server."""
+    given: dict[str, Any] = {"smtp_url": smtp_url, "mail_from": SENDER, **SECRETS, **changes}
+    return msgspec.structs.replace(Settings(), **given)
+
+
+def numbered(number: int) -> NewMail:
+    """Return a mail to a recipient of its own."""
+    return NewMail(
+        merchant_id="",
+        topic="test",
+        cause=f"number {number}",
+        recipient=f"reader{number}@example.com",
+        language="en",
+        data=topics.Test(at=number),
+    )
+
+
+async def fill(db: Db, settings: Settings, count: int) -> None:
+    """Write mails to as many recipients."""
+    rows = [numbered(number) for number in range(count)]
+    for start in range(0, count, 1000):
+        part = rows[start : start + 1000]
+        await db.run(lambda tx: outbox.queue(tx, settings, part, now_ms()))  # noqa: B023 - run at once
+
+
+async def statuses(db: Db) -> Counter[str]:
+    """Return how many mails have each status."""
+    async with db.connection() as tx:
+        rows = await tx.fetch("select status, count(*) as n from mails group by status")
+    return Counter({row["status"]: row["n"] for row in rows})
+
+
+def process(url: str, server: MailServer, lease_ms: int, wait_ms: int) -> subprocess.Popen[bytes]:
+    """Start a mailer that is to be killed."""
+    places = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
+    arguments = [url, server.url, str(lease_ms), str(wait_ms)]
+    return subprocess.Popen(
+        [sys.executable, str(_PROCESS), *arguments],
+        env={"PYTHONPATH": ":".join(places), "PATH": "/usr/bin:/bin"},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+async def storm(db: Db, url: str, server: MailServer, count: int, kills: int) -> None:
+    """Send mails through mailers that are killed, until each has ended."""
+    settings = settings_of(server.url)
+    await fill(db, settings, count)
+    running = process(url, server, 4000, 50)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 60 + count / 20
+    try:
+        for kill in range(1, kills + 1):
+            aim = count * kill // (kills + 1)
+            while len(server.taken) < aim:
+                assert loop.time() < end, await statuses(db)
+                await asyncio.sleep(0.01)
+            running.kill()
+            running.wait()
+            running = process(url, server, 4000, 50)
+        while set(await statuses(db)) & {"WAITING", "SENDING"}:
+            assert loop.time() < end, await statuses(db)
+            await asyncio.sleep(0.1)
+    finally:
+        running.kill()
+        running.wait()
+
+
+async def each_once(db: Db, server: MailServer, count: int) -> Counter[str]:
+    """See that each recipient got its message once, or that it is unknown and says why."""
+    async with db.connection() as tx:
+        rows = await tx.fetch("select recipient, status, result, message_id from mails")
+    assert len(rows) == count
+    counts = server.counts
+    for row in rows:
+        got = counts[row["recipient"]]
+        if row["status"] == "SENT":
+            assert got == 1, row
+        elif row["status"] == "FAILED":
+            assert got == 0, row
+        else:
+            assert row["status"] == "UNKNOWN", row
+            assert got <= 1, row
+            assert row["result"], row
+    assert set(counts) <= {row["recipient"] for row in rows}
+    known = {row["recipient"]: row["message_id"] for row in rows}
+    assert all(message["Message-ID"] == known[to] for to, message in server.taken)
+    return await statuses(db)
+
+
+async def waiting_of(db: Db) -> int:
+    """Return how many mails are to be sent."""
+    async with db.connection() as tx:
+        return (await queries.STATE.one(tx, since=0)).waiting

@@ -1,0 +1,364 @@
+"""Writes the types and methods of ``clients/javascript`` from the OpenAPI document: `make client`.
+
+``CALLS`` of ``opentill.reference`` says which method is which operation, as for the Python client,
+so both have the same methods under the same names, in camelCase here. A test compares the files in
+the repository with what is made here (decision 0096).
+"""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from opentill import __version__
+from opentill.app import document
+from opentill.core.settings import Settings
+from opentill.reference.python_calls import CALLS
+
+PLACE: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
+_WIDTH: Final = 96
+_MADE: Final = "// Made of the OpenAPI document by `make client`: change nothing here.\n"
+_TIME: Final = "Unix ms"  # what the description of every time says
+_AMOUNT: Final = "^[0-9]{1,"  # what the pattern of every amount in a request begins with
+_EXTENSION: Final = "An extension of the contract. "  # which says nothing to who uses it
+_EVENT: Final = "EventBody"  # any event: `Event` is the union of all
+_PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
+_ONLY_SERVERS: Final = frozenset({"Failure", "Detail", "Done"})  # of every response: src/send.ts
+
+Json = dict[str, Any]
+
+
+class Operation(NamedTuple):
+    """One method: its names, the operation, and the types that it takes and returns."""
+
+    group: str
+    name: str
+    method: str
+    path: str
+    found: Json
+
+
+def _camel(text: str) -> str:
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), text)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _comment(text: str, indent: str = "") -> Iterator[str]:
+    """Yield a documentation comment, on one line if it fits."""
+    text = text.replace("*/", "*\\/")
+    if len(indent) + len(text) + 7 <= _WIDTH and "\n" not in text:
+        yield f"{indent}/** {text} */"
+        return
+    yield f"{indent}/**"
+    for paragraph in text.split("\n\n"):
+        if paragraph != text.split("\n\n")[0]:
+            yield f"{indent} *"
+        for line in textwrap.wrap(paragraph, _WIDTH - len(indent) - 3):
+            yield f"{indent} * {line}"
+    yield f"{indent} */"
+
+
+class Types:
+    """The types of the document's schemas: of requests, which are sent, and of responses."""
+
+    def __init__(self, schemas: Mapping[str, Json]) -> None:
+        """``schemas`` are the components of the document."""
+        self.schemas = schemas
+        self.sent: set[str] = set()  # names of bodies, with all that they hold
+
+    def of(self, schema: Json, *, sent: bool) -> str:
+        """Return the type of a schema. Raises ValueError for a form that is new."""
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            return "Event" if name == _EVENT else name
+        if "const" in schema:
+            return json.dumps(schema["const"])
+        if "enum" in schema:
+            values = " | ".join(json.dumps(value) for value in schema["enum"])
+            return values if sent else f"{values} | Later"
+        if "anyOf" in schema:
+            return " | ".join(self.of(one, sent=sent) for one in schema["anyOf"])
+        kinds = schema.get("type", ())
+        names = [kinds] if isinstance(kinds, str) else list(kinds)
+        if not names:
+            message = f"a schema without a type: {schema}"
+            raise ValueError(message)
+        return " | ".join(self._one(kind, schema, sent=sent) for kind in names)
+
+    def _one(self, kind: str, schema: Json, *, sent: bool) -> str:
+        if kind == "null":
+            return "null"
+        if kind == "array":
+            inner = schema["items"]
+            if set(inner.get("required", ())) == {"id", "type", "created_at", "data"}:
+                return "Event[]"  # as they are delivered
+            made = self.of(inner, sent=sent)
+            made = f"({made})" if " | " in made else made
+            return f"readonly {made}[]" if sent else f"{made}[]"
+        if kind == "object":
+            rest = schema.get("additionalProperties")
+            value = self.of(rest, sent=sent) if isinstance(rest, dict) else "unknown"
+            return f"Record<string, {value}>"
+        made = _PLAIN[kind]
+        return "number | Date" if sent and made == "number" and _is_time(schema) else made
+
+    def interface(self, name: str) -> Iterator[str]:
+        """Yield the interface of a component."""
+        schema, sent = self.schemas[name], name in self.sent
+        yield from _comment(schema.get("description", name))
+        yield f"export interface {name} {{"
+        required = set(schema.get("required", ()))
+        for field, inner in schema.get("properties", {}).items():
+            yield from self.member(field, inner, sent=sent, required=field in required)
+        yield "}"
+
+    def member(self, name: str, schema: Json, *, sent: bool, required: bool) -> Iterator[str]:
+        """Yield one field with what its description says."""
+        if "description" in schema:
+            yield from _comment(_sentence(schema["description"]), "  ")
+        made = self.of(schema, sent=sent)
+        absent = " | undefined" if sent and not required else ""
+        yield f"  {name}{'' if required else '?'}: {made}{absent};"
+
+
+def _sentence(text: str) -> str:
+    text = _capital(text)
+    return text if text.endswith((".", "!", "?", "`", ":")) else f"{text}."
+
+
+def _is_time(schema: Json) -> bool:
+    return schema.get("format") == "int64" and _TIME in schema.get("description", "")
+
+
+def _referenced(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"].rpartition("/")[2]
+        for inner in schema.values():
+            yield from _referenced(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _referenced(inner)
+
+
+def _closure(names: set[str], schemas: Mapping[str, Json]) -> set[str]:
+    """Return the names with all that they refer to."""
+    found, rest = set[str](), list(names)
+    while rest:
+        name = rest.pop()
+        if name not in found:
+            found.add(name)
+            rest += _referenced(schemas[name])
+    return found
+
+
+def operations(found: Json) -> list[Operation]:
+    """Return the operations that are methods, in the order of ``CALLS``."""
+    by_id = {
+        one["operationId"]: (method.upper(), path, one)
+        for path, methods in found["paths"].items()
+        for method, one in methods.items()
+    }
+    made = []
+    for operation_id, call in CALLS.items():
+        group, _, name = call.partition(".")
+        made.append(Operation(_camel(group), _camel(name), *by_id[operation_id]))
+    return made
+
+
+def _body(operation: Operation) -> Json | None:
+    content = operation.found.get("requestBody", {}).get("content", {})
+    schema: Json | None = content.get("application/json", {}).get("schema")
+    return schema
+
+
+def _data(operation: Operation, schemas: Mapping[str, Json]) -> Json | None:
+    """Return the schema of ``data``: None where the response has none."""
+    (content,) = (
+        one["content"] for status, one in operation.found["responses"].items() if status[0] == "2"
+    )
+    if "application/json" not in content:
+        return {"file": True}
+    envelope = schemas[content["application/json"]["schema"]["$ref"].rpartition("/")[2]]
+    data: Json | None = envelope["properties"].get("data")
+    return data
+
+
+def _parameters(operation: Operation, place: str) -> list[Json]:
+    return [one for one in operation.found.get("parameters", ()) if one["in"] == place]
+
+
+def _amounts(fields: Mapping[str, Json]) -> list[str]:
+    return [
+        name for name, schema in fields.items() if schema.get("pattern", "").startswith(_AMOUNT)
+    ]
+
+
+class Methods:
+    """The methods of all resources."""
+
+    def __init__(self, found: Json) -> None:
+        """``found`` is the document."""
+        self.schemas: Mapping[str, Json] = found["components"]["schemas"]
+        self.operations = operations(found)
+        self.tags = {tag["name"]: tag.get("description", "") for tag in found["tags"]}
+        self.types = Types(self.schemas)
+        bodies = {name for one in self.operations for name in _referenced(_body(one))}
+        self.types.sent = _closure(bodies, self.schemas)
+        self.used: set[str] = set()  # names of types in signatures
+
+    def query_name(self, operation: Operation) -> str:
+        """Return the name of the type of a method's query parameters, "" without any."""
+        if not _parameters(operation, "query"):
+            return ""
+        return f"{_capital(operation.group)}{_capital(operation.name)}Query"
+
+    def queries(self) -> Iterator[str]:
+        """Yield the types of query parameters."""
+        for one in self.operations:
+            if name := self.query_name(one):
+                yield from ("", *_comment(f"What {one.group}.{one.name} can be asked for."))
+                yield f"export interface {name} {{"
+                for parameter in _parameters(one, "query"):
+                    schema = parameter["schema"] | {"description": parameter["description"]}
+                    yield from self.types.member(
+                        parameter["name"], schema, sent=True, required=parameter["required"]
+                    )
+                yield "}"
+
+    def resources(self) -> Iterator[str]:
+        """Yield a class for each resource, and one that has them all."""
+        groups: dict[str, list[Operation]] = {}
+        for one in self.operations:
+            groups.setdefault(one.group, []).append(one)
+        for group, members in groups.items():
+            tag = members[0].found["tags"][0]
+            sharing = {one.group for one in self.operations if one.found["tags"][0] == tag}
+            about = self.tags[tag] if sharing == {group} else f"`client.{group}`."
+            yield from ("", *_comment(about or group))
+            yield f"export class {_capital(group)}Resource extends Resource {{"
+            for number, one in enumerate(members):
+                yield from [""] if number else []
+                yield from self._method(one)
+            yield "}"
+        yield from ("", *_comment("All operations, by resource."), "export class Resources {")
+        yield from (f"  readonly {group}: {_capital(group)}Resource;" for group in groups)
+        yield from ("", "  constructor(sender: Sender) {")
+        yield from (
+            f"    this.{group} = new {_capital(group)}Resource(sender);" for group in groups
+        )
+        yield from ("  }", "}")
+
+    def _method(self, operation: Operation) -> Iterator[str]:
+        found, body = operation.found, _body(operation)
+        said = _sentence(found["summary"])
+        if "description" in found:
+            said = f"{said}\n\n{found['description'].removeprefix(_EXTENSION)}"
+        yield from _comment(f"{said}\n\n`{operation.method} {operation.path}`", "  ")
+        parts = [f'method: "{operation.method}"', f'path: "{operation.path}"']
+        takes: list[str] = []
+        for parameter in _parameters(operation, "path"):
+            takes.append(f"{parameter['name']}: string")
+            parts.append(parameter["name"])
+        fields: Mapping[str, Json] = {}
+        if body is not None:
+            name = self._named(body, sent=True)
+            takes.append(f"body: {name}{'' if found['requestBody'].get('required') else ' = {}'}")
+            parts.append("body")
+            fields = self.schemas[name]["properties"]
+        if query := self.query_name(operation):
+            self.used.add(query)
+            required = any(one["required"] for one in _parameters(operation, "query"))
+            takes.append(f"query: {query}{'' if required else ' = {}'}")
+            parts.append("query")
+            fields = {one["name"]: one["schema"] for one in _parameters(operation, "query")}
+        if amounts := _amounts(fields):
+            parts.append(f"amounts: {json.dumps(amounts)}")
+        post = operation.method == "POST"
+        takes.append(f"options: {'Post' if post else 'Request'}Options = {{}}")
+        returns, call = self._returned(operation)
+        head, request = f"  {operation.name}(", f"{{ {', '.join(parts)} }}"
+        line = f"{head}{', '.join(takes)}): {returns} {{"
+        yield from [line] if len(line) <= _WIDTH else _broken(head, takes, f"  ): {returns} {{")
+        line = f"    return {call}({request}, options);"
+        if len(line) <= _WIDTH:
+            yield line
+        else:
+            yield from _broken(f"    return {call}(", [request, "options"], "    );")
+        yield "  }"
+
+    def _returned(self, operation: Operation) -> tuple[str, str]:
+        """Return the type that a method returns, and what makes it."""
+        data = _data(operation, self.schemas)
+        if data is None:
+            return "Promise<void>", "this.nothing"
+        if "file" in data:
+            return "Download", "this.file"
+        name = self._named(data, sent=False)
+        schema = self.schemas.get(name, {})
+        if set(schema.get("properties", ())) == {"items", "pagination"}:
+            item = self._named(schema["properties"]["items"]["items"], sent=False)
+            self.used.discard(name)
+            return f"Pages<{item}>", f"this.pages<{item}>"
+        return f"Promise<{name}>", f"this.data<{name}>"
+
+    def _named(self, schema: Json, *, sent: bool) -> str:
+        made = self.types.of(schema, sent=sent)
+        self.used.add(made)
+        return made
+
+
+def _broken(head: str, parts: list[str], end: str) -> Iterator[str]:
+    indent = " " * (len(head) - len(head.lstrip()) + 2)
+    yield head
+    yield from (f"{indent}{part}," for part in parts)
+    yield end
+
+
+def made() -> dict[str, str]:
+    """Return the text of each file that is made, by its name."""
+    found = document(Settings())
+    methods = Methods(found)
+    resources = list(methods.resources())
+    types = methods.types
+    events = [next(_referenced(one["post"]["requestBody"])) for one in found["webhooks"].values()]
+    names = {name for name in methods.used if name in types.schemas} | types.sent | {*events}
+    names.add("Pagination")  # of every list: src/pages.ts
+    wanted = _closure(names, types.schemas) - _ONLY_SERVERS - {_EVENT}
+    lines = [_MADE, *_comment("A value that a later version of the API may add.")]
+    lines.append("export type Later = string & {};")
+    for name in types.schemas:
+        if name in wanted:
+            lines += ["", *types.interface(name)]
+    lines += [*methods.queries(), "", *_comment("Any event. Another `type` may come: ignore it.")]
+    lines += ["export type Event =", *(f"  | {name}" for name in events)]
+    lines[-1] += ";"
+    imported = sorted(methods.used)
+    heads = [
+        _MADE,
+        'import type { Download } from "./download.js";',
+        'import type { Pages } from "./pages.js";',
+        'import { Resource } from "./resource.js";',
+        'import type { PostOptions, RequestOptions, Sender } from "./send.js";',
+        "import type {",
+        *(f"  {name}," for name in imported),
+        '} from "./types.js";',
+    ]
+    version = (
+        f'{_MADE}\n/** The version of this package. */\nexport const VERSION = "{__version__}";'
+    )
+    return {
+        "types.ts": "\n".join(lines) + "\n",
+        "resources.ts": "\n".join([*heads, *resources]) + "\n",
+        "version.ts": version + "\n",
+    }
+
+
+if __name__ == "__main__":
+    for file, text in made().items():
+        (PLACE / file).write_text(text)
