@@ -45,7 +45,7 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
     assert "ip_allowlist 192.0.2.0/24 → none" in seen
     assert "CREDIT_CARD=0.029+0.30" in opentill.text("merchants", "show", made["id"])
     audit = _sql(opentill, "select who || '|' || reason || '|' || subject from audit_log")
-    assert "ben|agreed by phone|version 2: " in audit
+    assert f"{USER}|agreed by phone|version 2: " in audit
 
 
 REFUSED = (

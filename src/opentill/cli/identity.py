@@ -45,7 +45,7 @@ PERMISSIONS: "Final[Mapping[str, Permission]]" = {
     "payouts": "payouts.manage",
     "payouts approve": "approvals.decide",
     "settle": "balance.adjust",
-    "reconcile": "reconciliation.manage",
+    "reconcile": "balance.adjust",
     "rates": "rates.manage",
     "secret-key": "deployment.manage",
 }

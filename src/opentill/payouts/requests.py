@@ -1,6 +1,6 @@
 """Payouts above the deployment's limit: one person asks for them, another one approves.
 
-What waits has moved nothing. Approving makes the payout with what is available then; whoever asked
+A request that waits has moved nothing. Approving makes the payout with what is available then; whoever asked
 cannot approve, but may reject (decision 0013).
 """
 
