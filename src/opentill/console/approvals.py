@@ -1,7 +1,7 @@
-"""The approvals that wait for a second person: adjustments and payouts above the deployment's limit.
+"""The approvals that wait for a second person: adjustments and payouts above a limit.
 
-Whoever asked for something cannot approve it, but may withdraw it by rejecting it. Deciding takes a
-step-up; a decision that somebody else has taken meanwhile is said, and nothing is done twice.
+Whoever asked for something cannot approve it, but may withdraw it by rejecting it. Deciding takes
+a step-up; a decision that somebody else has taken meanwhile is said, and nothing is done twice.
 """
 
 from typing import Final

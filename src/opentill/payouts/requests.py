@@ -1,7 +1,7 @@
 """Payouts above the deployment's limit: one person asks for them, another one approves.
 
-A request that waits has moved nothing. Approving makes the payout with what is available then; whoever asked
-cannot approve, but may reject (decision 0013).
+A request that waits has moved nothing. Approving makes the payout with what is available then;
+whoever asked cannot approve, but may reject (decision 0013).
 """
 
 from decimal import Decimal
