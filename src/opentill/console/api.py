@@ -22,6 +22,7 @@ from opentill.console import (
     rates,
     reconciliation,
     settings,
+    standing,
     terms,
     trial_balance,
 )
@@ -34,6 +35,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *approvals.pages,
     *merchants.pages,
     *merchant.pages,
+    *standing.pages,
     *terms.pages,
     *payout_runs.pages,
     *reconciliation.pages,

@@ -178,6 +178,10 @@ async def _books(tx: Tx, _now: int) -> list[Item]:
     ]
 
 
+async def _applications(tx: Tx, _now: int) -> int:
+    return await merchants.count_waiting(tx)
+
+
 async def _differences(tx: Tx, _now: int) -> int:
     return await reconciliation.count_open(tx)
 
@@ -187,6 +191,12 @@ async def _approvals(tx: Tx, _now: int) -> int:
 
 
 NEEDS: Final = (
+    Need(
+        name="applications",
+        permission="merchants.read",
+        count=_applications,
+        page="/applications",
+    ),
     Need(name="approvals", permission="balance.read", count=_approvals, page="/approvals"),
     _listed("books", "balance.read", _books),
     Need(

@@ -21,8 +21,8 @@ async def request(
 ) -> Payout | WaitingPayout:
     """Create a payout, or store it as WAITING above the deployment's limit ``above``.
 
-    The same reference with the same amount and fee returns the first one. Raises NotFound and
-    Invalid.
+    The same reference with the same amount and fee returns the first one. Raises NotFound,
+    Invalid, and CapabilityOff for a merchant that is not paid out.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
@@ -42,6 +42,7 @@ async def request(
     if wanted.fee_minor:
         operator_actions.amount("fee", wanted.fee_minor, currency)
     service.check_amount(merchant, amount)
+    merchant.require("payout")
     actor = operator_actions.actor(wanted.by, wanted.reason)
     request_id = new_id("preq")
     subject = f"{request_id}: {money.show(amount, currency)} {currency}, waiting"

@@ -14,6 +14,7 @@ from opentill.console.catalogue import (
     rates,
     reconciliation,
     settings,
+    standing,
     terms,
     trial_balance,
 )
@@ -27,6 +28,7 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     rates.SENTENCES,
     settings.SENTENCES,
+    standing.SENTENCES,
     terms.SENTENCES,
     payout_runs.SENTENCES,
     reconciliation.SENTENCES,
