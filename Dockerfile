@@ -2,9 +2,11 @@
 ARG BASE=python:3.13-slim
 FROM ${BASE} AS packages
 WORKDIR /src
-COPY requirements.lock .
+# With traces: --build-arg LOCK=requirements-opentelemetry.lock --build-arg EXTRA=[opentelemetry]
+ARG LOCK=requirements.lock
+COPY ${LOCK} .
 RUN pip wheel --no-cache-dir --require-hashes --only-binary :all: \
-    --requirement requirements.lock --wheel-dir /wheels
+    --requirement ${LOCK} --wheel-dir /wheels
 COPY pyproject.toml README.md LICENSE ./
 COPY migrations migrations
 COPY src src
@@ -21,8 +23,16 @@ RUN apt-get update \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent --uid 10001 opentill \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent opentill-postgres \
     && install -d -m 1777 /data
+ARG EXTRA=
 RUN --mount=from=packages,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels opentill
+    pip install --no-cache-dir --no-index --find-links /wheels "opentill${EXTRA}"
+# https://specs.opencontainers.org/image-spec/annotations/
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="OpenTill" \
+    org.opencontainers.image.description="Self-hosted payments for merchants" \
+    org.opencontainers.image.version="0.1.0" \
+    org.opencontainers.image.revision="${REVISION}" \
+    org.opencontainers.image.licenses="Apache-2.0"
 USER 10001
 WORKDIR /
 ENV OPENTILL_DATA_DIR=/data/opentill \

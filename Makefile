@@ -6,7 +6,7 @@ SCREEN := chromium-headless-shell fonts-noto-cjk
 ARGS ?=
 # Tests also wait for servers and the database: three workers keep two cores busy.
 WORKERS ?= 3
-USUAL := not stress and not image and not clients
+USUAL := not stress and not image and not clients and not deploy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set, each of the many processes that tests start compiles every file anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,6 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
 .PHONY: test-nightly hooks client bench stress lock browser languages compilers
 .PHONY: python-shop node-shop php-shop
+.PHONY: test-deploy manifests board sbom
 .DEFAULT_GOAL := help
 
 help:
@@ -25,10 +26,14 @@ help:
 	@echo 'make test-serializable  all tests with every transaction serializable'
 	@echo 'make test-clients       generated clients compile, buy and refund (Go, Java, Node.js)'
 	@echo 'make test-image         the container image, built and run (needs podman or docker)'
+	@echo 'make test-deploy        chart, manifests, units and SBOM, by Helm, Kubernetes and systemd'
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                apply the fixes that ruff can make, and format'
 	@echo 'make client             write what of the clients is generated: blocking Python, JavaScript'
 	@echo 'make python-shop        a shop of examples/ beside `make demo`; also node-shop, php-shop'
+	@echo 'make manifests          write the Kubernetes manifests, which are made of the chart'
+	@echo 'make board              write the board of Grafana, which is made of a table'
+	@echo 'make sbom               write what runs to dist/opentill.cdx.json (CycloneDX)'
 	@echo 'make hooks              install git hooks: git runs make check before commits and pushes'
 	@echo 'make bench              measure each target of speed and size (ARGS="--only pay" for some)'
 	@echo 'make mutants            mutation tests: break one thing at a time, see that a test fails (ARGS="--sql 200" for more)'
@@ -62,6 +67,23 @@ test-clients: .venv/stamp-dev .venv-clients/stamp compilers
 test-image: .venv/stamp-dev
 	$(BIN)/pytest -m image $(ARGS)
 
+# Chart, manifests, units and SBOM, as Helm, Kubernetes, systemd and Prometheus read them.
+test-deploy: .venv/stamp-dev .venv-deploy/stamp
+	$(BIN)/pytest -m deploy $(ARGS)
+
+# What deploy/ has and is made of something else.
+manifests: .venv-deploy/stamp
+	.venv-deploy/bin/python tools/manifests.py
+
+board: .venv/stamp-dev
+	$(BIN)/python tools/board.py
+
+# What runs, with versions, licences and digests: CycloneDX 1.6.
+sbom: .venv-deploy/stamp
+	mkdir -p dist
+	.venv-deploy/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+		--mc-type application --output-reproducible --validate --output-file dist/opentill.cdx.json
+
 check: .venv/stamp-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -85,7 +107,7 @@ client: .venv/stamp-dev
 	$(BIN)/python tools/javascript_client.py
 
 # The shops of examples/, beside a running `make demo`: their READMEs.
-SHOP := . ./opentill-data/demo.env && exec
+SHOP := . ./opentill-data/demo.env && export OPENTILL_URL="$${API%/v1}" && exec
 python-shop: .venv/stamp
 	@$(SHOP) $(BIN)/python examples/python-shop/shop.py
 
@@ -111,12 +133,17 @@ mutants: .venv/stamp-dev
 	PYTHONPATH=src:. $(BIN)/python -m mutants $(ARGS)
 
 # uv only resolves here; installing is pip's business and checks every hash. requirements.lock is what
-# runs, and what installs it; requirements-dev.lock is that with the same versions, and all the rest.
+# runs, and what installs it; requirements-dev.lock is that with the same versions, and all the rest;
+# requirements-opentelemetry.lock is what runs where traces are wanted.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock:
-	$(COMPILE) pyproject.toml --extra build --extra dev $(ARGS) --output-file requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra build --extra dev --extra opentelemetry $(ARGS) \
+		--output-file requirements-dev.lock
 	$(COMPILE) pyproject.toml --extra build --upgrade --constraint requirements-dev.lock \
 		--output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra build --extra opentelemetry --upgrade \
+		--constraint requirements-dev.lock --output-file requirements-opentelemetry.lock
+	$(COMPILE) tests/deploy/requirements.in $(ARGS) --output-file tests/deploy/requirements.lock
 	$(COMPILE) benchmarks/peers/requirements.in $(ARGS) --output-file benchmarks/peers/requirements.lock
 	$(COMPILE) tests/generated/requirements.in $(ARGS) --output-file tests/generated/requirements.lock
 	for place in clients/javascript tests/generated/node tests/browser/axe; do ( cd $$place && \
@@ -167,6 +194,12 @@ endef
 .venv-clients/stamp: tests/generated/requirements.lock
 	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
 	.venv-clients/bin/python -m pip install --quiet --require-hashes -r $<
+	touch $@
+
+# Helm's library and the schemas of Kubernetes are large, so they are apart as well.
+.venv-deploy/stamp: tests/deploy/requirements.lock
+	test -x .venv-deploy/bin/python || $(PYTHON) -m venv .venv-deploy
+	.venv-deploy/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
 # What compiles and runs generated clients; node has to be 20.19 or newer for one of the linters.

@@ -9,7 +9,9 @@ TOP: Final = Path(__file__).parents[1]
 LOCKS: Final = (
     "requirements.lock",
     "requirements-dev.lock",
+    "requirements-opentelemetry.lock",
     "benchmarks/peers/requirements.lock",
+    "tests/deploy/requirements.lock",
     "tests/generated/requirements.lock",
 )
 
@@ -27,6 +29,13 @@ def _pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
 def test_what_runs_has_the_versions_that_are_tested() -> None:
     runs, tested = _pins("requirements.lock"), _pins("requirements-dev.lock")
     assert {name: pin for name, pin in tested.items() if name in runs} == runs
+
+
+def test_traces_only_add_to_what_runs() -> None:
+    runs, traced = _pins("requirements.lock"), _pins("requirements-opentelemetry.lock")
+    tested = _pins("requirements-dev.lock")
+    assert {name: pin for name, pin in traced.items() if name in runs} == runs
+    assert {name: pin for name, pin in tested.items() if name in traced} == traced
 
 
 def test_what_runs_has_nothing_that_only_develops() -> None:

@@ -40,7 +40,13 @@ EVERYWHERE: Final = (
     "ledger.queries.ENTRIES",
     "ledger.queries.CHECKED",
     "orders.queries.COUNT_DUE",
+    "orders.queries.OLDEST_CHECK",
+    "orders.queries.OLDEST_SETTLEMENT",
+    "orders.queries.OLDEST_RELEASE",
     "refunds.queries.COUNT_DUE",
+    "refunds.queries.OLDEST_TRY",
+    "checkouts.queries.OLDEST_EXPIRY",
+    "epay.queries.OLDEST_NOTICE",
 )
 # PostgreSQL type to what asyncpg makes of it.
 PYTHON: Final[dict[str, type]] = {
@@ -187,6 +193,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay.queries.ANY",
         "epay.queries.CLAIM_NOTICES",
         "epay.queries.MAKE_NOTICES_DUE",
+        "epay.queries.SKIP_NOTICES",
         "epay.queries.PRUNE_REQUESTS",
         "merchants.queries.REVOKE_KEY",
         "merchants.queries.AUTHENTICATE",
@@ -212,6 +219,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.dispatch_queries.RECORD",
         "webhooks.dispatch_queries.SET_FAILING",
         "webhooks.queries.MAKE_DUE",
+        "webhooks.queries.SKIP_WAITING",
         "webhooks.queries.PRUNE_ATTEMPTS",
         "webhooks.queries.PRUNE_DELIVERIES",
         "webhooks.queries.PRUNE_EVENTS",
@@ -230,6 +238,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "mail.queries.LOGGED_IN",
         "mail.queries.STUCK",
         "payouts.queries.DUE",
+        "merchants.queries.APPLIED_BY",
+        "merchants.queries.WAITING",
         # of staff, over all merchants
         "disputes.queries.DUE",
         "epay.queries.FAILED_NOTICES",
@@ -259,6 +269,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
+        "merchant_history", "merchant_applications",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers",
         "payment_links", "payment_link_uses",

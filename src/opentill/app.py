@@ -20,6 +20,7 @@ from opentill.backoffice import api as backoffice_api
 from opentill.checkouts import api as checkouts_api
 from opentill.console import api as console_api
 from opentill.context import App
+from opentill.core import tracing
 from opentill.core.settings import SANDBOX, Settings
 from opentill.dashboard import api as dashboard_api
 from opentill.db import replica
@@ -157,6 +158,12 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
+        with tracing.running(wanted=settings.tracing, refused=settings.tracing_refused):
+            async with serving():
+                yield
+
+    @contextlib.asynccontextmanager
+    async def serving() -> AsyncIterator[None]:
         address, size = settings.database_url or "", settings.db_pool_size
         db = await patiently(lambda: Db.connect(address, size, prepared=settings.db_prepared))
         async with context.running(settings, db, adapters) as app:

@@ -48,6 +48,7 @@ def load(environ: Mapping[str, str]) -> Settings:
         for name, text in given.items()
         if name.startswith(GATEWAY_PREFIX)
     }
+    values["tracing"], values["tracing_refused"] = _tracing(environ)
     settings = msgspec.structs.replace(Settings(), **values)
     _check_together(settings)
     return _derived(settings, values)
@@ -103,11 +104,38 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
     return lines
 
 
+def _tracing(environ: Mapping[str, str]) -> tuple[bool, str]:
+    """Return whether OpenTelemetry's variables ask for traces, and why they are not sent then.
+
+    https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+    """
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    places = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if disabled or exporter == "none" or not (exporter or any(map(environ.get, places))):
+        return False, ""
+    if exporter not in ("", "otlp"):
+        return False, f"OTEL_TRACES_EXPORTER is {exporter!r}; traces are sent by otlp only"
+    protocol = environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or environ.get(
+        "OTEL_EXPORTER_OTLP_PROTOCOL"
+    )
+    if protocol not in (None, "", "http/protobuf"):
+        return False, f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; it must be http/protobuf"
+    return True, ""
+
+
 def _check_together(settings: Settings) -> None:
     if settings.database_url and not settings.secret_key:
         message = (
             "OPENTILL_SECRET_KEY must be set when OPENTILL_DATABASE_URL is: 32 to 256 characters,"
             " such as `openssl rand -hex 32` gives; keep it, stored secrets need it"
+        )
+        raise SettingError(message)
+    shown = settings.metrics_port is not None and not metrics_stay_here(settings)
+    if shown and not settings.metrics_token:
+        message = (
+            f"OPENTILL_METRICS_HOST is {settings.metrics_host}, not this machine alone: set"
+            " OPENTILL_METRICS_TOKEN, since the metrics show how much money comes in"
         )
         raise SettingError(message)
     if settings.database_read_url and not settings.database_url:
@@ -170,6 +198,12 @@ def _sandbox_refused(settings: Settings) -> str:
         " OPENTILL_GATEWAYS to a gateway that moves real money, or OPENTILL_SANDBOX=yes to try"
         " things out here"
     )
+
+
+def metrics_stay_here(settings: Settings) -> bool:
+    """Return whether the port of the metrics is open to this machine only."""
+    host = settings.metrics_host
+    return host not in _LOOPBACK and is_loopback(address(host, 80))
 
 
 def is_loopback(url: str) -> bool:

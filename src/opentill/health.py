@@ -2,24 +2,31 @@
 
 import asyncio
 import secrets
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opentill import context, disputes, ledger, mail
-from opentill.context import App
+from opentill import context, disputes, figures, ledger, mail
+from opentill.checkouts import jobs as checkout_jobs
 from opentill.core import metrics
-from opentill.core.errors import NotFound, Problem, Unauthorized
-from opentill.db.database import Db
+from opentill.core.errors import NotFound, Problem, Unauthorized, Unavailable
+from opentill.core.metrics import Reading
+from opentill.core.settings import Settings
+from opentill.db.clock import Clock
+from opentill.db.database import Db, Tx
 from opentill.db.migrations import SchemaMismatch, check
 from opentill.db.replica import Replica
+from opentill.epay import jobs as epay_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
+_READ_S: Final = 8.0  # a scraper waits for ten
+_EVER: Final = 2**53 // 900_000 * 900_000  # the end of a quarter hour, Unix ms
 
 
 async def healthz(_request: Request) -> Response:
@@ -58,39 +65,156 @@ async def metrics_page(request: Request) -> Response:
     given = request.headers.get("authorization", "")
     if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
         raise Unauthorized
-    return Response(
-        metrics.render(await gauges(app)), headers={"content-type": metrics.CONTENT_TYPE}
-    )
+    replica = app.replica if isinstance(app.replica, Replica) else None
+    found = metrics.render(await readings(app.db, app.clock, replica))
+    return Response(found, headers={"content-type": metrics.CONTENT_TYPE})
 
 
-async def gauges(app: App) -> dict[str, float]:
-    """Return the figures of the moment: what is due for the worker, and what it found."""
-    now = app.clock()
-    replica: dict[str, float] = {}
-    if isinstance(app.replica, Replica):
-        replica["opentill_replica_usable"] = app.replica.usable
-        if app.replica.lag_s is not None:
-            replica["opentill_replica_lag_seconds"] = app.replica.lag_s
-    async with app.db.connection() as tx:
-        checked = await ledger.checked(tx)
-        waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
-        mails = await mail.state(tx, now)
-        return replica | {
-            "opentill_attempts_due": await order_jobs.count_due(tx, now),
-            "opentill_refunds_due": await refund_jobs.count_due(tx, now),
-            "opentill_orders_stuck": await order_jobs.count_stuck(tx, now),
-            "opentill_disputes_unmatched": await disputes.count_unmatched(tx),
-            "opentill_webhook_deliveries_waiting": waiting,
-            "opentill_webhook_queue_age_seconds": oldest_ms / 1000,
-            "opentill_mails_waiting": mails.waiting,
-            "opentill_mail_queue_age_seconds": max(0, now - (mails.oldest or now)) / 1000,
-            "opentill_mails_unknown_last_day": mails.unknown,
-            "opentill_mails_failed_last_day": mails.failed,
-            "opentill_ledger_violations": checked.violations,
-            "opentill_ledger_entries_checked": checked.entries,
-        }
+def read(settings: Settings) -> list[Reading]:
+    """Return the figures of the moment, over a connection of its own, outside any event loop."""
+    return asyncio.run(_read(settings))
 
 
+async def _read(settings: Settings) -> list[Reading]:
+    try:
+        db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
+    except Unavailable:
+        return [_database(up=False)]
+    try:
+        clock = Clock(db, settings.gateways)
+        async with clock.following():
+            return await readings(db, clock.now)
+    finally:
+        await db.close()
+
+
+async def readings(
+    db: Db, clock: Callable[[], int], replica: Replica | None = None
+) -> list[Reading]:
+    """Return the figures of the moment: money, queues, books.
+
+    While the database is away these are missing, and ``opentill_database_up`` is 0.
+    """
+    found = [] if replica is None else of_replica(usable=replica.usable, lag_s=replica.lag_s)
+    try:
+        async with asyncio.timeout(_READ_S), db.connection() as tx:
+            found += await _of_queues(tx, clock())
+            found += await _of_money(tx)
+    except (Unavailable, TimeoutError):
+        return [*found, _database(up=False)]
+    return [*found, _database(up=True)]
+
+
+def _one(name: str, text: str, value: float) -> Reading:
+    return Reading(f"opentill_{name}", text, [({}, value)])
+
+
+def _database(*, up: bool) -> Reading:
+    return _one("database_up", "Whether the database responded to this scrape", up)
+
+
+def of_replica(*, usable: bool, lag_s: float | None) -> list[Reading]:
+    """Return the figures of a replica; how far it is behind may be unknown."""
+    found = [_one("replica_usable", "Whether lists are read from the replica", usable)]
+    if lag_s is not None:
+        text = "How far the replica is behind the primary"
+        found.append(_one("replica_lag_seconds", text, lag_s))
+    return found
+
+
+async def _of_queues(tx: Tx, now: int) -> list[Reading]:
+    ages: list[tuple[Mapping[str, str], float]] = []
+    for queue, oldest in QUEUES.items():
+        due = await oldest(tx)
+        ages.append(({"queue": queue}, 0 if due is None else max(0, now - due) / 1000))
+    waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
+    ages.append(({"queue": "webhooks"}, max(0, oldest_ms) / 1000))
+    mails = await mail.state(tx, now)
+    ages.append(({"queue": "mail"}, max(0, now - (mails.oldest or now)) / 1000))
+    checked = await ledger.checked(tx)
+    return [
+        Reading(
+            "opentill_queue_age_seconds",
+            "How long ago the oldest row of a queue was due",
+            ages,
+        ),
+        _one(
+            "webhook_queue_age_seconds",
+            "The same of webhooks; older boards read it",
+            max(0, oldest_ms) / 1000,
+        ),
+        _one(
+            "webhook_deliveries_waiting", "Deliveries that are to be sent, at most 10000", waiting
+        ),
+        _one("mails_waiting", "Mails that are to be sent, at most 10000", mails.waiting),
+        _one(
+            "mails_unknown_last_day",
+            "Mails of 24 hours of which nobody knows whether they were sent, at most 10000",
+            mails.unknown,
+        ),
+        _one(
+            "mails_failed_last_day",
+            "Mails of 24 hours that were given up, at most 10000",
+            mails.failed,
+        ),
+        _one(
+            "attempts_due",
+            "Payment attempts about which a gateway is to be asked now, at most 10000",
+            await order_jobs.count_due(tx, now),
+        ),
+        _one(
+            "refunds_due",
+            "Refunds that are to be sent now, at most 10000",
+            await refund_jobs.count_due(tx, now),
+        ),
+        _one(
+            "orders_stuck",
+            "Orders whose payment has been on its way for more than 15 minutes, at most 10000",
+            await order_jobs.count_stuck(tx, now),
+        ),
+        _one(
+            "disputes_unmatched",
+            "Disputes that a gateway reported and no order explains",
+            await disputes.count_unmatched(tx),
+        ),
+        _one(
+            "ledger_violations", "What the incremental check found in the books", checked.violations
+        ),
+        _one("ledger_entries_checked", "Entries that it has checked", checked.entries),
+    ]
+
+
+async def _of_money(tx: Tx) -> list[Reading]:
+    found = await figures.sums(tx, None, 0, _EVER)
+    return [
+        Reading(
+            f"opentill_{name}",
+            f"{text}, by settlement currency",
+            [({"currency": sums.currency}, getattr(sums, field)) for sums in found],
+            kind,
+        )
+        for name, field, kind, text in MONEY
+    ]
+
+
+QUEUES: Final[Mapping[str, Callable[[Tx], Awaitable[int | None]]]] = {
+    "payment_checks": order_jobs.oldest_check,
+    "refunds": refund_jobs.oldest_try,
+    "settlements": order_jobs.oldest_settlement,
+    "reserve_releases": order_jobs.oldest_release,
+    "session_expiries": checkout_jobs.oldest_expiry,
+    "epay_notifications": epay_jobs.oldest_notice,
+}
+# Counters only rise; what operators or banks can take back is a gauge.
+MONEY: Final[Sequence[tuple[str, str, Literal["counter", "gauge"], str]]] = (
+    ("payments_confirmed_total", "payments", "counter", "Payments confirmed"),
+    ("money_confirmed_minor_total", "paid_minor", "counter", "Minor units confirmed"),
+    ("refunds_succeeded_total", "refunds", "counter", "Refunds that succeeded"),
+    ("money_refunded_minor_total", "refunded_minor", "counter", "Minor units refunded"),
+    ("disputes_lost", "disputes", "gauge", "Disputes lost and not recovered"),
+    ("money_disputed_minor", "disputed_minor", "gauge", "Minor units lost to disputes"),
+    ("fees_minor", "fees_minor", "gauge", "Minor units of fees, less those given back"),
+)
 routes: Final = (
     Route("/healthz", healthz),
     Route("/readyz", readyz),

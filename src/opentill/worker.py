@@ -16,7 +16,7 @@ import structlog
 from opentill import context, gateways, people
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
-from opentill.core import metrics
+from opentill.core import metrics, tracing
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
 from opentill.db import rate_limits
@@ -181,12 +181,13 @@ MAIL_JOBS: Final = (
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
-    db = await _connected(settings, stop)
-    if db is None:
-        return
-    adapters = gateways.load(settings.gateways, settings)
-    async with context.running(settings, db, adapters) as app:
-        await work(app, stop)
+    with tracing.running(wanted=settings.tracing, refused=settings.tracing_refused):
+        db = await _connected(settings, stop)
+        if db is None:
+            return
+        adapters = gateways.load(settings.gateways, settings)
+        async with context.running(settings, db, adapters) as app:
+            await work(app, stop)
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:

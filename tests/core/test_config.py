@@ -26,6 +26,7 @@ SECRETS = {
 def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
     fields = {field.name for field in msgspec.structs.fields(Settings)}
     derived = {"gateway_options", "sandbox_elsewhere", "sandbox_refused", "secret_key_from"}
+    derived |= {"tracing", "tracing_refused"}
     assert {row.field for row in SETTINGS} == fields - derived
 
 
@@ -55,6 +56,7 @@ GOOD = [
     ("WEBHOOK_HOST_PER_SECOND", "0", "webhook_host_per_second", 0),
     ("LIMIT_PAYMENTS_PER_MINUTE", "5", "limit_payments_per_minute", 5),
     ("AGREEMENT_REQUIRED", "yes", "agreement_required", True),
+    ("APPLICATIONS", "yes", "applications", True),
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "HTTPS://pay.example", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
@@ -67,6 +69,7 @@ GOOD = [
     ("GATEWAYS", "sandbox, manual", "gateways", ("sandbox", "manual")),
     ("DRAIN_TIMEOUT_S", "0.5", "drain_timeout_s", 0.5),
     ("METRICS_PORT", "9100", "metrics_port", 9100),
+    ("METRICS_HOST", "0.0.0.0", "metrics_host", "0.0.0.0"),
     ("LOG_LEVEL", "debug", "log_level", "debug"),
     ("GATEWAY_ACME_TOKEN", "x", "gateway_options", {"acme_token": "x"}),
     ("SANDBOX_URL", "http://bank:1", "sandbox_elsewhere", True),
@@ -158,6 +161,10 @@ TOGETHER = [
     ({"OPENTILL_DATABASE_PASSWORD": "x"}, "needs OPENTILL_DATABASE_URL"),
     (DATABASE | {"OPENTILL_DATABASE_PASSWORD": "x"}, "both have a password"),
     ({"OPENTILL_HISTORY_DAYS": "364"}, "it must be 0 (for ever) or at least 365"),
+    (
+        {"OPENTILL_METRICS_PORT": "9100", "OPENTILL_METRICS_HOST": "0.0.0.0"},
+        "set OPENTILL_METRICS_TOKEN",
+    ),
 ]
 
 
@@ -296,6 +303,31 @@ def test_a_misspelt_variable_is_warned_of() -> None:
         "OPENTILL_PROT is not a setting; did you mean OPENTILL_PORT?",
         "OPENTILL_XYZZY_QUUX is not a setting; `opentill settings` lists them",
     ]
+
+
+ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+TRACING = [
+    # environment, whether traces are sent, why not
+    ({}, False, ""),
+    (ENDPOINT, True, ""),
+    ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True, ""),
+    ({"OTEL_TRACES_EXPORTER": "otlp"}, True, ""),
+    (ENDPOINT | {"OTEL_TRACES_EXPORTER": "none"}, False, ""),
+    (ENDPOINT | {"OTEL_SDK_DISABLED": "true"}, False, ""),
+    (ENDPOINT | {"OTEL_TRACES_EXPORTER": "zipkin"}, False, "OTEL_TRACES_EXPORTER is 'zipkin'"),
+    (ENDPOINT | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, False, "must be http/protobuf"),
+    (ENDPOINT | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, True, ""),
+]
+
+
+@pytest.mark.parametrize(("environ", "on", "why"), TRACING)
+def test_traces_are_sent_where_their_own_variables_ask_for_it(
+    environ: dict[str, str], on: bool, why: str
+) -> None:
+    settings = load(environ)
+    assert settings.tracing == on
+    assert why in settings.tracing_refused
+    assert bool(settings.tracing_refused) == bool(why)
 
 
 def test_a_secret_is_never_repeated() -> None:

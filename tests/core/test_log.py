@@ -320,8 +320,16 @@ def test_a_terminal_gets_readable_lines() -> None:
 def test_metrics_are_by_template_and_rendered_for_prometheus() -> None:
     metrics.count_request("/v1/orders/{id}", "GET", 200, 0.004)
     metrics.count_job("prune", "done", 0.01)
-    text = metrics.render({"opentill_jobs_due": 3}).decode()
+    metrics.count_request("/healthz", "BREW", 405, 0.001)
+    queue = metrics.Reading("opentill_age", "How old", [({"queue": 'a"b\\c'}, 3)])
+    text = metrics.render([queue, metrics.Reading("opentill_up", "Up", [({}, 1)])]).decode()
+    assert 'method="BREW"' not in text
     assert 'opentill_requests_total{method="GET",route="/v1/orders/{id}",status="200"}' in text
     assert 'opentill_request_seconds_bucket{le="0.005",method="GET"' in text
     assert 'opentill_jobs_total{kind="prune",outcome="done"}' in text
-    assert text.endswith("# TYPE opentill_jobs_due gauge\nopentill_jobs_due 3\n")
+    assert "\n# HELP opentill_build_info " in text
+    assert text.endswith(
+        "# HELP opentill_age How old\n# TYPE opentill_age gauge\n"
+        'opentill_age{queue="a\\"b\\\\c"} 3\n'
+        "# HELP opentill_up Up\n# TYPE opentill_up gauge\nopentill_up 1\n"
+    )

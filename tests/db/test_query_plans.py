@@ -40,6 +40,7 @@ WHOLE: Final = {
     "orders.queries.MAKE_DUE": "the sandbox's clock went back",
     "refunds.queries.MAKE_DUE": "the sandbox's clock went back",
     "webhooks.queries.MAKE_DUE": "the sandbox's clock went back",
+    "webhooks.queries.SKIP_WAITING": "a restored backup: all that waits",
     "reconciliation.queries.BETWEEN": "a period of a gateway's report",
     "reconciliation.queries.NAMED": "a period of a gateway's report",
     "reconciliation.queries.KNOWN": "a period of a gateway's report",

@@ -19,6 +19,7 @@ from opentill.backoffice import cookies, kept_forms, render
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
+from opentill.core import log
 from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
 from opentill.http import routing
@@ -127,6 +128,7 @@ async def _admit(request: PageRequest, one: Page) -> None:
         raise NotFound
     if not one.of_console:
         access = await people.access(request.app.db, login, request.merchant_id, request.now)
+        log.merchant.set(access.merchant_id)
         request.admit(login, access)
     elif login.staff_role is None:
         raise NotFound

@@ -49,3 +49,8 @@ async def due_by(tx: Tx, time: int, most: int) -> tuple[int, list[str]]:
     """Count the sessions that ``expire_due`` would end at a time, and give the first of them."""
     first = await queries.DUE.all(tx, now=time, limit=most, after_expires_at=0, after_id="")
     return await queries.COUNT_DUE.get(tx, now=time) or 0, [session.id for session in first]
+
+
+async def oldest_expiry(tx: Tx) -> int | None:
+    """Return when the first open session expires (Unix ms); None if none is open."""
+    return await queries.OLDEST_EXPIRY.get(tx)

@@ -54,6 +54,21 @@ SECTIONS: Final = {
         ("migrate", "migrate", "Bring the database to the schema of this version."),
         ("settings", "settings", "List the settings with their values here."),
         ("secret-key", "secret_key", "The key that encrypts Epay keys and webhook secrets."),
+        (
+            "backup",
+            "backup",
+            "Write the embedded database to a new file, as it is at this moment; servers go on.",
+        ),
+        (
+            "restore",
+            "backup",
+            "Make the embedded database of a backup, in a data directory that has none.",
+        ),
+        (
+            "skip-messages",
+            "backup",
+            "Send none of the waiting messages: those of a restored backup were sent already.",
+        ),
     ),
     "Diagnosis": (
         ("doctor", "doctor", "Check this deployment and say what to do."),

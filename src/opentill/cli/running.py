@@ -84,8 +84,7 @@ class Deployment:
             for child in beside:
                 child.start()  # its imports run while the database starts
             self.settings = cleanup.enter_context(session.running_database(settings, creates=True))
-            if settings.metrics_port is not None:
-                cleanup.enter_context(metrics.listening(settings.metrics_port))
+            cleanup.enter_context(metrics_port(self.settings))
             if self.workers > 1:
                 return self._run_many(supervisor, sockets)
             return self._run_one(supervisor, sockets)
@@ -179,6 +178,21 @@ def run_worker(
             orphaned.cancel()
 
     session.run(until_stopped())
+
+
+@contextlib.contextmanager
+def metrics_port(settings: Settings) -> Iterator[None]:
+    """Serve metrics at an address of their own while the block runs, if one is set."""
+    from opentill import health
+    from opentill.config import metrics_stay_here
+
+    port = settings.metrics_port
+    if port is None:
+        yield
+        return
+    token = None if metrics_stay_here(settings) else settings.metrics_token
+    with metrics.listening(settings.metrics_host, port, lambda: health.read(settings), token):
+        yield
 
 
 def run_sandbox(

@@ -3,9 +3,9 @@
 Uses nothing of the server: a shop that only calls the API imports only this.
 """
 
-from opentill.client.asynchronous import AsyncClient, AsyncDownload, AsyncPages
-from opentill.client.blocking import Client, Download, Pages
-from opentill.client.errors import (
+from .asynchronous import AsyncClient, AsyncDownload, AsyncPages
+from .blocking import Client, Download, Pages
+from .errors import (
     Conflict,
     ConnectionFailed,
     IdempotencyKeyReused,
@@ -19,7 +19,7 @@ from opentill.client.errors import (
     ValidationFailed,
     WebhookInvalid,
 )
-from opentill.client.events import (
+from .events import (
     CheckoutCompleted,
     CheckoutExpired,
     DisputeClosed,
@@ -34,9 +34,9 @@ from opentill.client.events import (
     RefundFailed,
     WebhookTest,
 )
-from opentill.client.request import Amount, Moment
-from opentill.client.retries import Retries
-from opentill.client.signatures import verify_webhook
+from .request import Amount, Moment
+from .retries import Retries
+from .signatures import verify_webhook
 
 __all__ = [
     "Amount",

@@ -12,8 +12,8 @@ from typing import IO, Any, Generic, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from opentill.client import operations, payment_link_operations, webhook_operations
-from opentill.client.connection import (
+from . import operations, payment_link_operations, webhook_operations
+from .connection import (
     DEFAULT_RETRIES,
     TIMEOUT_S,
     Identified,
@@ -24,9 +24,9 @@ from opentill.client.connection import (
     http_options,
     unfinished,
 )
-from opentill.client.model import Page
-from opentill.client.request import File, Request
-from opentill.client.retries import RetriedRequest, Retries
+from .model import Page
+from .request import File, Request
+from .retries import RetriedRequest, Retries
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
 import httpx2
 
-from opentill import __version__
-from opentill.client.request import Request
-from opentill.client.retries import Retries
+from .request import Request
+from .retries import Retries
+from .version import __version__
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
-from opentill.client.errors import WebhookInvalid
+from .errors import WebhookInvalid
 
 T = TypeVar("T")
 # What decoding raises for bytes that are no JSON, nested too deep, or of another form.

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from opentill.client import events
+from . import events
 
 T = TypeVar("T")
 Metadata = dict[str, Any]

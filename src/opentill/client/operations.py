@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
-from opentill.client.model import (
+from .model import (
     Agreement,
     Balance,
     Checkout,
@@ -24,7 +24,7 @@ from opentill.client.model import (
     Refund,
     Transaction,
 )
-from opentill.client.request import (
+from .request import (
     Amount,
     File,
     Moment,

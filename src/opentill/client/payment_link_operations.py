@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from opentill.client.model import Page, PaymentLink
-from opentill.client.operations import Locale
-from opentill.client.request import (
+from .model import Page, PaymentLink
+from .operations import Locale
+from .request import (
     Moment,
     Request,
     checked_id,

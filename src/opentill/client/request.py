@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 import msgspec
 from msgspec import UNSET
 
-from opentill.client.errors import NotFound
+from .errors import NotFound
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PATCH", "DELETE"]

@@ -17,8 +17,8 @@ from typing import Final, Generic, NoReturn, TypeVar, cast
 import httpx2
 import msgspec
 
-from opentill.client import events
-from opentill.client.errors import (
+from . import events
+from .errors import (
     Conflict,
     ConnectionFailed,
     IdempotencyKeyReused,
@@ -32,7 +32,7 @@ from opentill.client.errors import (
     ValidationFailed,
     WebhookInvalid,
 )
-from opentill.client.request import Request
+from .request import Request
 
 T = TypeVar("T")
 E = TypeVar("E", bound=OpenTillError)

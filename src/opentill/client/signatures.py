@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from opentill.client import events
-from opentill.client.errors import WebhookInvalid
+from . import events
+from .errors import WebhookInvalid
 
 TOLERANCE_S: Final = 300.0
 HEADER_PREFIX: Final = "X-Svc-"

@@ -5,8 +5,8 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
-from opentill.client.events import Event
-from opentill.client.model import (
+from .events import Event
+from .model import (
     Delivery,
     EventList,
     Page,
@@ -14,7 +14,7 @@ from opentill.client.model import (
     WebhookEndpoint,
     WebhookEndpointWithSecret,
 )
-from opentill.client.request import (
+from .request import (
     Moment,
     Request,
     checked_id,

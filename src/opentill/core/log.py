@@ -2,7 +2,8 @@
 
 No line ever holds a secret, an e-mail address, a card number, a body or a query string: code does
 not log them, and one in an error's text is redacted here, last before writing.
-The request's id is bound with ``structlog.contextvars`` and is on every line of the request.
+The request's id is bound with ``structlog.contextvars`` and is on every line of the request, and so
+is the merchant's (``merchant``) once it is known.
 
 Lines of requests are buffered for up to ``LATEST_S``: written one by one they cost a seventh of the
 processor time of a read. Every other line is written at once, after the buffered ones, so the order
@@ -16,6 +17,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Final, TextIO, cast
 
@@ -23,7 +25,7 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from opentill.core import terminal
+from opentill.core import terminal, tracing
 
 REDACTED: Final = "[struck out]"
 _TIME_DIGITS: Final = 13  # of Unix time in milliseconds
@@ -61,12 +63,20 @@ _SUSPECT: Final = re.compile(
     r"svc_|whsec|[sr]k_|bearer|://|[?@]|%40|[0-9](?:[ ._-]?[0-9]){12}", re.IGNORECASE
 )
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
+# Whose request is served: it is on every line of it, once that is known.
+merchant: Final[ContextVar[str | None]] = ContextVar("merchant", default=None)
 LONGEST: Final = 32 * 1024  # characters of a text; the rest is not logged
 LATEST_S: Final = 0.01  # a request's line is written at most so long after its response
 _MOST_BUFFERED: Final = 200
 _lines: Final = msgspec.json.Encoder().encode_lines
 # Their lines at level info hold URLs with query strings, or repeat those of the supervisor.
 _QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn.error", "asyncio")
+
+
+def _add_merchant(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    if (found := merchant.get()) is not None:
+        event.setdefault("merchant", found)
+    return event
 
 
 def _inert(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -88,6 +98,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _add_merchant,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -132,6 +143,8 @@ class Line(msgspec.Struct, frozen=True):
     timestamp: datetime
     event: str = "request"
     level: str = "info"
+    merchant: str | msgspec.UnsetType = msgspec.UNSET  # left out where none is known
+    trace_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Output:
@@ -175,7 +188,13 @@ _requests: _Output | None = None  # where their lines go; None while structlog f
 
 
 def request(
-    request_id: str, method: str, route: str, status: int, ms: float, *, quiet: bool = False
+    request_id: str,
+    method: str,
+    route: str,
+    status: int,
+    ms: float,
+    *,
+    quiet: bool = False,
 ) -> None:
     """Log a request after its response; needs a running event loop. At debug if ``quiet``.
 
@@ -183,12 +202,25 @@ def request(
     that is not one of HTTP's is not repeated.
     """
     method = method if method in _METHODS else "other"
-    if quiet:
-        structlog.get_logger().debug("request", method=method, route=route, status=status, ms=ms)
-    elif _requests is None:
-        structlog.get_logger().info("request", method=method, route=route, status=status, ms=ms)
+    trace_id = tracing.trace_id()
+    if quiet or _requests is None:
+        also = {} if trace_id is None else {"trace_id": trace_id}
+        logger = structlog.get_logger()
+        write = logger.debug if quiet else logger.info
+        write("request", method=method, route=route, status=status, ms=ms, **also)
     else:
-        _requests.buffer(Line(request_id, method, route, status, ms, datetime.now(UTC)))
+        _requests.buffer(
+            Line(
+                request_id,
+                method,
+                route,
+                status,
+                ms,
+                datetime.now(UTC),
+                merchant=merchant.get() or msgspec.UNSET,
+                trace_id=trace_id or msgspec.UNSET,
+            )
+        )
 
 
 def flush() -> None:

@@ -1,4 +1,8 @@
-"""Metrics for Prometheus: requests, jobs and deliveries, of one process or several.
+"""Metrics for Prometheus: what processes count, and figures that are read where they are kept.
+
+What a process counts (requests, jobs, deliveries, gateways' responses, payment attempts) begins at
+0 with it; money and queues are read from the database at each scrape (decision 0093). No label has
+a value that a client can choose.
 
 With several processes each writes to files in ``PROMETHEUS_MULTIPROC_DIR``, which the supervisor
 sets for its children before they import this module, and any of them renders the sum. The library
@@ -6,13 +10,16 @@ is imported on first use: most commands do not need it.
 """
 
 import functools
+import hmac
+import platform
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from opentill import __version__
 from opentill.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,6 +30,20 @@ VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 JOB_BUCKETS_S: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+GATEWAY_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20)
+_METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
+
+
+class Reading(NamedTuple):
+    """A figure of the moment, read where it is kept, for each combination of its labels."""
+
+    name: str
+    help: str
+    samples: Sequence[tuple[Mapping[str, str], float]]
+    kind: Literal["gauge", "counter"] = "gauge"
+
+
+Read = Callable[[], Sequence[Reading]]
 
 
 @functools.cache
@@ -32,17 +53,25 @@ def _registry() -> "CollectorRegistry":
     return CollectorRegistry(auto_describe=True)
 
 
+class _Counted(NamedTuple):
+    """Something that is counted: its series by name, help and labels."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+
+
 class _Measured(NamedTuple):
     """Something that is counted and timed: both series by name, help and labels."""
 
-    counter: tuple[str, str, tuple[str, ...]]
-    histogram: tuple[str, str, tuple[str, ...]]
+    counter: _Counted
+    histogram: _Counted
     buckets_s: tuple[float, ...]
 
 
 _REQUESTS: Final = _Measured(
-    ("opentill_requests", "Requests that got a response", ("route", "method", "status")),
-    (
+    _Counted("opentill_requests", "Requests that got a response", ("route", "method", "status")),
+    _Counted(
         "opentill_request_seconds",
         "From the last byte of a request's headers to the last byte of its response",
         ("route", "method"),
@@ -50,42 +79,67 @@ _REQUESTS: Final = _Measured(
     REQUEST_BUCKETS_S,
 )
 _JOBS: Final = _Measured(
-    ("opentill_jobs", "Jobs that the worker ran", ("kind", "outcome")),
-    ("opentill_job_seconds", "Run time", ("kind",)),
+    _Counted("opentill_jobs", "Jobs that the worker ran", ("kind", "outcome")),
+    _Counted("opentill_job_seconds", "How long a job ran", ("kind",)),
     JOB_BUCKETS_S,
 )
 _DELIVERIES: Final = _Measured(
-    ("opentill_webhook_deliveries", "Attempts to deliver an event", ("outcome",)),
-    ("opentill_webhook_delivery_seconds", "How long an endpoint took", ()),
+    _Counted("opentill_webhook_deliveries", "Attempts to deliver an event", ("outcome",)),
+    _Counted("opentill_webhook_delivery_seconds", "How long an endpoint took", ()),
     JOB_BUCKETS_S,
 )
+_GATEWAY_CALLS: Final = _Measured(
+    _Counted(
+        "opentill_gateway_calls",
+        "Requests to gateways by what their response says",
+        ("gateway", "operation", "outcome"),
+    ),
+    _Counted("opentill_gateway_call_seconds", "How long a gateway took", ("gateway", "operation")),
+    GATEWAY_BUCKETS_S,
+)
+MEASURED: Final = (_REQUESTS, _JOBS, _DELIVERIES, _GATEWAY_CALLS)
+_STARTED_ATTEMPTS: Final = _Counted(
+    "opentill_payment_attempts_started",
+    "Payment attempts that were committed before their gateway was called",
+    ("gateway", "method"),
+)
+_ENDED_ATTEMPTS: Final = _Counted(
+    "opentill_payment_attempts",
+    "Payment attempts that came to an end: succeeded, declined, refused, voided, or paid twice",
+    ("gateway", "method", "outcome"),
+)
+_FOREIGN_EVENTS: Final = _Counted(
+    "opentill_foreign_gateway_events",
+    "What a gateway said of another gateway's payment, and what therefore did not count",
+    ("gateway", "owner"),
+)
+COUNTED: Final = (_STARTED_ATTEMPTS, _ENDED_ATTEMPTS, _FOREIGN_EVENTS)
 
 
 @functools.cache
 def _series(measured: _Measured) -> "tuple[Counter, Histogram]":
-    from prometheus_client import Counter, Histogram
+    from prometheus_client import Histogram
 
-    registry = _registry()
-    return Counter(*measured.counter, registry=registry), Histogram(
-        *measured.histogram, buckets=measured.buckets_s, registry=registry
-    )
+    histogram = Histogram(*measured.histogram, buckets=measured.buckets_s, registry=_registry())
+    return _counter(measured.counter), histogram
 
 
 @functools.cache
-def _foreign_gateway_event() -> "Counter":
+def _counter(counted: _Counted) -> "Counter":
     from prometheus_client import Counter
 
-    return Counter(
-        "opentill_foreign_gateway_events",
-        "What a gateway said of another gateway's payment, and what therefore did not count",
-        ("gateway", "owner"),
-        registry=_registry(),
-    )
+    return Counter(*counted, registry=_registry())
+
+
+@functools.lru_cache(4096)
+def _child(counted: _Counted, *labels: str) -> "Counter":
+    return _counter(counted).labels(*labels)
 
 
 @functools.lru_cache(4096)
 def _request_series(route: str, method: str, status: int) -> "tuple[Counter, Histogram]":
     counter, histogram = _series(_REQUESTS)
+    method = method if method in _METHODS else "other"
     return counter.labels(route, method, str(status)), histogram.labels(route, method)
 
 
@@ -110,44 +164,89 @@ def count_delivery(outcome: str, seconds: float) -> None:
     histogram.observe(seconds)
 
 
+def count_gateway_call(gateway: str, operation: str, outcome: str, seconds: float) -> None:
+    """Count one request to a gateway; ``outcome`` is a status of ``gateways/model.py``."""
+    counter, histogram = _series(_GATEWAY_CALLS)
+    counter.labels(gateway, operation, outcome.lower()).inc()
+    histogram.labels(gateway, operation).observe(seconds)
+
+
+def count_started_attempt(gateway: str, method: str) -> None:
+    """Count a payment attempt whose intent is committed."""
+    _child(_STARTED_ATTEMPTS, gateway, method).inc()
+
+
+def count_ended_attempt(gateway: str, method: str, outcome: str) -> None:
+    """Count a payment attempt whose end is committed; ``outcome`` is its status then."""
+    _child(_ENDED_ATTEMPTS, gateway, method, outcome.lower()).inc()
+
+
 def count_foreign_gateway_event(gateway: str, owner: str) -> None:
     """Count an event of ``gateway`` about a payment that went through ``owner``."""
-    _foreign_gateway_event().labels(gateway, owner).inc()
+    _child(_FOREIGN_EVENTS, gateway, owner).inc()
 
 
-def render(gauges: Mapping[str, float] | None = None) -> bytes:
+def render(readings: Sequence[Reading] = ()) -> bytes:
     """Return all metrics as Prometheus text (``CONTENT_TYPE``), summed over the processes.
 
-    ``gauges`` are current values that the caller measured, such as the length of a queue.
+    ``readings`` are current values that the caller read, such as the age of a queue.
     """
     import prometheus_client as prometheus
     from prometheus_client import multiprocess, values
 
     registry = _registry()
-    for measured in (_REQUESTS, _JOBS, _DELIVERIES):
+    for measured in MEASURED:
         _series(measured)
-    _foreign_gateway_event()
+    for counted in COUNTED:
+        _counter(counted)
     if values.ValueClass is not values.MutexValue:
         registry = prometheus.CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs
-    text = prometheus.generate_latest(registry)
-    for name, value in (gauges or {}).items():
-        text += f"# TYPE {name} gauge\n{name} {value:.17g}\n".encode()
-    return text
+    text: bytes = prometheus.generate_latest(registry)
+    return text + "".join(map(_text, (_build(), *readings))).encode()
+
+
+def _build() -> Reading:
+    labels = {"version": __version__, "python": platform.python_version()}
+    return Reading("opentill_build_info", "The version that serves", [(labels, 1)])
+
+
+def _text(reading: Reading) -> str:
+    """Write a reading in Prometheus' text format 0.0.4."""
+    lines = [f"# HELP {reading.name} {reading.help}", f"# TYPE {reading.name} {reading.kind}"]
+    for labels, value in reading.samples:
+        named = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+        lines.append(
+            f"{reading.name}{{{named}}} {value:.17g}" if named else f"{reading.name} {value:.17g}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 @contextmanager
-def listening(port: int) -> Iterator[None]:
-    """Serve the metrics to scrapers on this machine at ``127.0.0.1:port``, in a thread.
+def listening(host: str, port: int, read: Read, token: str | None = None) -> Iterator[None]:
+    """Serve the metrics at an address of their own, in a thread.
 
-    Raises ``ConfigurationError`` if the port is taken.
+    ``read`` returns the figures of the moment and is called in that thread. With a ``token`` only
+    its bearer gets a response. Raises ``ConfigurationError`` if the port is taken.
     """
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+    expected = None if token is None else f"Bearer {token}".encode()
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = render()
-            self.send_response(200)
+            given = self.headers.get("authorization", "").encode("latin-1", "replace")
+            if expected is not None and not hmac.compare_digest(given, expected):
+                self._send(401, b"Unauthorized\n")
+            else:
+                self._send(200, render(read()))
+
+        def _send(self, status: int, body: bytes) -> None:
+            self.send_response(status)
             self.send_header("content-type", CONTENT_TYPE)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -157,10 +256,11 @@ def listening(port: int) -> Iterator[None]:
             """Say nothing."""
 
     try:
-        httpd = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        httpd = ThreadingHTTPServer((host, port), Handler)
     except OSError as error:
-        message = f"cannot listen on 127.0.0.1 port {port} ({error.strerror}); set {PORT_SETTING}"
+        message = f"cannot listen on {host} port {port} ({error.strerror}); set {PORT_SETTING}"
         raise ConfigurationError(message) from None
+    httpd.daemon_threads = True
     thread = threading.Thread(target=httpd.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:

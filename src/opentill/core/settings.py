@@ -167,8 +167,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None, values.text(16, 256), SECRET, "bearer token that opens /metrics"
     ] = None
     metrics_port: Annotated[
-        int | None, values.whole(1, 65535), "port of its own for /metrics, on loopback"
+        int | None, values.whole(1, 65535), "port of its own for /metrics, also of `worker`"
     ] = None
+    metrics_host: Annotated[
+        _Host, "address of METRICS_PORT; beyond loopback it asks for METRICS_TOKEN"
+    ] = "127.0.0.1"
+    tracing: bool = False  # OTEL_… asks for traces, which OpenTelemetry's own variables set up
+    tracing_refused: str = ""  # why what they ask for cannot be had
     db_pool_size: Annotated[int, values.whole(2, 1000), "database connections of each process"] = 10
     history_days: Annotated[
         int,
@@ -183,6 +188,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     agreement_required: Annotated[
         _YesNo, "yes: a merchant takes payments only once an owner has accepted the agreement"
+    ] = False
+    applications: Annotated[
+        _YesNo, "yes: anybody may apply at /apply to become a merchant; staff decide"
     ] = False
     operator_name: Annotated[str, values.text(1, 200), "your legal name, in the agreement"] = (
         "OpenTill Demo Operator"

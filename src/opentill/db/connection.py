@@ -62,6 +62,9 @@ class Tries:
 class Connection(asyncpg.Connection):
     """asyncpg's connection whose single statements try again after a collision."""
 
+    # What is to be done once the running transaction is committed; None outside ``Db.transaction``.
+    once_committed: list[Callable[[], None]] | None = None
+
     async def execute(self, query: str, *args: Any, **options: Any) -> str:
         """Run a statement; without parameters it may be several, and is not prepared."""
         run = partial(super().execute, query, *args, **options)

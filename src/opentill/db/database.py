@@ -9,10 +9,11 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeVar, cast
 
 import asyncpg
 
+from opentill.core import tracing
 from opentill.core.errors import Contended, Unavailable
 from opentill.db import connection as connections
 from opentill.db import queries
@@ -102,6 +103,18 @@ async def limit_lock_waits(tx: Tx, longest: str) -> None:
     await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
 
 
+def once_committed(tx: Tx, work: Callable[[], None]) -> None:
+    """Do ``work``, which must not fail, when the transaction is committed; never if it is not.
+
+    Where no ``Db.transaction`` runs, each statement is its own: then it is done at once.
+    """
+    waiting: list[Callable[[], None]] | None = getattr(tx, "once_committed", None)
+    if waiting is None:
+        work()
+    else:
+        waiting.append(work)
+
+
 async def patiently(work: Callable[[], Awaitable[T]], patience_s: float = START_PATIENCE_S) -> T:
     """Run what a start needs again while the database is away; raises Unavailable in the end.
 
@@ -151,7 +164,13 @@ class Db:
             server_settings=session,
             **connections.options(prepared=prepared),
         )
-        db = cls(Pool(open_, size), acquire_timeout_s)
+
+        async def traced() -> asyncpg.Connection:
+            connection = await open_()
+            connection.add_query_logger(tracing.note_statement)
+            return connection
+
+        db = cls(Pool(traced if tracing.is_on() else open_, size), acquire_timeout_s)
         if eager:
             try:
                 db.give_back(await db.borrow())
@@ -199,8 +218,17 @@ class Db:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """Lend a connection inside a transaction, committed unless the block raises."""
-        async with self.connection() as connection, connection.transaction():
-            yield connection
+        waiting: list[Callable[[], None]] = []
+        async with self.connection() as lent:
+            connection = cast("connections.Connection", lent)
+            connection.once_committed = waiting
+            try:
+                async with connection.transaction():
+                    yield connection
+            finally:
+                connection.once_committed = None
+            for work in waiting:
+                work()
 
     @asynccontextmanager
     async def snapshot(self, other: Tx | None = None) -> AsyncIterator[Tx]:

@@ -14,7 +14,7 @@ from opentill.epay.model import Credentials, NewCredentials, Notice, NoticeOfOrd
 from opentill.epay.notices import failed as failed_notices
 from opentill.epay.notices import newest as newest_notices
 from opentill.epay.notices import of_order as notice_of
-from opentill.epay.notices import resend, return_address
+from opentill.epay.notices import resend, return_address, skip_waiting
 
 __all__ = [
     "WRONG_KEY",
@@ -35,4 +35,5 @@ __all__ = [
     "resend",
     "return_address",
     "rotate",
+    "skip_waiting",
 ]

@@ -170,3 +170,8 @@ async def prune(tx: Tx, now: int) -> int:
 async def make_due(tx: Tx, now: int) -> None:
     """Make every notice due that is due later than now: the clock has gone back."""
     await queries.MAKE_NOTICES_DUE.run(tx, now=now)
+
+
+async def oldest_notice(tx: Tx) -> int | None:
+    """Return when the first notification is due to be sent (Unix ms); None if none is."""
+    return await queries.OLDEST_NOTICE.get(tx)

@@ -131,6 +131,14 @@ async def newest(
     return await queries.NEWEST_NOTICES.all(tx, merchant_id=merchant_id, state=state, limit=limit)
 
 
+async def skip_waiting(tx: Tx, now: int) -> int:
+    """Count every notification that waits as failed, and return how many there were.
+
+    After a restore: they may have been sent since the backup. Each can be sent again.
+    """
+    return await queries.SKIP_NOTICES.run(tx, now=now)
+
+
 async def failed(tx: Tx, since: int, limit: int) -> list[Notice]:
     """Return notices of all merchants, made since a time (Unix ms), that were given up."""
     return await queries.FAILED_NOTICES.all(tx, since=since, limit=limit)

@@ -15,7 +15,8 @@ from opentill.epay.model import (
 MERCHANT_OF_PID = Query(
     EpayMerchant,
     """
-    select c.*, coalesce(m.display_name, m.name) as name, m.settlement_currency, m.ip_allowlist
+    select c.*, coalesce(m.display_name, m.name) as name, m.settlement_currency, m.ip_allowlist,
+        m.status, m.charge_off
     from directory d
     join epay_credentials c on c.merchant_id = d.merchant_id
     join merchants m on m.id = d.merchant_id
@@ -254,3 +255,11 @@ FAILED_NOTICES = Query(
     """,
 )
 MAKE_NOTICES_DUE = Command("update epay_notifications set due_at = :now where due_at > :now")
+OLDEST_NOTICE = Value(int, "select min(due_at) from epay_notifications where due_at is not null")
+# Of all merchants: a restored backup's, which may have been sent since.
+SKIP_NOTICES = Command(
+    """
+    update epay_notifications set state = 'FAILED', due_at = null, updated_at = :now
+    where state = 'WAITING'
+    """
+)

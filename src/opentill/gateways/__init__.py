@@ -1,5 +1,6 @@
 """Gateways: payment service providers, the language spoken with them, and which are loaded."""
 
+from opentill.gateways.calls import observed
 from opentill.gateways.model import (
     BadCallback,
     DisputeStatus,
@@ -54,5 +55,6 @@ __all__ = [
     "candidates",
     "load",
     "methods_of",
+    "observed",
     "offered",
 ]

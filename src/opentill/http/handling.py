@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from opentill import context
 from opentill.context import App
-from opentill.core import encryption
+from opentill.core import encryption, log
 from opentill.core.errors import (
     Invalid,
     MethodNotAllowed,
@@ -93,6 +93,7 @@ async def _authenticated(operation: Operation, scope: Scope, app: App, now: int)
     if operation.admit is not None:
         admitted = await operation.admit(app, bearer(scope), scope["opentill_address"], now)
         scope[ADMITTED] = admitted
+        log.merchant.set(admitted.merchant_id or None)
         return admitted.merchant_id
     merchant_id: str = scope["opentill_merchant"] or ""
     if operation.auth and not merchant_id:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from opentill.core import log, metrics
+from opentill.core import log, metrics, tracing
 from opentill.core.ids import new_id
 from opentill.http.caller import Caller
 from opentill.http.handling import IGNORED
@@ -40,6 +40,7 @@ _HOP: Final = re.compile(
     re.ASCII,
 )
 _HEALTH_ROUTES: Final = ("/healthz", "/readyz")  # asked every few seconds: logged at debug
+_UNTRACED: Final = (*_HEALTH_ROUTES, "/metrics")
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
 # RFC 6797 §6.1: browsers come back by https only, for a year. Nothing about names below ours.
 _BY_HTTPS: Final = (b"strict-transport-security", b"max-age=31536000")
@@ -147,7 +148,13 @@ class RequestMiddleware:
         """Pass a request through."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
+        elif tracing.is_on() and scope["path"] not in _UNTRACED:
+            with tracing.request_span(scope["headers"]):
+                await self._pass(scope, receive, send)
+        else:
+            await self._pass(scope, receive, send)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         request_id = new_id("req")
         status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # until the response begins
@@ -177,6 +184,7 @@ class RequestMiddleware:
                 is not None
             ):
                 scope["opentill_merchant"] = caller.merchant_id
+                log.merchant.set(caller.merchant_id)
                 scope["opentill_key"] = caller.key_id
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
@@ -193,7 +201,12 @@ class RequestMiddleware:
                 request_id, scope["method"], route, status, round(seconds * 1000, 1),
                 quiet=status < HTTPStatus.BAD_REQUEST and route in _HEALTH_ROUTES,
             )  # fmt: skip
+            if tracing.is_on():
+                tracing.describe_request(
+                    route, scope["method"], status, request_id, log.merchant.get()
+                )
             structlog.contextvars.unbind_contextvars("request_id")
+            log.merchant.set(None)
 
     def _note(self, scope: Scope, request_id: str, status: int, message: Message) -> None:
         """Note a request once its response is sent, if it was a merchant's."""

@@ -14,6 +14,7 @@ from opentill.mail.outbox import (
     of_merchant,
     of_order,
     resend,
+    skip_waiting,
     state,
 )
 from opentill.mail.preferences import SWITCHES
@@ -52,6 +53,7 @@ __all__ = [
     "reach",
     "resend",
     "send_receipt",
+    "skip_waiting",
     "state",
     "try_out",
 ]

@@ -150,6 +150,16 @@ async def state(tx: Tx, now: int) -> Queue:
     return await queries.STATE.one(tx, since=now - _DAY_MS)
 
 
+async def skip_waiting(tx: Tx, now: int) -> int:
+    """Count every mail that waits as unknown, and return how many there were.
+
+    After a restore: they may have been sent since the backup, and so may those of events that are
+    not read yet, of which none is made any more. Each can be sent again.
+    """
+    await queries.SKIP_UNREAD.run(tx, now=now)
+    return await queries.SKIP_WAITING.run(tx, now=now)
+
+
 async def make_due(tx: Tx, now: int) -> None:
     """Make mails that are due later due now: the business clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)

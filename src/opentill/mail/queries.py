@@ -133,6 +133,21 @@ GIVE_UP = Command(
     from old where m.merchant_id = old.merchant_id and m.id = old.id
     """,
 )
+# Of all merchants: a restored backup's, which may have been sent since.
+SKIP_WAITING = Command(
+    """
+    update mails set status = 'UNKNOWN', due_at = null, secret = null,
+        result = 'skipped after a restore', updated_at = :now
+    where due_at is not null
+    """
+)
+# What happened before now is not mailed any more, and what operators did is read.
+SKIP_UNREAD = Command(
+    """
+    update mail_heads set since = greatest(since, :now), number = case merchant_id
+        when '' then (select coalesce(max(number), 0) from audit_log) else number end
+    """
+)
 MAKE_DUE = Command(
     "update mails set due_at = :now where status = 'WAITING' and due_at > :now",
 )

@@ -7,21 +7,24 @@ before balances, so that batches of several processes cannot deadlock.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from opentill.db.database import Tx
+from opentill.core import metrics
+from opentill.db.database import Tx, once_committed
 from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
 from opentill.orders import cards, queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
-from opentill.orders.model import UNDECIDED, Order, PaymentAttempt, due_at
+from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
 from opentill.orders.movements import received
 from opentill.orders.transitions import Change, Payment, can, take
 
 MOST: Final = 64  # of one transaction
+_ENDS: Final = ("SUCCEEDED", "DECLINED", "REFUSED", "VOIDED", "DUPLICATE")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -97,9 +100,19 @@ async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple
                 paid_with[attempt.id] = outcome.card
     moved = await take(tx, [change for _, change in usual.values()], now)
     paid = [usual[order.merchant_id, order.id][0] for order in moved]
+    for attempt in paid:
+        count_ended(tx, attempt, "SUCCEEDED")
     if paid_with:
         await cards.keep(tx, [(one, paid_with[one.id]) for one in paid if one.id in paid_with])
     return {(attempt.gateway, attempt.id) for attempt in paid}
+
+
+def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
+    """Count for the metrics that an attempt came to an end, once that is committed."""
+    if status not in _ENDS:
+        return
+    count = partial(metrics.count_ended_attempt, attempt.gateway, attempt.method, status)
+    once_committed(tx, count)
 
 
 def _is_usual(gateway_event: GatewayPaymentEvent, attempt: PaymentAttempt, order: Order) -> bool:

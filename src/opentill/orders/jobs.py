@@ -138,3 +138,18 @@ async def not_given_back(tx: Tx, until: int, limit: int) -> list[PaymentAttempt]
 async def count_due(tx: Tx, now: int) -> int:
     """Return about how many attempts a gateway is to be asked now, at most 10,000."""
     return await queries.COUNT_DUE.get(tx, now=now) or 0
+
+
+async def oldest_check(tx: Tx) -> int | None:
+    """Return when the first attempt is due to be asked about (Unix ms); None if none is."""
+    return await queries.OLDEST_CHECK.get(tx)
+
+
+async def oldest_settlement(tx: Tx) -> int | None:
+    """Return when the first order is due to settle (Unix ms); None if none is."""
+    return await queries.OLDEST_SETTLEMENT.get(tx)
+
+
+async def oldest_release(tx: Tx) -> int | None:
+    """Return when the first rolling reserve is due for release (Unix ms); None if none is."""
+    return await queries.OLDEST_RELEASE.get(tx)

@@ -10,7 +10,7 @@ import structlog
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
-from opentill.gateways import Gateways, candidates
+from opentill.gateways import Gateways, candidates, observed
 from opentill.gateways.model import (
     Expires,
     Gateway,
@@ -60,7 +60,9 @@ async def submit(
         if now + waited_ms - attempt.created_at > _LATEST_MS:
             late = PaymentOutcome(status="UNREACHABLE", reason="not_sent")
             return await _apply(db, attempt, late, now)
-        outcome = await gateways[attempt.gateway].pay(_request(order, attempt, intent, public_url))
+        request = _request(order, attempt, intent, public_url)
+        paying = gateways[attempt.gateway].pay(request)
+        outcome = await observed(attempt.gateway, "pay", paying)
         if isinstance(gateways, Gateways):
             gateways.note_reached(attempt.gateway, reached=outcome.status != "UNREACHABLE")
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
@@ -179,7 +181,8 @@ async def ask(
         return attempt
     if not await may_ask(db, attempt, now):
         return attempt
-    outcome = await gateway.find_payment(attempt.id, attempt.provider_ref)
+    asking = gateway.find_payment(attempt.id, attempt.provider_ref)
+    outcome = await observed(attempt.gateway, "find_payment", asking)
     return await _apply(db, attempt, _asked(outcome), now)
 
 
@@ -203,7 +206,8 @@ async def close(
         and isinstance(gateway, Expires)
         and await _is_over(db, attempt)
     ):
-        outcome = await gateway.expire(attempt.id, attempt.provider_ref)
+        closing = gateway.expire(attempt.id, attempt.provider_ref)
+        outcome = await observed(attempt.gateway, "expire", closing)
         return await _apply(db, attempt, _asked(outcome), now)
     return await ask(db, gateways, attempt, now)
 
@@ -226,17 +230,16 @@ async def give_back(
     first = bool(
         await db.run(lambda tx: queries.GIVING_BACK.run(tx, merchant_id=merchant_id, id=id_))
     )
-    outcome = await gateway.refund(
-        RefundRequest(
-            refund_id=attempt.id,
-            attempt_id=attempt.id,
-            provider_ref=attempt.provider_ref,
-            amount=Money(attempt.amount_minor, attempt.currency),
-            reason="duplicate payment",
-            callback_url=callback_url(public_url, attempt.gateway),
-            repeated=not first,
-        ),
+    request = RefundRequest(
+        refund_id=attempt.id,
+        attempt_id=attempt.id,
+        provider_ref=attempt.provider_ref,
+        amount=Money(attempt.amount_minor, attempt.currency),
+        reason="duplicate payment",
+        callback_url=callback_url(public_url, attempt.gateway),
+        repeated=not first,
     )
+    outcome = await observed(attempt.gateway, "refund", gateway.refund(request))
     if first and outcome.status == "UNREACHABLE":
         await db.run(lambda tx: queries.NOT_GIVEN_BACK.run(tx, merchant_id=merchant_id, id=id_))
     await db.run(lambda tx: service.given_back(tx, attempt, outcome, now))

@@ -424,3 +424,13 @@ COUNT_DUE = Value(
     int,
     "select count(*) from (select from payment_attempts where check_at <= :now limit 10000) due",
 )
+# The oldest row of each queue: one look into its index.
+OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")
+OLDEST_SETTLEMENT = Value(int, "select min(settle_at) from orders where settle_at is not null")
+OLDEST_RELEASE = Value(
+    int,
+    """
+    select min(reserve_release_at) from orders
+    where reserve_status = 'HELD' and status <> 'DISPUTED'
+    """,
+)

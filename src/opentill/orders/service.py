@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 import msgspec
 import structlog
 
 from opentill import rates
+from opentill.core import metrics
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.db.database import Tx
+from opentill.db.database import Tx, once_committed
 from opentill.gateways.model import (
     Method,
     OfAnotherGateway,
@@ -20,7 +22,7 @@ from opentill.gateways.model import (
     RefundOutcome,
 )
 from opentill.orders import cards, queries, transition_queries
-from opentill.orders.confirmation import confirmation
+from opentill.orders.confirmation import confirmation, count_ended
 from opentill.orders.model import (
     FINAL,
     OPERATOR,
@@ -116,9 +118,12 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
     return or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id))
 
 
-async def place(tx: Tx, new: NewOrder, now: int) -> None:
-    """Place an order, PENDING, with the session that it is paid in, OPEN."""
-    await transition_queries.PLACE.run(tx, new, now=now)
+async def place(tx: Tx, new: NewOrder, now: int) -> bool:
+    """Place an order, PENDING, with the session that it is paid in, OPEN.
+
+    Returns whether it did: not for a merchant that may not charge.
+    """
+    return bool(await transition_queries.PLACE.run(tx, new, now=now))
 
 
 async def set_payment_link(tx: Tx, merchant_id: str, order_id: str, link_id: str) -> None:
@@ -170,6 +175,7 @@ async def start_attempt(
         order, customer_email=payer.email, customer_name=payer.known_name, payer_ip=payer.ip
     )
     await transition(tx, Change(submitted, "submitted", cause), now)
+    once_committed(tx, partial(metrics.count_started_attempt, gateway, method))
     return attempt
 
 
@@ -227,6 +233,8 @@ async def _write(
         check_at=check_at,
         now=now,
     )
+    if status != attempt.status:
+        count_ended(tx, attempt, status)
     return written or attempt
 
 

@@ -21,6 +21,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from opentill import __version__
+from opentill.core import tracing
 from opentill.core.settings import Settings
 from opentill.outgoing.addresses import Forbidden as Forbidden  # noqa: PLC0414 - one of the three
 from opentill.outgoing.addresses import Policy as Policy  # noqa: PLC0414 - what a caller needs
@@ -143,18 +144,20 @@ class Outgoing:
         session = self._connected()  # outside the time limit: the first call reads all certificates
         connection = SimpleNamespace(open=False)
         try:
-            async with (
-                asyncio.timeout(timeout_s),
-                session.request(
-                    method,
-                    URL(target.origin + target.rest, encoded=True),
-                    headers=_HEADERS | dict(headers),
-                    data=body or None,
-                    allow_redirects=False,
-                    trace_request_ctx=connection,
-                ) as response,
-            ):
-                yield response
+            with tracing.span(method, {"http.request.method": method}, kind="CLIENT") as span:
+                async with (
+                    asyncio.timeout(timeout_s),
+                    session.request(
+                        method,
+                        URL(target.origin + target.rest, encoded=True),
+                        headers=_HEADERS | dict(headers) | tracing.headers(),
+                        data=body or None,
+                        allow_redirects=False,
+                        trace_request_ctx=connection,
+                    ) as response,
+                ):
+                    span.set_attribute("http.response.status_code", response.status)
+                    yield response
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             reason = _text_of(error)
             raise (NoResponse(reason) if connection.open else Unreachable(reason)) from error

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from opentill import checkouts, context, gateways, merchants, orders
 from opentill.context import App
+from opentill.core import log
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
 from opentill.core.money import Money
 from opentill.db import rate_limits
@@ -87,6 +88,7 @@ class PageRequest:
         view = await checkouts.page_view(self.app.db, session_id)
         if view is None:
             raise NotFound
+        log.merchant.set(view.order.merchant_id)
         deployment = self.app.settings.livemode
         (order,) = await orders.all_with_livemode(
             self.app.db.read, [view.order], deployment=deployment
@@ -144,6 +146,7 @@ def _payment(view: checkouts.PageView, app: App, brand: model.Brand) -> model.Pa
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
         livemode=bool(order.livemode),  # never None for a page: all_with_livemode
+        stopped=session.charge_off is not None,
         methods=tuple(
             method for method in model.METHODS if method in offered and session.takes(method)
         ),

@@ -8,6 +8,7 @@ from opentill import orders
 from opentill.core.money import Money
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
+from opentill.gateways import observed
 from opentill.gateways.model import Gateway, RefundRequest
 from opentill.orders import PaymentAttempt
 from opentill.refunds import queries, service
@@ -66,17 +67,16 @@ async def _send(
         sent_before = await queries.SENDING.get(tx, **key)
     if sent_before is None:
         return None
-    outcome = await gateway.refund(
-        RefundRequest(
-            refund_id=refund.id,
-            attempt_id=attempt.id,
-            provider_ref=attempt.provider_ref,
-            amount=Money(refund.amount_minor, refund.currency),
-            reason=refund.reason,
-            callback_url=orders.callback_url(public_url, attempt.gateway),
-            repeated=sent_before,
-        ),
+    request = RefundRequest(
+        refund_id=refund.id,
+        attempt_id=attempt.id,
+        provider_ref=attempt.provider_ref,
+        amount=Money(refund.amount_minor, refund.currency),
+        reason=refund.reason,
+        callback_url=orders.callback_url(public_url, attempt.gateway),
+        repeated=sent_before,
     )
+    outcome = await observed(attempt.gateway, "refund", gateway.refund(request))
     if outcome.status == "UNREACHABLE" and not sent_before:
         async with db.connection() as tx:
             await queries.NOT_SENT.run(tx, **key)
@@ -100,3 +100,8 @@ async def unreported(tx: Tx, until: int, limit: int) -> list[Refund]:
 async def count_due(tx: Tx, now: int) -> int:
     """Return how many refunds are due to be sent, at most 10,000."""
     return await queries.COUNT_DUE.get(tx, now=now) or 0
+
+
+async def oldest_try(tx: Tx) -> int | None:
+    """Return when the first refund is due to be sent (Unix ms); None if none is."""
+    return await queries.OLDEST_TRY.get(tx)

@@ -112,3 +112,4 @@ MAKE_DUE = Command("update refunds set try_at = :now where try_at > :now")
 COUNT_DUE = Value(
     int, "select count(*) from (select from refunds where try_at <= :now limit 10000) due"
 )
+OLDEST_TRY = Value(int, "select min(try_at) from refunds where try_at is not null")

@@ -29,7 +29,14 @@ from opentill.webhooks.model import (
 )
 from opentill.webhooks.of_orders import deliveries_of, of_order
 from opentill.webhooks.outbox import emit
-from opentill.webhooks.resending import EventRange, resend, resend_all, resend_range, send_test
+from opentill.webhooks.resending import (
+    EventRange,
+    resend,
+    resend_all,
+    resend_range,
+    send_test,
+    skip_waiting,
+)
 from opentill.webhooks.schedule import WAITS_MS, WHY_FAILING, WHY_GONE
 from opentill.webhooks.service import (
     MOST_ENDPOINTS,
@@ -46,6 +53,7 @@ from opentill.webhooks.service import (
     reveal,
     rotate,
     search,
+    stop,
     update,
 )
 
@@ -100,5 +108,7 @@ __all__ = [
     "rotate",
     "search",
     "send_test",
+    "skip_waiting",
+    "stop",
     "update",
 ]

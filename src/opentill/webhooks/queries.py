@@ -354,6 +354,14 @@ RESEND_RANGE = Query(
     """,
 )
 MAKE_DUE = Command("update webhook_deliveries set try_at = :now where try_at > :now")
+# Of all merchants: a restored backup's, which may have been sent since.
+SKIP_WAITING = Command(
+    """
+    update webhook_deliveries set status = 'FAILED', try_at = null,
+        updated_at = greatest(updated_at, :now)
+    where try_at is not null
+    """
+)
 
 # ── pruning ────────────────────────────────────────────────────────────────────────────────────
 

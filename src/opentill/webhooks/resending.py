@@ -96,3 +96,11 @@ async def send_test(tx: Tx, merchant_id: str, endpoint_id: str, now: int) -> Del
 def _check_enabled(endpoint: Endpoint) -> None:
     if endpoint.status != "ENABLED":
         raise Invalid("id", "id must be an endpoint that is ENABLED: enable it first")
+
+
+async def skip_waiting(tx: Tx, now: int) -> int:
+    """Count every delivery that waits as failed, of all merchants, and return how many there were.
+
+    After a restore: they may have been sent since the backup. Each can be sent again.
+    """
+    return await queries.SKIP_WAITING.run(tx, now=now)

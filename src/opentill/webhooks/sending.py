@@ -5,6 +5,7 @@ from typing import Final
 
 import structlog
 
+from opentill.core import tracing
 from opentill.db.clock import now_ms
 from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, Unreachable
 from opentill.webhooks import signing
@@ -39,7 +40,11 @@ async def attempt(
     signed = signing.headers(keys, due.event_id, now_ms(), body, header_prefix)
     headers = {"content-type": "application/json", **dict(signed)}
     started = time.perf_counter()
-    response, outcome, error = await _send(outgoing, due, headers, body, timeout_s)
+    named = {"opentill.event": due.event_id, "opentill.endpoint": due.endpoint_id}
+    with tracing.span("webhook delivery", named) as span:
+        span.set_attribute("opentill.attempt", due.attempts + 1)
+        response, outcome, error = await _send(outgoing, due, headers, body, timeout_s)
+        span.set_attribute("opentill.outcome", outcome)
     shown = f"POST {due.url}\n" + "".join(f"{name}: {text}\n" for name, text in headers.items())
     return DeliveryAttempt(
         merchant_id=due.merchant_id,

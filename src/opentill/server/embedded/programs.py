@@ -58,19 +58,36 @@ class Programs:
             return subprocess.CompletedProcess(command, _NOT_RUN, b"", str(error).encode())
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
+    def pipe(
+        self, program: str, words: list[str], source: int, target: IO[bytes] | None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a program that reads one file and writes another; keep only its errors."""
+        command = [str(self.path(program)), *words]
+        errors = subprocess.PIPE
+        with self.start(command, source, target or subprocess.DEVNULL, errors) as process:
+            _, said = process.communicate()
+        return subprocess.CompletedProcess(command, process.returncode, b"", said)
+
     def start(
-        self, command: list[str], stdin: int, out: int | IO[bytes], **environment: str
+        self,
+        command: list[str],
+        stdin: int,
+        out: int | IO[bytes],
+        errors: int | None = None,
+        /,
+        **environment: str,
     ) -> subprocess.Popen[bytes]:
         """Start a program as PostgreSQL's user, in a session of its own.
 
-        Ctrl-C in the terminal thus reaches OpenTill only, which then stops the server.
+        Its errors go where its output goes, unless ``errors`` says another place. Ctrl-C in the
+        terminal thus reaches OpenTill only, which then stops the server.
         """
         user, group = self._ids or (None, None)
         return subprocess.Popen(  # noqa: S603 - our own words
             command,
             stdin=stdin,
             stdout=out,
-            stderr=out,
+            stderr=out if errors is None else errors,
             cwd="/",
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C", **environment},
             start_new_session=True,

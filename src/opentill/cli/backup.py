@@ -1,0 +1,133 @@
+"""``opentill backup``, ``restore`` and ``skip-messages``: what survives the machine.
+
+A database of the operator's own is backed up with its own PostgreSQL's programs
+(docs/recipes/back-up.md); these commands do the same for the embedded one.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from opentill.cli import commands, output, session
+from opentill.core.errors import ConfigurationError
+from opentill.core.settings import Settings
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+
+_OWN_DATABASE: Final = (
+    "OPENTILL_DATABASE_URL is set: back up and restore that PostgreSQL with its own pg_dump and"
+    " pg_restore, as docs/recipes/back-up.md says"
+)
+_KEYS: Final = (
+    "What is stored encrypted needs the key, which is not in the file: keep {} as well, elsewhere."
+)
+_THEN: Final = (
+    "Before a worker starts: `opentill ledger check`, then `opentill skip-messages` if what waited"
+    " to be sent may have been sent since the backup. docs/recipes/restore-a-backup.md goes on."
+)
+_HELD: Final = (
+    "None of these is sent by itself any more. `opentill webhooks resend --failed-only`,"
+    " `opentill epay resend` and `opentill mail resend` send what did not arrive."
+)
+File = Annotated[Path, typer.Argument(help="The file of the backup.", dir_okay=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    commands.add(app, "backup", backup)
+    commands.add(app, "restore", restore)
+    commands.add(app, "skip-messages", skip_messages)
+
+
+def backup(file: File) -> output.Result:
+    """Write the embedded database to a new file, as it is at this moment; servers go on."""
+    settings = _embedded(session.settings())
+    if file.exists():
+        message = f"{file} is there already; name another file"
+        raise ConfigurationError(message)
+    part = file.with_name(f".{file.name}.part")
+    with session.running_database(settings) as ready:
+        try:
+            with _private(part) as target:
+                words = ["--format=custom", "--no-owner", f"--dbname={ready.database_url}"]
+                _run(settings, "pg_dump", words, subprocess.DEVNULL, target)
+                os.fsync(target.fileno())
+            part.rename(file)
+        finally:
+            part.unlink(missing_ok=True)
+    done = {"file": str(file), "bytes": file.stat().st_size}
+    return output.Result(done, note=_KEYS.format(settings.secret_key_from))
+
+
+def restore(file: File) -> output.Result:
+    """Make the embedded database of a backup, in a data directory that has none."""
+    from opentill.db import migrations
+    from opentill.server.embedded.postgres import EmbeddedPostgres
+
+    if not file.is_file():
+        message = f"there is no file {file}"
+        raise ConfigurationError(message)
+    settings = _embedded(session.settings(creates=True, keys=False))
+    if (settings.data_dir / "postgres").exists():
+        message = (
+            f"{settings.data_dir} has a database; set OPENTILL_DATA_DIR to a directory without one"
+        )
+        raise ConfigurationError(message)
+    with EmbeddedPostgres.start(settings.data_dir) as server, file.open("rb") as source:
+        words = ["--exit-on-error", "--no-owner", "--single-transaction", f"--dbname={server.url}"]
+        _run(settings, "pg_restore", words, source.fileno(), None)
+        session.run(migrations.migrate(server.url))
+    return output.Result({"restored": str(settings.data_dir.absolute())}, note=_THEN)
+
+
+@commands.acting()
+def skip_messages(*, actor: Any) -> output.Result:
+    """Send none of the waiting messages: those of a restored backup were sent already.
+
+    Webhook deliveries and Epay notifications that are waiting count as failed, mails as unknown;
+    each can be sent again. For the time between a restore and the first start of a worker.
+    """
+    from opentill import epay, mail, merchants, webhooks
+
+    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+        skipped = {
+            "webhooks": await webhooks.skip_waiting(tx, now),
+            "epayNotifications": await epay.skip_waiting(tx, now),
+            "mails": await mail.skip_waiting(tx, now),
+        }
+        counts = ", ".join(f"{name}: {count}" for name, count in skipped.items())
+        await merchants.record_audit(tx, actor, "skip-messages", "", counts, now)
+        return skipped
+
+    return output.Result(session.transact(work), note=_HELD)
+
+
+def _embedded(settings: Settings) -> Settings:
+    if settings.database_url is not None:
+        raise ConfigurationError(_OWN_DATABASE)
+    return settings
+
+
+def _private(path: Path) -> IO[bytes]:
+    """Open a new file that only its owner may read."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _run(
+    settings: Settings, program: str, words: list[str], source: int, target: IO[bytes] | None
+) -> None:
+    """Run one of PostgreSQL's programs on the embedded database. Raises ConfigurationError."""
+    from opentill.server.embedded import sysuser
+    from opentill.server.embedded.programs import Programs
+
+    programs = Programs(sysuser.ids(settings.data_dir / "postgres"))
+    ran = programs.pipe(program, words, source, target)
+    if ran.returncode != 0:
+        lines = ran.stderr.decode(errors="replace").strip().splitlines() or [""]
+        message = f"{program} failed: {lines[-1]}"
+        raise ConfigurationError(message)

@@ -1,0 +1,238 @@
+"""The recipes for backups, word by word: taken while customers buy, restored in an empty place."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final, Self
+
+import httpx2
+import pytest
+
+from opentill.db.database import Db
+from opentill.server.embedded.programs import find_programs
+from support.cluster import Process, eventually, make_shop, wait_for
+from support.commands import ForkServer
+from support.deployment import Deployment, copy
+from support.webhook_receiver import Receiver, receiving
+
+RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
+
+
+def blocks(recipe: str) -> list[str]:
+    """Return the shell blocks of a recipe, as they stand there."""
+    text = (RECIPES / f"{recipe}.md").read_text()
+    found = re.findall(r"^( *)```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+
+
+BACK_UP: Final = blocks("back-up")
+RESTORE: Final = blocks("restore-a-backup")
+UPGRADE: Final = blocks("upgrade")
+
+
+class Place:
+    """A deployment in a directory of its own, with server and worker apart."""
+
+    def __init__(self, folder: Path, fork_server: ForkServer, backup: Path) -> None:
+        """Nothing runs yet."""
+        folder.mkdir()
+        self.deployment = Deployment(folder, fork_server)
+        self.environ = self.deployment.environ | {
+            "BACKUP": str(backup),
+            "OPENTILL_OUTGOING_HTTP": "yes",
+            "OPENTILL_OUTGOING_ALLOW": "127.0.0.0/8",
+            "OPENTILL_LIMIT_CHECKOUTS_PER_MINUTE": "0",
+        }
+        self.deployment.environ = self.environ
+        port = self.deployment.port
+        server = ["serve", "--no-worker"]
+        log = folder / "server.log"
+        self.server = Process("server", server, self.environ, log, port, fork_server)
+        self.worker = Process(
+            "worker", ["worker"], self.environ, folder / "worker.log", 0, fork_server
+        )
+
+    def sh(self, block: str) -> str:
+        """Run a block of a recipe as it stands there, as an operator would."""
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            env=self.environ, cwd=self.deployment.directory,
+            capture_output=True, text=True, check=False, timeout=180,
+        )  # fmt: skip
+        assert ran.returncode == 0, (block, ran.stdout, ran.stderr)
+        return ran.stdout
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """Run the server while the block runs."""
+        self.server.start()
+        try:
+            wait_for(self.server)
+            yield
+        finally:
+            self.worker.stop()
+            self.server.stop()
+
+    def shop(self) -> str:
+        """Make a merchant and return its key."""
+        merchant = json.loads(self.deployment.done("merchants", "create", "Shop", "--json"))["id"]
+        made = json.loads(self.deployment.done("keys", "create", merchant, "--json"))
+        key: str = made["key"]
+        return key
+
+    def client(self, key: str) -> httpx2.Client:
+        """Return what calls the server with a key."""
+        return httpx2.Client(
+            base_url=self.server.url, headers={"x-api-key": key}, timeout=60, trust_env=False
+        )
+
+
+class Buyers:
+    """Open and end sessions, one after the other, until they are told to stop."""
+
+    def __init__(self, place: Place, key: str) -> None:
+        """Nobody buys yet."""
+        self._place, self._key = place, key
+        self.acknowledged: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._buy)
+
+    def _buy(self) -> None:
+        with self._place.client(self._key) as client:
+            tea = {"name": "Tea", "price": "9.99", "currency": "USD"}
+            product = client.post("/v1/products", json=tea).json()["data"]["id"]
+            while not self._stop.is_set():
+                made = client.post("/v1/checkouts", json={"productId": product}).json()["data"]
+                ended = client.post(f"/v1/checkouts/{made['id']}/expire")  # two events
+                assert ended.status_code == 200, ended.text
+                self.acknowledged.append(made["id"])
+
+    def __enter__(self) -> Self:
+        """Begin, and wait until some have bought."""
+        self._thread.start()
+        while len(self.acknowledged) < 10:
+            assert self._thread.is_alive()
+            self._stop.wait(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Receiver]:
+    async with receiving() as receiver:
+        yield receiver
+
+
+async def test_a_backup_taken_under_load_is_restored_word_by_word_and_sends_nothing_twice(
+    tmp_path: Path, migrated: Path, fork_server: ForkServer, hook: Receiver
+) -> None:
+    backup = tmp_path / "backup"
+    old = Place(tmp_path / "old", fork_server, backup)
+    copy(migrated, tmp_path / "old" / "data")
+    with old.serving():
+        key = await asyncio.to_thread(old.shop)
+        with old.client(key) as client:
+            client.post("/v1/webhook-endpoints", json={"url": f"{hook.url}/in"}).raise_for_status()
+        with Buyers(old, key) as buyers:
+            before = list(buyers.acknowledged)
+            await asyncio.to_thread(old.sh, BACK_UP[0])
+        assert (backup / "opentill.dump").stat().st_mode & 0o077 == 0
+        old.worker.start()  # the events that wait in the backup are sent only now
+
+        async def sent() -> bool:
+            return len(hook.ids()) >= 2 * len(buyers.acknowledged)
+
+        assert await eventually(sent)
+    new = Place(tmp_path / "new", fork_server, backup)
+    await asyncio.to_thread(_restored, new)
+    with new.serving():
+        with new.client(key) as client:
+            sessions = client.get("/v1/checkouts", params={"size": 100}).json()["data"]
+            assert sessions["pagination"]["total"] >= len(before)
+            for session_id in before:
+                assert client.get(f"/v1/checkouts/{session_id}").json()["data"]["id"] == session_id
+        new.worker.start()
+        with Buyers(new, key) as later:
+            pass
+        expected = 2 * (len(buyers.acknowledged) + len(later.acknowledged))
+
+        async def all_sent() -> bool:
+            return len(hook.ids()) >= expected
+
+        assert await eventually(all_sent)
+    twice = [one for one in hook.ids() if sum(got.event_id == one for got in hook.taken) > 1]
+    assert twice == []
+
+
+def _restored(new: Place) -> None:
+    new.environ["OPENTILL_DATA_DIR"] = str(new.deployment.directory / "restored")
+    new.sh(RESTORE[0])
+    new.sh(RESTORE[2])
+    assert json.loads(new.deployment.done("ledger", "check", "--json"))["violations"] == []
+    new.sh(RESTORE[3])
+    newest = json.loads(new.deployment.done("audit", "list", "--json"))[0]
+    assert (newest["action"], newest["reason"]) == ("skip-messages", "restored a backup")
+    assert re.fullmatch(r"webhooks: [1-9]\d*, epayNotifications: 0, mails: \d+", newest["subject"])
+    again = new.deployment.run("restore", str(Path(new.environ["BACKUP"]) / "opentill.dump"))
+    assert again.returncode == 2
+    assert "has a database" in again.stderr
+    for block in UPGRADE:  # what the recipe for upgrades types fits as well
+        new.sh(block.replace("opentill doctor", "opentill doctor || test $? = 1"))
+
+
+@pytest.mark.stress
+async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
+    tmp_path: Path, module_database_url: str
+) -> None:
+    db = await Db.connect(module_database_url, 2)
+    shop = await make_shop(db)
+    _, programs = find_programs()
+    source = Path(__file__).parents[2] / "src"
+    command = tmp_path / "opentill"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m opentill "$@"\n')
+    command.chmod(0o755)
+    empty = module_database_url.replace("@/", "@/restored_", 1)
+    async with db.connection() as tx:
+        await tx.execute(f'create database "{_name_of(empty)}"')
+    await db.close()
+    environ = {
+        **{name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")},
+        "PATH": f"{tmp_path}:{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(source),
+        "BACKUP": str(tmp_path / "backup"),
+        "OPENTILL_SECRET_KEY": "a secret key for tests, 32 characters and more",
+        "OPENTILL_SANDBOX": "yes",
+        "OPENTILL_DATA_DIR": str(tmp_path / "data"),
+    }
+    for url, recipe in (
+        (module_database_url, [BACK_UP[1], BACK_UP[2]]),
+        (empty, [RESTORE[1], RESTORE[2], RESTORE[3]]),
+    ):
+        for block in recipe:
+            ran = await asyncio.to_thread(
+                subprocess.run,
+                ["bash", "-euo", "pipefail", "-c", f"BACKUP={tmp_path}/backup\n{block}"],
+                env=environ | {"OPENTILL_DATABASE_URL": url},
+                cwd=tmp_path, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert ran.returncode == 0, (block, ran.stderr)
+    restored = await Db.connect(empty, 2)
+    async with restored.connection() as tx:
+        found = await tx.fetchval("select name from merchants where id = $1", shop.id)
+    await restored.close()
+    assert found == "Shop"
+
+
+def _name_of(url: str) -> str:
+    return url.partition("@/")[2].partition("?")[0]

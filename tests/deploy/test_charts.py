@@ -1,0 +1,220 @@
+"""Chart, manifests, units, alert rules and SBOM, read by the programs that will read them.
+
+`make test-deploy`: Helm's own library, the schemas of Kubernetes, systemd and Prometheus.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+import opentill
+from opentill.config import SETTINGS
+
+TOP: Final = Path(__file__).parents[2]
+PYTHON: Final = TOP / ".venv-deploy" / "bin" / "python"
+UNITS: Final = sorted((TOP / "deploy" / "systemd").glob("*.service"))
+MANIFESTS: Final[list[dict[str, Any]]] = list(
+    yaml.safe_load_all((TOP / "deploy/kubernetes/opentill.yaml").read_text())
+)
+PODS: Final = {"Deployment", "Job"}
+deploy: Final = pytest.mark.deploy
+
+
+def _run(program: str, *words: str) -> str:
+    """Run a program in the environment of `make test-deploy`."""
+    ran = subprocess.run(
+        [PYTHON, "-c", program, *words], cwd=TOP, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def _containers(manifest: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    pod = manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return pod, container
+
+
+# ── in every run ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_there_is_what_a_deployment_needs() -> None:
+    found = sorted((one["kind"], one["metadata"]["name"]) for one in MANIFESTS)
+    assert found == [
+        ("Deployment", "opentill-server"),
+        ("Deployment", "opentill-worker"),
+        ("Job", "opentill-migrate"),
+        ("NetworkPolicy", "opentill"),
+        ("PodDisruptionBudget", "opentill-server"),
+        ("PodDisruptionBudget", "opentill-worker"),
+        ("Service", "opentill"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [one for one in MANIFESTS if one["kind"] in PODS],
+    ids=lambda one: one["metadata"]["name"],
+)
+def test_no_pod_may_more_than_it_needs(manifest: dict[str, Any]) -> None:
+    pod, container = _containers(manifest)
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["limits"]["memory"]
+    assert container["image"] == f"opentill:{opentill.__version__}"
+    known = {row.name for row in SETTINGS} | {f"{row.name}_FILE" for row in SETTINGS if row.secret}
+    given = {one["name"]: one["value"] for one in container["env"]}
+    ours = {name for name in given if not name.startswith("OPENTILL_GATEWAY_")}
+    assert ours <= known
+    drain = float(given["OPENTILL_DRAIN_DELAY_S"]) + float(given["OPENTILL_DRAIN_TIMEOUT_S"])
+    if manifest["kind"] == "Deployment":
+        assert pod["terminationGracePeriodSeconds"] >= drain + 10
+        labels = manifest["spec"]["template"]["metadata"]["labels"]
+        assert manifest["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_server_has_probes_and_the_service_leads_to_it() -> None:
+    by_name = {(one["kind"], one["metadata"]["name"]): one for one in MANIFESTS}
+    server = by_name["Deployment", "opentill-server"]
+    _, container = _containers(server)
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    selector = by_name["Service", "opentill"]["spec"]["selector"]
+    assert selector.items() <= server["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_the_image_says_what_it_is() -> None:
+    text = (TOP / "Dockerfile").read_text()
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', text))
+    assert labels["version"] == opentill.__version__
+    assert labels["licenses"] == "Apache-2.0"
+    chart = yaml.safe_load((TOP / "deploy/helm/opentill/Chart.yaml").read_text())
+    assert chart["appVersion"] == opentill.__version__
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_names_settings_that_are_there(unit: Path) -> None:
+    text = unit.read_text() + (TOP / "deploy/systemd/opentill.env").read_text()
+    known = {row.name for row in SETTINGS} | {f"{row.name}_FILE" for row in SETTINGS if row.secret}
+    assert set(re.findall(r"^(?:Environment=)?(OPENTILL_\w+)=", text, re.MULTILINE)) <= known
+
+
+# ── by their own programs ────────────────────────────────────────────────────────────────────────
+
+
+@deploy
+def test_helm_finds_nothing_wrong_with_the_chart() -> None:
+    program = (
+        "import json, helm_python; print(json.dumps(helm_python.lint('deploy/helm/opentill')))"
+    )
+    found = json.loads(_run(program))
+    assert found["errors"] == []
+    assert [one["error"] for one in found["messages"]] == ["icon is recommended"]
+
+
+@deploy
+def test_the_manifests_are_what_the_chart_renders() -> None:
+    made = _run("from tools import manifests; print(manifests.manifests(), end='')")
+    assert made == (TOP / "deploy/kubernetes/opentill.yaml").read_text(), "run: make manifests"
+
+
+@deploy
+def test_other_values_are_rendered_and_wrong_ones_refused() -> None:
+    program = """
+import json, sys, yaml
+from tools import manifests
+values = json.loads(sys.argv[1])
+texts = manifests.rendered(values).values()
+print(json.dumps([one for text in texts for one in yaml.safe_load_all(text) if one]))
+"""
+    values = {
+        "server": {"replicas": 5},
+        "networkPolicy": {"enabled": False},
+        "settings": {"OPENTILL_LOG_LEVEL": "debug"},
+        "tracing": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"},
+    }
+    made = {
+        (one["kind"], one["metadata"]["name"]): one
+        for one in json.loads(_run(program, json.dumps(values)))
+    }
+    assert ("NetworkPolicy", "opentill") not in made
+    server = made["Deployment", "opentill-server"]
+    _, container = _containers(server)
+    given = {one["name"]: one["value"] for one in container["env"]}
+    assert given["OPENTILL_LOG_LEVEL"] == "debug"
+    assert given["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+    assert server["spec"]["replicas"] == 5
+    for wrong in ({"server": {"replicas": 0}}, {"settings": {"PORT": "1"}}, {"servers": {}}):
+        with pytest.raises(AssertionError, match="Error"):
+            _run(program, json.dumps(wrong))
+
+
+@deploy
+@pytest.mark.parametrize("version", ["1.29", "1.34"])
+def test_the_manifests_fit_the_schemas_of_kubernetes(version: str) -> None:
+    program = """
+import sys, yaml, kubernetes_validate
+for one in yaml.safe_load_all(open("deploy/kubernetes/opentill.yaml")):
+    kubernetes_validate.validate(one, sys.argv[1], strict=True)
+    print(one["kind"])
+"""
+    assert len(_run(program, version).split()) == len(MANIFESTS)
+
+
+@deploy
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_reads_the_units_and_finds_them_tight(unit: Path, tmp_path: Path) -> None:
+    for other in UNITS:  # the program that they start is elsewhere here
+        text = other.read_text().replace("/opt/opentill/.venv/bin/opentill", sys.executable)
+        (tmp_path / other.name).write_text(text)
+    words = ["verify", "--man=no", "--recursive-errors=no", str(tmp_path / unit.name)]
+    verified = subprocess.run(
+        ["systemd-analyze", *words], capture_output=True, text=True, check=False
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+    words = ["security", "--offline=true", "--threshold=15", "--no-pager", str(unit)]
+    ran = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout[-2000:]
+
+
+@deploy
+def test_prometheus_takes_the_alert_rules_and_they_fire() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool; Debian: apt-get install prometheus")
+    folder = TOP / "deploy" / "prometheus"
+    for words in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")):
+        ran = subprocess.run(
+            [promtool, *words], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@deploy
+def test_the_sbom_has_every_package_that_runs(tmp_path: Path) -> None:
+    target = tmp_path / "sbom.json"
+    (line,) = re.findall(r"cyclonedx-py ((?:.*\\\n)?.*)", (TOP / "Makefile").read_text())
+    words = line.replace("\\\n", " ").replace("dist/opentill.cdx.json", str(target)).split()
+    ran = subprocess.run(
+        [PYTHON.with_name("cyclonedx-py"), *words],
+        cwd=TOP, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    made = json.loads(target.read_text())
+    assert (made["bomFormat"], made["metadata"]["component"]["name"]) == ("CycloneDX", "opentill")
+    lock = (TOP / "requirements.lock").read_text()
+    pinned = set(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
+    assert {(one["name"], one["version"]) for one in made["components"]} == pinned

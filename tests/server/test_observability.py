@@ -1,0 +1,243 @@
+"""What operators see of a deployment from outside: metrics, log lines and traces of a payment.
+
+One deployment of real processes, a payment and a webhook through it, and a receiver for its traces.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx2
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from opentill.core import tracing
+from opentill.db.database import Db
+from opentill.figures.jobs import count_all
+from support.cluster import CARD, DECLINED, Client, Cluster, eventually, make_shop
+from support.commands import ForkServer
+from support.ports import free_port
+from support.trace_receiver import Received, TraceReceiver, receiving_traces
+from support.webhook_receiver import Receiver, receiving
+
+TOKEN: Final = "a token for the metrics"
+TRACE: Final = "0af7651916cd43dd8448eb211c80319c"
+PARENT: Final = "b7ad6b7169203331"
+SERVER, CLIENT = 2, 3  # kinds of spans, as OTLP numbers them
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[TraceReceiver]:
+    with receiving_traces() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "till")
+        yield receiver
+
+
+@pytest.fixture
+def worker_metrics() -> str:
+    return f"http://127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+async def hook() -> AsyncIterator[Receiver]:
+    async with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+async def place(module_database_url: str) -> AsyncIterator[Db]:
+    db = await Db.connect(module_database_url, 2)
+    yield db
+    await db.close()
+
+
+@pytest.fixture
+def cluster(
+    tmp_path: Path,
+    module_database_url: str,
+    fork_server: ForkServer,
+    traces: TraceReceiver,
+    worker_metrics: str,
+) -> Iterator[Cluster]:
+    cluster = Cluster(
+        tmp_path,
+        module_database_url,
+        1,
+        fork_server,
+        METRICS_TOKEN=TOKEN,
+        LOG_LEVEL="info",
+        OUTGOING_HTTP="yes",
+        OUTGOING_ALLOW="127.0.0.0/8",
+    )
+    cluster.worker._env["OPENTILL_METRICS_PORT"] = worker_metrics.rpartition(":")[2]
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()
+
+
+class Figures:
+    """Metrics as Prometheus reads them."""
+
+    def __init__(self, text: str) -> None:
+        """Read a page of metrics."""
+        self.families = {one.name: one for one in text_string_to_metric_families(text)}
+
+    def value(self, name: str, **labels: str) -> float:
+        """Return the sum of the series with these labels, 0 if there is none."""
+        return sum(
+            sample.value
+            for family in self.families.values()
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+
+async def metrics_of(cluster: Cluster) -> Figures:
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        page = await client.get(f"{cluster.servers[0].url}/metrics", headers=headers)
+        assert page.status_code == 200
+        return Figures(page.text)
+
+
+async def test_a_payment_is_seen_in_metrics_log_and_traces(
+    cluster: Cluster, place: Db, traces: TraceReceiver, hook: Receiver, worker_metrics: str
+) -> None:
+    shop = await make_shop(place)
+    async with await cluster.client(shop.key) as client:
+        endpoint = await client.call("POST", "/v1/webhook-endpoints", {"url": f"{hook.url}/in"})
+        assert endpoint.status_code == 201, endpoint.text
+        client.http.headers["traceparent"] = f"00-{TRACE}-{PARENT}-01"
+        order_id = await client.paid(shop.product_id)
+        session_id, _ = await client.open(shop.product_id)
+        declined = await client.begin(session_id)
+        assert declined is not None
+        await client.type_card(declined, DECLINED)
+        await client.come_back(session_id, declined)
+        refund = await client.call("POST", f"/v1/orders/{order_id}/refunds", {"amount": "1.25"})
+        assert refund.status_code == 201, refund.text
+        await _check_metrics(cluster, place, worker_metrics)
+        await _check_traces(client, traces, hook)
+    output = cluster.servers[0].output.splitlines()
+    lines = [json.loads(line) for line in output if line.startswith("{")]
+    created = next(line for line in lines if line.get("route") == "/v1/checkouts")
+    assert (created["merchant"], created["trace_id"]) == (shop.id, TRACE)
+    page = next(line for line in lines if line.get("route") == "/checkout/{session}")
+    assert page["merchant"] == shop.id
+
+
+async def _check_metrics(cluster: Cluster, place: Db, worker_metrics: str) -> None:
+    async def counted() -> Figures | None:
+        await count_all(place)  # as a worker does every 30 s
+        found = await metrics_of(cluster)
+        refunded = found.value("opentill_money_refunded_minor_total", currency="USD")
+        return found if refunded == 125 else None
+
+    found = await eventually(counted)
+    assert found is not None, "the refund is not in the metrics"
+    assert all(family.documentation for family in found.families.values())
+    by_card = {"gateway": "sandbox", "method": "CREDIT_CARD"}
+    assert found.value("opentill_payment_attempts_started_total", **by_card) == 2
+    assert found.value("opentill_payment_attempts_total", **by_card, outcome="succeeded") == 1
+    assert found.value("opentill_payment_attempts_total", **by_card, outcome="declined") == 1
+    assert found.value("opentill_money_confirmed_minor_total", currency="USD") == 500
+    assert found.value("opentill_payments_confirmed_total", currency="USD") == 1
+    paying = {"gateway": "sandbox", "operation": "pay"}
+    assert found.value("opentill_gateway_call_seconds_count", **paying) == 2
+    assert found.value("opentill_database_up") == 1
+    assert found.value("opentill_build_info") == 1
+    ages = found.families["opentill_queue_age_seconds"].samples
+    assert {sample.labels["queue"] for sample in ages} >= {"refunds", "webhooks", "settlements"}
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        worker = Figures((await client.get(f"{worker_metrics}/metrics")).text)
+    assert worker.value("opentill_gateway_calls_total", operation="refund") >= 1
+    assert worker.value("opentill_money_confirmed_minor_total", currency="USD") == 500
+
+
+async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -> None:
+    async def arrived() -> bool:
+        return bool(hook.taken) and bool(
+            traces.named("webhook delivery") and traces.named("gateway refund")
+        )
+
+    assert await eventually(arrived), [span.name for span in traces.spans]
+    await asyncio.sleep(0.3)  # the rest of what was exported with it
+    spans = {span.id: span for span in traces.spans}
+    opened = next(span for span in traces.spans if span.name == "POST /v1/checkouts")
+    assert (opened.trace, opened.parent, opened.kind) == (TRACE, PARENT, SERVER)
+    assert opened.service == "till"
+    statements = [span for span in spans.values() if span.parent == opened.id]
+    assert any(span.attributes["db.query.summary"].startswith("insert") for span in statements)
+    paid = traces.named("gateway pay")[0]
+    assert paid.attributes["opentill.gateway"] == "sandbox"
+    assert spans[paid.parent].name == "POST /checkout/{session}"
+    sent = next(span for span in spans.values() if span.parent == paid.id)
+    assert (sent.name, sent.kind) == ("POST", CLIENT)
+    got = hook.taken[0].headers["traceparent"].split("-")
+    assert got[0] == "00"
+    delivery = spans[got[2]]
+    assert (delivery.trace, spans[delivery.parent].name) == (got[1], "webhook delivery")
+    _nothing_secret(traces.spans, [client.key, "ann@example.com", "Ann", CARD, hook.url])
+
+
+def _nothing_secret(spans: list[Received], secrets: list[str]) -> None:
+    told = json.dumps([(span.name, span.attributes) for span in spans])
+    assert [secret for secret in secrets if secret in told] == []
+
+
+OFF: Final = """
+import sys, time
+import opentill.app, opentill.worker
+from opentill.core import tracing
+with tracing.running(wanted=False):
+    assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+    begin = time.process_time()
+    for _ in range(100_000):
+        with tracing.span("gateway pay", {"opentill.gateway": "sandbox"}) as span:
+            span.set_attribute("opentill.outcome", "succeeded")
+        tracing.headers()
+    print((time.process_time() - begin) / 100_000)
+"""
+
+
+def test_without_its_variables_nothing_of_opentelemetry_is_imported_and_a_span_costs_nothing() -> (
+    None
+):
+    ran = subprocess.run(
+        [sys.executable, "-c", OFF], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert float(ran.stdout) < 20e-6  # about a microsecond; a payment has two
+
+
+def test_where_the_packages_are_missing_a_line_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+    monkeypatch.setitem(sys.modules, missing, None)
+    with tracing.running(wanted=True):
+        assert not tracing.is_on()
+    assert "opentill[opentelemetry]" in capsys.readouterr().out
+
+
+STATEMENTS: Final[list[tuple[str, str]]] = [
+    ("select * from orders where id = $1", "select orders"),
+    ("\n    insert into entries (a) values ($1)", "insert entries"),
+    ("update orders set a = $1", "update orders"),
+    ("BEGIN;", "begin"),
+    ("select * from refunds where id = $1 for update", "select refunds"),
+    ("with x as (select 1), y as (insert into events (a) values ($1)) select 1", "insert events"),
+    ("insert into figures (a) values ($1) on conflict (a) do update set a = 1", "insert figures"),
+]
+
+
+@pytest.mark.parametrize(("sql", "summary"), STATEMENTS)
+def test_the_span_of_a_statement_is_named_by_what_it_does(sql: str, summary: str) -> None:
+    assert tracing._summary(sql) == summary
