@@ -59,6 +59,8 @@ OWNERS: Final = {
     "staff": "people",
     "staff_visits": "people",
     "list_counts": "list_counts",
+    "merchant_applications": "merchants",
+    "merchant_history": "merchants",
     "merchant_logos": "merchants",
     "merchant_terms": "merchants",
     "merchants": "merchants",

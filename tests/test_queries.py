@@ -238,6 +238,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "mail.queries.LOGGED_IN",
         "mail.queries.STUCK",
         "payouts.queries.DUE",
+        "merchants.queries.APPLIED_BY",
+        "merchants.queries.WAITING",
         # of staff, over all merchants
         "disputes.queries.DUE",
         "epay.queries.FAILED_NOTICES",
@@ -267,6 +269,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhook_endpoints", "webhook_deliveries", "delivery_attempts", "endpoint_leases",
         "epay_credentials", "epay_products", "epay_orders", "epay_refunds",
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
+        "merchant_history", "merchant_applications",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers",
         "payment_links", "payment_link_uses",

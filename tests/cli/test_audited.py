@@ -36,7 +36,8 @@ OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
     "writes or reads a whole database; their own test carries the recipe out": "backup restore",
     "reads": "doctor health settings export statement",
-    "reads what a group has": "mail:list merchants:list,show,terms keys:list epay:show,list,notices"
+    "reads what a group has": "mail:list merchants:list,show,terms,applications,changes"
+    " keys:list epay:show,list,notices"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
@@ -47,6 +48,8 @@ OTHERS: Final = {
     " disputes:dismiss,note payouts:create,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test mail:resend,test",
+    "what merchants may do; tests/cli/test_standing.py looks into the audit log": "merchants:apply"
+    ",approve,decline,suspend,resume,close,capability,note",
     "time of the sandbox": "clock:advance,reset",
     "payment links; their own tests look into the audit log": "links:create,set",
     "people and their roles; their own tests look into the audit log": "people:invite,reset,remove",

@@ -56,6 +56,7 @@ GOOD = [
     ("WEBHOOK_HOST_PER_SECOND", "0", "webhook_host_per_second", 0),
     ("LIMIT_PAYMENTS_PER_MINUTE", "5", "limit_payments_per_minute", 5),
     ("AGREEMENT_REQUIRED", "yes", "agreement_required", True),
+    ("APPLICATIONS", "yes", "applications", True),
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "HTTPS://pay.example", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),

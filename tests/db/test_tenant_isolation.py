@@ -25,6 +25,7 @@ from opentill import (
     ledger,
     mail,
     merchants,
+    onboarding,
     orders,
     payment_links,
     payouts,
@@ -115,6 +116,8 @@ EXPLAINED: Final = frozenset(
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
+        # of those who have applied, who have nothing: tests/merchants/test_standing.py
+        "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
@@ -436,6 +439,7 @@ class Business:
         )
         for logo in (PICTURE, None):
             api_server.tx(partial(self._profile, logo=logo))
+        self.standing()
         api_server.tx(lambda tx: merchants.history(tx, self.id))
         key = api_server.tx(lambda tx: merchants.create_key(tx, self.id, "production", self.now))
         api_server.tx(lambda tx: merchants.rename_key(tx, self.id, key.id, "Till", self.now))
@@ -446,6 +450,19 @@ class Business:
         self.shop.data("PATCH", f"/v1/products/{self.product}", json={"sku": "1"})
         api_server.run(api_server._server.state.accepted.write(self.app.db))
         assert api_server.tx(lambda tx: accepted.newest(tx, self.id, self.now))
+
+    def standing(self) -> None:
+        """What the merchant may do: suspended, resumed, switched, noted, and what is left."""
+        actor, tx = merchants.Actor("op", "x"), self.api_server.tx
+        for event in ("suspended", "resumed"):
+            tx(partial(merchants.take, merchant_id=self.id, event=event, actor=actor, now=self.now))
+        for on in (False, True):
+            switch = partial(merchants.set_capability, merchant_id=self.id, capability="refund")
+            tx(partial(switch, on=on, actor=actor, now=self.now))
+        tx(lambda tx: merchants.note(tx, self.id, "called", actor, self.now))
+        tx(lambda tx: merchants.changes(tx, self.id))
+        merchant = tx(lambda tx: merchants.find(tx, self.id))
+        assert tx(lambda tx: onboarding.unfinished(tx, merchant)).in_the_way
 
     async def _profile(self, tx: Tx, logo: bytes | None) -> None:
         """Change the profile, and set the logo or remove it."""

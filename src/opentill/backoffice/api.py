@@ -1,8 +1,11 @@
-"""The table of the pages that dashboard and console share: logging in, links, one's own account."""
+"""The table of the pages that dashboard and console share: logging in, links, one's own account.
+
+And the one on which anybody applies to become a merchant.
+"""
 
 from typing import Final
 
-from opentill.backoffice import account, endpoint, forgotten, invitations, security
+from opentill.backoffice import account, apply, endpoint, forgotten, invitations, security
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import Page
 
@@ -11,6 +14,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *account.pages,
     *forgotten.pages,
     *invitations.pages,
+    *apply.pages,
 )
 FACE: Final = Face(PAGES, "/security")
 routes: Final = endpoint.routes(FACE)

@@ -88,7 +88,8 @@ operations: Final = (
             "a `quantity` that makes the amount more than 99999999.99",
             "`paymentMethods` of which none is on offer for the currency",
         ),
-        forbidden="A merchant that has not accepted the agreement, where the operator requires it.",
+        forbidden="A merchant whose `charge` is off, by its status or by itself, and one that has "
+        "not accepted the agreement, where the operator requires it. `error` says why.",
         example={
             "productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1",
             "successUrl": "https://shop.example.com/thanks?session={CHECKOUT_SESSION_ID}",

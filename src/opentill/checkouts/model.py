@@ -244,6 +244,12 @@ class Session(msgspec.Struct, frozen=True):
         return structs.convert(new, cls, status="OPEN", created_at=now, updated_at=now)
 
 
+class PublicSession(Session, frozen=True, kw_only=True):
+    """A session as its page finds it, with whether its merchant may charge: None, or why not."""
+
+    charge_off: str | None
+
+
 class Sales(msgspec.Struct, frozen=True):
     """What became of a product: how many orders were paid, and how many sessions are open.
 
@@ -304,6 +310,7 @@ class Offer(msgspec.Struct, frozen=True):
     dispute_fee_minor: int
     exchange_rate: Decimal | None
     usd_exchange_rate: Decimal | None
+    charge_off: str | None  # why the merchant may not charge, None while it may
 
 
 class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

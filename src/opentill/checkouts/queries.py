@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.checkouts.model import Offer, Session, Status
+from opentill.checkouts.model import Offer, PublicSession, Session, Status
 from opentill.db.query import Query, Value
 from opentill.http.fields import meaning
 from opentill.http.paging import PeriodQuery
@@ -26,7 +26,7 @@ OFFER = Query(
         m.platform_fee_rate, m.refund_fee_policy, m.reserve_rate, m.terms_version, m.fees,
         m.settlement_delay_days, m.settlement_calendar, m.reserve_days, m.dispute_fee_minor,
         {_rate_to("m.settlement_currency")} as exchange_rate,
-        {_rate_to("'USD'")} as usd_exchange_rate
+        {_rate_to("'USD'")} as usd_exchange_rate, m.charge_off
     from products product join merchants m on m.id = product.merchant_id
     where product.merchant_id = :merchant_id and product.id = :product_id
     """,  # noqa: S608 - the quotes are constants of ours
@@ -34,10 +34,11 @@ OFFER = Query(
 CURRENCY = Value(str, "select currency from products where merchant_id = :merchant_id and id = :id")
 BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id and id = :id")
 BY_PUBLIC_ID = Query(
-    Session,
+    PublicSession,
     """
-    select c.* from directory d
+    select c.*, m.charge_off from directory d
     join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id
+    join merchants m on m.id = d.merchant_id
     where d.id = :id
     """,
 )

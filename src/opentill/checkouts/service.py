@@ -18,11 +18,12 @@ from opentill.checkouts.model import (
     Item,
     Offer,
     PayerInput,
+    PublicSession,
     Session,
     SessionBody,
 )
 from opentill.core import money, structs
-from opentill.core.errors import Invalid, NotFound, or_not_found
+from opentill.core.errors import Contended, Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id, new_id, new_session_id
 from opentill.core.payment_methods import BY_NAME, METHODS, Method
 from opentill.db.database import Db, Tx
@@ -37,7 +38,7 @@ from opentill.orders.model import UNDECIDED
 class PageView(msgspec.Struct, frozen=True, kw_only=True):
     """What the payment page shows: the session, its order and the last attempt to pay it."""
 
-    session: Session
+    session: PublicSession
     order: Order
     last_attempt: PaymentAttempt | None
 
@@ -117,7 +118,9 @@ async def open_session(
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
     that of the default rate until the payment method is known. Rates that are older than
     ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
-    Raises Invalid, and NotPermitted for a merchant that lacks the agreement where it is required.
+    Raises Invalid, and NotPermitted for a merchant that lacks the agreement where it is required or
+    may not charge (decision 0082): whether it may is read with the offer, and again by the
+    statement that places the order, so that none is placed after the merchant was suspended.
     """
     if agreement_required:
         await agreement.require(tx, merchant_id)
@@ -128,7 +131,9 @@ async def open_session(
         body = msgspec.structs.replace(body, product_id=product_id)
     offer = await _offer(tx, merchant_id, body.product_id, item, now, oldest)
     new = _new_order(merchant_id, body, item, offer, now)
-    await orders.place(tx, new, now)
+    if not await orders.place(tx, new, now):
+        await merchants.require(tx, merchant_id, "charge")
+        raise Contended  # it was switched off, and on again, in this very moment
     return Session.of(new, now)
 
 
@@ -216,7 +221,10 @@ def _reference(body: SessionBody) -> str | None:
 async def _offer(
     tx: Tx, merchant_id: str, product_id: str, item: Item | None, now: int, oldest: int
 ) -> Offer:
-    """Return what is sold; rates count from ``oldest`` (Unix ms) on. Raises Invalid."""
+    """Return what is sold; rates count from ``oldest`` (Unix ms) on.
+
+    Raises Invalid and CapabilityOff.
+    """
     offer = None
     if is_id(product_id):
         offer = await queries.OFFER.first(
@@ -227,6 +235,8 @@ async def _offer(
         offer = await queries.OFFER.first(
             tx, merchant_id=merchant_id, product_id=product_id, now=now, oldest=oldest
         )
+    if offer is not None and offer.charge_off is not None:
+        raise merchants.CapabilityOff("charge", offer.charge_off)
     if offer is not None and item is not None:
         return msgspec.structs.replace(
             offer, name=item.name, price_minor=item.amount_minor, status="ACTIVE",
@@ -308,14 +318,14 @@ async def pay(
     public_url: str,
     now: int,
 ) -> PaymentAttempt | None:
-    """Start to pay a session as its customer; None if it can no longer be paid.
+    """Start to pay a session as its customer; None if it can no longer, or cannot now, be paid.
 
     Calling it twice is harmless. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
     or ``attempts`` for an order that was tried too often.
     """
     view = or_not_found(await page_view(db, session_id))
     session, last = view.session, view.last_attempt
-    if session.status != "OPEN" or session.expires_at <= now:
+    if session.status != "OPEN" or session.expires_at <= now or session.charge_off is not None:
         return None
     if len(entered.name.strip()) > MAX_CUSTOMER_NAME:
         raise Invalid("name", f"name must be text of at most {MAX_CUSTOMER_NAME} characters")

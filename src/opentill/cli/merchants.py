@@ -1,4 +1,4 @@
-"""``opentill merchants create|list|show|set|terms``."""
+"""``opentill merchants create|list|show|set|terms``; the rest is in ``merchant_standing.py``."""
 
 import json
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from opentill.cli import found, inputs, output, readable, session
+from opentill.cli import found, inputs, merchant_standing, output, readable, session
 from opentill.cli.commands import acting, add_group, with_options
 from opentill.cli.output import Json
 
@@ -49,7 +49,7 @@ _TERMS: Final[dict[str, Any]] = {
         typer.Option(help="Address or network that may use the API; repeat it. '' allows all."),
     ],
 }
-_COLUMNS = ("id", "name", "settlementCurrency", "platformFeeRate", "createdAt")
+_COLUMNS = ("id", "name", "status", "settlementCurrency", "platformFeeRate", "createdAt")
 _WORDS = {
     "refund_fee_policy": ("KEPT", "RETURNED"),
     "settlement_calendar": ("EVERY_DAY", "WEEKDAYS"),
@@ -67,6 +67,7 @@ def register(app: typer.Typer) -> None:
         show=show,
         set=set_,
         terms=terms_,
+        **merchant_standing.COMMANDS,
     )
 
 
@@ -103,7 +104,7 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
     from opentill import merchants
 
     rest = output.plain(merchant)
-    first = ("id", "name", "settlementCurrency", "termsVersion")
+    first = ("id", "name", "status", "settlementCurrency", "termsVersion")
     shown = {name: rest.pop(name) for name in first} | rest
     rows = merchants.read_fees(merchant.fees)
     shown["fees"] = json.loads(merchant.fees) if as_json else " ".join(map(str, rows))
@@ -146,11 +147,18 @@ def create(
     output.show(shown, as_json=as_json)
 
 
-def list_(*, as_json: Json = False) -> None:
-    """List all merchants."""
+def list_(
+    *,
+    status: Annotated[
+        str | None, typer.Option(help="Only APPLIED, ACTIVE, SUSPENDED or CLOSED ones.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List merchants."""
     from opentill import merchants
 
-    found = session.query(merchants.all_merchants)
+    wanted = inputs.choice("status", status, merchants.STATUSES)
+    found = session.query(lambda tx: merchants.all_merchants(tx, wanted))
     rows = [_shown(merchant, as_json=as_json) for merchant in found]
     output.show(output.Result(rows, _COLUMNS), as_json=as_json)
 

@@ -10,7 +10,7 @@ from opentill.cli.commands import acting
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
-    from opentill.merchants import Actor
+    from opentill.merchants import Actor, Merchant
     from opentill.orders import Order
     from opentill.refunds import Quote, Refund, RefundBody, RefundOut
 
@@ -19,7 +19,7 @@ class _Seen(NamedTuple):
     """What is to be refunded, and what the operator reads about it."""
 
     order: "Order"
-    merchant_name: str
+    merchant: "Merchant"
     quote: "Quote"
 
 
@@ -35,6 +35,9 @@ def refund(
         typer.Option("--number", help="A refundNo: repeated with it, nothing is done twice."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Although the merchant's refunds are switched off.")
+    ] = False,
     actor: "Actor",
 ) -> "RefundOut":
     """Refund an order. Says first what it costs the merchant, and asks."""
@@ -53,12 +56,14 @@ def refund(
     seen = session.transact(look)
     if not isinstance(seen, _Seen):
         return RefundOut.of(seen)  # this number has been refunded before
+    if not force:
+        _check_on(seen.merchant)
     output.say(_described(seen))
     if not yes:
         typer.confirm("Refund it?", abort=True, err=True)
 
     async def work(tx: "Tx", now: int) -> "Refund":
-        return await _refund(tx, seen, body, actor, now)
+        return await _refund(tx, seen, body, actor, now, forced=force)
 
     return RefundOut.of(session.transact(work))
 
@@ -88,7 +93,7 @@ async def _look(tx: "Tx", text: str, body: "RefundBody", now: int) -> _Seen:
     order = await orders.find_by_anything(tx, text)
     merchant = await merchants.find(tx, order.merchant_id)
     quote = await refunds.quote(tx, order.merchant_id, order.id, body, now, source=order.source)
-    return _Seen(order, merchant.name, quote)
+    return _Seen(order, merchant, quote)
 
 
 def _described(seen: _Seen) -> str:
@@ -111,7 +116,7 @@ def _described(seen: _Seen) -> str:
     return (
         f"Refund of {refunded} {quote.currency} to {customer}, of {order.id} over {whole}; "
         f"{left} will be left to refund.\n"
-        f"It costs {seen.merchant_name} ({order.merchant_id}) {costs} {quote.debit_currency}: "
+        f"It costs {seen.merchant.name} ({order.merchant_id}) {costs} {quote.debit_currency}: "
         f"the {quote.held_from} balance goes from {before} to {after}."
     )
 
@@ -121,8 +126,22 @@ def _moves(quote: "Quote") -> tuple[int, int, str]:
     return quote.amount_minor, quote.debit_minor, quote.held_from
 
 
-async def _refund(tx: "Tx", seen: _Seen, body: "RefundBody", actor: "Actor", now: int) -> "Refund":
-    """Refund what was seen. Raises Invalid if anything of it has changed."""
+def _check_on(merchant: "Merchant") -> None:
+    """Raise NotPermitted where the merchant's refunds are switched off, and say how to go on."""
+    from opentill.core.errors import NotPermitted
+    from opentill.merchants import CapabilityOff
+
+    try:
+        merchant.require("refund")
+    except CapabilityOff as off:
+        how = "--force refunds all the same, which the audit log says"
+        raise NotPermitted(off.field, f"{off.reason}; {how}") from None
+
+
+async def _refund(
+    tx: "Tx", seen: _Seen, body: "RefundBody", actor: "Actor", now: int, *, forced: bool
+) -> "Refund":
+    """Refund what was seen. Raises Invalid if anything of it has changed, and CapabilityOff."""
     from opentill import merchants, orders, refunds
     from opentill.core import money
     from opentill.core.errors import Invalid
@@ -140,6 +159,12 @@ async def _refund(tx: "Tx", seen: _Seen, body: "RefundBody", actor: "Actor", now
         reason=body.reason,
         refund_no=body.refund_no,
     )
-    merchant_id = order.merchant_id
-    await merchants.record_audit(tx, actor, "orders refund", merchant_id, order.id, now)
-    return await refunds.create(tx, merchant_id, order.id, exact, now, source=order.source)
+    merchant_id, subject = order.merchant_id, order.id
+    if forced and current.merchant.refund_off is not None:
+        subject += f", forced: refund is off ({current.merchant.refund_off})"
+    if not forced:
+        await merchants.require(tx, merchant_id, "refund")
+    await merchants.record_audit(tx, actor, "orders refund", merchant_id, subject, now)
+    return await refunds.create(
+        tx, merchant_id, order.id, exact, now, source=order.source, forced=forced
+    )

@@ -21,6 +21,7 @@ from opentill.console import (
     rates,
     reconciliation,
     settings,
+    standing,
     terms,
     trial_balance,
 )
@@ -32,6 +33,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *needs.pages,
     *merchants.pages,
     *merchant.pages,
+    *standing.pages,
     *terms.pages,
     *payout_runs.pages,
     *reconciliation.pages,

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Final
 
-import msgspec
 from starlette.responses import Response
 
 from opentill import figures, ledger
@@ -20,13 +19,6 @@ from opentill.web import charts
 from opentill.web.language import Localizer
 
 _DAYS: Final = 30  # of the range that is shown unasked
-
-
-class Row(msgspec.Struct, frozen=True):
-    """A row of a table: its name, and its cells as they are shown."""
-
-    name: str
-    cells: tuple[str, ...]
 
 
 def period(request: PageRequest) -> Days:
@@ -53,19 +45,13 @@ async def show(request: PageRequest) -> Response:
         errors=days.errors,
         zone=ZONE,
         volume=[
-            Row(one.currency, (
-                localizer.number(one.payments),
-                *(
-                    localizer.amount(Money(minor, one.currency))
-                    for minor in (one.paid_minor, one.refunded_minor, one.fees_minor)
-                ),
-            ))
+            (one.currency, _of_sums(localizer, one))
             for one in sums
             if one.payments or one.refunds or one.fees_minor
         ],
         gateways=[(one, _of_gateway(localizer, one)) for one in by_gateway],
-        money=[_of_currency(localizer, one) for one in balances],
-    )  # fmt: skip
+        money=[(one.currency, _accounts(localizer, one)) for one in balances],
+    )
 
 
 def _number(localizer: Localizer, number: int) -> str:
@@ -82,16 +68,28 @@ def _of_gateway(localizer: Localizer, one: figures.GatewaySums) -> tuple[str, ..
     )
 
 
-def _of_currency(localizer: Localizer, one: TrialBalance) -> Row:
+def _of_sums(localizer: Localizer, one: figures.CurrencySums) -> tuple[str, ...]:
+    minors = (one.paid_minor, one.refunded_minor, one.fees_minor)
+    amounts = (localizer.amount(Money(minor, one.currency)) for minor in minors)
+    return (localizer.number(one.payments), *amounts)
+
+
+def _accounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
     """Return whose money there is: what gateways took in is owed, paid out, or earned.
 
     The three make up the first, since the accounts of every posting add up to zero.
     """
-    owed = one.pending + one.available + one.frozen + one.reserve
-    minors = (-one.gateway, owed, one.pending, one.available, one.frozen, one.reserve)
-    others = (one.bank, one.platform)
-    amounts = (localizer.amount(Money(minor, one.currency)) for minor in (*minors, *others))
-    return Row(one.currency, tuple(amounts))
+    minors = {
+        "money_taken": -one.gateway,
+        "money_owed": one.pending + one.available + one.frozen + one.reserve,
+        "account_pending": one.pending,
+        "account_available": one.available,
+        "account_frozen": one.frozen,
+        "account_reserve": one.reserve,
+        "money_paid_out": one.bank,
+        "money_earned": one.platform,
+    }
+    return [(name, localizer.amount(Money(minor, one.currency))) for name, minor in minors.items()]
 
 
 pages: Final = (Page("GET", OF_CONSOLE, "console.read", show, menu="menu_home"),)

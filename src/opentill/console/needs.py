@@ -177,11 +177,21 @@ async def _books(tx: Tx, _now: int) -> list[Item]:
     ]
 
 
+async def _applications(tx: Tx, _now: int) -> int:
+    return await merchants.count_waiting(tx)
+
+
 async def _differences(tx: Tx, _now: int) -> int:
     return await reconciliation.count_open(tx)
 
 
 NEEDS: Final = (
+    Need(
+        name="applications",
+        permission="merchants.read",
+        count=_applications,
+        page="/applications",
+    ),
     _listed("books", "balance.read", _books),
     Need(
         name="differences",

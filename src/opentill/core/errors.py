@@ -48,7 +48,7 @@ class NotLoggedIn(Unauthorized):
 
 
 class NotPermitted(Problem):
-    """The person may not do this here."""
+    """The person, or the merchant, may not do this here."""
 
     status, code, message = 403, 40301, "Not permitted"
 

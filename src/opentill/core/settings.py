@@ -189,6 +189,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     agreement_required: Annotated[
         _YesNo, "yes: a merchant takes payments only once an owner has accepted the agreement"
     ] = False
+    applications: Annotated[
+        _YesNo, "yes: anybody may apply at /apply to become a merchant; staff decide"
+    ] = False
     operator_name: Annotated[str, values.text(1, 200), "your legal name, in the agreement"] = (
         "OpenTill Demo Operator"
     )

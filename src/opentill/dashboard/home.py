@@ -59,6 +59,8 @@ async def show(request: PageRequest) -> Response:
         "home.html",
         scripts=True,
         zone=zone,
+        merchant=merchant,
+        off=[one for one in merchants.CAPABILITIES if merchant.off(one)],
         todo=todo,
         start=start,
         figures=shown,

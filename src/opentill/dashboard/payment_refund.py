@@ -146,6 +146,7 @@ async def create(request: PageRequest) -> Response:
         return await _form(request, amount, form, errors)
 
     async def work(tx: Tx) -> str:
+        await merchants.require(tx, merchant_id, "refund")
         actor = people.actor_of(request.login, _REASON)
         await merchants.record_audit(tx, actor, "orders refund", merchant_id, order_id, request.now)
         locked = await orders.lock(tx, merchant_id, order_id)
@@ -161,6 +162,8 @@ async def create(request: PageRequest) -> Response:
         refund_id = await once.make(request, work)
     except (_Stale, KeyReused):
         return await _form(request, amount, form, _Refused(409, {"amount": "error_refund_stale"}))
+    except merchants.CapabilityOff:  # the page says why
+        return await _form(request, amount, form, _Refused(403, {}))
     except Invalid as problem:
         return await _form(request, amount, form, _refused(request, order, problem))
     except (Conflict, Unavailable):

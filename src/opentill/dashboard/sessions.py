@@ -147,6 +147,9 @@ async def open_one(request: PageRequest) -> Response:
         made = await once.make(request, work)
     except KeyReused:
         return await page_of(request, 422, {"open": "error_form_used"}, opening=opening)
+    except merchants.CapabilityOff as problem:
+        errors = {"open": "error_session_off"}
+        return await page_of(request, 403, errors, opening=opening, wait=problem.why)
     except NotPermitted:
         errors = {"open": "error_session_agreement"}
         return await page_of(request, 403, errors, opening=opening)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from opentill import merchants
 from opentill.core.payment_methods import Method
 from opentill.orders import Status
 from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - the convention's
@@ -97,6 +98,8 @@ class EpayMerchant(Credentials, frozen=True, kw_only=True):
     name: str
     settlement_currency: str
     ip_allowlist: list[str]
+    status: merchants.Status
+    charge_off: str | None  # why it may not charge, None while it may
 
 
 class NewCredentials(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ from opentill.epay.model import (
 MERCHANT_OF_PID = Query(
     EpayMerchant,
     """
-    select c.*, coalesce(m.display_name, m.name) as name, m.settlement_currency, m.ip_allowlist
+    select c.*, coalesce(m.display_name, m.name) as name, m.settlement_currency, m.ip_allowlist,
+        m.status, m.charge_off
     from directory d
     join epay_credentials c on c.merchant_id = d.merchant_id
     join merchants m on m.id = d.merchant_id

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from opentill import orders, refunds
+from opentill import merchants, orders, refunds
 from opentill.context import App
 from opentill.core import money
 from opentill.core.errors import Invalid
@@ -87,6 +87,8 @@ async def refund(app: App, merchant_id: str, request: Request, now: int) -> Acce
 
     try:
         return await app.db.run(work)
+    except merchants.CapabilityOff as problem:
+        raise Refused(BUSINESS, f"商户暂时不能退款：{problem.why}") from None
     except Invalid as problem:
         raise Refused(BUSINESS, _REASONS.get(problem.field or "", "该订单暂时不能退款")) from None
 

@@ -46,6 +46,7 @@ NO_SUCH_ORDER: Final = "订单不存在"  # word for word: clients look for it
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
 UNAVAILABLE: Final = "系统维护中，请稍后再试"
+_STOPPED: Final = "商户暂时不能收款"  # customers may read it: why is for the merchant alone
 # What every submission and every signed return has, and no call of api.php.
 _OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
 _SIGNED_ACTS: Final = frozenset({"refund"})  # what a sign must cover to count for it
@@ -63,6 +64,8 @@ _UNKNOWN_PID: Final = EpayMerchant(
     name="",
     settlement_currency="",
     ip_allowlist=[],
+    status="CLOSED",
+    charge_off="",
 )
 
 
@@ -108,7 +111,7 @@ async def authenticate(
         raise Refused(WRONG_KEY, NOT_GENUINE)
     if by_server and not merchants.may_call(request.address, found.ip_allowlist):
         raise Refused(WRONG_KEY, NOT_GENUINE)
-    if found.state != "ENABLED":
+    if found.state != "ENABLED" or found.status == "CLOSED":
         raise Refused(NOT_ENABLED, "该商户未开通易支付接口")
     log.merchant.set(found.merchant_id)
     return EpayCaller(found, key)
@@ -157,11 +160,15 @@ async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> P
     offered = _offered(app, wanted.money_type)
     if not offered or (wanted.method and wanted.type not in offered):
         raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
+    if caller.merchant.charge_off is not None:  # an order that was placed before is not shown again
+        raise Refused(BUSINESS, _STOPPED)
     settings = app.settings
     try:
         return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
     except asyncpg.UniqueViolationError:
         return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
+    except merchants.CapabilityOff:
+        raise Refused(BUSINESS, _STOPPED) from None
     except NotPermitted:
         raise Refused(BUSINESS, "商户尚未接受商户服务协议，暂时不能收款") from None
     except checkouts.AmountOutOfBounds as problem:
@@ -201,6 +208,7 @@ async def _place(
     body = checkouts.SessionBody(
         product_id=await _product(tx, merchant_id, wanted.money_type, now),
         display_merchant_name=wanted.shown_name,
+        client_reference=wanted.out_trade_no,
     )
     session = await checkouts.open_session(
         tx,

@@ -1,5 +1,10 @@
 """Merchants, their terms and API keys, the audit log, and authentication."""
 
+from opentill.merchants.applications import LONGEST as LONGEST_OF_APPLICATION
+from opentill.merchants.applications import ApplicationForm, apply, count_waiting
+from opentill.merchants.applications import checked as check_application
+from opentill.merchants.applications import find as application_of
+from opentill.merchants.applications import waiting as waiting_applications
 from opentill.merchants.audit import OPENTILL, Actor, Sought, Verdict
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
@@ -10,16 +15,26 @@ from opentill.merchants.key_uses import KeyUses
 from opentill.merchants.logos import MAX_BYTES as MAX_LOGO_BYTES
 from opentill.merchants.logos import LogoRefused
 from opentill.merchants.model import (
+    CAPABILITIES,
     PREFIXES,
+    STATUSES,
+    TRANSITIONS,
+    Application,
     AuditHead,
     AuditRow,
+    Capability,
+    CapabilityOff,
     FeePolicy,
     Key,
     Logo,
     Merchant,
+    MerchantChange,
     NewKey,
+    Status,
+    StatusEvent,
     Terms,
     TermsVersion,
+    Waiting,
 )
 from opentill.merchants.profile import (
     PROFILE_FIELDS,
@@ -46,35 +61,60 @@ from opentill.merchants.service import (
     revoke_key,
     search,
 )
-from opentill.merchants.terms import change, create, differences, history
+from opentill.merchants.standing import (
+    changes,
+    create,
+    note,
+    require,
+    set_capability,
+    take,
+)
+from opentill.merchants.terms import change, differences, history
 from opentill.server.client_address import limit_subject
 
 __all__ = [
+    "CAPABILITIES",
+    "LONGEST_OF_APPLICATION",
     "MAX_LOGO_BYTES",
     "OPENTILL",
     "PREFIXES",
     "PROFILE_FIELDS",
+    "STATUSES",
+    "TRANSITIONS",
     "Actor",
+    "Application",
+    "ApplicationForm",
     "AuditHead",
     "AuditRow",
+    "Capability",
+    "CapabilityOff",
     "FeePolicy",
     "Key",
     "KeyUses",
     "Logo",
     "LogoRefused",
     "Merchant",
+    "MerchantChange",
     "NewKey",
     "Sought",
     "Stale",
+    "Status",
+    "StatusEvent",
     "Terms",
     "TermsVersion",
     "Verdict",
+    "Waiting",
     "all_merchants",
+    "application_of",
+    "apply",
     "audit_log",
     "authenticate",
     "change",
     "change_profile",
+    "changes",
+    "check_application",
     "check_profile",
+    "count_waiting",
     "create",
     "create_key",
     "differences",
@@ -87,15 +127,20 @@ __all__ = [
     "may_call",
     "merchant_of_key",
     "names",
+    "note",
     "read_fees",
     "record_audit",
     "regenerate_key",
     "remove_logo",
     "rename_key",
+    "require",
     "revoke_key",
     "search",
     "search_audit",
+    "set_capability",
     "set_logo",
+    "take",
     "verify_audit",
     "version_of",
+    "waiting_applications",
 ]

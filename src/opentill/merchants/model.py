@@ -5,14 +5,52 @@ import re
 import secrets
 import zlib
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from opentill.core.errors import NotPermitted
 from opentill.core.settings import Environment
 
 FeePolicy = Literal["KEPT", "RETURNED"]
 Calendar = Literal["EVERY_DAY", "WEEKDAYS"]
+Status = Literal["APPLIED", "ACTIVE", "SUSPENDED", "CLOSED"]
+Capability = Literal["charge", "refund", "payout"]
+StatusEvent = Literal[
+    "created", "applied", "approved", "declined", "suspended", "resumed", "closed"
+]
+Event = Literal[StatusEvent, "capability_on", "capability_off", "noted"]
+
+STATUSES: Final[tuple[Status, ...]] = ("APPLIED", "ACTIVE", "SUSPENDED", "CLOSED")
+CAPABILITIES: Final[tuple[Capability, ...]] = ("charge", "refund", "payout")
+# What a status takes away, whatever is switched on; a suspended merchant still gives money back.
+TAKEN: Final[dict[Status, tuple[Capability, ...]]] = {
+    "APPLIED": ("charge", "refund", "payout"),
+    "ACTIVE": (),
+    "SUSPENDED": ("charge", "payout"),
+    "CLOSED": ("charge", "refund", "payout"),
+}
+
+
+class Transition(NamedTuple):
+    """One allowed change of a merchant's status (contract.md#merchant-transitions)."""
+
+    source: Status | None
+    event: StatusEvent
+    target: Status
+
+
+TRANSITIONS: Final = (
+    #          source       event        target
+    Transition(None,        "created",   "ACTIVE"),
+    Transition(None,        "applied",   "APPLIED"),
+    Transition("APPLIED",   "approved",  "ACTIVE"),
+    Transition("APPLIED",   "declined",  "CLOSED"),
+    Transition("ACTIVE",    "suspended", "SUSPENDED"),
+    Transition("SUSPENDED", "resumed",   "ACTIVE"),
+    Transition("SUSPENDED", "closed",    "CLOSED"),
+)  # fmt: skip
+BY_EVENT: Final = {one.event: one for one in TRANSITIONS}
 
 PREFIXES: Final[dict[Environment, str]] = {"production": "svc_live_", "staging": "svc_stg_"}
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -62,11 +100,71 @@ class Merchant(Terms, frozen=True, kw_only=True):
     support_url: str | None
     terms_url: str | None
     logo_sha256: str | None
+    status: Status
+    charge_off: str | None  # why opening sessions is off, None while it is on
+    refund_off: str | None
+    payout_off: str | None
+
+    def off(self, capability: Capability) -> str | None:
+        """Return why a capability is off, None while it is on."""
+        off: str | None = getattr(self, f"{capability}_off")
+        return off
+
+    def require(self, capability: Capability) -> None:
+        """Raise CapabilityOff unless a capability is on."""
+        why = self.off(capability)
+        if why is not None:
+            raise CapabilityOff(capability, why)
 
     @property
     def logo_path(self) -> str | None:
         """The path of the logo, which changes with it; None without one."""
         return self.logo_sha256 and f"/logos/{self.id}/{self.logo_sha256}"
+
+
+class CapabilityOff(NotPermitted):
+    """The merchant may not do this now; the operator has said why."""
+
+    def __init__(self, capability: Capability, why: str) -> None:
+        """``why`` is the operator's reason."""
+        reason = f"{capability} must be on for this merchant, and the operator switched it off"
+        super().__init__(capability, f"{reason}: {why}")
+        self.capability: Capability = capability
+        self.why = why
+
+
+class MerchantChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a merchant's history: its status, a capability, or a note of the operator's."""
+
+    merchant_id: str
+    number: int
+    at: int
+    event: Event
+    from_status: Status | None
+    to_status: Status
+    capability: Capability | None
+    who: str
+    reason: str  # the merchant reads it where a capability is off
+    notes: str  # for staff alone, "" without any
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody has entered who wants to become a merchant."""
+
+    merchant_id: str
+    name: str  # of the person
+    email: str
+    website: str  # "" without one
+    business: str  # what is sold
+    address: str  # where it was sent from, "" by command
+    applied_at: int
+
+
+class Waiting(Application, frozen=True, kw_only=True):
+    """An application that waits to be decided, with the merchant that it would be."""
+
+    merchant_name: str
+    settlement_currency: str
 
 
 class MerchantName(msgspec.Struct, frozen=True):

@@ -3,14 +3,17 @@
 from opentill.db.query import Command, Query, Value
 from opentill.db.rate_limits import HIT_SQL
 from opentill.merchants.model import (
+    Application,
     AuditHead,
     AuditRow,
     Authentication,
     Key,
     Logo,
     Merchant,
+    MerchantChange,
     MerchantName,
     TermsVersion,
+    Waiting,
 )
 
 _KEY_COLUMNS = (
@@ -23,12 +26,13 @@ INSERT = Command(
         platform_fee_rate, fees, refund_fee_policy, overdraft_minor, settlement_delay_days,
         settlement_calendar, reserve_rate, reserve_days, dispute_fee_minor, payout_minimum_minor,
         ip_allowlist, time_zone, display_name, accent_color, support_email, support_url, terms_url,
-        logo_sha256)
+        logo_sha256, status, charge_off, refund_off, payout_off)
     values (:id, :name, :settlement_currency, :created_at, :updated_at, :terms_version,
         :platform_fee_rate, :fees, :refund_fee_policy, :overdraft_minor, :settlement_delay_days,
         :settlement_calendar, :reserve_rate, :reserve_days, :dispute_fee_minor,
         :payout_minimum_minor, :ip_allowlist, :time_zone, :display_name, :accent_color,
-        :support_email, :support_url, :terms_url, :logo_sha256)
+        :support_email, :support_url, :terms_url, :logo_sha256, :status, :charge_off, :refund_off,
+        :payout_off)
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
@@ -38,7 +42,78 @@ LOCKED = Query(Merchant, "select * from merchants where id = :merchant_id for no
 # Operators act on a merchant one after the other, so that a reference that was not found is not
 # taken meanwhile, and what was counted does not change.
 LOCK = Value(str, "select id from merchants where id = :merchant_id for no key update")
-ALL = Query(Merchant, "select * from merchants order by id")
+# What may be opened, refunded or paid out is about to change: nothing that keeps the merchant from
+# being changed so, such as the opening of a session, goes on beside it (decision 0082).
+LOCKED_WHOLE = Query(Merchant, "select * from merchants where id = :merchant_id for update")
+# Such a thing itself: others like it go on beside it.
+HELD = Query(Merchant, "select * from merchants where id = :merchant_id for key share")
+SET_STANDING = Command(
+    """
+    update merchants set status = :status, charge_off = :charge_off, refund_off = :refund_off,
+        payout_off = :payout_off, updated_at = :updated_at
+    where id = :id
+    """,
+)
+NOTE_CHANGE = Query(
+    MerchantChange,
+    """
+    insert into merchant_history (merchant_id, number, at, event, from_status, to_status,
+        capability, who, reason, notes)
+    values (:merchant_id,
+        (select coalesce(max(number), 0) + 1 from merchant_history
+            where merchant_id = :merchant_id),
+        :at, :event, :from_status, :to_status, :capability, :who, :reason, :notes)
+    returning *
+    """,
+)
+HISTORY = Query(
+    MerchantChange,
+    """
+    select * from merchant_history where merchant_id = :merchant_id
+    order by number desc limit :limit
+    """,
+)
+# The last change of the status, and of each capability.
+STANDING = Query(
+    MerchantChange,
+    """
+    select distinct on (capability) * from merchant_history
+    where merchant_id = :merchant_id and event <> 'noted'
+    order by capability, number desc
+    """,
+)
+INSERT_APPLICATION = Command(
+    """
+    insert into merchant_applications (merchant_id, name, email, website, business, address,
+        applied_at)
+    values (:merchant_id, :name, :email, :website, :business, :address, :applied_at)
+    """,
+)
+APPLICATION = Query(
+    Application, "select * from merchant_applications where merchant_id = :merchant_id"
+)
+COUNT_APPLIED = Value(int, "select count(*) from merchants where status = 'APPLIED'")
+APPLIED_BY = Value(
+    str,
+    """
+    select a.merchant_id from merchants m join merchant_applications a on a.merchant_id = m.id
+    where m.status = 'APPLIED' and a.email = :email limit 1
+    """,
+)
+WAITING = Query(
+    Waiting,
+    """
+    select a.*, m.name as merchant_name, m.settlement_currency
+    from merchants m join merchant_applications a on a.merchant_id = m.id
+    where m.status = 'APPLIED' order by a.applied_at, a.merchant_id limit :limit
+    """,
+)
+ALL = Query(
+    Merchant,
+    """
+    select * from merchants where :status::text is null or status = :status order by id
+    """,
+)
 # By a part of the name, or a whole id; the newest first. `:like` is a pattern.
 _FOUND = """
     from merchants
@@ -149,7 +224,7 @@ _CALLER_SQL = """
     select k.id as key_id, k.merchant_id, k.environment, m.ip_allowlist
     from api_keys k join merchants m on m.id = k.merchant_id
     where k.key_sha256 = :key_sha256 and k.revoked_at is null
-        and (k.expires_at is null or k.expires_at > :now)
+        and (k.expires_at is null or k.expires_at > :now) and m.status <> 'CLOSED'
 """
 AUTHENTICATE_LIMITED = Query(
     Authentication,

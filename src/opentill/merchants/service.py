@@ -14,7 +14,7 @@ from opentill.http.caller import Caller
 from opentill.http.csvfile import utc
 from opentill.merchants import audit, model, queries
 from opentill.merchants.audit import OPENTILL, Actor
-from opentill.merchants.model import Key, Merchant, NewKey
+from opentill.merchants.model import Key, Merchant, NewKey, Status
 from opentill.merchants.operator_actions import words
 from opentill.server.client_address import limit_subject
 
@@ -36,9 +36,9 @@ async def lock(tx: Tx, merchant_id: str) -> None:
     or_not_found(locked, f"there is no merchant {merchant_id}")
 
 
-async def all_merchants(tx: Tx) -> list[Merchant]:
-    """Return all merchants, oldest first."""
-    return await queries.ALL.all(tx)
+async def all_merchants(tx: Tx, status: Status | None = None) -> list[Merchant]:
+    """Return all merchants, or those of a status, oldest first."""
+    return await queries.ALL.all(tx, status=status)
 
 
 async def search(tx: Tx, text: str, page: int, size: int) -> tuple[list[Merchant], int]:

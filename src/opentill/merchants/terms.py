@@ -71,20 +71,16 @@ def _default_terms(settlement_currency: str) -> Terms:
     )
 
 
-async def create(
-    tx: Tx,
-    *,
+def draft(
     name: str,
+    settlement_currency: str,
     now: int,
-    settlement_currency: str = "USD",
     fee_changes: tuple[str, ...] = (),
-    who: str = "opentill",
-    reason: str = "merchant created",
     **terms: Any,
 ) -> Merchant:
-    """Make a merchant; ``terms`` are fields of ``Terms`` that are not as by default.
+    """Return a merchant as it will be made, ACTIVE; the arguments are those of ``create``.
 
-    ``fee_changes`` are rows of the fee schedule as ``fees.changed`` takes them. Raises Invalid.
+    Raises Invalid.
     """
     merchant = _checked(
         structs.convert(
@@ -103,16 +99,22 @@ async def create(
             support_url=None,
             terms_url=None,
             logo_sha256=None,
+            status="ACTIVE",
+            charge_off=None,
+            refund_off=None,
+            payout_off=None,
         ),
     )
     schedule = fees.changed(merchant.fees, fee_changes, settlement_currency)
-    merchant = msgspec.structs.replace(merchant, fees=schedule)
+    return msgspec.structs.replace(merchant, fees=schedule)
+
+
+async def insert(tx: Tx, merchant: Merchant, actor: Actor, action: str, now: int) -> None:
+    """Make a drafted merchant, with the first version of its terms; ``action`` is audited."""
     await queries.INSERT.run(tx, merchant)
-    await _keep(tx, merchant, who, reason, now)
+    await _keep(tx, merchant, actor.who, actor.reason, now)
     subject = f"{merchant.name}, settled in {merchant.settlement_currency}"
-    actor = Actor(who, reason)
-    await audit.record(tx, actor, "merchants create", merchant.id, subject, now)
-    return merchant
+    await audit.record(tx, actor, action, merchant.id, subject, now)
 
 
 async def change(

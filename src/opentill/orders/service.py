@@ -118,9 +118,12 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
     return or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=order_id))
 
 
-async def place(tx: Tx, new: NewOrder, now: int) -> None:
-    """Place an order, PENDING, with the session that it is paid in, OPEN."""
-    await transition_queries.PLACE.run(tx, new, now=now)
+async def place(tx: Tx, new: NewOrder, now: int) -> bool:
+    """Place an order, PENDING, with the session that it is paid in, OPEN.
+
+    Returns whether it did: not for a merchant that may not charge.
+    """
+    return bool(await transition_queries.PLACE.run(tx, new, now=now))
 
 
 async def set_payment_link(tx: Tx, merchant_id: str, order_id: str, link_id: str) -> None:

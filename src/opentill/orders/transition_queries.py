@@ -36,19 +36,25 @@ def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
 
 
 # Place an order with its session, both as `model.NewOrder` says: two rows of one thing, so one
-# statement writes them, with the first line of the history and the directory's entry.
+# statement writes them, with the first line of the history and the directory's entry. Nothing is
+# written for a merchant that may not charge: its row is held as the foreign keys do anyway, so that
+# whoever suspends it waits for this statement, and this one for them (decision 0082).
 PLACE = Command(
     """
-    with listed as (
-        insert into directory (id, merchant_id) values (:id, :merchant_id)
+    with allowed as materialized (
+        select id as merchant_id from merchants
+        where id = :merchant_id and charge_off is null for key share
+    ), listed as (
+        insert into directory (id, merchant_id) select :id, merchant_id from allowed
     ), session as (
         insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
             status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
             expires_at, created_at, updated_at, method, quantity, methods, locale,
             client_reference)
-        values (:merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
+        select merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
             :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
-            :expires_at, :now, :now, :method, :quantity, :methods, :locale, :client_reference)
+            :expires_at, :now, :now, :method, :quantity, :methods, :locale, :client_reference
+        from allowed
     ), placed as (
         insert into orders (merchant_id, id, checkout_id, product_id, product_name,
             product_description, product_image, source, status, history_number, currency,
@@ -58,16 +64,17 @@ PLACE = Command(
             refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
             updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
             reserve_days, dispute_fee_minor, quantity, client_reference)
-        values (:merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
+        select merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
             :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
             :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
             :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
             :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
             :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
-            :dispute_fee_minor, :quantity, :client_reference)
+            :dispute_fee_minor, :quantity, :client_reference
+        from allowed
     )
     insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
-    values (:merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id)
+    select merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id from allowed
     """,
 )
 # Take the transition of a locked order; returns nothing where the order, or the attempt that paid

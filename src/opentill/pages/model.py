@@ -15,7 +15,9 @@ from opentill.gateways.model import Method
 from opentill.web import declines
 from opentill.web.pictures import web_address
 
-State = Literal["open", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"]
+State = Literal[
+    "open", "stopped", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"
+]
 Trouble = Literal["missing", "refused", "busy", "unavailable"]
 
 METHODS: Final[tuple[Method, ...]] = (
@@ -77,6 +79,7 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True):
     method: Method | None = None
     refunded: Money | None = None
     livemode: bool = True  # whether its money is real
+    stopped: bool = False  # its merchant may not take payments now
     methods: tuple[Method, ...] = ()
     attempt: Attempt | None = None
     brand: Brand = Brand()
@@ -150,6 +153,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     refunds: list[GivenBack]  # oldest first
     shop_zone: ZoneInfo
     own_zone: ZoneInfo  # the customer's
+    card: str = ""  # that it was paid with, as people know it
 
     @property
     def kept(self) -> Money:
@@ -182,7 +186,7 @@ def state_of(payment: Payment, now: int) -> State:
         if payment.attempt is not None and payment.attempt.status in AT_THE_BANK:
             return "waiting"
         over = payment.session_status != "OPEN" or payment.expires_at <= now
-        return "expired" if over else "open"
+        return "expired" if over else "stopped" if payment.stopped else "open"
     if payment.order_status == "CLOSED" and payment.session_status == "EXPIRED":
         return "expired"
     return PAGES[payment.order_status]

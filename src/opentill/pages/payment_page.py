@@ -146,6 +146,7 @@ def _payment(view: checkouts.PageView, app: App, brand: model.Brand) -> model.Pa
         method=order.payment_method,
         refunded=Money(order.refunded_minor, order.currency),
         livemode=bool(order.livemode),  # never None for a page: all_with_livemode
+        stopped=session.charge_off is not None,
         methods=tuple(
             method for method in model.METHODS if method in offered and session.takes(method)
         ),

@@ -87,7 +87,8 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Merchants with money that can be paid out, and the account that it would go to.
+# Merchants with money that can be paid out, but for those whose payouts are off; and the account
+# that it would go to.
 _DUE: Final = """
     select b.merchant_id, m.name as merchant_name, b.currency, b.available,
         m.payout_minimum_minor as minimum, a.hint as account, a.usable_from, (
@@ -100,7 +101,7 @@ _DUE: Final = """
         select hint, usable_from from bank_accounts
         where merchant_id = b.merchant_id order by version desc limit 1
     ) a on true
-    where b.available > 0
+    where b.available > 0 and m.payout_off is null
 """
 # The most first.
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")

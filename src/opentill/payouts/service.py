@@ -22,7 +22,8 @@ async def create(
     """Take money out of available, to be sent to the merchant's bank.
 
     The same reference with the same amount and fee returns the first payout. ``above`` is the limit
-    over which a second operator must have approved. Raises NotFound and Invalid.
+    over which a second operator must have approved. Raises NotFound, Invalid, and CapabilityOff for
+    a merchant that is not paid out.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
@@ -31,6 +32,7 @@ async def create(
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, wanted)
+    merchant.require("payout")
     actor = operator_actions.actor(wanted.by, wanted.reason)
     currency = merchant.settlement_currency
     fee = operator_actions.amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0

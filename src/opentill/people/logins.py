@@ -203,6 +203,8 @@ async def end(tx: Tx, login: Login) -> None:
 async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
     """Return what somebody may do at a merchant. Raises NotFound if that is nothing at all.
 
+    A closed merchant has nobody but staff.
+
     Staff who look at a merchant's pages for the first time since they logged in are named in the
     audit log.
     """
@@ -252,7 +254,7 @@ async def security_of(tx: Tx, login: Login, now: int) -> Security:
 
 
 async def workplaces(tx: Tx, login: Login) -> list[Workplace]:
-    """Return the merchants that a person is a member of, by name."""
+    """Return the merchants that a person is a member of and that are not closed, by name."""
     return await queries.WORKPLACES.all(tx, person_id=login.person_id)
 
 

@@ -131,7 +131,7 @@ WORKPLACES = Query(
     """
     select m.merchant_id, r.name as merchant_name, m.role
     from members m join merchants r on r.id = m.merchant_id
-    where m.person_id = :person_id order by r.name, m.merchant_id
+    where m.person_id = :person_id and r.status <> 'CLOSED' order by r.name, m.merchant_id
     """,
 )
 _STAFF_SQL = """

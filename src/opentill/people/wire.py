@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from opentill import agreement
+from opentill import agreement, merchants
 from opentill.core.settings import Environment
 from opentill.http.fields import CreatedAt
 from opentill.http.paging import Millis
@@ -36,6 +36,22 @@ class RefreshBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The refresh token, which is used up."""
 
     refresh_token: Token
+
+
+class CapabilityOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Whether the merchant may do something: open sessions, refund, be paid out."""
+
+    capability: Annotated[
+        merchants.Capability,
+        Meta(
+            description="`charge` opens sessions and takes payments, `refund` refunds them, "
+            "`payout` sends the available balance to the merchant's bank."
+        ),
+    ]
+    on: Annotated[bool, Meta(description="Whether the merchant may do it.")]
+    reason: Annotated[
+        str | None, Meta(description="Why it is off, in the operator's words. Null while it is on.")
+    ]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -77,6 +93,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "earlier one was, `NONE` if none was."
         ),
     ]
+    status: Annotated[
+        merchants.Status,
+        Meta(
+            description="Where the merchant stands. `SUSPENDED`: the operator has stopped it for "
+            "now. Members of a closed merchant no longer log in to it."
+        ),
+    ]
+    capabilities: Annotated[
+        list[CapabilityOut], Meta(description="What the merchant may do, and why not.")
+    ]
 
     @classmethod
     def of(
@@ -100,6 +126,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             time_zone=merchant.time_zone,
             version=version_of(merchant),
             agreement_status=status,
+            status=merchant.status,
+            capabilities=[
+                CapabilityOut(
+                    capability=one, on=merchant.off(one) is None, reason=merchant.off(one)
+                )
+                for one in merchants.CAPABILITIES
+            ],
         )
 
 

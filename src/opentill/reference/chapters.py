@@ -70,9 +70,11 @@ ADVICE: Final[Mapping[type[Problem], Advice]] = {
     ),
     errors.NotPermitted: Advice(
         "The role of the person does not include this, or it takes a login of the last ten "
-        "minutes. To a request with a key it comes where the merchant may not take payments: "
-        "`error` says why.",
-        "Do what `error` says; or log in again, or ask an owner of the team for another role.",
+        "minutes. To a request with a key it comes where the operator has switched off what it "
+        "needs, `charge` or `refund`, or where the agreement is not accepted: `error.field` says "
+        "which, `error.reason` why.",
+        "Do what `error` says: the same request is refused until then. Or log in again, or ask an "
+        "owner of the team for another role.",
     ),
     errors.NotFound: Advice(
         "The address is unknown, or you have nothing with this id. What another merchant has "

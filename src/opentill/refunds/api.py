@@ -86,6 +86,7 @@ operations: Final = (
             "a refundNo that another refund has",
             "a balance that would fall below the overdraft limit",
         ),
+        forbidden="A merchant whose `refund` the operator has switched off.",
         example={"amount": "2.00", "reason": "One item was broken", "refundNo": "RMA-7"},
         response_example=_REFUND,
     ),

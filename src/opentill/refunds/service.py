@@ -8,7 +8,7 @@ import asyncpg
 import msgspec
 import structlog
 
-from opentill import ledger, orders, rates, webhooks
+from opentill import ledger, merchants, orders, rates, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
@@ -50,19 +50,23 @@ async def create(
     now: int,
     *,
     source: Source = "API",
+    forced: bool = False,
 ) -> Refund:
     """Accept a refund of a paid order, PROCESSING, and freeze what it takes from the merchant.
 
     ``source`` is where the refund is requested: an order is refunded where it was placed.
+    ``forced``: the operator refunds although the merchant may not, which is audited.
 
     The same ``refundNo`` with the same order and amount returns the first refund. Raises NotFound
-    for an unknown order and Invalid for what cannot be refunded.
+    for an unknown order, Invalid for what cannot be refunded, and CapabilityOff.
     """
     order = await orders.lock(tx, merchant_id, order_id)
     if body.refund_no is not None:
         first = await queries.BY_NUMBER.first(tx, merchant_id=merchant_id, refund_no=body.refund_no)
         if first is not None:
             return _same(first, order, body)
+    if not forced:
+        await merchants.require(tx, merchant_id, "refund")
     amount = _amount(order, body, source)
     share = _share(await _with_usd_rate(tx, order, now), amount)
     try:

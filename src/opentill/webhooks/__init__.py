@@ -53,6 +53,7 @@ from opentill.webhooks.service import (
     reveal,
     rotate,
     search,
+    stop,
     update,
 )
 
@@ -108,5 +109,6 @@ __all__ = [
     "search",
     "send_test",
     "skip_waiting",
+    "stop",
     "update",
 ]

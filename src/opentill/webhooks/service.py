@@ -198,6 +198,18 @@ async def update(
     return new
 
 
+async def stop(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL) -> None:
+    """Switch all endpoints of a merchant off: nothing is sent to them any more."""
+    for seen in await search(tx, merchant_id):
+        old = await _lock(tx, merchant_id, seen.id)
+        if old.status == "ENABLED":
+            new = await queries.UPDATE.one(
+                tx, merchant_id=merchant_id, id=old.id, url=old.url, description=old.description,
+                types=old.types, status="DISABLED", disabled_reason=PAUSED, now=now,
+            )  # fmt: skip
+            await _record(tx, actor, "webhooks set", new, _changes(old, new), now)
+
+
 async def delete(
     tx: Tx, merchant_id: str, endpoint_id: str, now: int, *, actor: Actor = OPENTILL
 ) -> None:

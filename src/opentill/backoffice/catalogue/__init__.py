@@ -6,12 +6,13 @@ escaped there, so that no sentence here and no value can bring markup along.
 
 from typing import Final
 
-from opentill.backoffice.catalogue import forgotten, frame, people, security
+from opentill.backoffice.catalogue import apply, forgotten, frame, people, security
 from opentill.backoffice.model import Part
 
 PARTS: Final[tuple[Part, ...]] = (
     frame.SENTENCES,
     people.SENTENCES,
     security.SENTENCES,
+    apply.SENTENCES,
     forgotten.SENTENCES,
 )

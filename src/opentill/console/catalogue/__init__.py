@@ -13,6 +13,7 @@ from opentill.console.catalogue import (
     rates,
     reconciliation,
     settings,
+    standing,
     terms,
     trial_balance,
 )
@@ -25,6 +26,7 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     rates.SENTENCES,
     settings.SENTENCES,
+    standing.SENTENCES,
     terms.SENTENCES,
     payout_runs.SENTENCES,
     reconciliation.SENTENCES,

@@ -26,6 +26,7 @@ from opentill.dashboard.catalogue import (
     products,
     sessions,
     settings,
+    standing,
     team,
     webhooks,
 )
@@ -45,6 +46,7 @@ PARTS: Final[tuple[Part, ...]] = (
     webhooks.SENTENCES,
     agreement.SENTENCES,
     settings.SENTENCES,
+    standing.SENTENCES,
     payment.SENTENCES,
     payment_notes.SENTENCES,
     payment_refund.SENTENCES,

@@ -83,6 +83,8 @@ SENTENCES: Final[dict[str, str]] = {
     "refunded_title": "Payment given back",
     "refunded_text": "Your payment of {amount} has been given back. It can take some days "
     "until your bank shows it.",
+    "stopped_title": "This shop cannot take payments right now",
+    "stopped_text": "Nothing has been charged. Please ask {merchant}, or try again later.",
     "expired_title": "This payment page has expired",
     "expired_text": "Nothing has been charged. To pay, start again at {merchant}.",
     "closed_title": "This payment is closed",

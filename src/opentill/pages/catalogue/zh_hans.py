@@ -78,6 +78,8 @@ SENTENCES: Final[dict[str, str]] = {
     # other ends
     "refunded_title": "款项已退回",
     "refunded_text": "您支付的 {amount} 已退回。银行可能需要几天时间才会显示。",
+    "stopped_title": "商家暂时无法收款",
+    "stopped_text": "没有扣款。请联系 {merchant}，或稍后再试。",
     "expired_title": "此付款页面已过期",
     "expired_text": "没有扣款。如需付款，请在 {merchant} 重新开始。",
     "closed_title": "此付款已关闭",

@@ -78,6 +78,8 @@ SENTENCES: Final[dict[str, str]] = {
     # other ends
     "refunded_title": "款項已退回",
     "refunded_text": "您支付的 {amount} 已退回。銀行可能需要幾天時間才會顯示。",
+    "stopped_title": "商家暫時無法收款",
+    "stopped_text": "沒有扣款。請聯絡 {merchant}，或稍後再試。",
     "expired_title": "此付款頁面已過期",
     "expired_text": "沒有扣款。如需付款，請在 {merchant} 重新開始。",
     "closed_title": "此付款已關閉",

@@ -1,0 +1,187 @@
+"""``opentill merchants apply`` and what follows: deciding, suspending, closing, capabilities."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from opentill.cli import found, inputs, output, session
+from opentill.cli.commands import Command, acting
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.merchants import Actor, Merchant, MerchantChange, StatusEvent, Waiting
+    from opentill.onboarding import Approved, Unfinished
+
+_Notes = Annotated[
+    str, typer.Option("--notes", help="For staff alone; the merchant reads the reason.")
+]
+_COLUMNS: Final = ("at", "event", "fromStatus", "toStatus", "capability", "who", "reason", "notes")
+_WAITING: Final = ("merchantId", "merchantName", "name", "email", "website", "appliedAt")
+
+
+def _shown(merchant: "Merchant") -> dict[str, Any]:
+    """Show a merchant's status, and why a capability is off: null while it is on."""
+    from opentill import merchants
+
+    off = {f"{one}Off": merchant.off(one) for one in merchants.CAPABILITIES}
+    return {"id": merchant.id, "name": merchant.name, "status": merchant.status, **off}
+
+
+def _taken(merchant_id: str, event: "StatusEvent", actor: "Actor", notes: str) -> dict[str, Any]:
+    from opentill import merchants
+
+    made = session.transact(
+        lambda tx, now: merchants.take(tx, merchant_id, event, actor, now, notes=notes)
+    )
+    return _shown(made)
+
+
+@acting()
+def apply(
+    name: str,
+    *,
+    owner: Annotated[str, typer.Option(help="The e-mail of who is to be its owner.")],
+    owner_name: Annotated[str, typer.Option(help="Their name.")],
+    business: Annotated[str, typer.Option(help="What it sells.")],
+    website: Annotated[str, typer.Option(help="Its address, if it has one.")] = "",
+    currency: Annotated[str, typer.Option(help="Settlement currency.")] = "USD",
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Enter an application; it waits to be approved or declined."""
+    from opentill import merchants
+    from opentill.merchants import ApplicationForm
+
+    form = ApplicationForm(
+        merchant=name, currency=currency, name=owner_name, email=owner, website=website,
+        business=business,
+    )  # fmt: skip
+
+    async def work(tx: "Tx", now: int) -> "Merchant":
+        made = await merchants.apply(tx, form, now, actor=actor)
+        return await merchants.find(tx, made)
+
+    return _shown(session.transact(work))
+
+
+def applications() -> output.Result:
+    """List the applications that wait, the oldest first."""
+    from opentill import merchants
+
+    async def work(tx: "Tx") -> "list[Waiting]":
+        return await merchants.waiting_applications(tx)
+
+    return output.Result([output.plain(one) for one in session.query(work)], _WAITING)
+
+
+@acting()
+def approve(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.Result:
+    """Approve an application: the merchant is ACTIVE, and who applied is invited as its owner."""
+    from opentill import onboarding
+
+    async def work(tx: "Tx", now: int) -> "Approved":
+        return await onboarding.approve(tx, merchant_id, actor, now, notes=notes)
+
+    merchant, made = session.transact(work)
+    link = made.link
+    url = session.settings().public_url.rstrip("/") + made.path
+    shown = {**_shown(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
+    return output.Result(shown, note=f"Send the link to {link.email} alone: it makes an owner.")
+
+
+@acting()
+def decline(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
+    """Decline an application: the merchant is CLOSED."""
+    from opentill import onboarding
+
+    made = session.transact(
+        lambda tx, now: onboarding.decline(tx, merchant_id, actor, now, notes=notes)
+    )
+    return _shown(made)
+
+
+@acting()
+def suspend(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
+    """Suspend a merchant at once: no new sessions, payments or payouts. Refunds go on."""
+    return _taken(merchant_id, "suspended", actor, notes)
+
+
+@acting()
+def resume(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
+    """End a suspension. What was switched off by itself stays off."""
+    return _taken(merchant_id, "resumed", actor, notes)
+
+
+@acting()
+def close(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.Result:
+    """Close a suspended merchant for good, if it has no money and nothing under way."""
+    from opentill import onboarding
+
+    async def work(tx: "Tx", now: int) -> "tuple[Merchant, Unfinished]":
+        return await onboarding.close(tx, merchant_id, actor, now, notes=notes)
+
+    merchant, left = session.transact(work)
+    note = "Its keys, members and endpoints are off."
+    if left.sessions:
+        note += (
+            f" Open sessions that nobody can pay, and that expire by themselves: {left.sessions}."
+        )
+    return output.Result({**_shown(merchant), "openSessions": left.sessions}, note=note)
+
+
+@acting()
+def capability(
+    merchant_id: str,
+    capability: Annotated[str, typer.Argument(help="charge, refund or payout.")],
+    state: Annotated[str, typer.Argument(help="on or off.")],
+    *,
+    notes: _Notes = "",
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Switch one capability of a merchant on or off, at once."""
+    from opentill import merchants
+    from opentill.core.errors import Invalid
+
+    which = inputs.choice("capability", capability, merchants.CAPABILITIES)
+    wanted = inputs.choice("state", state, ("on", "off"))
+    if which is None or wanted is None:
+        raise Invalid("capability", "capability must be given")
+
+    async def work(tx: "Tx", now: int) -> "Merchant":
+        return await merchants.set_capability(
+            tx, merchant_id, which, on=wanted == "on", actor=actor, now=now, notes=notes
+        )
+
+    return _shown(session.transact(work))
+
+
+@acting(without_reason=inputs.NO_REASON)
+def note(merchant_id: str, notes: str, *, actor: "Actor") -> dict[str, Any]:
+    """Add a note to a merchant, for staff alone."""
+    from opentill import merchants
+
+    made = session.transact(lambda tx, now: merchants.note(tx, merchant_id, notes, actor, now))
+    return output.plain(made)
+
+
+def changes(merchant: found.AnyId) -> output.Result:
+    """Show what became of a merchant: statuses, capabilities, notes, the newest first."""
+    from opentill import merchants
+
+    async def work(tx: "Tx") -> "list[MerchantChange]":
+        return await merchants.changes(tx, (await found.merchant(tx, merchant)).id)
+
+    return output.Result([output.plain(one) for one in session.query(work)], _COLUMNS)
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "apply": apply,
+    "applications": applications,
+    "approve": approve,
+    "decline": decline,
+    "suspend": suspend,
+    "resume": resume,
+    "close": close,
+    "capability": capability,
+    "note": note,
+    "changes": changes,
+}

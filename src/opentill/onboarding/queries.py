@@ -1,0 +1,33 @@
+"""What a merchant has left; nothing is written here."""
+
+from opentill.db.query import Query
+from opentill.onboarding.model import Work
+
+# Each up to `:limit`. A payment counts while somebody pays or a gateway may not have responded.
+LEFT = Query(
+    Work,
+    """
+    select
+        (select count(*) from (
+            select from orders o
+            where o.merchant_id = :merchant_id and (o.status = 'CREATING'
+                or o.status = 'PENDING' and exists (
+                    select from payment_attempts a
+                    where a.merchant_id = o.merchant_id and a.order_id = o.id
+                        and a.status in ('SUBMITTED', 'PENDING', 'ACTION_REQUIRED')))
+            limit :limit) found) as payments,
+        (select count(*) from (
+            select from refunds
+            where merchant_id = :merchant_id and try_at is not null and status = 'PROCESSING'
+            limit :limit) found) as refunds,
+        (select count(*) from (
+            select from disputes where merchant_id = :merchant_id and status = 'OPEN'
+            limit :limit) found) as disputes,
+        (select count(*) from (
+            select from payouts where merchant_id = :merchant_id and status = 'PENDING'
+            limit :limit) found) as payouts,
+        (select count(*) from (
+            select from orders where merchant_id = :merchant_id and status = 'PENDING'
+            limit :limit) found) as sessions
+    """,
+)

@@ -1,0 +1,99 @@
+"""The page on which anybody applies: off by default, bounded, and silent about who is known."""
+
+import contextlib
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from opentill import merchants
+from support.api_server import ApiServer
+from support.people import Visitor, person, title
+
+FORM = {
+    "merchant": "Harbour Books", "currency": "EUR", "name": "Ada", "email": "ada@example.com",
+    "website": "https://harbour.example", "business": "Second-hand books\r\nand maps",
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def taking(api_server: ApiServer) -> Iterator[Visitor]:
+    before = api_server.app.settings
+    api_server.app.settings = msgspec.structs.replace(before, applications=True)
+    api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
+    try:
+        yield Visitor(api_server)
+    finally:
+        api_server.app.settings = before
+
+
+def waiting(api_server: ApiServer, email: str) -> list[merchants.Waiting]:
+    found = api_server.tx(merchants.waiting_applications)
+    return [one for one in found if one.email == email]
+
+
+def test_it_is_not_there_unless_the_operator_takes_applications(api_server: ApiServer) -> None:
+    visitor = Visitor(api_server)
+    assert visitor.get("/apply").status_code == 404
+    assert visitor.post("/apply", FORM).status_code == 404
+    assert waiting(api_server, FORM["email"]) == []
+
+
+def test_an_application_is_taken_and_waits(api_server: ApiServer) -> None:
+    with taking(api_server) as visitor:
+        page = visitor.get("/apply").text
+        for token in ("organization", "url", "name", "email", "transaction-currency"):
+            assert f'autocomplete="{token}"' in page
+        form = FORM | {"email": "first@example.com"}
+        sent = visitor.post("/apply", form)
+        assert (sent.status_code, sent.headers["location"]) == (303, "/apply?sent=1")
+        assert title(visitor.get("/apply?sent=1")) == "Thank you for your application"
+        (one,) = waiting(api_server, "first@example.com")
+        assert (one.merchant_name, one.business) == ("Harbour Books", "Second-hand books\nand maps")
+        assert one.address == "127.0.0.1"
+        foreign = visitor.post("/apply", form, headers={"origin": "https://evil.example"})
+        assert foreign.status_code == 403
+
+
+def test_known_addresses_and_repetitions_look_the_same(api_server: ApiServer) -> None:
+    ada = person(api_server, api_server.shop().id, "owner")
+    with taking(api_server) as visitor:
+        answers = [
+            visitor.post("/apply", FORM | {"email": email})
+            for email in (ada.email, "nobody@example.com", "nobody@example.com")
+        ]
+        assert len({(one.status_code, one.headers["location"], one.text) for one in answers}) == 1
+        assert len(waiting(api_server, "nobody@example.com")) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("merchant", "\u202egro.elpmaxe"),
+        ("currency", "XXX"),
+        ("name", ""),
+        ("email", "ada"),
+        ("website", "javascript:alert(1)"),
+        ("business", "x" * 2001),
+    ],
+)
+def test_what_is_wrong_stands_at_its_field_and_nothing_typed_is_lost(
+    api_server: ApiServer, field: str, text: str
+) -> None:
+    with taking(api_server) as visitor:
+        refused = visitor.post("/apply", FORM | {field: text})
+        assert refused.status_code == 400
+        assert f'id="{field}-error"' in refused.text
+        assert refused.text.count('class="error"') == 1
+        for other in {"merchant", "name", "website"} - {field}:
+            assert f'value="{FORM[other]}"' in refused.text
+
+
+def test_an_address_may_send_five_in_a_minute(api_server: ApiServer) -> None:
+    with taking(api_server) as visitor:
+        forms = [FORM | {"email": f"many{number}@example.com"} for number in range(6)]
+        answers = [visitor.post("/apply", form) for form in forms]
+        assert [one.status_code for one in answers] == [303] * 5 + [429]
+        assert int(answers[-1].headers["retry-after"]) > 0
+        assert 'value="many5@example.com"' in answers[-1].text
+        assert waiting(api_server, "many5@example.com") == []

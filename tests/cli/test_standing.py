@@ -1,0 +1,90 @@
+"""``opentill merchants suspend`` and what belongs to it, from the command line."""
+
+import asyncio
+
+import pytest
+
+from opentill.db import connection as connections
+from support import world
+from support.commands import Commands, opentill
+
+__all__ = ["opentill"]
+WHY = ("--reason", "too many disputes", "--by", "ann")
+
+
+@pytest.fixture
+def paid(opentill: Commands) -> tuple[str, str]:
+    """A merchant with a paid order."""
+
+    async def make() -> tuple[str, str]:
+        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            order = await world.paid(tx, await world.opened(tx))
+            return order.merchant_id, order.id
+        finally:
+            await tx.close()
+
+    return asyncio.run(make())
+
+
+def test_a_merchant_is_suspended_resumed_and_closed_with_reasons(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    assert opentill.json("merchants", "show", shop)["status"] == "ACTIVE"
+    made = opentill.json("merchants", "suspend", shop, *WHY, "--notes", "the bank has called")
+    assert made == {
+        "id": shop, "name": "Harbour Books", "status": "SUSPENDED", "chargeOff": WHY[1],
+        "refundOff": None, "payoutOff": WHY[1],
+    }  # fmt: skip
+    assert "merchant must be ACTIVE to be suspended: this one is SUSPENDED" in opentill.refusal(
+        "merchants", "suspend", shop, *WHY
+    )
+    assert "reason must be text" in opentill.refusal("merchants", "resume", shop)
+    opentill.json("merchants", "resume", shop, *WHY)
+    off = opentill.json("merchants", "capability", shop, "payout", "off", *WHY)
+    assert off["payoutOff"] == WHY[1]
+    assert "capability must be one of" in opentill.refusal(
+        "merchants", "capability", shop, "fly", "off", *WHY
+    )
+    opentill.json("merchants", "note", shop, "asked for invoices")
+    opentill.json("merchants", "suspend", shop, *WHY)
+    assert opentill.json("merchants", "close", shop, *WHY)["openSessions"] == 0
+    lines = opentill.json("merchants", "changes", shop)
+    assert [line["event"] for line in reversed(lines)] == [
+        "created", "suspended", "resumed", "capability_off", "noted", "suspended", "closed",
+    ]  # fmt: skip
+    assert lines[-2]["notes"] == "the bank has called"
+    actions = [row["action"] for row in opentill.json("audit", "list", shop)]
+    assert actions[:3] == ["merchants close", "merchants suspend", "merchants note"]
+    closed = opentill.json("merchants", "list", "--status", "CLOSED")
+    assert [row["id"] for row in closed] == [shop]
+
+
+def test_an_application_is_decided_and_its_owner_invited(opentill: Commands) -> None:
+    about = ("--owner-name", "Ada", "--business", "tea", "--owner")
+    made = opentill.json("merchants", "apply", "Quay", *about, "ada@example.com", *WHY)
+    other = opentill.json("merchants", "apply", "Jetty", *about, "ben@example.com", *WHY)
+    assert made["status"] == "APPLIED"
+    waiting = opentill.json("merchants", "applications")
+    assert {row["merchantId"] for row in waiting} == {made["id"], other["id"]}
+    approved = opentill.json("merchants", "approve", made["id"], *WHY)
+    assert (approved["status"], approved["email"]) == ("ACTIVE", "ada@example.com")
+    assert "/invite/" in approved["url"]
+    assert opentill.json("merchants", "decline", other["id"], *WHY)["status"] == "CLOSED"
+    assert opentill.json("merchants", "applications") == []
+
+
+def test_an_operator_may_force_a_refund_which_the_audit_log_says(
+    opentill: Commands, paid: tuple[str, str]
+) -> None:
+    shop, order = paid
+    opentill.json("merchants", "capability", shop, "refund", "off", *WHY)
+    refund = ("orders", "refund", order, "--yes", "--reason", "broken", "--by", "ben")
+    refused = opentill.refusal(*refund)
+    assert "--force refunds all the same" in refused
+    assert "refund must be on for this merchant" in refused
+    assert opentill.json(*refund, "--force")["status"] == "PROCESSING"
+    (row,) = [row for row in opentill.json("audit", "list", shop) if row["who"] == "ben"]
+    assert row["subject"] == f"{order}, forced: refund is off (too many disputes)"
+    opentill.json("merchants", "capability", shop, "payout", "off", *WHY)
+    payout = ("payouts", "create", shop, "--amount", "1", "--reference", "W-1", *WHY)
+    assert "payout must be on for this merchant" in opentill.refusal(*payout)

@@ -1,0 +1,262 @@
+"""A merchant's status and capabilities: what may follow what, and what is off why."""
+
+import asyncio
+from typing import Any, Final, get_args
+
+import asyncpg
+import msgspec
+import pytest
+
+from opentill import checkouts, merchants, payouts, refunds
+from opentill.checkouts import Session, SessionBody
+from opentill.core.errors import Contended, Invalid, NotFound, TooManyRequests
+from opentill.db.database import Db, Tx
+from opentill.merchants import Actor, ApplicationForm, CapabilityOff, Merchant, applications
+from opentill.merchants.model import CAPABILITIES, STATUSES, TAKEN, TRANSITIONS, StatusEvent
+from opentill.payouts import PayoutRequest
+from opentill.refunds import RefundBody
+from support import world
+from support.world import NOW
+
+ANN: Final = Actor("ann", "too many disputes")
+FORM: Final = ApplicationForm(
+    merchant="Harbour Books", currency="EUR", name="Ada", email="Ada@Example.com",
+    website="https://harbour.example", business="Second-hand books\nand maps",
+)  # fmt: skip
+
+
+async def in_status(tx: Tx, status: str) -> Merchant:
+    if status == "APPLIED":
+        return await merchants.find(tx, await merchants.apply(tx, FORM, NOW, actor=ANN))
+    made = await world.merchant(tx)
+    events = {"ACTIVE": (), "SUSPENDED": ("suspended",), "CLOSED": ("suspended", "closed")}
+    for event in events[status]:
+        made = await merchants.take(tx, made.id, event, ANN, NOW)  # type: ignore[arg-type]
+    return made
+
+
+@pytest.mark.parametrize("status", STATUSES)
+async def test_only_what_the_table_says_follows_a_status(tx: Tx, status: str) -> None:
+    allowed = {one.event: one.target for one in TRANSITIONS if one.source == status}
+    for event in get_args(StatusEvent):
+        made = await in_status(tx, status)
+        if event in allowed:
+            taken = await merchants.take(tx, made.id, event, ANN, NOW + 1)
+            assert taken == await merchants.find(tx, made.id)
+            assert taken.status == allowed[event]
+            off = {one for one in CAPABILITIES if taken.off(one)}
+            assert off == set(TAKEN[taken.status])
+            assert {taken.off(one) for one in off} <= {ANN.reason}
+        else:
+            with pytest.raises(Invalid, match=r"merchant must be .*: this one is"):
+                await merchants.take(tx, made.id, event, ANN, NOW + 1)
+            assert (await merchants.find(tx, made.id)).status == status
+
+
+async def test_what_was_switched_off_stays_off_when_a_suspension_ends(tx: Tx) -> None:
+    made = await world.merchant(tx)
+
+    async def switch(capability: Any, *, on: bool, why: str) -> Merchant:
+        return await merchants.set_capability(
+            tx, made.id, capability, on=on, actor=Actor("ben", why), now=NOW
+        )
+
+    await switch("payout", on=False, why="bank details missing")
+    await merchants.take(tx, made.id, "suspended", ANN, NOW)
+    suspended = await switch("refund", on=False, why="under review")
+    assert (suspended.charge_off, suspended.refund_off, suspended.payout_off) == (
+        ANN.reason, "under review", ANN.reason,
+    )  # fmt: skip
+    with pytest.raises(Invalid, match="resume the merchant"):
+        await switch("charge", on=True, why="done")
+    resumed = await merchants.take(tx, made.id, "resumed", Actor("ann", "explained"), NOW)
+    assert (resumed.charge_off, resumed.refund_off, resumed.payout_off) == (
+        None, "under review", "bank details missing",
+    )  # fmt: skip
+    assert (await switch("payout", on=False, why="wrong bank")).payout_off == "wrong bank"
+    assert (await switch("payout", on=True, why="done")).payout_off is None
+    with pytest.raises(Invalid, match="it is on"):
+        await switch("payout", on=True, why="done")
+
+
+async def test_the_history_says_who_did_what_and_why_and_is_final(tx: Tx) -> None:
+    made = await world.merchant(tx)
+    await merchants.take(tx, made.id, "suspended", ANN, NOW + 1, notes="call from the bank\n7 Nov")
+    await merchants.note(tx, made.id, "asked for invoices", Actor("ben", "x"), NOW + 2)
+    lines = await merchants.changes(tx, made.id)
+    assert [(one.number, one.event, one.who, one.reason, one.notes) for one in lines] == [
+        (3, "noted", "ben", "", "asked for invoices"),
+        (2, "suspended", "ann", "too many disputes", "call from the bank\n7 Nov"),
+        (1, "created", "opentill", "merchant created", ""),
+    ]
+    rows = await merchants.audit_log(tx, made.id)
+    assert [row.action for row in rows[:2]] == ["merchants note", "merchants suspend"]
+    assert rows[1].subject == "ACTIVE → SUSPENDED, off: charge, payout"
+    for statement in ("update merchant_history set reason = ''", "delete from merchant_history"):
+        with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+            async with tx.transaction():
+                await tx.execute(statement)
+    with pytest.raises(asyncpg.CheckViolationError, match="merchants_status_takes_capabilities"):
+        async with tx.transaction():
+            await tx.execute("update merchants set charge_off = null where id = $1", made.id)
+
+
+@pytest.mark.parametrize(
+    ("actor", "notes", "field"),
+    [
+        (Actor("ann", " "), "", "reason"),
+        (Actor("ann", "x" * 501), "", "reason"),
+        (Actor("ann", "a\u202eb"), "", "reason"),
+        (Actor("", "why"), "", "by"),
+        (ANN, "x" * 2001, "notes"),
+        (ANN, "a\x00b", "notes"),
+    ],
+)
+async def test_reasons_and_notes_are_checked(tx: Tx, actor: Actor, notes: str, field: str) -> None:
+    made = await world.merchant(tx)
+    with pytest.raises(Invalid) as refused:
+        await merchants.take(tx, made.id, "suspended", actor, NOW, notes=notes)
+    assert refused.value.field == field
+    with pytest.raises(NotFound):
+        await merchants.take(tx, "mer_0", "suspended", ANN, NOW)
+
+
+async def test_without_a_capability_nothing_of_it_is_done(tx: Tx) -> None:
+    order = await world.paid(tx, await world.opened(tx))
+    shop = order.merchant_id
+    for capability in CAPABILITIES:
+        await merchants.set_capability(tx, shop, capability, on=False, actor=ANN, now=NOW)
+    body = RefundBody()
+    ask = PayoutRequest(amount_minor=1, reference="W-1", reason="weekly", by="ann")
+    for work in (
+        lambda: checkouts.open_session(tx, shop, SessionBody(product_id=order.product_id), NOW),
+        lambda: refunds.create(tx, shop, order.id, body, NOW),
+        lambda: payouts.create(tx, shop, ask, None, NOW),
+    ):
+        with pytest.raises(CapabilityOff, match=ANN.reason):
+            await work()
+    forced = await refunds.create(tx, shop, order.id, body, NOW, forced=True)
+    assert forced.status == "PROCESSING"
+    assert all(one.merchant_id != shop for one in await payouts.due(tx, 100))
+
+
+# ── at the same time ──
+
+
+async def test_whoever_opens_a_session_while_the_merchant_is_suspended_comes_before_or_is_refused(
+    db: Db,
+) -> None:
+    made = await db.run(world.merchant)
+    mug = await db.run(lambda tx: world.product(tx, made.id))
+
+    async def opening(tx: Tx) -> Session:
+        return await checkouts.open_session(tx, made.id, SessionBody(product_id=mug.id), NOW)
+
+    async def suspending(tx: Tx) -> Merchant:
+        return await merchants.take(tx, made.id, "suspended", ANN, NOW)
+
+    async with db.connection() as tx:  # the session first: whoever suspends waits for its end
+        async with tx.transaction():
+            await opening(tx)
+            waits = asyncio.create_task(db.run(suspending))
+            assert not (await asyncio.wait([waits], timeout=0.3))[0]
+        assert (await waits).status == "SUSPENDED"
+    await db.run(lambda tx: merchants.take(tx, made.id, "resumed", ANN, NOW))
+    async with db.connection() as tx:  # the suspension first: its offer was read before the commit
+        async with tx.transaction():
+            await suspending(tx)
+            opens = asyncio.create_task(db.run(opening))
+            assert not (await asyncio.wait([opens], timeout=0.3))[0]
+        with pytest.raises((CapabilityOff, Contended)):
+            await opens
+    async with db.connection() as tx:
+        count = "select count(*) from checkouts where merchant_id = $1"
+        assert await tx.fetchval(count, made.id) == 1
+
+
+async def test_after_the_commit_of_a_suspension_no_session_opens(db: Db, database_url: str) -> None:
+    made = await db.run(world.merchant)
+    mug = await db.run(lambda tx: world.product(tx, made.id))
+    many, opened, stop = await Db.connect(database_url, 8, acquire_timeout_s=20), 0, False
+
+    async def shop() -> None:
+        nonlocal opened
+        body = SessionBody(product_id=mug.id)
+        while not stop:
+            try:
+                await many.autocommit(lambda tx: checkouts.open_session(tx, made.id, body, NOW))
+            except CapabilityOff:
+                return
+            opened += 1
+
+    count = "select count(*) from checkouts where merchant_id = $1"
+    try:
+        shops = [asyncio.create_task(shop()) for _ in range(8)]
+        await asyncio.sleep(0.3)
+        await db.run(lambda tx: merchants.take(tx, made.id, "suspended", ANN, NOW))
+        async with db.connection() as tx:
+            then = await tx.fetchval(count, made.id)
+        await asyncio.wait_for(asyncio.gather(*shops), 20)
+    finally:
+        stop = True
+        await many.close()
+    async with db.connection() as tx:
+        assert await tx.fetchval(count, made.id) == then == opened > 0
+
+
+# ── applications ──
+
+
+async def test_an_application_waits_and_can_do_nothing(tx: Tx) -> None:
+    merchant_id = await merchants.apply(tx, FORM, NOW, address="192.0.2.1")
+    made = await merchants.find(tx, merchant_id)
+    assert (made.status, made.charge_off) == ("APPLIED", applications.UNDECIDED)
+    (waiting,) = [
+        one for one in await merchants.waiting_applications(tx) if one.merchant_id == merchant_id
+    ]
+    assert (waiting.email, waiting.merchant_name, waiting.settlement_currency) == (
+        "ada@example.com", "Harbour Books", "EUR",
+    )  # fmt: skip
+    (line,) = await merchants.changes(tx, merchant_id)
+    assert (line.event, line.who, line.to_status) == ("applied", "ada@example.com", "APPLIED")
+
+
+async def test_an_address_has_one_application_that_waits(
+    tx: Tx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await merchants.apply(tx, FORM, NOW)
+    assert await merchants.apply(tx, FORM, NOW + 1) == first
+    await merchants.take(tx, first, "declined", ANN, NOW + 2)
+    assert await merchants.apply(tx, FORM, NOW + 3) != first
+    monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
+    with pytest.raises(TooManyRequests):
+        await merchants.apply(tx, changed(FORM, email="b@example.com"), NOW)
+
+
+def changed(form: ApplicationForm, **changes: str) -> ApplicationForm:
+    return msgspec.structs.replace(form, **changes)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("merchant", ""),
+        ("merchant", "x" * 201),
+        ("merchant", "a\u202eb"),
+        ("merchant", "a\nb"),
+        ("currency", "XXX"),
+        ("currency", "usd"),
+        ("name", "\x00"),
+        ("email", "ada"),
+        ("email", "a@b.example\r\nBcc: c@d.example"),
+        ("website", "javascript:alert(1)"),
+        ("website", "https://a:b@c.example"),
+        ("website", "https://c.example/{CHECKOUT_SESSION_ID}"),
+        ("business", " \n "),
+        ("business", "x" * 2001),
+    ],
+)
+def test_what_is_entered_is_checked(field: str, text: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        merchants.check_application(changed(FORM, **{field: text}))
+    assert refused.value.field == field
