@@ -12,6 +12,7 @@ from opentill.backoffice.faces import Face
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.console import (
     audit,
+    bank_account,
     home,
     merchant,
     merchants,
@@ -35,6 +36,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *merchant.pages,
     *standing.pages,
     *terms.pages,
+    *bank_account.pages,
     *payout_runs.pages,
     *reconciliation.pages,
     *trial_balance.pages,
