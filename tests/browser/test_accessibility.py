@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
 from opentill.reconciliation import inbox
 from opentill.reconciliation.model import Difference
-from support.page_checks import DEVICES, SCHEMES
+from support.page_checks import DEVICES
 from support.people import CHEAP, PASSWORD, TESTER, address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -45,9 +44,8 @@ _ELSEWHERE: Final = {
     "/dashboard/*/disputes/*/evidence/*",  # a file
     "/console/trial-balance/ledger.csv",  # a file, by a form
 }
-_LOOKS: Final = [(device, scheme) for device in ("phone", "desktop") for scheme in SCHEMES]
-# Where the colours are those of pages that are looked at in both schemes on both devices.
-_CROSSED: Final = [("phone", "dark"), ("desktop", "light")]
+# A scheme is of colours, a device of sizes: each is looked at once.
+_LOOKS: Final = (("phone", "dark"), ("desktop", "light"))
 # Of what needs somebody, the pages are alike: one of them is looked at.
 _ALIKE: Final = re.compile(r"/console/needs/(?!disputes$)")  # fmt: skip
 
@@ -115,11 +113,11 @@ async def _links(page: Page, places: tuple[str, ...]) -> list[str]:
     return [one for one in hrefs if one.startswith(places)]
 
 
-async def _violations(page: Page, axe: str, looks: Sequence[tuple[str, Any]]) -> list[Any]:
+async def _violations(page: Page, axe: str) -> list[Any]:
     found: list[Any] = []
     await page.evaluate(axe)
     await page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    for device, scheme in looks:
+    for device, scheme in _LOOKS:
         width, height = DEVICES[device]
         await page.set_viewport_size({"width": width, "height": height})
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -132,7 +130,6 @@ async def _walk(
     start: str,
     places: tuple[str, ...],
     axe: str,
-    looks: Sequence[tuple[str, Any]] = _LOOKS,
 ) -> tuple[set[str], dict[str, list[Any]]]:
     """Follow all links; return which pages were seen, and what was wrong with them."""
     page = await context.new_page()
@@ -148,7 +145,7 @@ async def _walk(
             continue
         await page.goto(href)
         waiting += await _links(page, places)
-        if found := await _violations(page, axe, looks):
+        if found := await _violations(page, axe):
             wrong[_shape(href)] = found
     await context.close()
     return seen, wrong
@@ -202,7 +199,7 @@ async def test_every_page_of_the_console_keeps_the_rules(
     await app.db.run(lambda tx: _fill_console(tx, owner[0], now))
     login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
     context = await _logged_in(browser, url, login.token)
-    seen, wrong = await _walk(context, f"{url}/console", (f"{url}/console",), axe, _CROSSED)
+    seen, wrong = await _walk(context, f"{url}/console", (f"{url}/console",), axe)
     assert wrong == {}
     pages = {one for one in _shapes_of_pages() if one.startswith("/console")}
     assert {one for one in pages - _ELSEWHERE - seen if not _ALIKE.match(one)} == set()
