@@ -107,7 +107,7 @@ client: .venv/stamp-dev
 	$(BIN)/python tools/javascript_client.py
 
 # The shops of examples/, beside a running `make demo`: their READMEs.
-SHOP := . ./opentill-data/demo.env && exec
+SHOP := . ./opentill-data/demo.env && export OPENTILL_URL="$${API%/v1}" && exec
 python-shop: .venv/stamp
 	@$(SHOP) $(BIN)/python examples/python-shop/shop.py
 

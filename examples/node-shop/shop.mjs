@@ -87,7 +87,7 @@ async function placeOrder(cart, article) {
       productId: GOODS.get(order.article).productId,
       successUrl: `${SHOP_URL}/thanks?session={CHECKOUT_SESSION_ID}`,
       cancelUrl: `${SHOP_URL}/`,
-      metadata: { order: String(order.number) }, // the shop's own number: it comes with the event
+      metadata: { order: String(order.number), cart }, // they come back with the event
     },
     { idempotencyKey: `cart-${cart}` },
   );
@@ -98,9 +98,11 @@ async function placeOrder(cart, article) {
 }
 
 /** Note that an order is paid, and ship it: once, however often this comes, and from wherever. */
-function takePayment({ orders }, number, amount, currency) {
-  const order = orders.find((one) => one.number === number);
-  if (!order || order.amount !== amount || currency !== CURRENCY) {
+function takePayment({ orders }, cart, amount, currency) {
+  const order = orders.find((one) => one.cart === cart);
+  if (!order) return; // a sale elsewhere
+  const { number } = order;
+  if (order.amount !== amount || currency !== CURRENCY) {
     console.log(`order ${number}: ${amount} ${currency} is not what it costs`);
     return;
   }
@@ -119,7 +121,7 @@ async function thanks(session) {
   if (status !== "PAID" && status !== "SETTLED") {
     return `<h1>Order ${order.number} is not paid yet</h1><p>Reload this page.</p>`;
   }
-  change((shop) => takePayment(shop, order.number, amount, currency));
+  change((shop) => takePayment(shop, order.cart, amount, currency));
   return `<h1>Thank you: order ${order.number} is paid</h1>`;
 }
 
@@ -135,9 +137,10 @@ async function takeEvent(body, headers) {
   change((shop) => {
     if (shop.events.includes(event.id)) return; // it came before
     shop.events.push(event.id);
+    console.log(`event ${event.id}: ${event.type}`);
     if (event.type !== "order.paid") return;
     const { metadata, amount, currency } = event.data;
-    if (metadata.order) takePayment(shop, Number(metadata.order), amount, currency);
+    takePayment(shop, metadata.cart, amount, currency);
   });
   return 204;
 }
@@ -192,7 +195,8 @@ async function respond(request) {
   if (pathname === "/webhook") return [await takeEvent(body, request.headers), ""];
   const given = new URLSearchParams(body.toString());
   const [cart, article] = [given.get("cart"), given.get("article")];
-  if (pathname !== "/buy" || !cart || !GOODS.has(article)) return [404, "<h1>Not found</h1>"];
+  const isCart = /^[0-9a-f]{32}$/.test(cart ?? "");
+  if (pathname !== "/buy" || !isCart || !GOODS.has(article)) return [404, "<h1>Not found</h1>"];
   return [303, "", { location: await placeOrder(cart, article) }];
 }
 

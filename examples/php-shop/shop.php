@@ -90,7 +90,6 @@ function database(): PDO
               shipped_at integer
             );
             create table if not exists events (id text primary key);
-            insert or ignore into orders (number, cart, article, amount) values (1000, '', '', '0');
         ");
     }
     return $db;
@@ -160,14 +159,20 @@ function placeOrder(string $cart, string $article): string
     secret(); // there is somewhere to send the event to
     $order = transaction(function () use ($cart, $article) {
         $amount = GOODS[$article]['price'];
-        run('insert or ignore into orders (cart, article, amount) values (?, ?, ?)', $cart, $article, $amount);
+        run(
+            'insert or ignore into orders (number, cart, article, amount)'
+                . ' select coalesce(max(number), 1000) + 1, ?, ?, ? from orders',
+            $cart,
+            $article,
+            $amount,
+        );
         return run('select number, article from orders where cart = ?', $cart)->fetch(PDO::FETCH_ASSOC);
     });
     $session = api('POST', '/v1/checkouts', [
         'productId' => productId($order['article']),
         'successUrl' => shopUrl() . '/thanks?session={CHECKOUT_SESSION_ID}',
         'cancelUrl' => shopUrl() . '/',
-        'metadata' => ['order' => (string) $order['number']], // the shop's own number
+        'metadata' => ['order' => (string) $order['number'], 'cart' => $cart], // back with the event
     ], "cart-$cart");
     run('update orders set session = ? where number = ?', $session['id'], $order['number']);
     return $session['url'];
@@ -177,7 +182,7 @@ function placeOrder(string $cart, string $article): string
 function takePayment(int $number, string $amount, string $currency): void
 {
     $order = run('select article, amount from orders where number = ?', $number)->fetch(PDO::FETCH_ASSOC);
-    if (!$order || $order['amount'] !== $amount || $currency !== CURRENCY) {
+    if ($order['amount'] !== $amount || $currency !== CURRENCY) {
         error_log("order $number: $amount $currency is not what it costs");
         return;
     }
@@ -228,9 +233,17 @@ function takeEvent(string $body): int
     $event = json_decode($body, true, 64, JSON_THROW_ON_ERROR);
     transaction(function () use ($event) {
         $isNew = run('insert or ignore into events values (?)', $event['id'])->rowCount() === 1;
-        $number = $event['data']['metadata']['order'] ?? '';
-        if ($isNew && $event['type'] === 'order.paid' && ctype_digit($number)) {
-            takePayment((int) $number, $event['data']['amount'], $event['data']['currency']);
+        if (!$isNew) {
+            return; // it came before
+        }
+        error_log("event {$event['id']}: {$event['type']}");
+        if ($event['type'] !== 'order.paid') {
+            return;
+        }
+        ['metadata' => $metadata, 'amount' => $amount, 'currency' => $currency] = $event['data'];
+        $number = run('select number from orders where cart = ?', field($metadata, 'cart'))->fetchColumn();
+        if ($number !== false) { // else it is about a sale elsewhere
+            takePayment((int) $number, $amount, $currency);
         }
     });
     return 204;
@@ -253,7 +266,7 @@ function catalogue(): string
 function orders(): string
 {
     $rows = '';
-    foreach (run('select * from orders where number > 1000') as $order) {
+    foreach (run('select * from orders') as $order) {
         $rows .= "<tr><td>{$order['number']}</td>"
             . '<td>' . htmlspecialchars(GOODS[$order['article']]['name']) . '</td>'
             . "<td>{$order['amount']} " . CURRENCY . '</td>'
@@ -279,12 +292,13 @@ function field(array $given, string $name): string
 function handle(): void
 {
     $path = parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH);
-    $isArticle = isset(GOODS[field($_POST, 'article')]) && field($_POST, 'cart') !== '';
+    $isCart = preg_match('/^[0-9a-f]{32}$/D', field($_POST, 'cart')) === 1;
+    $isOrder = $isCart && isset(GOODS[field($_POST, 'article')]);
     match ("{$_SERVER['REQUEST_METHOD']} $path") {
         'GET /' => page(200, catalogue()),
         'GET /orders' => page(200, orders()),
         'GET /thanks' => page(200, thanks(field($_GET, 'session'))),
-        'POST /buy' => $isArticle
+        'POST /buy' => $isOrder
             ? header('location: ' . placeOrder(field($_POST, 'cart'), field($_POST, 'article')), true, 303)
             : page(404, null),
         'POST /webhook' => http_response_code(takeEvent(file_get_contents('php://input'))),

@@ -8,6 +8,7 @@ What a real shop has to do as well is marked with "Here:". It needs the standard
 
 import html
 import os
+import re
 import secrets
 import sqlite3
 import time
@@ -47,7 +48,6 @@ create table if not exists orders (
   shipped_at integer
 );
 create table if not exists events (id text primary key);
-insert or ignore into orders (number, cart, article, amount) values (1000, '', '', '0');
 """
 client = Client(os.environ.get("OPENTILL_URL", "http://127.0.0.1:8080"), os.environ["KEY"])
 
@@ -98,7 +98,8 @@ def place_order(cart: str, article: str) -> str:
     amount = GOODS[article][1]
     with transaction() as db:
         db.execute(
-            "insert or ignore into orders (cart, article, amount) values (?, ?, ?)",
+            "insert or ignore into orders (number, cart, article, amount)"
+            " select coalesce(max(number), 1000) + 1, ?, ?, ? from orders",
             (cart, article, amount),
         )
         row = db.execute("select number, article from orders where cart = ?", (cart,)).fetchone()
@@ -107,7 +108,7 @@ def place_order(cart: str, article: str) -> str:
         PRODUCTS[article],
         success_url=f"{SHOP_URL}/thanks?session={{CHECKOUT_SESSION_ID}}",
         cancel_url=f"{SHOP_URL}/",
-        metadata={"order": str(number)},  # the shop's own number: it comes back with the event
+        metadata={"order": str(number), "cart": cart},  # they come back with the event
         idempotency_key=f"cart-{cart}",
     )
     with transaction() as db:
@@ -117,8 +118,10 @@ def place_order(cart: str, article: str) -> str:
 
 def take_payment(db: sqlite3.Connection, number: int, amount: Decimal, currency: str) -> None:
     """Note that an order is paid, and ship it: once, however often this comes."""
-    found = db.execute("select article, amount from orders where number = ?", (number,)).fetchone()
-    if found is None or (Decimal(found[1]), CURRENCY) != (amount, currency):
+    article, price = db.execute(
+        "select article, amount from orders where number = ?", (number,)
+    ).fetchone()
+    if (Decimal(price), CURRENCY) != (amount, currency):
         print(f"order {number}: {amount} {currency} is not what it costs", flush=True)
         return
     now = int(time.time())
@@ -127,7 +130,7 @@ def take_payment(db: sqlite3.Connection, number: int, amount: Decimal, currency:
         (now, now, number),
     )
     if changed.rowcount == 1:  # Here: put the parcel into a table of its own, for who packs it.
-        print(f"shipping order {number}: {GOODS[found[0]][0]}", flush=True)
+        print(f"shipping order {number}: {GOODS[article][0]}", flush=True)
 
 
 def is_paid(session_id: str) -> tuple[int, bool] | None:
@@ -152,10 +155,14 @@ def take_event(body: bytes, headers: dict[str, str]) -> int:
         return 400
     with transaction() as db:
         fresh = db.execute("insert or ignore into events values (?)", (event.id,)).rowcount == 1
-        if fresh and isinstance(event, OrderPaid):
-            number = str(event.data.metadata.get("order", ""))
-            if number.isdecimal():
-                take_payment(db, int(number), event.data.amount, event.data.currency)
+        if not fresh:  # it came before
+            return 204
+        print(f"event {event.id}: {event.type}", flush=True)
+        if isinstance(event, OrderPaid):
+            cart = str(event.data.metadata.get("cart"))
+            row = db.execute("select number from orders where cart = ?", (cart,)).fetchone()
+            if row is not None:  # else it is about a sale elsewhere
+                take_payment(db, row[0], event.data.amount, event.data.currency)
     return 204
 
 
@@ -175,7 +182,7 @@ def orders() -> str:
     """Return the page of orders. Here: only for who works in the shop."""
     with transaction() as db:
         found = db.execute(
-            "select number, article, amount, paid_at, shipped_at from orders where number > 1000"
+            "select number, article, amount, paid_at, shipped_at from orders"
         ).fetchall()
     rows = "".join(
         f"<tr><td>{number}</td><td>{html.escape(GOODS[article][0])}</td>"
@@ -209,7 +216,8 @@ class Page(BaseHTTPRequestHandler):
             self.end_headers()
             return
         given = {name: values[0] for name, values in parse_qs(body.decode()).items()}
-        if self.path != "/buy" or given.get("article") not in GOODS or not given.get("cart"):
+        is_cart = re.fullmatch(r"[0-9a-f]{32}", given.get("cart", ""))
+        if self.path != "/buy" or given.get("article") not in GOODS or not is_cart:
             self.show(404, "<h1>Not found</h1>")
             return
         try:

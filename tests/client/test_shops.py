@@ -169,6 +169,9 @@ def shop(server: Deployment, request: pytest.FixtureRequest, tmp_path: Path) -> 
 def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop) -> None:
     with shop.opened():
         url = shop.buy("TEA")
+        for wrong in ({"article": "GOLD"}, {"cart": "x\n"}, {"cart": ""}):
+            form = {"cart": "0" * 32, "article": "TEA"} | wrong
+            assert shop.browser.post("/buy", data=form).status_code == 404
         assert shop.orders() == {"1001": ("9.99 USD", "open", "")}
         session = url.rpartition("/")[2]
         early = shop.browser.get("/thanks", params={"session": session})
@@ -197,10 +200,11 @@ def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop) -> None:
         wait_until(lambda: delivered() == [204, 204], 60)
         url = shop.buy("CUP")
         order = shop.api.checkouts.get(url.rpartition("/")[2]).order_id
-        assert shop.api.orders.get(order).metadata == {"order": "1002"}
+        assert shop.api.orders.get(order).metadata["order"] == "1002"
         shop.pay(url, comes_back=False)
         wait_until(lambda: shop.orders()["1002"] == ("7.00 USD", "paid", "shipped"), 60)
     assert (shop.shipped("1001"), shop.shipped("1002")) == (1, 1)
+    assert shop.log().count(f"event {event.id}: order.paid") == 1  # of two deliveries
 
 
 __all__ = ["javascript_client"]

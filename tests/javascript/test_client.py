@@ -6,6 +6,8 @@ from typing import Final
 
 import pytest
 
+from opentill.core.settings import Settings
+from opentill.reference.chapters import BY_NAME, Texts
 from support.api_server import ApiServer, Shop
 from support.javascript import SOURCE, node_tests, run
 
@@ -34,6 +36,17 @@ def test_the_examples_of_its_readme_run(
     assert "2 products" in said
     assert order["id"] in said
     assert (tmp_path / "orders.csv").read_text().startswith("id,")
+
+
+def test_the_sample_of_the_reference_runs(
+    javascript_client: Path, api_server: ApiServer, shop: Shop, tmp_path: Path
+) -> None:
+    tokens = Texts(Settings(public_url=api_server.url)).tokens(BY_NAME["clients"])
+    (sample,) = (one.content for one in tokens if one.type == "fence" and one.info == "js")
+    program = javascript_client / "reference.mjs"
+    program.write_text(sample)
+    said = run(["node", program], tmp_path, OPENTILL_KEY=shop.key)
+    assert f"send the customer to {api_server.url}/checkout/cs_" in said
 
 
 @pytest.mark.clients

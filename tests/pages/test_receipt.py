@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from opentill import merchants
+from opentill import merchants, orders
+from opentill.db.database import Tx
+from opentill.gateways.model import Card
 from opentill.pages import pdf
 from opentill.pages.pdf import NoFont, Sheet
+from support import world
 from support.api_server import ApiServer, Shop
 from support.people import TESTER
 
@@ -62,6 +65,18 @@ def test_times_are_in_the_shops_zone_and_the_customers(api_server: ApiServer, sh
     wrong = api_server.http.get(_path(order) + "?zone=Mars/Base&lang=en").text
     assert 'aria-invalid="true"' in wrong
     assert 'value="Mars/Base"' in wrong
+
+
+def test_the_card_is_on_it_by_its_last_digits(api_server: ApiServer, shop: Shop) -> None:
+    made = shop.order()
+
+    async def pay(tx: Tx) -> None:
+        attempt = await world.submitted(tx, await orders.find(tx, shop.id, made["id"]))
+        await world.said(tx, attempt, "SUCCEEDED", card=Card(brand="visa", last4="0005"))
+
+    api_server.tx(pay)
+    assert "<bdi>Visa •••• 0005</bdi>" in api_server.http.get(_path(made)).text
+    assert api_server.http.get(f"{_path(made)}.pdf?lang=en").content.startswith(b"%PDF-")
 
 
 @pytest.mark.parametrize("end", ["", ".pdf"])

@@ -21,10 +21,14 @@ import type {
   Event,
   Events,
   EventsListQuery,
+  LinkBody,
+  LinkUpdate,
   Order,
   OrderDetail,
   OrdersExportQuery,
   OrdersListQuery,
+  PaymentLink,
+  PaymentLinksListQuery,
   Payout,
   PayoutsListQuery,
   Product,
@@ -136,9 +140,10 @@ export class CheckoutsResource extends Resource {
   /**
    * Create a checkout session.
    *
-   * Send the customer to the `url` of the response. The session lasts 24 hours. Whoever has the
-   * `url` sees what you prefill. `display_merchant_name` is taken as another spelling of
-   * `displayMerchantName`.
+   * Send the customer to the `url` of the response. The session lasts 24 hours, or `expiresIn`.
+   * What is sold is a product, or an `item` with a price of its own, such as a cart's total.
+   * Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another
+   * spelling of `displayMerchantName`, `customer_name` of `customerName`.
    *
    * `POST /v1/checkouts`
    */
@@ -180,6 +185,69 @@ export class CheckoutsResource extends Resource {
   expire(id: string, options: PostOptions = {}): Promise<Session> {
     return this.data<Session>(
       { method: "POST", path: "/v1/checkouts/{id}/expire", id },
+      options,
+    );
+  }
+}
+
+/** Addresses for any number of customers: each who goes on from one gets a session. */
+export class PaymentLinksResource extends Resource {
+  /**
+   * Create a payment link.
+   *
+   * Give the `url` to any number of customers: each who goes on gets a checkout session of
+   * their own. A link sells a product, or an `item` with a price or with two bounds of what the
+   * customer enters.
+   *
+   * `POST /v1/payment-links`
+   */
+  create(body: LinkBody, options: PostOptions = {}): Promise<PaymentLink> {
+    return this.data<PaymentLink>({ method: "POST", path: "/v1/payment-links", body }, options);
+  }
+
+  /**
+   * List payment links.
+   *
+   * Newest first.
+   *
+   * `GET /v1/payment-links`
+   */
+  list(query: PaymentLinksListQuery = {}, options: RequestOptions = {}): Pages<PaymentLink> {
+    return this.pages<PaymentLink>(
+      { method: "GET", path: "/v1/payment-links", query },
+      options,
+    );
+  }
+
+  /**
+   * Get a payment link.
+   *
+   * With what it has sold.
+   *
+   * `GET /v1/payment-links/{id}`
+   */
+  get(id: string, options: RequestOptions = {}): Promise<PaymentLink> {
+    return this.data<PaymentLink>(
+      { method: "GET", path: "/v1/payment-links/{id}", id },
+      options,
+    );
+  }
+
+  /**
+   * Update a payment link.
+   *
+   * Only the fields that are sent change. What it sells stays; sessions that are open can still
+   * be paid.
+   *
+   * `PATCH /v1/payment-links/{id}`
+   */
+  update(
+    id: string,
+    body: LinkUpdate = {},
+    options: RequestOptions = {},
+  ): Promise<PaymentLink> {
+    return this.data<PaymentLink>(
+      { method: "PATCH", path: "/v1/payment-links/{id}", id, body },
       options,
     );
   }
@@ -559,6 +627,7 @@ export class Resources {
   readonly agreement: AgreementResource;
   readonly products: ProductsResource;
   readonly checkouts: CheckoutsResource;
+  readonly paymentLinks: PaymentLinksResource;
   readonly orders: OrdersResource;
   readonly refunds: RefundsResource;
   readonly disputes: DisputesResource;
@@ -573,6 +642,7 @@ export class Resources {
     this.agreement = new AgreementResource(sender);
     this.products = new ProductsResource(sender);
     this.checkouts = new CheckoutsResource(sender);
+    this.paymentLinks = new PaymentLinksResource(sender);
     this.orders = new OrdersResource(sender);
     this.refunds = new RefundsResource(sender);
     this.disputes = new DisputesResource(sender);

@@ -106,8 +106,11 @@ export interface ProductUpdate {
 
 /** The body that opens a session. */
 export interface SessionBody {
-  /** The product to sell: the id of an active product of yours. */
-  productId: string;
+  /**
+   * The product to sell: the id of an active product of yours. Required unless there is an
+   * `item`.
+   */
+  productId?: string | undefined;
   /**
    * Where the customer goes after paying: http or https, at most 2048 characters.
    * `{CHECKOUT_SESSION_ID}` in it is replaced.
@@ -126,6 +129,38 @@ export interface SessionBody {
    * keys of at most 64 characters, 16 KiB in all.
    */
   metadata?: Record<string, unknown> | null | undefined;
+  /** An object with name, price and currency of what is sold. */
+  item?: ItemBody | undefined;
+  /** How many are sold, 1 to 99: the amount is so many prices. */
+  quantity?: number | null | undefined;
+  /** For how long it can be paid, in milliseconds: 30 minutes to 24 hours. */
+  expiresIn?: number | null | undefined;
+  /** The only methods that it can be paid by, of those that are on offer. */
+  paymentMethods?: readonly ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY")[] | null | undefined;
+  /**
+   * The language of the payment page, unless the customer has chosen one. The browser's if you
+   * give none.
+   */
+  locale?: "en" | "zh-Hans" | "zh-Hant" | null | undefined;
+  /**
+   * Your own number of the order, 1 to 200 characters. The customer sees it, and `query` finds
+   * the order by it.
+   */
+  clientReference?: string | null | undefined;
+}
+
+/** What is sold without a product, such as a cart's total. */
+export interface ItemBody {
+  /** What the customer reads on the payment page: 1 to 200 characters. */
+  name: string;
+  /** What one costs: decimal text from `0.01` to `99999999.99`, as of a product. */
+  price: string;
+  /** The currency of the price: an active ISO 4217 code in capitals. */
+  currency: string;
+  /** More words for the payment page: at most 1000 characters. */
+  description?: string | null | undefined;
+  /** The address of a picture: http or https, at most 2048 characters. */
+  image?: string | null | undefined;
 }
 
 /** The response to opening a session: all but the order's id. */
@@ -145,6 +180,14 @@ export interface SessionCreated {
   status: "COMPLETE" | "EXPIRED" | "OPEN" | Later;
   /** The payment page. Send the customer there. */
   url: string;
+  /** How many are sold, 1 to 99. */
+  quantity: number;
+  /** The only methods that it can be paid by. Null: all that are on offer. */
+  paymentMethods: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[] | null;
+  /** The language of its page. Null: that of the customer's browser. */
+  locale: "en" | "zh-Hans" | "zh-Hant" | Later | null;
+  /** Your own number of the order. Null if you gave none. */
+  clientReference: string | null;
   /** Until when it can be paid, Unix ms. */
   expiresAt: number;
   /** When it was made, Unix ms. */
@@ -168,12 +211,152 @@ export interface Session {
   status: "COMPLETE" | "EXPIRED" | "OPEN" | Later;
   /** The payment page. Send the customer there. */
   url: string;
+  /** How many are sold, 1 to 99. */
+  quantity: number;
+  /** The only methods that it can be paid by. Null: all that are on offer. */
+  paymentMethods: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[] | null;
+  /** The language of its page. Null: that of the customer's browser. */
+  locale: "en" | "zh-Hans" | "zh-Hant" | Later | null;
+  /** Your own number of the order. Null if you gave none. */
+  clientReference: string | null;
   /** Until when it can be paid, Unix ms. */
   expiresAt: number;
   /** When it was made, Unix ms. */
   createdAt: number;
   /** The order of this session. Read it to learn whether it is paid. */
   orderId: string;
+}
+
+/** The body that makes a payment link. */
+export interface LinkBody {
+  /** The product to sell. Required unless there is an `item`. */
+  productId?: string | undefined;
+  /** An object with name, currency and price, or minAmount and maxAmount. */
+  item?: LinkItemBody | undefined;
+  /** How many the customer may buy at once, 1 to 99. One if you give none. */
+  maxQuantity?: number | null | undefined;
+  /** Until when it can be used, Unix ms. Without it, for ever. */
+  expiresAt?: number | Date | null | undefined;
+  /**
+   * How many sessions of it may be open or paid. One that ends unpaid gives its use back.
+   * Without it, any number.
+   */
+  maxUses?: number | null | undefined;
+  /** Where the customer goes after paying, as of a session. */
+  successUrl?: string | null | undefined;
+  /** The only methods that its sessions can be paid by. */
+  paymentMethods?: readonly ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY")[] | null | undefined;
+  /** The language of its pages, unless the customer has chosen one. */
+  locale?: "en" | "zh-Hans" | "zh-Hant" | null | undefined;
+  /** Your own number of all its orders, such as an invoice's: 1 to 200 characters. */
+  clientReference?: string | null | undefined;
+  /** Keys and values of your own, for each of its sessions and orders. */
+  metadata?: Record<string, unknown> | null | undefined;
+}
+
+/** What a link sells without a product: at one price, or for what the customer enters. */
+export interface LinkItemBody {
+  /** What the customer reads on the payment page: 1 to 200 characters. */
+  name: string;
+  /** The currency of the amounts: an active ISO 4217 code in capitals. */
+  currency: string;
+  /** What one costs: decimal text from `0.01` to `99999999.99`. */
+  price?: string | null | undefined;
+  /** In place of a price: the least that the customer can enter, decimal text. */
+  minAmount?: string | null | undefined;
+  /** The most that the customer can enter, decimal text. */
+  maxAmount?: string | null | undefined;
+  /** More words for the payment page: at most 1000 characters. */
+  description?: string | null | undefined;
+  /** The address of a picture: http or https, at most 2048 characters. */
+  image?: string | null | undefined;
+}
+
+/** A payment link. */
+export interface PaymentLink {
+  /** The link's id. */
+  id: string;
+  /**
+   * The address to give to customers. With `/qr.svg` or `/qr.png` after it, the QR code of it.
+   */
+  url: string;
+  /**
+   * `ACTIVE`: it can be used. `INACTIVE`: it was switched off. `EXPIRED`: its time is over.
+   * `USED_UP`: all its uses are taken, by payments or by open sessions.
+   */
+  status: "ACTIVE" | "EXPIRED" | "INACTIVE" | "USED_UP" | Later;
+  /** False: it was switched off. */
+  active: boolean;
+  /** The product that it sells. Null if it sells an item. */
+  productId: string | null;
+  /** What it sells without a product. Not there if it sells a product. */
+  item?: LinkItem;
+  /** How many a customer may buy at once. */
+  maxQuantity: number;
+  /** Until when it can be used, Unix ms. Null: for ever. */
+  expiresAt: number | null;
+  /** How many sessions of it may be open or paid. Null: any number. */
+  maxUses: number | null;
+  /** How many of its sessions can be paid now. */
+  openSessions: number;
+  /** How many of its sessions were paid. */
+  payments: number;
+  /** What they paid, for each currency. */
+  sales: Sales[];
+  /** Where the customer goes after paying. Null: nowhere. */
+  successUrl: string | null;
+  /** The only methods that its sessions can be paid by. Null: all on offer. */
+  paymentMethods: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[] | null;
+  /** The language of its pages. Null: the browser's. */
+  locale: "en" | "zh-Hans" | "zh-Hant" | Later | null;
+  /** Your own number of its orders. Null if you gave none. */
+  clientReference: string | null;
+  /** Your own keys and values, exactly as you sent them. */
+  metadata: Record<string, unknown>;
+  /** When it was made, Unix ms. */
+  createdAt: number;
+  /** When it last changed, Unix ms. */
+  updatedAt: number;
+}
+
+/** What a link sells without a product. */
+export interface LinkItem {
+  /** What the customer reads on the payment page. */
+  name: string;
+  /** The currency of the amounts, an ISO 4217 code. */
+  currency: string;
+  /** What one costs. Null where the customer enters the amount. */
+  price: string | null;
+  /** The least that the customer can enter. Null with a price. */
+  minAmount: string | null;
+  /** The most that the customer can enter. Null with a price. */
+  maxAmount: string | null;
+  /** More words. Empty if there are none. */
+  description: string;
+  /** The address of its picture. Null if there is none. */
+  image: string | null;
+}
+
+/** What a link has brought in one currency. */
+export interface Sales {
+  /** An ISO 4217 code. */
+  currency: string;
+  /** How many of its sessions were paid. */
+  payments: number;
+  /** What they paid, before fees and refunds. */
+  amount: string;
+}
+
+/** The body that changes a payment link; what is not sent stays. */
+export interface LinkUpdate {
+  /** True or false. */
+  active?: boolean | undefined;
+  /** A time to come, in Unix milliseconds. */
+  expiresAt?: number | null | undefined;
+  /** A whole number from 1 to 100000. */
+  maxUses?: number | null | undefined;
+  /** A JSON object of at most 50 keys of at most 64 characters, 16 KiB in all. */
+  metadata?: Record<string, unknown> | null | undefined;
 }
 
 /** An order in a list. */
@@ -230,6 +413,12 @@ export interface Order {
   createdAt: number;
   /** False: paid, or to be paid, in test mode. */
   livemode: boolean;
+  /** How many were sold, 1 to 99. */
+  quantity: number;
+  /** Your own number, as the session was opened with it. Null if none. */
+  clientReference: string | null;
+  /** The payment link that opened the session. Null if none did. */
+  paymentLinkId: string | null;
 }
 
 /** An order with everything. */
@@ -286,6 +475,12 @@ export interface OrderDetail {
   createdAt: number;
   /** False: paid, or to be paid, in test mode. */
   livemode: boolean;
+  /** How many were sold, 1 to 99. */
+  quantity: number;
+  /** Your own number, as the session was opened with it. Null if none. */
+  clientReference: string | null;
+  /** The payment link that opened the session. Null if none did. */
+  paymentLinkId: string | null;
   /**
    * The price that the session was opened with. There are no discounts, so it is the same as
    * `amount`.
@@ -718,6 +913,12 @@ export interface OrderPaidData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
+  /** How many were sold; not there where it is one. */
+  quantity?: number;
+  /** The shop's own number; not there where the session was opened without. */
+  client_reference?: string;
+  /** The payment link that opened the session; not there where none did. */
+  payment_link_id?: string;
 }
 
 /** A refund has succeeded, in full or in part. */
@@ -778,6 +979,12 @@ export interface OrderClosedData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
+  /** How many were sold; not there where it is one. */
+  quantity?: number;
+  /** The shop's own number; not there where the session was opened without. */
+  client_reference?: string;
+  /** The payment link that opened the session; not there where none did. */
+  payment_link_id?: string;
 }
 
 /** An order's money is available. */
@@ -808,6 +1015,12 @@ export interface OrderSettledData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
+  /** How many were sold; not there where it is one. */
+  quantity?: number;
+  /** The shop's own number; not there where the session was opened without. */
+  client_reference?: string;
+  /** The payment link that opened the session; not there where none did. */
+  payment_link_id?: string;
 }
 
 /** A refund was refused for good: its money is the merchant's again. */
@@ -900,6 +1113,12 @@ export interface CheckoutCompletedData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
+  /** How many were sold; not there where it is one. */
+  quantity?: number;
+  /** The shop's own number; not there where the session was opened without. */
+  client_reference?: string;
+  /** The payment link that opened the session; not there where none did. */
+  payment_link_id?: string;
 }
 
 /** A checkout session can no longer be paid. */
@@ -926,6 +1145,12 @@ export interface CheckoutExpiredData {
    * `trade_no` and, if it has one, its `param`.
    */
   metadata: Record<string, unknown>;
+  /** How many were sold; not there where it is one. */
+  quantity?: number;
+  /** The shop's own number; not there where the session was opened without. */
+  client_reference?: string;
+  /** The payment link that opened the session; not there where none did. */
+  payment_link_id?: string;
 }
 
 /** A payout has left for the merchant's bank. */
@@ -1136,6 +1361,16 @@ export interface CheckoutsListQuery {
   customerEmail?: string | undefined;
 }
 
+/** What paymentLinks.list can be asked for. */
+export interface PaymentLinksListQuery {
+  /** Which page of the list. The first is 1. */
+  page?: number | undefined;
+  /** How many entries a page has: 1 to 100. */
+  size?: number | undefined;
+  /** Only links that are switched on, or only those that are switched off. */
+  active?: boolean | undefined;
+}
+
 /** What orders.list can be asked for. */
 export interface OrdersListQuery {
   /** Which page of the list. The first is 1. */
@@ -1162,7 +1397,8 @@ export interface OrdersListQuery {
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
    * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, an
-   * e-mail address or the beginning of one, a value of the metadata, or an amount.
+   * e-mail address or the beginning of one, a value of the metadata, an amount, or the last
+   * four digits of the card.
    */
   query?: string | undefined;
 }
@@ -1189,7 +1425,8 @@ export interface OrdersExportQuery {
   /**
    * Only orders that this leads to: any id (order, session, attempt, refund, dispute, event,
    * balance transaction or product), a `refundNo`, an Epay `trade_no` or `out_trade_no`, an
-   * e-mail address or the beginning of one, a value of the metadata, or an amount.
+   * e-mail address or the beginning of one, a value of the metadata, an amount, or the last
+   * four digits of the card.
    */
   query?: string | undefined;
 }

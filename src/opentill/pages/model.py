@@ -153,6 +153,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     refunds: list[GivenBack]  # oldest first
     shop_zone: ZoneInfo
     own_zone: ZoneInfo  # the customer's
+    card: str = ""  # that it was paid with, as people know it
 
     @property
     def kept(self) -> Money:

@@ -11,7 +11,7 @@ from babel.core import get_global
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill import checkouts, merchants, refunds
+from opentill import checkouts, merchants, orders, refunds
 from opentill.core import settingvalues
 from opentill.core.errors import NotFound, TooManyRequests
 from opentill.core.money import Money
@@ -40,10 +40,17 @@ async def _read(request: PageRequest, session_id: str) -> model.Receipt:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         found = await refunds.of_order(tx, merchant_id, payment.order_id, MOST_REFUNDS)
+        card = await orders.card_of(tx, view.order)
     shop_zone = ZoneInfo(merchant.time_zone)
     done = [_given_back(one) for one in reversed(found) if one.status == "SUCCEEDED"]
     own_zone = _chosen(request) or _guessed(request) or shop_zone
-    return model.Receipt(payment=payment, refunds=done, shop_zone=shop_zone, own_zone=own_zone)
+    return model.Receipt(
+        payment=payment,
+        refunds=done,
+        shop_zone=shop_zone,
+        own_zone=own_zone,
+        card=orders.show_card(card) if card else "",
+    )
 
 
 def _given_back(refund: Refund) -> model.GivenBack:
@@ -117,12 +124,13 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
     def amount(money: Money) -> str:
         return f"{localizer.amount(money)} {money.currency}"
 
+    method = say(payment.method) if payment.method else "–"
     zones = dict.fromkeys((receipt.own_zone, receipt.shop_zone))
     facts = [
         (say("receipt_reference"), payment.order_id),
         (say("receipt_item"), payment.item.name),
         (say("amount"), amount(payment.amount)),
-        (say("paid_with"), say(payment.method) if payment.method else "–"),
+        (say("paid_with"), ", ".join(filter(None, (method, receipt.card.replace("•", "*"))))),
         *((say("paid_at"), when(payment.paid_at or 0, zone)) for zone in zones),
     ]
     if payment.email:

@@ -62,6 +62,9 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
+TO_RESPOND_MS: Final = 14 * 24 * 3_600_000  # to a dispute
+
+
 def queue(
     tx: Tx,
     url: str,
@@ -84,6 +87,10 @@ def queue(
     late = spoilt in {"slow", "out_of_order"}
     delay_ms = round(fault.delay_s * 1000) if fault is not None and late else 0
     callback_id = f"cb_{now:012x}{secrets.token_hex(8)}"
+    if dispute is not None:  # until when the bank takes evidence
+        data["dispute"] = msgspec.structs.asdict(dispute) | {
+            "respond_by": dispute.created_at + TO_RESPOND_MS
+        }
     body = {"id": callback_id, "type": kind, "created_at": now, "data": data}
     row = Callback(
         id=callback_id,

@@ -137,6 +137,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     reason: str
     status: BankDisputeStatus
+    respond_by: int | None = None
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -198,6 +199,7 @@ class DisputeData(msgspec.Struct, frozen=True):
             status=DISPUTE_STATUSES[dispute.status],
             amount=Money(dispute.amount_minor, dispute.currency),
             reason=dispute.reason,
+            respond_by=dispute.respond_by if dispute.status == "opened" else None,
         )
 
 
