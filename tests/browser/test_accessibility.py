@@ -35,6 +35,8 @@ _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 _ELSEWHERE: Final = {
     "/login",
     "/login/passkey",
+    "/apply",
+    "/forgot",
     "/invite/*",
     "/reset/*",
     "/dashboard",
