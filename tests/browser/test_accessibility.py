@@ -1,5 +1,6 @@
 """WCAG 2.2 AA on every page for people, by the rules of axe-core, on phone and desktop."""
 
+import io
 import re
 import shutil
 import subprocess
@@ -7,20 +8,19 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page
 from starlette.applications import Starlette
 
-from opentill import disputes, merchants, payouts, people, webhooks
+from opentill import disputes, merchants, payouts, people, reconciliation, webhooks
 from opentill.app import FACES
 from opentill.cli.demo_history import History
-from opentill.core.bankaccounts import BankAccount
 from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
-from opentill.reconciliation import inbox
-from opentill.reconciliation.model import Difference
 from support.page_checks import DEVICES
+from support.payout_runs import ANN, OWN, payee, wanted
 from support.people import CHEAP, PASSWORD, TESTER, address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -173,21 +173,6 @@ async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
     assert pages - _ELSEWHERE - seen == set()
 
 
-async def _fill_console(tx: Any, shop_id: str, now: int) -> None:
-    """Make one of everything that has a page of its own in the console."""
-    (one, *_) = await disputes.search(tx, shop_id, "OPEN")
-    await disputes.set_deadline(tx, one.merchant_id, one.id, now + 3_600_000, now)
-    source = BankAccount(holder="Till Ltd", number="DE89370400440532013000", country="DE")
-    run = payouts.RunRequest(currency="USD", reference="run-1", actor=TESTER, source=source)
-    await payouts.start_run(tx, run, now)
-    missing = Difference(
-        what="missing in ledger", kind="payment", reference="att_1", line=1, merchant_id="",
-        ours="", theirs="9.99 USD",
-    )  # fmt: skip
-    file = await inbox.begin(tx, "sandbox", "0" * 64, "report.csv", TESTER, now, "reconcile")
-    await inbox.add(tx, file.id, "sandbox", [missing], now)
-
-
 async def test_every_page_of_the_console_keeps_the_rules(
     browser: Browser, page_server: Starlette, owner: tuple[str, str], axe: str
 ) -> None:
@@ -198,10 +183,30 @@ async def test_every_page_of_the_console_keeps_the_rules(
         lambda tx: people.invite(tx, address(), now, staff_role="admin", actor=TESTER)
     )
 
-    await app.db.run(lambda tx: _fill_console(tx, owner[0], now))
+    async def be_urgent(tx: Any) -> None:
+        (one, *_) = await disputes.search(tx, owner[0], "OPEN")
+        await disputes.set_deadline(tx, one.merchant_id, one.id, now + 3_600_000, now)
+
+    async def be_paid_out(tx: Any) -> payouts.Run:
+        rule = payouts.HoldRule(app.settings.secret_key, 3)
+        await payee(tx, rule=rule)
+        await payee(tx, account=None)
+        return await payouts.start_run(tx, wanted("W-48"), now)
+
+    await app.db.run(be_urgent)
+    run = await app.db.run(be_paid_out)
+    await payouts.perform_run(app.db, run, app.settings.secret_key, now)
+    report = io.BytesIO(
+        b"kind,reference,amount,currency,settled_at\npayment,att_x,5.00,USD,2026-01-31"
+    )
+    compared = reconciliation.Report(gateway="sandbox", file=report, name="november.csv")
+    await reconciliation.reconcile_file(app.db, compared, ANN, now)
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, payout_accounts=f"EUR:{OWN.number}")
     login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
     context = await _logged_in(browser, url, login.token)
     seen, wrong = await _walk(context, f"{url}/console", (f"{url}/console",), axe)
+    app.settings = before
     assert wrong == {}
     pages = {one for one in _shapes_of_pages() if one.startswith("/console")}
     assert {one for one in pages - _ELSEWHERE - seen if not _ALIKE.match(one)} == set()

@@ -8,7 +8,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "menu_runs": "Payout runs",
         "run_due_title": "Who is due a payout",
-        "run_due_sum": "{amount} for {number} merchants.",
+        "run_due_sum": "{amount}, merchants: {number}.",
         "run_none_due": "Nobody has money that can be paid out.",
         "run_most": "Only the first {most} are listed.",
         "run_merchant": "Merchant",

@@ -24,6 +24,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "trial_platform": "Platform",
         "trial_most": "Only the first {most} are listed; the command line lists all.",
         "trial_none": "Nothing has been posted yet.",
+        "trial_whole": "From the beginning, as CSV",
         "trial_export": "General ledger",
         "trial_export_about": "Every entry as a debit and a credit, of all merchants or of the one "
         "above, as CSV.",
@@ -46,6 +47,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "trial_platform": "平台",
         "trial_most": "仅列出前 {most} 项；命令行可列出全部。",
         "trial_none": "尚无任何记账。",
+        "trial_whole": "从头开始，CSV",
         "trial_export": "总账",
         "trial_export_about": "每笔分录的借方和贷方，包含全部商户或上方指定的商户，CSV 格式。",
     },
@@ -67,6 +69,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "trial_platform": "平台",
         "trial_most": "僅列出前 {most} 項；命令列可列出全部。",
         "trial_none": "尚無任何記帳。",
+        "trial_whole": "從頭開始，CSV",
         "trial_export": "總帳",
         "trial_export_about": "每筆分錄的借方與貸方，包含全部商戶或上方指定的商戶，CSV 格式。",
     },
