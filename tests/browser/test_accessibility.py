@@ -19,16 +19,18 @@ from opentill.app import FACES
 from opentill.cli.demo_history import History
 from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
-from support.page_checks import DEVICES
+from support.page_checks import DEVICES, SCHEMES
 from support.payout_runs import ANN, OWN, payee, wanted
 from support.people import CHEAP, PASSWORD, TESTER, address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 _AXE: Final = Path(__file__).parent / "axe"
 # What WCAG 2.2 asks at levels A and AA, and what axe-core recommends beside it.
-_RUN: Final = """async () => (await axe.run(document, {
-  resultTypes: ['violations'],
-  runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+_RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+# Only these judge by colors. Phone and desktop show other things, so each gets all rules once.
+_COLORS: Final = ["color-contrast", "link-in-text-block"]
+_RUN: Final = """async (rules) => (await axe.run(document, {
+  resultTypes: ['violations'], runOnly: rules, elementRef: false,
 })).violations.map(one => [one.id, one.nodes.map(node => node.html.slice(0, 120))])"""
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 # Pages that no link of a merchant's pages leads to: the way in, and what a page shows once.
@@ -46,8 +48,6 @@ _ELSEWHERE: Final = {
     "/dashboard/*/disputes/*/evidence/*",  # a file
     "/console/trial-balance/ledger.csv",  # a file, by a form
 }
-# A scheme is of colours, a device of sizes: each is looked at once.
-_LOOKS: Final = (("phone", "dark"), ("desktop", "light"))
 # Of what needs somebody, the pages are alike: one of them is looked at.
 _ALIKE: Final = re.compile(r"/console/needs/(?!disputes$)")  # fmt: skip
 
@@ -119,19 +119,17 @@ async def _violations(page: Page, axe: str) -> list[Any]:
     found: list[Any] = []
     await page.evaluate(axe)
     await page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    for device, scheme in _LOOKS:
+    for device in ("phone", "desktop"):
         width, height = DEVICES[device]
         await page.set_viewport_size({"width": width, "height": height})
-        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        found += [(device, scheme, *one) for one in await page.evaluate(_RUN)]
+        for scheme, rules in zip(SCHEMES, (_RULES, _COLORS), strict=True):
+            await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            found += [(device, scheme, *one) for one in await page.evaluate(_RUN, rules)]
     return found
 
 
 async def _walk(
-    context: BrowserContext,
-    start: str,
-    places: tuple[str, ...],
-    axe: str,
+    context: BrowserContext, start: str, places: tuple[str, ...], axe: str
 ) -> tuple[set[str], dict[str, list[Any]]]:
     """Follow all links; return which pages were seen, and what was wrong with them."""
     page = await context.new_page()
