@@ -110,10 +110,13 @@ def test_the_order_is_the_same_as_one_of_the_api(epay_shop: EpayShop) -> None:
     assert order["payerIp"] == "203.0.113.7"
     numbers = {"out_trade_no": "a.b-c_d|9", "trade_no": placed["trade_no"]}
     assert order["metadata"] == numbers | {"param": "uid=7"}
+    assert order["clientReference"] == "a.b-c_d|9"
     assert epay_shop.shop.read_order(placed["trade_no"]) == order
     product = epay_shop.shop.data("GET", f"/v1/products/{order['productId']}")
     assert (product["status"], product["currency"]) == ("ARCHIVED", "CNY")
-    assert "小店" in epay_shop.api_server.http.get(placed["payurl"]).text
+    page = epay_shop.api_server.http.get(placed["payurl"]).text
+    assert "小店" in page
+    assert "a.b-c_d|9" in page
     again = epay_shop.shop.read_order(epay_shop.order_id(epay_shop.placed()))
     assert again["productId"] == order["productId"]
 

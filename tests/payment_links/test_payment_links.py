@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from opentill import merchants
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.payment_links import jobs
 from support.api_server import ApiServer, Shop, refused
@@ -284,6 +285,20 @@ def test_a_merchant_that_may_not_sell_has_links_that_say_so(
     assert answer.status_code == 403
     assert "This link cannot be used" in answer.text
     assert read(shop, one)["openSessions"] == 0
+
+
+def test_the_links_of_a_merchant_that_may_not_charge_are_switched_off(shop: Shop) -> None:
+    one, now = link(shop), shop.api_server.app.clock()
+    path, visitor = urlsplit(one["url"]).path, Visitor(shop.api_server)
+    go_on(visitor, one)
+    actor = merchants.Actor("ann", "no")
+    shop.api_server.tx(
+        lambda tx: merchants.set_capability(tx, shop.id, "charge", on=False, actor=actor, now=now)
+    )
+    for status, answer in ((410, visitor.get(path)), (403, visitor.post(path, {"lang": "en"}))):
+        assert answer.status_code == status
+        assert "This link cannot be used" in answer.text
+    assert read(shop, one)["openSessions"] == 1
 
 
 def test_anothers_product_cannot_be_linked_and_anothers_link_not_seen(

@@ -11,6 +11,7 @@ from opentill.backoffice import endpoint
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.console import (
+    approvals,
     audit,
     bank_account,
     home,
@@ -32,6 +33,7 @@ from opentill.console.catalogue import PARTS
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *needs.pages,
+    *approvals.pages,
     *merchants.pages,
     *merchant.pages,
     *standing.pages,

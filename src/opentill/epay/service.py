@@ -208,6 +208,7 @@ async def _place(
     body = checkouts.SessionBody(
         product_id=await _product(tx, merchant_id, wanted.money_type, now),
         display_merchant_name=wanted.shown_name,
+        client_reference=wanted.out_trade_no,
     )
     session = await checkouts.open_session(
         tx,

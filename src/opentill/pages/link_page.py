@@ -67,6 +67,8 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, link.merchant_id)
         unfinished = await payment_links.unfinished(tx, link, kept, request.now)
+    if merchant.charge_off is not None:
+        state, unfinished = "INACTIVE", None
     shown = model.Link(
         slug=link.slug,
         state=state,
