@@ -20,7 +20,7 @@ from opentill.reference.python_calls import CALLS
 PLACE: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
 _WIDTH: Final = 96
 _MADE: Final = "// Made of the OpenAPI document by `make client`: change nothing here.\n"
-_TIME: Final = "Unix ms"  # what the description of every time says
+_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # what the description of a time says
 _AMOUNT: Final = "^[0-9]{1,"  # what the pattern of every amount in a request begins with
 _EXTENSION: Final = "An extension of the contract. "  # which says nothing to who uses it
 _EVENT: Final = "EventBody"  # any event: `Event` is the union of all
@@ -132,7 +132,9 @@ def _sentence(text: str) -> str:
 
 
 def _is_time(schema: Json) -> bool:
-    return schema.get("format") == "int64" and _TIME in schema.get("description", "")
+    return (
+        schema.get("format") == "int64" and _TIME.search(schema.get("description", "")) is not None
+    )
 
 
 def _referenced(schema: Any) -> Iterator[str]:
@@ -193,10 +195,14 @@ def _parameters(operation: Operation, place: str) -> list[Json]:
     return [one for one in operation.found.get("parameters", ()) if one["in"] == place]
 
 
-def _amounts(fields: Mapping[str, Json]) -> list[str]:
-    return [
-        name for name, schema in fields.items() if schema.get("pattern", "").startswith(_AMOUNT)
-    ]
+def _amounts(fields: Mapping[str, Json], schemas: Mapping[str, Json]) -> Iterator[str]:
+    """Yield the names of amounts, of an inner object as ``item.price``."""
+    for name, schema in fields.items():
+        if schema.get("pattern", "").startswith(_AMOUNT):
+            yield name
+        for inner in _referenced(schema):
+            found = _amounts(schemas[inner]["properties"], schemas)
+            yield from (f"{name}.{one}" for one in found)
 
 
 class Methods:
@@ -277,7 +283,7 @@ class Methods:
             takes.append(f"query: {query}{'' if required else ' = {}'}")
             parts.append("query")
             fields = {one["name"]: one["schema"] for one in _parameters(operation, "query")}
-        if amounts := _amounts(fields):
+        if amounts := list(_amounts(fields, self.schemas)):
             parts.append(f"amounts: {json.dumps(amounts)}")
         post = operation.method == "POST"
         takes.append(f"options: {'Post' if post else 'Request'}Options = {{}}")

@@ -87,7 +87,8 @@ async function placeOrder(cart, article) {
       productId: GOODS.get(order.article).productId,
       successUrl: `${SHOP_URL}/thanks?session={CHECKOUT_SESSION_ID}`,
       cancelUrl: `${SHOP_URL}/`,
-      metadata: { order: String(order.number), cart }, // they come back with the event
+      clientReference: String(order.number), // the customer sees it, your staff find it by that
+      metadata: { cart }, // comes back with the event
     },
     { idempotencyKey: `cart-${cart}` },
   );

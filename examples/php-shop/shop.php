@@ -172,7 +172,8 @@ function placeOrder(string $cart, string $article): string
         'productId' => productId($order['article']),
         'successUrl' => shopUrl() . '/thanks?session={CHECKOUT_SESSION_ID}',
         'cancelUrl' => shopUrl() . '/',
-        'metadata' => ['order' => (string) $order['number'], 'cart' => $cart], // back with the event
+        'clientReference' => (string) $order['number'], // the customer sees it, your staff find it
+        'metadata' => ['cart' => $cart], // comes back with the event
     ], "cart-$cart");
     run('update orders set session = ? where number = ?', $session['id'], $order['number']);
     return $session['url'];

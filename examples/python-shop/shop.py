@@ -108,7 +108,8 @@ def place_order(cart: str, article: str) -> str:
         PRODUCTS[article],
         success_url=f"{SHOP_URL}/thanks?session={{CHECKOUT_SESSION_ID}}",
         cancel_url=f"{SHOP_URL}/",
-        metadata={"order": str(number), "cart": cart},  # they come back with the event
+        client_reference=str(number),  # the customer sees it, and your staff find the payment by it
+        metadata={"cart": cart},  # comes back with the event
         idempotency_key=f"cart-{cart}",
     )
     with transaction() as db:

@@ -200,7 +200,7 @@ def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop) -> None:
         wait_until(lambda: delivered() == [204, 204], 60)
         url = shop.buy("CUP")
         order = shop.api.checkouts.get(url.rpartition("/")[2]).order_id
-        assert shop.api.orders.get(order).metadata["order"] == "1002"
+        assert shop.api.orders.get(order).client_reference == "1002"
         shop.pay(url, comes_back=False)
         wait_until(lambda: shop.orders()["1002"] == ("7.00 USD", "paid", "shipped"), 60)
     assert (shop.shipped("1001"), shop.shipped("1002")) == (1, 1)

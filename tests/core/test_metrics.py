@@ -10,16 +10,18 @@ from support.ports import free_port
 READ = [metrics.Reading("opentill_up", "Up", [({}, 1)])]
 
 
-def test_the_port_shows_what_is_read_at_that_moment() -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_port_shows_what_is_read_at_that_moment(host: str) -> None:
     port, asked = free_port(), []
+    shown = f"[{host}]" if ":" in host else host
 
     def read() -> list[metrics.Reading]:
         asked.append(port)
         return READ
 
-    with metrics.listening("127.0.0.1", port, read):
+    with metrics.listening(host, port, read):
         for _ in range(2):
-            page = httpx2.get(f"http://127.0.0.1:{port}/metrics", trust_env=False)
+            page = httpx2.get(f"http://{shown}:{port}/metrics", trust_env=False)
             assert page.text.endswith("\nopentill_up 1\n")
             assert page.headers["content-type"] == metrics.CONTENT_TYPE
     assert len(asked) == 2

@@ -187,8 +187,6 @@ def _restored(new: Place) -> None:
     again = new.deployment.run("restore", str(Path(new.environ["BACKUP"]) / "opentill.dump"))
     assert again.returncode == 2
     assert "has a database" in again.stderr
-    for block in UPGRADE:  # what the recipe for upgrades types fits as well
-        new.sh(block.replace("opentill doctor", "opentill doctor || test $? = 1"))
 
 
 @pytest.mark.stress
@@ -217,7 +215,7 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
     }
     for url, recipe in (
         (module_database_url, [BACK_UP[1], BACK_UP[2]]),
-        (empty, [RESTORE[1], RESTORE[2], RESTORE[3]]),
+        (empty, [RESTORE[1], RESTORE[2], RESTORE[3], *map(_with_findings, UPGRADE)]),
     ):
         for block in recipe:
             ran = await asyncio.to_thread(
@@ -232,6 +230,11 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
         found = await tx.fetchval("select name from merchants where id = $1", shop.id)
     await restored.close()
     assert found == "Shop"
+
+
+def _with_findings(block: str) -> str:
+    """Let the doctor find something, such as the sandbox bank beside a database of one's own."""
+    return block.replace("opentill doctor", "opentill doctor || test $? = 1")
 
 
 def _name_of(url: str) -> str:

@@ -5,15 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from opentill import health
-from opentill.context import App
-from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.integrity import scheduler
 from opentill.ledger import incremental
 from opentill.ledger.model import Progress
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
-from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from support import world
 from support.books import assert_books
@@ -31,14 +28,8 @@ async def _business(db: Db) -> str:
 
 
 async def _gauges(db: Db) -> tuple[float, float]:
-    app = App(
-        settings=Settings(),
-        db=db,
-        outgoing=to_merchants(Settings()),
-        gateways={},
-        clock=lambda: world.NOW,
-    )
-    found = await health.gauges(app)
+    readings = await health.readings(db, lambda: world.NOW)
+    found = {reading.name: value for reading in readings for _, value in reading.samples}
     return found["opentill_ledger_violations"], found["opentill_ledger_entries_checked"]
 
 

@@ -240,6 +240,8 @@ def test_what_waits_is_among_the_figures(shop: Shop) -> None:
 
     shop.endpoint()
     shop.paid()
-    found = shop.api_server.run(health.gauges(shop.api_server.app))
+    app = shop.api_server.app
+    readings = shop.api_server.run(health.readings(app.db, app.clock))
+    found = {reading.name: value for reading in readings for _, value in reading.samples}
     assert found["opentill_webhook_deliveries_waiting"] >= 2
     assert found["opentill_webhook_queue_age_seconds"] >= 0

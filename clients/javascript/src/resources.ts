@@ -148,7 +148,10 @@ export class CheckoutsResource extends Resource {
    * `POST /v1/checkouts`
    */
   create(body: SessionBody, options: PostOptions = {}): Promise<SessionCreated> {
-    return this.data<SessionCreated>({ method: "POST", path: "/v1/checkouts", body }, options);
+    return this.data<SessionCreated>(
+      { method: "POST", path: "/v1/checkouts", body, amounts: ["item.price"] },
+      options,
+    );
   }
 
   /**
@@ -202,7 +205,10 @@ export class PaymentLinksResource extends Resource {
    * `POST /v1/payment-links`
    */
   create(body: LinkBody, options: PostOptions = {}): Promise<PaymentLink> {
-    return this.data<PaymentLink>({ method: "POST", path: "/v1/payment-links", body }, options);
+    return this.data<PaymentLink>(
+      { method: "POST", path: "/v1/payment-links", body, amounts: ["item.price", "item.minAmount", "item.maxAmount"] },
+      options,
+    );
   }
 
   /**

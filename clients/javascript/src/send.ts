@@ -52,6 +52,8 @@ export interface OpenResponse {
   unexpected(what: string): Error;
 }
 
+type Fields = Record<string, unknown> | null | undefined;
+
 interface Exchange {
   retried: RetriedRequest;
   attempt: Attempt;
@@ -163,10 +165,13 @@ function bodyOf({ body, amounts }: ApiRequest): string | null {
 
 /** Yield the fields as they are sent. Throws TypeError for an amount that is no text. */
 function* fields(given: object, amounts: readonly string[] = []): Generator<[string, unknown]> {
-  for (const [name, value] of Object.entries(given)) {
-    if (amounts.includes(name) && value !== undefined && value !== null && typeof value !== "string") {
+  for (const name of amounts) {
+    const value = name.split(".").reduce<unknown>((found, key) => (found as Fields)?.[key], given);
+    if (value !== undefined && value !== null && typeof value !== "string") {
       throw new TypeError(`${name} must be text such as "9.99": a number cannot hold 0.10`);
     }
+  }
+  for (const [name, value] of Object.entries(given)) {
     yield [name, value instanceof Date ? millis(name, value) : value];
   }
 }

@@ -352,7 +352,7 @@ export interface LinkUpdate {
   /** True or false. */
   active?: boolean | undefined;
   /** A time to come, in Unix milliseconds. */
-  expiresAt?: number | null | undefined;
+  expiresAt?: number | Date | null | undefined;
   /** A whole number from 1 to 100000. */
   maxUses?: number | null | undefined;
   /** A JSON object of at most 50 keys of at most 64 characters, 16 KiB in all. */

@@ -179,6 +179,8 @@ test("amounts are never numbers", async () => {
     const made = client.products.create({ name: "Tea", price, currency: "USD" });
     await assert.rejects(made, { name: "TypeError", message: /price must be text/ });
   }
+  const item = { name: "Cart", price: 9.99, currency: "USD" };
+  await assert.rejects(client.checkouts.create({ item }), /item\.price must be text/);
   await assert.rejects(all(client.orders.list({ amount: 9.99 })), /amount must be text/);
 });
 

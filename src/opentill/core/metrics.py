@@ -12,6 +12,7 @@ is imported on first use: most commands do not need it.
 import functools
 import hmac
 import platform
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 JOB_BUCKETS_S: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
+_IDLE_S: Final = 10.0  # a scraper that says nothing for so long loses its connection
 GATEWAY_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20)
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
 
@@ -237,7 +239,13 @@ def listening(host: str, port: int, read: Read, token: str | None = None) -> Ite
 
     expected = None if token is None else f"Bearer {token}".encode()
 
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        daemon_threads = True
+
     class Handler(BaseHTTPRequestHandler):
+        timeout = _IDLE_S
+
         def do_GET(self) -> None:
             given = self.headers.get("authorization", "").encode("latin-1", "replace")
             if expected is not None and not hmac.compare_digest(given, expected):
@@ -256,11 +264,10 @@ def listening(host: str, port: int, read: Read, token: str | None = None) -> Ite
             """Say nothing."""
 
     try:
-        httpd = ThreadingHTTPServer((host, port), Handler)
+        httpd = Server((host, port), Handler)
     except OSError as error:
         message = f"cannot listen on {host} port {port} ({error.strerror}); set {PORT_SETTING}"
         raise ConfigurationError(message) from None
-    httpd.daemon_threads = True
     thread = threading.Thread(target=httpd.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:
