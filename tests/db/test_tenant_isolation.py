@@ -152,7 +152,7 @@ EXPLAINED: Final = frozenset(
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
-        " UNCOUNTED_MERCHANTS"
+        " UNCOUNTED_MERCHANTS LAST_REFUSED"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",
