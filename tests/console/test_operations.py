@@ -4,6 +4,7 @@ import re
 
 from opentill import queues
 from opentill.core import metrics
+from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.figures import jobs as figure_jobs
 from opentill.integrity import scheduler
@@ -56,10 +57,12 @@ async def test_gateways_show_what_they_refused_and_what_they_have_not_said(tx: T
     await world.said(tx, attempt, "DECLINED", reason="insufficient funds")
     waiting = await world.submitted(tx, open_one)
     found = [
-        one for one in await order_jobs.last_refused(tx, NOW - 1000, 50) if one.id == attempt.id
+        one
+        for one in await order_jobs.last_refused(tx, now_ms() - 60_000, 50)
+        if one.id == attempt.id
     ]
     assert [(one.gateway, one.reason) for one in found] == [(attempt.gateway, "insufficient funds")]
-    assert not await order_jobs.last_refused(tx, NOW + 3_600_000, 50)
+    assert not await order_jobs.last_refused(tx, now_ms() + 3_600_000, 50)
     unanswered = {one.gateway: one for one in await order_jobs.unanswered(tx, NOW)}
     assert (unanswered[waiting.gateway].number, unanswered[waiting.gateway].since) == (1, NOW)
     assert not await order_jobs.unanswered(tx, NOW - 1)
@@ -92,7 +95,5 @@ def test_queues_show_how_much_waits_and_for_how_long(shop: Shop) -> None:
         assert (found["session_expiries"].waiting, found["session_expiries"].age_ms) == (1, 1000)
         assert found["search"].waiting > 0
     finally:
-        server.sql(
-            "update checkouts set expires_at = created_at + 86400000 where id = $1 returning 1",
-            session["id"],
-        )
+        back = "update checkouts set expires_at = created_at + 86400000 where id = $1 returning 1"
+        server.sql(back, session["id"])

@@ -15,6 +15,7 @@ from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core import metrics
+from opentill.db.clock import now_ms
 from opentill.figures import GatewaySums
 from opentill.gateways.routing import Gateways
 from opentill.orders import PaymentAttempt
@@ -68,7 +69,7 @@ async def show(request: PageRequest) -> Response:
         unanswered = {one.gateway: one for one in await order_jobs.unanswered(tx, now - _ANSWER_MS)}
         refused = {
             one.gateway: one
-            for one in await order_jobs.last_refused(tx, max(0, now - _DAY_MS), NEWEST)
+            for one in await order_jobs.last_refused(tx, now_ms() - _DAY_MS, NEWEST)
         }
     behind = await figures.waiting(request.app.db)
     return render.page(

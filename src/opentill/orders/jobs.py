@@ -173,7 +173,7 @@ async def unanswered(tx: Tx, until: int) -> list[Unanswered]:
 
 
 async def last_refused(tx: Tx, since: int, newest: int) -> list[PaymentAttempt]:
-    """Return each gateway's last refused attempt, made since then (Unix ms).
+    """Return each gateway's last refused attempt, made since then (real time, Unix ms).
 
     It is looked for among the ``newest`` attempts of each merchant, so that no index is needed.
     """
