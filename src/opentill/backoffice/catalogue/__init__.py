@@ -6,7 +6,18 @@ escaped there, so that no sentence here and no value can bring markup along.
 
 from typing import Final
 
-from opentill.backoffice.catalogue import apply, forgotten, frame, people, security
+from opentill.backoffice.catalogue import (
+    apply,
+    forgotten,
+    frame,
+    payment,
+    payment_notes,
+    payment_refund,
+    payment_timeline,
+    payment_words,
+    people,
+    security,
+)
 from opentill.backoffice.model import Part
 
 PARTS: Final[tuple[Part, ...]] = (
@@ -15,4 +26,9 @@ PARTS: Final[tuple[Part, ...]] = (
     security.SENTENCES,
     apply.SENTENCES,
     forgotten.SENTENCES,
+    payment.SENTENCES,
+    payment_notes.SENTENCES,
+    payment_refund.SENTENCES,
+    payment_timeline.SENTENCES,
+    payment_words.SENTENCES,
 )
