@@ -6,6 +6,8 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "after_available": "Available after",
+        "after_pending": "Pending after",
         "status_CREATING": "Waiting for the bank",
         "status_PENDING": "Not paid yet",
         "status_PAID": "Paid",
@@ -37,6 +39,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_quantity": "Quantity",
     },
     "zh-Hans": {
+        "after_available": "变动后可用",
+        "after_pending": "变动后待结算",
         "status_CREATING": "等待银行",
         "status_PENDING": "未支付",
         "status_PAID": "已支付",
@@ -68,6 +72,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_quantity": "数量",
     },
     "zh-Hant": {
+        "after_available": "變動後可用",
+        "after_pending": "變動後待結算",
         "status_CREATING": "等待銀行",
         "status_PENDING": "未付款",
         "status_PAID": "已付款",
