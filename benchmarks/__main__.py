@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import counters, deliveries, deployment, emulator, growth, race, size
+from benchmarks import counters, dashboard, deliveries, deployment, emulator, growth, race, size
 from benchmarks.contest import SCENARIOS
 from benchmarks.deployment import machine
 from benchmarks.driver import Driver
@@ -22,6 +22,7 @@ PARTS: Final = {
     "workers": "several server processes, beside pgbench with a plain payment",
     "counters": "what exact totals cost a write",
     "growth": "from a thousand orders to a million: lists, export, settle, ledger check",
+    "dashboard": "pages and searches of a merchant with a million orders",
     "webhooks": "deliveries to a receiver on loopback",
     "localstripe": "a curiosity",
     "size": "how long the programs take to start",
@@ -68,6 +69,8 @@ async def measure(run: Run) -> None:
         await counters.measure(run)
     if "growth" in chosen:
         await growth.measure(run)
+    if "dashboard" in chosen:
+        await dashboard.measure(run)
     if "webhooks" in chosen:
         await deliveries.measure(run)
     if "localstripe" in chosen:

@@ -289,6 +289,12 @@ def get_request(seed: Seed, path: str, place: int) -> bytes:
     return (head + f"x-api-key: {seed.tenants[place].key}\r\n\r\n").encode()
 
 
+def page_request(path: str, login: str) -> bytes:
+    """Look at a page as whoever has the token of this login."""
+    head = f"GET {path} HTTP/1.1\r\n{_HEAD}"
+    return (head + f"cookie: opentill={login}\r\naccept: text/html\r\n\r\n").encode()
+
+
 def pay_request(number: int) -> bytes:
     """Say that a copied order was paid."""
     body = payment_callback(attempt_id(number))

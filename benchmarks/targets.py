@@ -44,6 +44,27 @@ LISTS: Final = (
     "status and dates",
     "product and dates",
 )
+# Pages of the dashboard by what they show: the path below the merchant's.
+PAGES: Final = {
+    "home": "/",
+    "payments": "/payments",
+    "payments, a late page": "/payments?page=20",
+    "payments that are settled": "/payments?status=SETTLED",
+    "payments of a day": "/payments?from={day}&to={day}",
+    "search for an order": "/payments?query={order}&from=2020-01-01",
+    "search for an e-mail": "/payments?query=eve@example.com",
+    "search for an e-mail that all have": "/payments?query=ada@example.com",
+    "search for an amount": "/payments?query=42.00",
+    "search for what is nowhere": "/payments?query=nothing-like-this",
+    "one payment": "/payments/{order}",
+    "customers": "/customers",
+    "one customer": "/customers/one?email=eve%40example.com",
+    "products": "/products",
+    "sessions": "/sessions",
+    "disputes": "/disputes",
+    "balance": "/balance",
+    "payouts": "/payouts",
+}
 _BARE, _PEER, _PLAIN = "bare ASGI", "FastAPI + SQLAlchemy", "pgbench, plain"
 
 
@@ -89,10 +110,23 @@ def _lists() -> list[Target]:
     return rows
 
 
+def _pages() -> list[Target]:
+    rows = []
+    for name in PAGES:
+        large, small = (f"dashboard: {name}, of {of}" for of in ("1,000,000", "1,000"))
+        rows.append(Target(f"page: {name}", large, 1.5, small, at_most=True, unit=" ms"))
+        slow = f"dashboard: {name}, 99 of 100, of 1,000,000"
+        bound = 50 if name.startswith("search") else 100
+        rows.append(Target(f"page: {name}, 99 of 100", slow, bound, at_most=True, unit=" ms"))
+    return rows
+
+
 TARGETS: Final = (
     *_operations(),
     *_payments(),
     *_lists(),
+    *_pages(),
+    Target("home page, compressed", "home page's weight", 100, at_most=True, unit=" kB"),
     Target("export of 1,000,000 orders", "export", 0.5, "bare COPY", unit=" rows/s"),
     Target(
         "export's memory: 1,000,000 orders beside 1,000", "export's peak", 1.1,

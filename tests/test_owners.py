@@ -74,6 +74,7 @@ OWNERS: Final = {
     "payment_link_uses": "payment_links",
     "payout_runs": "payouts",
     "payout_transfers": "payouts",
+    "payout_requests": "payouts",
     "payouts": "payouts",
     "products": "products",
     "rate_limit_windows": "db",

@@ -254,6 +254,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "payouts.queries.IN_RUN",
         "payouts.queries.TRANSFERS",
         "payouts.queries.NAMED",
+        "payouts.queries.REQUEST_ANYWHERE",
+        "payouts.queries.REQUESTS_WAITING",
         "ledger.queries.MERCHANTS_AFTER",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
@@ -271,7 +273,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
         "merchant_history", "merchant_applications",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
-        "payout_transfers",
+        "payout_transfers", "payout_requests",
         "payment_links", "payment_link_uses",
     )  # fmt: skip
     wrong = {

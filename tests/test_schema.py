@@ -76,6 +76,7 @@ QUEUES: Final = {
     "mails_old",
     "ignored_fields_old",
     "payout_transfers_of_run",
+    "payout_requests_waiting",
 }
 
 

@@ -67,6 +67,7 @@ def test_a_module_says_what_it_is_for(path: Path) -> None:
 
 # Who may read the environment beside config.py, and what.
 ENVIRONMENT: Final = {
+    "cli/identity.py": "where a user keeps what is theirs, XDG_CONFIG_HOME",
     "cli/exposure.py": "PGSSLMODE, which the database's library reads",
     "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",

@@ -6,11 +6,11 @@ import json
 
 import asyncpg
 
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
 
-WHY = ("--reason", "agreed", "--by", "ann")
+WHY = ("--reason", "agreed")
 _numbers = itertools.count(1)
 
 
@@ -36,7 +36,7 @@ def test_the_log_is_listed_verified_and_its_breaks_are_named(opentill: Commands)
     for amount in ("10", "20", "30"):
         opentill.json("balance", "recharge", shop, amount, *why())
     rows = opentill.json("audit", "list", shop, "--limit", "3")
-    assert [(row["who"], row["action"]) for row in rows] == [("ann", "balance recharge")] * 3
+    assert [(row["who"], row["action"]) for row in rows] == [(USER, "balance recharge")] * 3
     assert "30.00 USD" in rows[0]["subject"]
     assert "balance recharge" in opentill.text("audit", "list")
     whole = opentill.json("audit", "verify")

@@ -12,7 +12,7 @@ import typer
 from opentill.adjustments import KINDS
 from opentill.app import OPERATIONS
 from opentill.cli import build
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
 
@@ -36,8 +36,10 @@ OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
     "writes or reads a whole database; their own test carries the recipe out": "backup restore",
     "reads": "doctor health settings export statement",
+    "who commands are run by": "login logout whoami",
     "reads what a group has": "mail:list merchants:list,show,terms,applications,changes"
     " keys:list epay:show,list,notices"
+    " payouts:waiting"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
@@ -45,7 +47,7 @@ OTHERS: Final = {
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
-    " disputes:dismiss,note payouts:create,paid,failed,run,file,report"
+    " disputes:dismiss,note payouts:create,approve,reject,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test mail:resend,test",
     "what merchants may do; tests/cli/test_standing.py looks into the audit log": "merchants:apply"
@@ -102,7 +104,7 @@ def test_every_command_and_operation_has_been_asked_whether_it_is_audited() -> N
 
 
 def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
-    by = ("--by", "ann", "--reason", "agreed on the phone")
+    by = ("--reason", "agreed on the phone")
     shop = opentill.json("merchants", "create", "Harbour Books", *by)["id"]
     opentill.json("merchants", "set", shop, "--fee-rate", "0.03", "--allow", "192.0.2.1", *by)
     key = opentill.json("keys", "create", shop, *by)
@@ -120,7 +122,7 @@ def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
     rows = opentill.json("audit", "list", shop)
     assert [row["action"] for row in reversed(rows)] == list(AUDITED)
     assert {(row["who"], row["reason"], row["merchantId"]) for row in rows} == {
-        ("ann", "agreed on the phone", shop)
+        (USER, "agreed on the phone", shop)
     }
     subjects = {row["action"]: row["subject"] for row in rows}
     assert subjects["merchants set"] == (

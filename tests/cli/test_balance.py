@@ -6,12 +6,13 @@ import itertools
 import pytest
 
 from opentill.db.database import Db
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
+from support.staff import staff
 from support.world import in_status
 
 __all__ = ["opentill"]
 
-WHY = ("--reason", "agreed", "--by", "ann")
+WHY = ("--reason", "agreed")
 _numbers = itertools.count(1)
 
 
@@ -50,7 +51,7 @@ def test_every_movement(opentill: Commands, sold: tuple[str, str]) -> None:
     expected = {
         "merchantId": shop, "kind": "freeze", "status": "DONE", "amount": "40.00",
         "currency": "USD", "account": "available", "orderId": None, "reference": "F-1",
-        "reason": "agreed", "askedBy": "ann", "decidedBy": None,
+        "reason": "agreed", "askedBy": USER, "decidedBy": None,
     }  # fmt: skip
     assert {name: frozen[name] for name in expected} == expected
     assert opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY) == frozen
@@ -90,33 +91,32 @@ def test_what_is_refused_is_one_line_and_moves_nothing(
         ),
         (("fee", shop, "1", *WHY), "reference must be"),
         (("fee", shop, "1", "--reference", "F-9"), "reason must be text"),
-        (("approve", "mov_x", "--by", "bob"), "there is no movement mov_x"),
+        (("approve", "mov_x"), "somebody who has logged in must do this"),
     )
     for words, says in cases:
         assert says in opentill.refusal("balance", *words), words
     assert _accounts(opentill, shop) == before
 
 
-def test_a_second_operator_above_the_limit(opentill: Commands, sold: tuple[str, str]) -> None:
+def test_a_second_person_above_the_limit(opentill: Commands, sold: tuple[str, str]) -> None:
     shop, _ = sold
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50.00"
-    asked = opentill.run("balance", "recharge", shop, "60", "--json", *why())
+    ann, bob = staff(opentill, "ann", "finance"), staff(opentill, "bob")
+    asked = ann.run("balance", "recharge", shop, "60", "--json", *why())
     assert asked.returncode == 0
-    assert b"waits for a second operator: opentill balance approve mov_" in asked.stderr
+    assert b"waits for a second person: opentill balance approve mov_" in asked.stderr
     (waits,) = opentill.json("balance", "waiting", shop)
-    assert (waits["status"], waits["amount"], waits["askedBy"]) == ("WAITING", "60.00", "ann")
+    assert (waits["status"], waits["amount"], waits["askedBy"]) == ("WAITING", "60.00", ann.who)
     assert _accounts(opentill, shop)[1] == "100.00"
-    mine = opentill.refusal("balance", "approve", waits["id"], "--by", "ann")
-    assert "another operator than ann" in mine
-    done = opentill.json("balance", "approve", waits["id"], "--by", "bob")
-    assert (done["status"], done["decidedBy"]) == ("DONE", "bob")
+    mine = ann.refusal("balance", "approve", waits["id"])
+    assert f"another operator than {ann.who}" in mine
+    done = bob.json("balance", "approve", waits["id"])
+    assert (done["status"], done["decidedBy"]) == ("DONE", bob.who)
     assert _accounts(opentill, shop)[1] == "160.00"
-    again = opentill.refusal("balance", "approve", waits["id"], "--by", "bob")
+    again = bob.refusal("balance", "approve", waits["id"])
     assert "this one is DONE" in again
     other = opentill.json("balance", "freeze", shop, "51", *why())
-    rejected = opentill.json(
-        "balance", "reject", other["id"], "--by", "bob", "--reason", "too much"
-    )
+    rejected = opentill.json("balance", "reject", other["id"], "--reason", "too much")
     assert rejected["status"] == "REJECTED"
     assert opentill.json("balance", "waiting") == []
     assert opentill.json("ledger", "check")["violations"] == []

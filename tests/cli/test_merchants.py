@@ -2,7 +2,7 @@
 
 import subprocess
 
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
 
@@ -20,8 +20,8 @@ ROWS = [
 
 
 def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
-    made = opentill.json("merchants", "create", "Harbour Books", "--by", "ann")
-    why = ("--reason", "agreed by phone", "--by", "ben")
+    made = opentill.json("merchants", "create", "Harbour Books")
+    why = ("--reason", "agreed by phone")
     changed = opentill.json("merchants", "set", made["id"], *ALL_TERMS, *why)
     assert changed == opentill.json("merchants", "show", made["id"])
     expected = {
@@ -35,9 +35,9 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
     opentill.json("merchants", "set", made["id"], "--fee", "ALIPAY:CNY=", "--allow", "", *why)
     versions = opentill.json("merchants", "terms", made["id"])
     assert [(row["version"], row["who"], row["reason"]) for row in versions] == [
-        (1, "ann", "merchant created"),
-        (2, "ben", "agreed by phone"),
-        (3, "ben", "agreed by phone"),
+        (1, USER, "merchant created"),
+        (2, USER, "agreed by phone"),
+        (3, USER, "agreed by phone"),
     ]
     assert [len(row["fees"]) for row in versions] == [0, 2, 1]
     seen = opentill.text("merchants", "terms", made["id"])
@@ -45,7 +45,7 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
     assert "ip_allowlist 192.0.2.0/24 → none" in seen
     assert "CREDIT_CARD=0.029+0.30" in opentill.text("merchants", "show", made["id"])
     audit = _sql(opentill, "select who || '|' || reason || '|' || subject from audit_log")
-    assert "ben|agreed by phone|version 2: " in audit
+    assert f"{USER}|agreed by phone|version 2: " in audit
 
 
 REFUSED = (

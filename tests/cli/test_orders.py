@@ -9,10 +9,10 @@ from opentill import checkouts, merchants, orders
 from opentill.checkouts.model import SessionBody
 from opentill.db import connection as connections
 from support import world
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
-WHY = ("--reason", "broken on arrival", "--by", "ann")
+WHY = ("--reason", "broken on arrival")
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_refund_says_what_it_costs_and_is_in_the_audit_log(
         for each in opentill.json("audit", "list", made["merchant"])
         if each["action"] == "orders refund"
     ]
-    assert (row["who"], row["reason"]) == ("ann", "broken on arrival")
+    assert (row["who"], row["reason"]) == (USER, "broken on arrival")
     assert opentill.json("orders", "search", "R-1")[0]["id"] == made["order"]
     assert opentill.json("balance", "show", made["order"])["pending"] == "7.59"
     assert opentill.json("ledger", "check")["violations"] == []
@@ -126,12 +126,12 @@ def test_a_refund_says_what_it_costs_and_is_in_the_audit_log(
 def test_an_order_is_noted_about_and_shown_with_its_notes(
     opentill: Commands, made: dict[str, str]
 ) -> None:
-    noted = opentill.json("orders", "note", made["session"], "Asked for\nan invoice", "--by", "ann")
+    noted = opentill.json("orders", "note", made["session"], "Asked for\nan invoice")
     assert (noted["number"], noted["note"], noted["byMerchant"]) == (
         1, "Asked for\nan invoice", False,
     )  # fmt: skip
     (shown,) = opentill.json("orders", "show", made["order"])["notes"]
-    assert (shown["who"], shown["note"]) == ("ann", "Asked for\nan invoice")
+    assert (shown["who"], shown["note"]) == (USER, "Asked for\nan invoice")
     assert "an invoice" in opentill.text("orders", "show", made["order"])
     assert "plain text" in opentill.refusal("orders", "note", made["order"], " ", "--reason", "x")
     rows = [
@@ -139,4 +139,4 @@ def test_an_order_is_noted_about_and_shown_with_its_notes(
         for row in opentill.json("audit", "list", made["merchant"])
         if row["action"] == "orders note"
     ]
-    assert rows == [("ann", made["order"], "Asked for\nan invoice")]
+    assert rows == [(USER, made["order"], "Asked for\nan invoice")]

@@ -154,7 +154,7 @@ def sold(opentill: Commands) -> dict[str, str]:
     key = opentill.json("keys", "create", shop, "--expires", "30d")["id"]
     why = ("--all", "--reference", "2026-W47", "--reason", "paid out each week, " * 5)
     payout = opentill.json("payouts", "create", shop, *why)["id"]
-    hook = opentill.json("webhooks", "add", shop, "https://hooks.example.com/a", "--by", "ann")
+    hook = opentill.json("webhooks", "add", shop, "https://hooks.example.com/a")
     return {"shop": shop, "order": order.id, "payout": payout, "key": key, "hook": hook["id"]}
 
 

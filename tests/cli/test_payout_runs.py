@@ -4,11 +4,11 @@ import itertools
 from decimal import Decimal
 from pathlib import Path
 
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
 
 __all__ = ["opentill"]
 
-WHY = ("--reason", "weekly", "--by", "ann")
+WHY = ("--reason", "weekly")
 ACCOUNT = ("--holder", "Harbour Books", "--account", "DE89 3704 0044 0532 0130 00")
 _numbers = itertools.count(1)
 
@@ -34,7 +34,7 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     assert sorted(one["merchantId"] for one in listed) == sorted(shops)
     files = [tmp_path / "one.xml", tmp_path / "two.xml"]
     for file in files:
-        opentill.text("payouts", "file", run["id"], "--output", str(file), "--by", "bob")
+        opentill.text("payouts", "file", run["id"], "--output", str(file))
     content = files[0].read_bytes()
     assert content == files[1].read_bytes()
     assert all(one["id"].encode() in content for one in listed)
@@ -45,13 +45,13 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
         f"{listed[1]['id']},failed,100.00,EUR,B-2,closed\n"
         "rent,paid,7.00,EUR,B-3,\n"
     )
-    done = opentill.json("payouts", "report", str(report), "--by", "bob")
+    done = opentill.json("payouts", "report", str(report))
     assert (done["sent"], done["returned"], done["found"]) == (1, 1, 1)
     assert not opentill.json("payouts", "report", str(report))["isNew"]
     (found,) = opentill.json("reconcile", "inbox")
     assert (found["what"], found["reference"]) == ("missing in ledger", "rent")
-    resolve = ("reconcile", "resolve", found["id"], "--reason", "the office", "--by", "ann")
-    assert opentill.json(*resolve)["resolvedBy"] == "ann"
+    resolve = ("reconcile", "resolve", found["id"], "--reason", "the office")
+    assert opentill.json(*resolve)["resolvedBy"] == USER
     assert "must be open" in opentill.refusal(*resolve)
     assert opentill.json("reconcile", "inbox") == []
     assert len(opentill.json("reconcile", "files")) == 1

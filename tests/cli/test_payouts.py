@@ -4,11 +4,12 @@ import itertools
 
 import pytest
 
-from support.commands import Commands, opentill
+from support.commands import USER, Commands, opentill
+from support.staff import staff
 
 __all__ = ["opentill"]
 
-WHY = ("--reason", "weekly", "--by", "ann")
+WHY = ("--reason", "weekly")
 _numbers = itertools.count(1)
 
 
@@ -31,13 +32,13 @@ def test_a_payout_is_created_and_paid(opentill: Commands, shop: str) -> None:
     assert made["id"].startswith("po_")
     expected = {
         "merchantId": shop, "status": "PENDING", "amount": "25.00", "fee": "1.50",
-        "currency": "USD", "reference": "W-1", "reason": "weekly", "createdBy": "ann",
+        "currency": "USD", "reference": "W-1", "reason": "weekly", "createdBy": USER,
         "approvedBy": None, "bankReference": None, "failureReason": None,
     }  # fmt: skip
     assert {name: made[name] for name in expected} == expected
     assert opentill.json(*asked, *WHY) == made
     assert opentill.json("balance", "show", shop)["available"] == "73.50"
-    paid = opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7", "--by", "bob")
+    paid = opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7")
     assert (paid["status"], paid["bankReference"]) == ("PAID", "TRN-7")
     assert opentill.json("payouts", "show", made["id"]) == paid
     assert opentill.json("payouts", "list", shop, "--status", "PAID") == [paid]
@@ -49,7 +50,7 @@ def test_a_payout_is_created_and_paid(opentill: Commands, shop: str) -> None:
 def test_everything_is_paid_out_and_comes_back(opentill: Commands, shop: str) -> None:
     made = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *why())
     assert made["amount"] == "99.00"
-    failed = opentill.json("payouts", "failed", made["id"], "--reason", "closed", "--by", "ann")
+    failed = opentill.json("payouts", "failed", made["id"], "--reason", "closed")
     assert (failed["status"], failed["failureReason"]) == ("FAILED", "closed")
     assert opentill.json("balance", "show", shop)["available"] == "100.00"
     assert opentill.json("ledger", "check")["violations"] == []
@@ -77,11 +78,26 @@ def test_what_is_refused_is_one_line_and_moves_nothing(opentill: Commands, shop:
     assert opentill.json("balance", "show", shop) == before
 
 
-def test_a_second_operator_above_the_limit(opentill: Commands, shop: str) -> None:
+def test_a_second_person_above_the_limit(opentill: Commands, shop: str) -> None:
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50"
     asked = ("payouts", "create", shop, "--amount", "60", *why())
-    assert "approved-by must name a second operator" in opentill.refusal(*asked)
-    assert "another operator than ann" in opentill.refusal(*asked, "--approved-by", "Ann")
-    assert opentill.json(*asked, "--approved-by", "bob")["approvedBy"] == "bob"
+    ann, bob = staff(opentill, "ann", "finance"), staff(opentill, "bob")
+    waits = ann.json(*asked)
+    assert (waits["status"], waits["amount"], waits["askedBy"]) == ("WAITING", "60.00", ann.who)
+    assert ann.json(*asked) == waits
+    assert opentill.json("balance", "show", shop)["available"] == "100.00"
+    approve = ("payouts", "approve", waits["id"])
+    assert f"another operator than {ann.who}" in ann.refusal(*approve)
+    made = bob.json(*approve)
+    assert (made["status"], made["createdBy"], made["approvedBy"]) == ("PENDING", ann.who, bob.who)
+    assert "this one is APPROVED" in bob.refusal(*approve)
+    assert ann.json(*asked) == made
+    other = ann.json("payouts", "create", shop, "--amount", "51", *why())
+    assert "at most what is available" in bob.refusal("payouts", "approve", other["id"])
+    assert [one["id"] for one in opentill.json("payouts", "waiting")] == [other["id"]]
+    rejected = ann.json("payouts", "reject", other["id"], "--reason", "too much")
+    assert (rejected["status"], rejected["rejection"]) == ("REJECTED", "too much")
+    assert opentill.json("payouts", "waiting") == []
+    assert opentill.json("ledger", "check")["violations"] == []
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "-1"
     assert "OPENTILL_APPROVAL_ABOVE is '-1'; it must be a decimal" in opentill.refusal(*asked)

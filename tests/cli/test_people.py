@@ -1,12 +1,12 @@
 """``opentill people``: invitations from the shell, and what of it is in the audit log."""
 
-from support.commands import REFUSED, Commands, opentill
+from support.commands import REFUSED, USER, Commands, opentill
 
 __all__ = ["opentill"]
 
 
 def test_people_are_invited_listed_and_removed(opentill: Commands) -> None:
-    by = ("--by", "ann", "--reason", "agreed on the phone")
+    by = ("--reason", "agreed on the phone")
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     made = opentill.json(
         "people", "invite", "Ada@Example.com", "--merchant", shop, "--role", "owner", *by
@@ -20,7 +20,7 @@ def test_people_are_invited_listed_and_removed(opentill: Commands) -> None:
     assert opentill.json("people", "list") == []  # nobody has accepted yet
     rows = opentill.json("audit", "list")
     invited = [row for row in rows if row["action"] == "people invite"]
-    assert {(row["who"], row["reason"]) for row in invited} == {("ann", "agreed on the phone")}
+    assert {(row["who"], row["reason"]) for row in invited} == {(USER, "agreed on the phone")}
     assert token not in str(rows)
 
 

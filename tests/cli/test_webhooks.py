@@ -23,11 +23,11 @@ _numbers = itertools.count(1)
 
 
 def _payout(opentill: Commands, shop: str) -> str:
-    why = ("--reason", "weekly", "--by", "ann")
+    why = ("--reason", "weekly")
     why = (*why, "--reference", f"W-{next(_numbers)}")
     opentill.json("balance", "recharge", shop, "100", *why)
     made: str = opentill.json("payouts", "create", shop, "--amount", "25.00", *why)["id"]
-    opentill.json("payouts", "paid", made, "--bank-reference", "T", "--by", "ann")
+    opentill.json("payouts", "paid", made, "--bank-reference", "T")
     return made
 
 

@@ -81,7 +81,7 @@ EXPLAINED: Final = frozenset(
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
         # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
-        " IS_IN_RUN ACCOUNT ADD_ACCOUNT",
+        " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE",
         # of all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",
@@ -413,6 +413,23 @@ class Business:
             self.shop.data("GET", path)
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
         api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
+        for decided in (True, False):
+            wanted = payouts.PayoutRequest(
+                amount_minor=1, reference=world.fresh(), reason="why", by="tester"
+            )
+            ask = partial(
+                payouts.request, merchant_id=self.id, wanted=wanted, above=world.Decimal(0),
+                now=self.now,
+            )  # fmt: skip
+            waits = api_server.tx(ask)
+            assert api_server.tx(ask).id == waits.id
+            if decided:
+                api_server.tx(partial(payouts.approve, request_id=waits.id, by="b", now=self.now))
+            else:
+                actor = merchants.Actor("b", "no")
+                api_server.tx(
+                    partial(payouts.reject, request_id=waits.id, actor=actor, now=self.now)
+                )
         asked = partial(adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester")
         for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
             ask = asked(kind=kind, reference=world.fresh())

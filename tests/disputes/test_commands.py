@@ -17,17 +17,19 @@ from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from support import pooler
 from support.books import assert_books
+from support.commands import USER
 from support.world import in_status
 
 Run = Callable[..., Any]
-WHY = ("--reason", "a letter", "--by", "ann")
+WHY = ("--reason", "a letter")
 
 
 @pytest.fixture
-def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Run a command and return what it answers as JSON; what it refuses is raised."""
     monkeypatch.setenv("OPENTILL_DATABASE_URL", database_url)
     monkeypatch.setenv("OPENTILL_SANDBOX", "yes")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # where nobody has logged in
     monkeypatch.setenv("OPENTILL_DB_PREPARED", pooler.prepared_setting(database_url))
     monkeypatch.setenv("OPENTILL_SECRET_KEY", "test-secret-key-test-secret-key-0123")
 
@@ -79,7 +81,7 @@ def test_a_dispute_from_its_opening_to_its_recovery(run: Run, tx: Any) -> None:
     opened = run("disputes", "open", order.id, *WHY)
     assert (opened["orderId"], opened["status"], opened["debit"]) == (order.id, "OPEN", "9.99")
     dispute = opened["id"]
-    noted = run("disputes", "note", dispute, "Proof of delivery", "--by", "ann")
+    noted = run("disputes", "note", dispute, "Proof of delivery")
     assert (noted["number"], noted["note"]) == (1, "Proof of delivery")
     assert run("disputes", "lose", dispute, *WHY)["status"] == "LOST"
     assert run("disputes", "recover", dispute, *WHY)["status"] == "RECOVERED"
@@ -89,10 +91,10 @@ def test_a_dispute_from_its_opening_to_its_recovery(run: Run, tx: Any) -> None:
     assert [d["id"] for d in run("disputes", "list", "--status", "RECOVERED")] == [dispute]
     assert run("disputes", "list", "--merchant", order.merchant_id, "--status", "OPEN") == []
     assert audit(tx) == [
-        ("ann", "disputes open", order.id, "a letter"),
-        ("ann", "disputes note", dispute, "Proof of delivery"),
-        ("ann", "disputes lose", dispute, "a letter"),
-        ("ann", "disputes recover", dispute, "a letter"),
+        (USER, "disputes open", order.id, "a letter"),
+        (USER, "disputes note", dispute, "Proof of delivery"),
+        (USER, "disputes lose", dispute, "a letter"),
+        (USER, "disputes recover", dispute, "a letter"),
     ]
 
 
@@ -138,8 +140,8 @@ def test_the_operator_names_a_deadline_and_gets_notes_and_evidence(
     with pytest.raises(Invalid, match="until must be a time"):
         run("disputes", "deadline", dispute, "soon", *WHY)
     assert [row[:3] for row in audit(tx)] == [
-        ("ann", "disputes open", order.id),
-        ("ann", "disputes deadline", f"{dispute} until 2031-01-31 23:59:59 UTC"),
+        (USER, "disputes open", order.id),
+        (USER, "disputes deadline", f"{dispute} until 2031-01-31 23:59:59 UTC"),
         *(
             (actor.who, "disputes evidence", f"{dispute} {name} SHA-256 {digest}")
             for name, digest in zip(("letter.pdf", "receipt.jpg"), digests, strict=True)
@@ -199,7 +201,7 @@ def test_settling_by_hand(run: Run, tx: Any) -> None:
     assert [one["orderId"] for one in run("settle", *WHY)] == [other.id]
     assert run("settle", *WHY) == []
     assert [row[:3] for row in audit(tx)] == [
-        ("ann", "settle", due.merchant_id), ("ann", "settle", other.merchant_id),
+        (USER, "settle", due.merchant_id), (USER, "settle", other.merchant_id),
     ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from opentill.gateways import (
     PaymentRequest,
     RefundRequest,
 )
+from opentill.gateways.model import Card
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.sandbox.callbacks import TO_RESPOND_MS, sign
 from support.ports import free_socket, url_of
@@ -266,6 +267,7 @@ async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGate
     assert isinstance(payment, GatewayPaymentEvent)
     assert (payment.attempt_id, payment.outcome.status) == (payment_id, "SUCCEEDED")
     assert payment.outcome.amount == Money(999, "EUR")
+    assert payment.outcome.card == Card(brand="visa", last4="4242")
     assert isinstance(refund, GatewayRefundEvent)
     assert (refund.attempt_id, refund.refund_id) == (payment_id, refund_id)
     assert refund.outcome.status == "SUCCEEDED"

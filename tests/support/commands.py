@@ -8,6 +8,7 @@ directory and streams of its own.
 import contextlib
 import json
 import os
+import pwd
 import select
 import signal
 import socket
@@ -23,6 +24,8 @@ import pytest
 from support import pooler
 
 REFUSED = 2
+# Who runs commands that nobody has logged in for.
+USER: Final = pwd.getpwuid(os.geteuid()).pw_name
 SOURCE: Final = Path(__file__).parents[2] / "src"
 _CLIENT: Final = """#!{python} -IS
 import json, os, socket, sys
@@ -193,6 +196,7 @@ class Commands:
         self.directory = directory
         self.environ = {
             **clean(os.environ),
+            "XDG_CONFIG_HOME": str(directory / "config"),
             "OPENTILL_DATABASE_URL": database_url,
             "OPENTILL_SANDBOX": "yes",
             "OPENTILL_DB_PREPARED": pooler.prepared_setting(database_url),

@@ -44,6 +44,9 @@ SECTIONS: Final = {
             "people",
             "People who log in: members of merchants, and staff of this deployment.",
         ),
+        ("login", "login", "Log in as somebody of the staff: commands then name you."),
+        ("logout", "login", "Log out: the login ends, and its file forgets it."),
+        ("whoami", "login", "Show who commands are run by."),
         ("epay", "epay", "Epay credentials, and notifications of paid orders."),
     ),
     "Setup": (

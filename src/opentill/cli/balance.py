@@ -22,8 +22,6 @@ _SIMPLE: Final["tuple[tuple[Kind, str], ...]"] = (
     ("recharge", "Add money that the merchant sent to your bank."),
     ("fee", "Take a fee from available money."),
 )
-# So that a negative amount is an amount and not an unknown option.
-_AMOUNTS: Final = {"ignore_unknown_options": True}
 
 
 def register(app: typer.Typer) -> None:
@@ -31,10 +29,11 @@ def register(app: typer.Typer) -> None:
     summary = "A merchant's balance, and its adjustments by operators."
     group = add_group(app, "balance", summary, show=show)
     for kind, help_text in _SIMPLE:
-        add(group, kind, _command(kind, help_text), **_AMOUNTS)
-    add(group, "correct", correct, **_AMOUNTS)
+        add(group, kind, _command(kind, help_text), of="balance", ignore_unknown_options=True)
+    # So that a negative amount is an amount and not an unknown option.
+    add(group, "correct", correct, of="balance", ignore_unknown_options=True)
     for command in (waiting, approve, reject):
-        add(group, command.__name__, command)
+        add(group, command.__name__, command, of="balance")
 
 
 def show(merchant: found.AnyId) -> dict[str, Any]:
@@ -125,12 +124,12 @@ def _adjust(
     return _shown_after(work)
 
 
-def approve(adjustment_id: str, *, by: inputs.By = "") -> output.Result:
+def approve(adjustment_id: str) -> output.Result:
     """Make a waiting adjustment, as another operator than the one who requested it."""
     from opentill import adjustments
 
-    who = inputs.who(by)
-    return _shown_after(lambda tx, now: adjustments.approve(tx, adjustment_id, who, now))
+    actor = inputs.actor("", as_root=False)
+    return _shown_after(lambda tx, now: adjustments.approve(tx, adjustment_id, actor.who, now))
 
 
 @acting()
@@ -148,7 +147,7 @@ def _shown_after(work: "Callable[[Tx, int], Awaitable[Adjustment]]") -> output.R
     from opentill import adjustments
 
     made = session.transact(work)
-    waits = f"waits for a second operator: opentill balance approve {made.id} --by …"
+    waits = f"waits for a second person: opentill balance approve {made.id}"
     note = waits if made.status == "WAITING" else ""
     return output.Result(adjustments.AdjustmentOut.of(made), note=note)
 

@@ -1,7 +1,7 @@
 """How commands are added, and the options that many of them share.
 
 ``add`` and ``add_group`` give every command ``--json`` and print what it returns; a command that
-takes ``as_json`` prints by itself. ``acting`` gives a command ``--reason`` and ``--by``.
+takes ``as_json`` prints by itself. ``acting`` gives a command ``--reason`` and ``--as-root``.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from opentill.cli import inputs, output
+from opentill.cli import identity, inputs, output
 
 Command = Callable[..., Any]
 
@@ -20,42 +20,52 @@ def add_group(app: typer.Typer, name: str, summary: str, /, **commands: Command)
     """Add ``opentill NAME COMMAND`` for each command, in the order of its ``--help``."""
     group = typer.Typer(help=summary, no_args_is_help=True)
     for command, function in commands.items():
-        add(group, command, function)
+        add(group, command, function, of=name)
     app.add_typer(group, name=name)
     return group
 
 
-def add(app: typer.Typer, name: str, function: Command, **settings: Any) -> None:
-    """Add a command; ``settings`` are click's context settings."""
-    app.command(name, context_settings=settings or None)(_printing(function))
+def add(app: typer.Typer, name: str, function: Command, *, of: str = "", **settings: bool) -> None:
+    """Add a command, ``of`` a group; ``settings`` are click's context settings."""
+    made = _printing(function, f"{of} {name}".strip())
+    app.command(name, context_settings=settings or None)(made)
 
 
-def _printing(function: Command) -> Command:
+def _printing(function: Command, name: str) -> Command:
     """Give a command ``--json``, and print what it returns, unless it takes ``as_json`` itself."""
     if "as_json" in inspect.signature(function).parameters:
-        return function
+
+        @functools.wraps(function)
+        def printing(**given: Any) -> None:
+            identity.begin(name)
+            function(**given)
+
+        return printing
 
     @functools.wraps(function)
     def command(*, as_json: bool, **given: Any) -> None:
+        identity.begin(name)
         output.show(function(**given), as_json=as_json)
 
     return with_options(command, {"as_json": (output.Json, False)})
 
 
 def acting(*, without_reason: str | None = None) -> Callable[[Command], Command]:
-    """Give a command ``--reason`` and ``--by``, which it gets as its parameter ``actor``.
+    """Give a command ``--reason`` and ``--as-root``, which it gets as its parameter ``actor``.
 
     ``without_reason`` is the reason where none is given. Without it there must be one: what writes
-    to the audit log refuses an empty reason.
+    to the audit log refuses an empty reason. Who acts, and may, is for ``identity`` to say.
     """
     kind = inputs.Reason if without_reason is None else inputs.OptionalReason
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
-        def command(*, reason: str, by: str, **given: Any) -> Any:
-            return function(actor=inputs.actor(by, reason, without_reason or ""), **given)
+        def command(*, reason: str, as_root: bool, **given: Any) -> Any:
+            return function(
+                actor=inputs.actor(reason, without_reason or "", as_root=as_root), **given
+            )
 
-        options = {"reason": (kind, ""), "by": (inputs.By, "")}
+        options = {"reason": (kind, ""), "as_root": (inputs.AsRoot, False)}
         return with_options(command, options, "actor")
 
     return decorate

@@ -148,12 +148,12 @@ def note(
     reason: Annotated[
         str, typer.Option("--reason", help="For the audit log; without it, the note itself.")
     ] = "",
-    by: inputs.By = "",
+    as_root: inputs.AsRoot = False,
 ) -> "Note":
     """Append a note to a dispute; the merchant can read it."""
     from opentill import disputes, merchants
 
-    actor = inputs.actor(by, reason, without_reason=text)
+    actor = inputs.actor(reason, text, as_root=as_root)
 
     async def work(tx: "Tx", now: int) -> "Note":
         merchant_id = (await disputes.find_anywhere(tx, dispute_id)).merchant_id

@@ -1,7 +1,5 @@
 """What commands take: options, amounts, rates and dates as text, and who runs the command."""
 
-import getpass
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +31,10 @@ Reference = Annotated[
     str,
     typer.Option("--reference", help="Your reference; required. Repeated, nothing is done twice."),
 ]
-By = Annotated[str, typer.Option("--by", help="Who does it; without it, the system's user name.")]
+AsRoot = Annotated[
+    bool,
+    typer.Option("--as-root", help="As the machine's owner, not as the person who logged in."),
+]
 OnlyMerchant = Annotated[str | None, typer.Argument(help="Only this merchant's.")]
 From = Annotated[
     str | None,
@@ -117,21 +118,11 @@ class _Counted:
         return self._file.write(data)
 
 
-def who(by: str) -> str:
-    """Return who does it, for the audit log."""
-    if by.strip():
-        return by.strip()
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in a container
-        return f"user {os.getuid()}"
+def actor(reason: str, without_reason: str = "", *, as_root: bool) -> "Actor":
+    """Return who runs this command and why, for the audit log. Raises ``identity.NotAllowed``."""
+    from opentill.cli import identity
 
-
-def actor(by: str, reason: str, without_reason: str = "") -> "Actor":
-    """Return who does it and why, for the audit log."""
-    from opentill.merchants import Actor
-
-    return Actor(who(by), reason.strip() or without_reason)
+    return identity.actor(reason.strip() or without_reason, as_root=as_root)
 
 
 def rate(field: str, text: str | None) -> Decimal | None:

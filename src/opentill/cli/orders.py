@@ -87,12 +87,12 @@ def note(
     reason: Annotated[
         str, typer.Option("--reason", help="For the audit log; without it, the note itself.")
     ] = "",
-    by: inputs.By = "",
+    as_root: inputs.AsRoot = False,
 ) -> "OrderNote":
     """Append a note to an order; the merchant's team can read it."""
     from opentill import merchants, orders
 
-    actor = inputs.actor(by, reason, without_reason=text)
+    actor = inputs.actor(reason, text, as_root=as_root)
 
     async def work(tx: "Tx", now: int) -> "OrderNote":
         found = await orders.find_by_anything(tx, order)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import identity, inputs, output, session
 from opentill.cli.commands import acting
 from opentill.cli.progress import progress
 
@@ -209,11 +209,13 @@ def file(
     from opentill import payouts
 
     settings = session.settings()
+    above = settings.approval_above
+    if above is not None:
+        identity.require_person()  # it may need another one than who began the run
 
     async def work() -> "RunView":
         async with session.database(settings) as db:
             now = await session.now(db)
-            above = settings.approval_above
             await db.run(lambda tx: payouts.send_run(tx, run_id, form.value, actor, above, now))
             with await payouts.make_file(db, run_id, settings.secret_key) as made:
                 if as_json and to_file is None:

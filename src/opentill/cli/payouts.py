@@ -10,7 +10,7 @@ from opentill.cli.commands import acting, add_group
 if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.merchants import Actor
-    from opentill.payouts import DuePayout, Payout
+    from opentill.payouts import DuePayout, Payout, WaitingPayout
 
 _COLUMNS = ("id", "merchantId", "status", "amount", "fee", "currency", "bankReference", "createdAt")
 
@@ -24,6 +24,9 @@ def register(app: typer.Typer) -> None:
         create=create,
         paid=paid,
         failed=failed,
+        waiting=waiting,
+        approve=approve,
+        reject=reject,
         due=due,
         list=list_,
         show=show,
@@ -56,13 +59,12 @@ def create(
         str | None, typer.Option(help="What the merchant pays for it, on top of the amount.")
     ] = None,
     reference: inputs.Reference = "",
-    approved_by: Annotated[
-        str | None,
-        typer.Option(help="The second operator, above the limit OPENTILL_APPROVAL_ABOVE."),
-    ] = None,
     actor: "Actor",
-) -> dict[str, Any]:
-    """Create a payout: available money, to be sent to the merchant's bank."""
+) -> output.Result:
+    """Create a payout: available money, to be sent to the merchant's bank.
+
+    Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
+    """
     from opentill import merchants, payouts
     from opentill.core.errors import Invalid
     from opentill.payouts import PayoutRequest
@@ -71,7 +73,7 @@ def create(
         raise Invalid("amount", "amount must be given with --amount, or everything with --all")
     above = session.settings().approval_above
 
-    async def work(tx: "Tx", now: int) -> "Payout":
+    async def work(tx: "Tx", now: int) -> "Payout | WaitingPayout":
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
         wanted = PayoutRequest(
             amount_minor=inputs.amount("amount", amount, currency),
@@ -79,11 +81,59 @@ def create(
             reference=reference,
             reason=actor.reason,
             by=actor.who,
-            approved_by=approved_by,
         )
-        return await payouts.create(tx, merchant_id, wanted, above, now)
+        return await payouts.request(tx, merchant_id, wanted, above, now)
 
-    return _shown(session.transact(work))
+    made = session.transact(work)
+    if isinstance(made, payouts.WaitingPayout):
+        note = f"waits for a second person: opentill payouts approve {made.id}"
+        return output.Result(_waiting(made), note=note if made.status == "WAITING" else "")
+    return output.Result(_shown(made))
+
+
+def waiting() -> output.Result:
+    """List the payouts that wait for a second person, oldest first."""
+    from opentill import payouts
+
+    columns = ("id", "merchantId", "amount", "fee", "currency", "askedBy", "createdAt")
+    return output.Result([_waiting(one) for one in session.query(payouts.waiting)], columns)
+
+
+def approve(request_id: str) -> dict[str, Any]:
+    """Make a payout that waits, as somebody else than the one who asked for it."""
+    from opentill import payouts
+
+    actor = inputs.actor("", as_root=False)
+    return _shown(session.transact(lambda tx, now: payouts.approve(tx, request_id, actor.who, now)))
+
+
+@acting()
+def reject(request_id: str, *, actor: "Actor") -> dict[str, Any]:
+    """Reject a payout that waits."""
+    from opentill import payouts
+
+    return _waiting(session.transact(lambda tx, now: payouts.reject(tx, request_id, actor, now)))
+
+
+def _waiting(one: "WaitingPayout") -> dict[str, Any]:
+    from opentill.core import money
+
+    return {
+        "id": one.id,
+        "merchantId": one.merchant_id,
+        "status": one.status,
+        "amount": money.show(one.amount_minor, one.currency),
+        "fee": money.show(one.fee_minor, one.currency),
+        "currency": one.currency,
+        "reference": one.reference,
+        "reason": one.reason,
+        "askedBy": one.asked_by,
+        "decidedBy": one.decided_by,
+        "rejection": one.rejection,
+        "payoutId": one.payout_id,
+        "createdAt": one.created_at,
+        "decidedAt": one.decided_at,
+    }
 
 
 def paid(
@@ -91,14 +141,14 @@ def paid(
     *,
     bank_reference: Annotated[str, typer.Option(help="The bank's name of the transfer.")] = "",
     reason: inputs.Reason = "the bank has sent it",
-    by: inputs.By = "",
+    as_root: inputs.AsRoot = False,
 ) -> dict[str, Any]:
     """Mark a payout as sent by the bank."""
     from opentill import payouts
 
-    who = inputs.who(by)
+    actor = inputs.actor(reason, as_root=as_root)
     made = session.transact(
-        lambda tx, now: payouts.pay(tx, payout_id, bank_reference, reason, who, now)
+        lambda tx, now: payouts.pay(tx, payout_id, bank_reference, actor.reason, actor.who, now)
     )
     return _shown(made)
 

@@ -39,10 +39,10 @@ def register(app: typer.Typer) -> None:
     """Add the group."""
     summary = "Compare a gateway's settlement report with the ledger; the inbox."
     group = typer.Typer(help=summary, no_args_is_help=True, cls=_Group)
-    add(group, _COMPARE, compare)
-    add(group, "inbox", inbox)
-    add(group, "resolve", resolve)
-    add(group, "files", files)
+    add(group, _COMPARE, compare, of="reconcile")
+    add(group, "inbox", inbox, of="reconcile")
+    add(group, "resolve", resolve, of="reconcile")
+    add(group, "files", files, of="reconcile")
     app.add_typer(group, name="reconcile")
 
 

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def replace(*, reason: inputs.Reason, by: inputs.By = "") -> output.Result:
+def replace(*, reason: inputs.Reason, as_root: inputs.AsRoot = False) -> output.Result:
     """Use another key: the one that is set, or a new one where the file is missing.
 
     What was encrypted with the old key cannot be read from then on, unless that key comes back.
@@ -35,7 +35,7 @@ def replace(*, reason: inputs.Reason, by: inputs.By = "") -> output.Result:
 
     settings = session.settings(new_key=True)
 
-    actor = inputs.actor(by, reason)
+    actor = inputs.actor(reason, as_root=as_root)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         replaced = await secret_key.replace(tx, settings.secret_key)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from opentill.cli import identity
 from opentill.cli.progress import progress
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
@@ -120,6 +121,7 @@ def wait_for(
 async def database(found: Settings | None = None, *, any_key: bool = False) -> "AsyncIterator[Db]":
     """Connect to the database for a command: ``async with session.database() as db``.
 
+    A command that acts is run by somebody who may, or raises ``identity.NotAllowed``.
     ``any_key``: its secrets may be encrypted with another key. Raises ``ConfigurationError``
     or ``Unavailable``.
     """
@@ -132,6 +134,7 @@ async def database(found: Settings | None = None, *, any_key: bool = False) -> "
     try:
         db = await Db.connect(ready.database_url or "", 2, prepared=ready.db_prepared)
         try:
+            await identity.verify(db, found)
             yield db
         finally:
             await db.close()

@@ -11,7 +11,9 @@ from opentill.backoffice import endpoint
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.console import (
+    approvals,
     audit,
+    bank_account,
     home,
     merchant,
     merchants,
@@ -31,10 +33,12 @@ from opentill.console.catalogue import PARTS
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *needs.pages,
+    *approvals.pages,
     *merchants.pages,
     *merchant.pages,
     *standing.pages,
     *terms.pages,
+    *bank_account.pages,
     *payout_runs.pages,
     *reconciliation.pages,
     *trial_balance.pages,

@@ -15,6 +15,7 @@ from opentill import disputes, epay, ledger, merchants, reconciliation, webhooks
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console import approvals
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx
@@ -185,6 +186,10 @@ async def _differences(tx: Tx, _now: int) -> int:
     return await reconciliation.count_open(tx)
 
 
+async def _approvals(tx: Tx, _now: int) -> int:
+    return len(await approvals.waiting(tx))
+
+
 NEEDS: Final = (
     Need(
         name="applications",
@@ -192,6 +197,7 @@ NEEDS: Final = (
         count=_applications,
         page="/applications",
     ),
+    Need(name="approvals", permission="balance.read", count=_approvals, page="/approvals"),
     _listed("books", "balance.read", _books),
     Need(
         name="differences",

@@ -21,6 +21,7 @@ Prefix = Literal[
     "dp",
     "ev",
     "po",
+    "preq",
     "whe",
     "key",
     "req",

@@ -23,7 +23,9 @@ from opentill.payouts.model import (
     Status,
     StoredAccount,
     Transition,
+    WaitingPayout,
 )
+from opentill.payouts.requests import approve, reject, request, waiting
 from opentill.payouts.runs import described as describe_run
 from opentill.payouts.runs import newest as newest_runs
 from opentill.payouts.runs import payouts_of
@@ -66,7 +68,9 @@ __all__ = [
     "Status",
     "StoredAccount",
     "Transition",
+    "WaitingPayout",
     "account",
+    "approve",
     "change_account",
     "check_from",
     "create",
@@ -85,8 +89,11 @@ __all__ = [
     "pay",
     "payouts_of",
     "perform_run",
+    "reject",
+    "request",
     "search",
     "send_run",
     "start_run",
     "view_run",
+    "waiting",
 ]

@@ -215,6 +215,31 @@ class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):
     approved_by: str | None = None
 
 
+class WaitingPayout(msgspec.Struct, frozen=True, kw_only=True):
+    """A payout above the limit that somebody asked for; amounts in minor units."""
+
+    merchant_id: str
+    id: str
+    status: Literal["WAITING", "APPROVED", "REJECTED"]
+    amount_minor: int
+    fee_minor: int
+    currency: str
+    reference: str
+    reason: str
+    asked_by: str
+    decided_by: str | None
+    rejection: str | None
+    payout_id: str | None
+    created_at: int
+    decided_at: int | None
+
+    @property
+    def described(self) -> str:
+        """What it is, in a line of the audit log."""
+        shown = f"{money.show(self.amount_minor, self.currency)} {self.currency}"
+        return f"{self.id}: {shown}, asked for by {self.asked_by}"
+
+
 def posted(payout: Payout, event: Event) -> list[Movement]:
     """Return what an event of a payout posts."""
     amount, fee, cause = payout.amount_minor, payout.fee_minor, payout.id

@@ -16,6 +16,7 @@ from opentill.payouts.model import (
     Status,
     StoredAccount,
     Transfer,
+    WaitingPayout,
 )
 
 # The audit log's head is locked before it, see merchants/audit.py.
@@ -47,6 +48,41 @@ INSERT = Query(
         :reason, :created_by, :approved_by, :now, :now)
     returning *
     """,
+)
+REQUEST_OF_REFERENCE = Query(
+    WaitingPayout,
+    "select * from payout_requests where merchant_id = :merchant_id and reference = :reference",
+)
+# For the operator, who has only the id: one index lookup for each merchant.
+REQUEST_ANYWHERE = Query(
+    WaitingPayout,
+    """
+    select r.* from merchants m
+    cross join lateral (select * from payout_requests where merchant_id = m.id and id = :id) r
+    """,
+)
+INSERT_REQUEST = Query(
+    WaitingPayout,
+    """
+    insert into payout_requests (merchant_id, id, status, amount_minor, fee_minor, currency,
+        reference, reason, asked_by, created_at)
+    values (:merchant_id, :id, 'WAITING', :amount_minor, :fee_minor, :currency, :reference,
+        :reason, :asked_by, :now)
+    returning *
+    """,
+)
+DECIDE_REQUEST = Query(
+    WaitingPayout,
+    """
+    update payout_requests set status = :status, decided_by = :decided_by, rejection = :rejection,
+        payout_id = :payout_id, decided_at = greatest(created_at, :now::bigint)
+    where merchant_id = :merchant_id and id = :id and status = 'WAITING'
+    returning *
+    """,
+)
+REQUESTS_WAITING = Query(
+    WaitingPayout,
+    "select * from payout_requests where status = 'WAITING' order by created_at, id",
 )
 # Take a transition; `:bank_reference` and `:failure_reason` are "" where there is none.
 TRANSITION = Query(

@@ -22,8 +22,8 @@ async def create(
     """Take money out of available, to be sent to the merchant's bank.
 
     The same reference with the same amount and fee returns the first payout. ``above`` is the limit
-    over which a second operator must have approved. Raises NotFound, Invalid, and CapabilityOff for
-    a merchant that is not paid out.
+    over which a second person must have approved (``requests``). Raises NotFound, Invalid, and
+    CapabilityOff for a merchant that is not paid out.
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
@@ -38,13 +38,13 @@ async def create(
     fee = operator_actions.amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0
     approved_by = None
     if wanted.approved_by is not None:
-        approved_by = operator_actions.second(actor.who, wanted.approved_by, "approved-by")
+        approved_by = operator_actions.second(actor.who, wanted.approved_by)
     subject = _described(payout_id, merchant, wanted, approved_by)
     await merchants.record_audit(tx, actor, "payouts create", merchant_id, subject, now)
     amount = await _amount(tx, merchant, wanted.amount_minor, fee)
     if approved_by is None and operator_actions.needs_second(amount + fee, currency, above):
-        refusal = f"approved-by must name a second operator for more than {above:f} {currency}"
-        raise Invalid("approved-by", refusal)
+        refusal = f"amount must be approved by a second person above {above:f} {currency}"
+        raise Invalid("amount", refusal)
     transition = BY_EVENT[None, "created"]
     payout = await queries.INSERT.one(
         tx, merchant_id=merchant_id, id=payout_id, status=transition.target,
@@ -85,19 +85,25 @@ def _same(first: Payout, wanted: PayoutRequest) -> Payout:
 
 async def _amount(tx: Tx, merchant: Merchant, wanted_minor: int | None, fee: int) -> int:
     """Return what is paid out; everything available is read, and stays, under its lock."""
-    currency, amount = merchant.settlement_currency, wanted_minor
+    amount = wanted_minor
     if amount is None:
+        currency = merchant.settlement_currency
         available = (
             await queries.LOCK_AVAILABLE.get(tx, merchant_id=merchant.id, currency=currency) or 0
         )
         amount = min(available - fee, operator_actions.MOST_MINOR)
         if amount <= 0:
             raise _too_much(merchant, available, fee)
-    amount = operator_actions.amount("amount", amount, currency)
-    if amount < merchant.payout_minimum_minor:
+    return check_amount(merchant, amount)
+
+
+def check_amount(merchant: Merchant, amount_minor: int) -> int:
+    """Return an amount that may be paid out, if there is as much. Raises Invalid."""
+    operator_actions.amount("amount", amount_minor, merchant.settlement_currency)
+    if amount_minor < merchant.payout_minimum_minor:
         least = _shown(merchant.payout_minimum_minor, merchant)
         raise Invalid("amount", f"amount must be at least {least}, this merchant's minimum")
-    return amount
+    return amount_minor
 
 
 def _too_much(merchant: Merchant, available: int, fee: int) -> Invalid:

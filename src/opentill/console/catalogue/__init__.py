@@ -4,6 +4,7 @@ from typing import Final
 
 from opentill.backoffice.model import Part
 from opentill.console.catalogue import (
+    approvals,
     audit,
     home,
     merchants,
@@ -21,6 +22,7 @@ from opentill.console.catalogue import (
 PARTS: Final[tuple[Part, ...]] = (
     home.SENTENCES,
     needs.SENTENCES,
+    approvals.SENTENCES,
     merchants.SENTENCES,
     audit.SENTENCES,
     people.SENTENCES,

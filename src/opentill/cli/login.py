@@ -1,0 +1,108 @@
+"""``opentill login|logout|whoami``: who commands are run by."""
+
+import os
+import platform
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from opentill.cli import identity, session
+from opentill.cli.commands import add
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    add(app, "login", login)
+    add(app, "logout", logout)
+    add(app, "whoami", whoami)
+
+
+def login(
+    email: Annotated[str, typer.Option(help="Your e-mail address.")] = "",
+    *,
+    code: Annotated[
+        str, typer.Option(help="The code of your authenticator, or a recovery code.")
+    ] = "",
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from standard input.")
+    ] = False,
+) -> dict[str, Any]:
+    """Log in as somebody of the staff: commands then name you, for twelve hours.
+
+    What is dangerous asks that you logged in within the last ten minutes.
+    """
+    email = email or typer.prompt("E-mail", err=True)
+    if password_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = typer.prompt("Password", hide_input=True, err=True)
+        code = code or typer.prompt("Code, if you have a second factor", default="", err=True)
+    return session.run(_log_in(email, password, code))
+
+
+async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
+    from opentill import people
+    from opentill.core.errors import Invalid, or_not_found
+    from opentill.people import Browser, Credentials
+
+    found = session.settings()
+    device = f"opentill, {identity.system_user()} on {platform.node()}"
+    async with session.database(found) as db:
+        given = Credentials(
+            email=email, password=password, code=code, browser=Browser("127.0.0.1", device)
+        )
+        now = await session.now(db)
+        try:
+            made = await people.log_in(db, given, found.secret_key, now)
+        except people.WrongCredentials:
+            reason = "password must be that of this e-mail address, with the code of its second"
+            raise Invalid("password", f"{reason} factor where there is one") from None
+        login = or_not_found(await people.find(db, made.token, "127.0.0.1", now))
+        try:
+            identity.check_staff(login, found)
+        except identity.NotAllowed:
+            await db.run(lambda tx: people.end(tx, login))
+            raise
+    identity.keep(identity.Kept(people.actor_of(login, "").who, made.token))
+    return {"email": login.email, "name": login.name, "role": login.staff_role}
+
+
+def logout() -> dict[str, Any]:
+    """Log out: the login ends, and its file forgets it."""
+    from opentill import people
+
+    kept = identity.kept()
+    if kept is None:
+        return {"loggedIn": False}
+
+    async def work() -> None:
+        async with session.database() as db:
+            login = await people.find(db, kept.token, "127.0.0.1", await session.now(db))
+            if login is not None:
+                await db.run(lambda tx: people.end(tx, login))
+
+    session.run(work())
+    identity.keep(None)
+    return {"loggedIn": False}
+
+
+def whoami() -> dict[str, Any]:
+    """Show who commands are run by."""
+    kept = identity.kept()
+    if kept is None:
+        return {"loggedIn": False, "user": identity.system_user(), "uid": os.getuid()}
+
+    async def work() -> dict[str, Any]:
+        found = session.settings()
+        async with session.database(found) as db:
+            login = await identity.find(db, kept.token, found)
+        return {
+            "loggedIn": True,
+            "email": login.email,
+            "name": login.name,
+            "role": login.staff_role,
+            "provedAt": login.proved_at,
+        }
+
+    return session.run(work())

@@ -1,0 +1,50 @@
+"""Staff who run commands: each has logged in, with a file of logins of their own."""
+
+import asyncio
+import copy
+
+from opentill import people
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from opentill.people import Browser, StaffRole
+from support.commands import Commands
+from support.people import CHEAP, PASSWORD, TESTER
+
+
+class Colleague(Commands):
+    """Commands as somebody of the staff runs them."""
+
+    who: str  # as the audit log names them
+    email: str
+
+
+def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = "") -> Colleague:
+    """Make somebody of the staff of this deployment, and have them log in by command."""
+    made = copy.copy(opentill)
+    made.__class__ = Colleague
+    assert isinstance(made, Colleague)
+    made.environ = {**opentill.environ, "XDG_CONFIG_HOME": str(opentill.directory / name)}
+    made.email = f"{name}@example.com"
+
+    async def join() -> str:
+        now = now_ms()
+        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            link = await db.run(
+                lambda tx: people.invite(tx, made.email, now, staff_role=role, actor=TESTER)
+            )
+            here = Browser("127.0.0.1", "Test")
+            login = await people.join(db, link.token, name.title(), PASSWORD, here, now, cost=CHEAP)
+        finally:
+            await db.close()
+        return login.person.id
+
+    made.who = f"{made.email} ({asyncio.run(join())})"
+    log_in(made, code)
+    return made
+
+
+def log_in(made: Colleague, code: str = "") -> None:
+    """Log in again."""
+    words = ("login", "--email", made.email, "--password-stdin", "--code", code)
+    made.json(*words, given=f"{PASSWORD}\n".encode())
