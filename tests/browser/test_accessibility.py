@@ -38,7 +38,6 @@ _ELSEWHERE: Final = {
     "/apply",
     "/login",
     "/login/passkey",
-    "/apply",
     "/forgot",
     "/invite/*",
     "/reset/*",
