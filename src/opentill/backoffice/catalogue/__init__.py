@@ -8,6 +8,7 @@ from typing import Final
 
 from opentill.backoffice.catalogue import (
     apply,
+    bank_account,
     forgotten,
     frame,
     payment,
@@ -25,6 +26,7 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     security.SENTENCES,
     apply.SENTENCES,
+    bank_account.SENTENCES,
     forgotten.SENTENCES,
     payment.SENTENCES,
     payment_notes.SENTENCES,
