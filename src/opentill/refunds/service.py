@@ -297,7 +297,7 @@ async def end_manually(
     *,
     reporting: Container[str],
 ) -> Refund:
-    """End a refund as the operator knows its result; ``reporting`` are gateways that tell it.
+    """End a refund as the operator knows its result; ``reporting`` are gateways that report it.
 
     Raises NotFound, and Invalid for one that has ended or that its gateway reports by itself.
     """

@@ -64,7 +64,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_done_refund-done": "The refund has ended as done.",
         "payment_do_refund-failed": "End a refund as failed",
         "payment_text_refund-failed": "When you know that the money was not sent. It returns to "
-        "the merchant’s balance, and the merchant is told the reason.",
+        "the merchant’s balance, and the merchant reads the reason.",
         "payment_done_refund-failed": "The refund has ended as failed.",
         "payment_moves_back": "The customer has got back",
         "payment_moves_left": "Leaves the merchant’s frozen balance",
@@ -88,7 +88,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_moves_lost": "The merchant loses",
         "payment_moves_dispute_fee": "And the fee of the dispute",
         "payment_do_notify": "Send the Epay notification again",
-        "payment_text_notify": "The shop is told again that this payment was paid, at once and "
+        "payment_text_notify": "The shop is notified again that this payment was paid, at once and "
         "with all attempts. No money moves.",
         "payment_done_notify": "The notification is sent again now.",
         "payment_done_refund": "The refund is on its way. Its end is shown in the timeline.",
