@@ -35,9 +35,9 @@ _RUN: Final = """async (rules) => (await axe.run(document, {
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 # Pages that no link of a merchant's pages leads to: the way in, and what a page shows once.
 _ELSEWHERE: Final = {
+    "/apply",
     "/login",
     "/login/passkey",
-    "/apply",
     "/forgot",
     "/invite/*",
     "/reset/*",
@@ -197,7 +197,13 @@ async def test_every_page_of_the_console_keeps_the_rules(
         lambda tx: people.invite(tx, address(), now, staff_role="admin", actor=TESTER)
     )
 
+    form = merchants.ApplicationForm(
+        merchant="Quay Tea", currency="EUR", name="Bo", email="bo@quay.example",
+        website="https://quay.example", business="Tea, and what it is drunk from",
+    )  # fmt: skip
+
     async def be_urgent(tx: Any) -> None:
+        await merchants.apply(tx, form, now, address="192.0.2.1")
         (one, *_) = await disputes.search(tx, owner[0], "OPEN")
         await disputes.set_deadline(tx, one.merchant_id, one.id, now + 3_600_000, now)
 
