@@ -79,7 +79,7 @@ def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:
     assert (page.status_code, title(page)) == (200, "Gateways")
     words = _words(page.text)
     assert re.search(r"Last hour [0-9,]+ (?:[0-9.]+%|–) Last day [0-9,]+", words), words
-    assert f"pay : {round(seconds / calls * 1000)} ms, {calls} calls" in words, words
+    assert f"pay : {round(seconds / calls * 1000)} ms (calls: {calls})" in words, words
 
 
 def test_queues_show_how_much_waits_and_for_how_long(shop: Shop) -> None:

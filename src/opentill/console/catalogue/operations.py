@@ -11,6 +11,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "menu_queues": "Queues",
         "books_about": "The worker checks every balance again and again, each at most once an "
         "hour: its entries, and what orders, refunds and the rest say of them.",
+        "books_audit": "Verify the audit log",
         "books_violations": "Findings",
         "books_entries": "Entries checked",
         "books_unfinished": "Balances without a full pass",
@@ -41,7 +42,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "gateways_no_refusal": "None in the last day among the {newest} newest attempts of "
         "each merchant",
         "gateways_latency": "Mean latency since this server started",
-        "gateways_mean": "{mean} ms, {calls} calls",
+        "gateways_mean": "{mean} ms (calls: {calls})",
         "gateways_not_called": "Not called by this server yet",
         "queues_about": "What the worker is to do. At most {most} of each queue are counted. "
         "More than five minutes late is worth a look.",
@@ -67,6 +68,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "menu_queues": "队列",
         "books_about": "后台任务反复检查每个余额，每个余额每小时至多一次：检查其分录，以及订单"
         "、退款等与分录是否一致。",
+        "books_audit": "验证审计日志",
         "books_violations": "发现",
         "books_entries": "已检查的分录",
         "books_unfinished": "尚未完整检查的余额",
@@ -119,6 +121,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "menu_queues": "佇列",
         "books_about": "背景工作反覆檢查每個餘額，每個餘額每小時至多一次：檢查其分錄，以及訂單"
         "、退款等與分錄是否一致。",
+        "books_audit": "驗證稽核紀錄",
         "books_violations": "發現",
         "books_entries": "已檢查的分錄",
         "books_unfinished": "尚未完整檢查的餘額",
