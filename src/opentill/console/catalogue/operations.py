@@ -121,7 +121,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "menu_queues": "佇列",
         "books_about": "背景工作反覆檢查每個餘額，每個餘額每小時至多一次：檢查其分錄，以及訂單"
         "、退款等與分錄是否一致。",
-        "books_audit": "驗證稽核紀錄",
+        "books_audit": "驗證稽核記錄",
         "books_violations": "發現",
         "books_entries": "已檢查的分錄",
         "books_unfinished": "尚未完整檢查的餘額",
