@@ -73,6 +73,8 @@ LONG: Final = (
     "tests/cli/test_readme.py",
     "tests/cli/test_running.py",
     "tests/server/test_embedded.py",
+    "tests/javascript/",
+    "tests/client/test_shops.py",
     "tests/gateways/test_stripe_orders.py",
     "tests/test_benchmarks.py",
     "tests/gateways/test_bank_faults.py",

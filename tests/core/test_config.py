@@ -180,6 +180,7 @@ IN_FILES = [
     ("SECRET_KEY", KEY + "\n", "secret_key", KEY),
     ("SANDBOX_SECRET", KEY, "sandbox_secret", KEY),
     ("METRICS_TOKEN", KEY + "\n\n", "metrics_token", KEY),
+    ("SMTP_URL", "smtps://me:x@mail.test\n", "smtp_url", "smtps://me:x@mail.test"),
     ("DATABASE_URL", "postgresql://u:pw@db/x\n", "database_url", "postgresql://u:pw@db/x"),
     ("DATABASE_READ_URL", "postgresql://r/x", "database_read_url", "postgresql://r/x"),
     ("DATABASE_PASSWORD", " pass\n", "database_password", " pass"),
@@ -198,6 +199,8 @@ def test_a_secret_may_stand_in_a_file(
     others = {} if variable.startswith(("DATABASE_URL", "SECRET")) else DATABASE
     if variable == "DATABASE_PASSWORD":
         others = DATABASE | {"OPENTILL_DATABASE_URL": "postgresql://u@db/x"}
+    if variable == "SMTP_URL":
+        others = DATABASE | {"OPENTILL_MAIL_FROM": "pay@example.com"}
     others = others or {"OPENTILL_SECRET_KEY": KEY} if variable != "SECRET_KEY" else {}
     assert getattr(load(others | environ), field) == value
     assert config.unknown(environ) == []

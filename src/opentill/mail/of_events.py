@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from opentill import checkouts, orders
+from opentill.checkouts import Session
 from opentill.core import money
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
@@ -115,7 +116,8 @@ async def receipt(
         livemode=livemode,
         session_id=order.checkout_id,
         order_id=order.id,
-        item=order.product_name,
+        item=_item(order),
+        reference=order.client_reference or "",
         amount=(order.amount_minor, order.currency),
         method=order.payment_method or "",
         paid_at=order.paid_at or order.updated_at,
@@ -125,10 +127,16 @@ async def receipt(
         topic="receipt",
         cause=cause,
         recipient=order.customer_email,
-        language=await _language(tx, order, otherwise),
+        language=await _language(tx, order, session, otherwise),
         data=said,
         order_id=order.id,
     )
+
+
+def _item(order: Order) -> str:
+    """Return what was bought, and how many if that is more than one."""
+    many = (order.quantity or 1) > 1
+    return f"{order.quantity} × {order.product_name}" if many else order.product_name
 
 
 async def _refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
@@ -142,7 +150,8 @@ async def _refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
         livemode=said.livemode,
         session_id=order.checkout_id,
         order_id=order.id,
-        item=order.product_name,
+        item=_item(order),
+        reference=order.client_reference or "",
         amount=(money.parse(said.amount, said.currency), said.currency),
         refunded=(money.parse(said.refunded_amount, said.currency), said.currency),
         at=body.created_at,
@@ -152,7 +161,7 @@ async def _refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
         topic="refund",
         cause=body.id,
         recipient=order.customer_email,
-        language=await _language(tx, order, reading.preferences),
+        language=await _language(tx, order, session, reading.preferences),
         data=data,
         order_id=order.id,
     )
@@ -164,13 +173,13 @@ def _has_customer(order: Order) -> bool:
     return order.source != "EPAY" and bool(order.customer_email)
 
 
-async def _language(tx: Tx, order: Order, otherwise: Preferences) -> Language:
-    """Return the language in which a customer paid."""
+async def _language(tx: Tx, order: Order, session: Session, otherwise: Preferences) -> Language:
+    """Return the language in which a customer paid, or for which the session was opened."""
     if order.paid_attempt_id is not None:
         attempt = await orders.find_attempt(tx, order.merchant_id, order.paid_attempt_id)
         if (chosen := ours(attempt.locale)) is not None:
             return chosen
-    return otherwise.language
+    return session.locale or otherwise.language
 
 
 async def _dispute(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:

@@ -67,6 +67,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     amount: Amount
     method: str
     paid_at: int
+    reference: str = ""  # the shop's own number
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +81,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     amount: Amount
     refunded: Amount
     at: int
+    reference: str = ""  # the shop's own number
 
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +174,10 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
+def _reference(reference: str, words: Words) -> list[Fact]:
+    return [(words.say("fact_reference"), reference)] if reference else []
+
+
 def _receipt(it: Receipt, words: Words) -> Message:
     say = words.say
     return Message(
@@ -183,6 +189,7 @@ def _receipt(it: Receipt, words: Words) -> Message:
             (say("fact_method"), say(it.method) if it.method else "–"),
             (say("fact_paid_at"), words.when(it.paid_at)),
             (say("fact_order"), it.order_id),
+            *_reference(it.reference, words),
         ],
         action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
     )
@@ -199,6 +206,7 @@ def _refund(it: Refund, words: Words) -> Message:
             (say("fact_refunded"), words.amount(it.refunded)),
             (say("fact_refunded_at"), words.when(it.at)),
             (say("fact_order"), it.order_id),
+            *_reference(it.reference, words),
         ],
         action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
     )

@@ -125,10 +125,12 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
         return f"{localizer.amount(money)} {money.currency}"
 
     method = say(payment.method) if payment.method else "–"
+    many = payment.quantity > 1
+    item = f"{payment.quantity} × {payment.item.name}" if many else payment.item.name
     zones = dict.fromkeys((receipt.own_zone, receipt.shop_zone))
     facts = [
         (say("receipt_reference"), payment.order_id),
-        (say("receipt_item"), payment.item.name),
+        (say("receipt_item"), item),
         (say("amount"), amount(payment.amount)),
         (say("paid_with"), ", ".join(filter(None, (method, receipt.card.replace("•", "*"))))),
         *((say("paid_at"), when(payment.paid_at or 0, zone)) for zone in zones),
@@ -139,6 +141,9 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
         at = when(one.at, receipt.own_zone)
         facts.append((say("receipt_given_back", time=at), amount(one.amount)))
     brand = payment.brand
+    notes = [visit.public_url.rstrip("/") + f"/receipt/{payment.session_id}"]
+    if payment.reference:
+        notes.insert(0, say("reference_of", reference=payment.reference))
     return Sheet(
         language=localizer.language,
         title=say("receipt_title"),
@@ -147,7 +152,7 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
         mark="" if payment.livemode else say("test_mode"),
         facts=facts,
         total=(say("receipt_kept" if receipt.refunds else "receipt_paid"), amount(receipt.kept)),
-        notes=[visit.public_url.rstrip("/") + f"/receipt/{payment.session_id}"],
+        notes=notes,
         fonts=pdf.places(request.app.settings.receipt_font),
     )
 

@@ -16,6 +16,7 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_method": "Paid with",
     "fact_paid_at": "Paid",
     "fact_order": "Order",
+    "fact_reference": "Order number of the shop",
     "fact_refund": "Given back",
     "fact_refunded": "Given back in all",
     "fact_refunded_at": "When",

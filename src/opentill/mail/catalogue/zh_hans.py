@@ -16,6 +16,7 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_method": "支付方式",
     "fact_paid_at": "付款时间",
     "fact_order": "订单号",
+    "fact_reference": "商店订单号",
     "fact_refund": "退款金额",
     "fact_refunded": "累计退款",
     "fact_refunded_at": "退款时间",

@@ -16,6 +16,7 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_method": "付款方式",
     "fact_paid_at": "付款時間",
     "fact_order": "訂單編號",
+    "fact_reference": "商店訂單編號",
     "fact_refund": "退款金額",
     "fact_refunded": "累計退款",
     "fact_refunded_at": "退款時間",

@@ -137,7 +137,7 @@ SENTENCES: Final[dict[str, str]] = {
     "receipt_item": "Item",
     "receipt_shop_time": "Paid, in the shop's time",
     "receipt_given_back": "Given back on {time}",
-    "receipt_paid": "Paid",
+    "receipt_paid": "Total paid",
     "receipt_kept": "Paid, less what was given back",
     "receipt_pdf": "Save as PDF",
     "receipt_print": "You can also print this page.",

@@ -130,7 +130,7 @@ SENTENCES: Final[dict[str, str]] = {
     "receipt_item": "商品",
     "receipt_shop_time": "付款时间（商店时区）",
     "receipt_given_back": "退款于 {time}",
-    "receipt_paid": "已付",
+    "receipt_paid": "合计已付",
     "receipt_kept": "扣除退款后已付",
     "receipt_pdf": "保存为 PDF",
     "receipt_print": "您也可以打印此页面。",

@@ -130,7 +130,7 @@ SENTENCES: Final[dict[str, str]] = {
     "receipt_item": "商品",
     "receipt_shop_time": "付款時間（商店時區）",
     "receipt_given_back": "退款於 {time}",
-    "receipt_paid": "已付",
+    "receipt_paid": "合計已付",
     "receipt_kept": "扣除退款後已付",
     "receipt_pdf": "儲存為 PDF",
     "receipt_print": "您也可以列印此頁面。",
