@@ -99,6 +99,25 @@ def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> Non
     ) == [{"available": 700}]
 
 
+def test_staff_enter_a_bank_account_with_a_reason(shop: Shop, finance: Visitor) -> None:
+    path = f"/console/merchants/{shop.id}/bank-account"
+    form = {"holder": "Harbour Books", "account": IBAN.number, "version": "0"}
+    refused = finance.post(path, form)
+    assert (refused.status_code, 'id="reason-error"' in refused.text) == (400, True)
+    done = finance.post(path, form | {"reason": "by letter"})
+    assert done.headers["location"] == f"{path}?saved=1"
+    assert "DE ···· 3000" in finance.get(path).text
+    assert path in finance.get(f"/console/merchants/{shop.id}").text
+    rows = shop.api_server.sql(
+        "select reason from audit_log where merchant_id = $1 and action = 'payouts account'",
+        shop.id,
+    )
+    assert rows == [{"reason": "by letter"}]
+    support = person(shop.api_server, None, staff_role="support")
+    assert "<form" not in support.get(path).text.partition("<main")[2]
+    assert support.post(path, form).status_code == 403
+
+
 def test_a_wrong_run_is_refused_at_its_field_with_what_was_typed(
     shop: Shop, finance: Visitor
 ) -> None:

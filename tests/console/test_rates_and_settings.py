@@ -1,6 +1,8 @@
 """Exchange rates and settings in the console."""
 
 import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -42,6 +44,29 @@ def test_a_wrong_rate_is_refused_at_its_field_with_what_was_typed(shop: Shop) ->
         .status_code
         == 403
     )
+
+
+def test_the_newest_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -> None:
+    finance, now = person(shop.api_server, None, staff_role="finance"), shop.api_server.app.clock()
+    days = [datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=ago) for ago in (2, 3, 200)]
+    lines = [f"{day:%Y-%m-%d},1.2{place},9.51,\n" for place, day in enumerate(days)]
+    content = "".join(["Date,USD,DKK,\n", *lines]).encode()
+
+    def send(content: bytes) -> Any:
+        files = {"file": ("eurofxref-hist.csv", content, "text/csv")}
+        return finance.http.post("/console/rates/import", files=files)
+
+    for _ in range(2):
+        assert send(content).headers["location"] == "/console/rates?done=1"
+    rows = shop.api_server.sql(
+        "select rate from exchange_rates where base = 'EUR' and quote = 'USD' and rate > 1.19"
+        " and rate < 1.23 order by valid_from"
+    )
+    assert [str(row["rate"]) for row in rows] == ["1.21", "1.20"]  # not that of 200 days ago
+    assert "7.925" in finance.get("/console/rates?currency=USD").text  # a cross: 9.51 / 1.20
+    for wrong, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
+        refused = send(wrong)
+        assert (refused.status_code, sentence in refused.text) == (400, True), wrong
 
 
 def test_the_settings_are_shown_without_secrets(shop: Shop) -> None:

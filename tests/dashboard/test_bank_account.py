@@ -10,7 +10,7 @@ from support.world import NOW
 IBAN = "DE89 3704 0044 0532 0130 00"
 OTHER = {
     "holder": "Harbour Books", "account": "000123456789", "country": "US",
-    "bank_code": "021000021", "version": "1",
+    "clearing": "021000021", "version": "1",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(shop: Shop
         ("account", {"account": "DE89370400440532013001"}),
         ("holder", {"account": IBAN, "holder": " "}),
         ("country", {"account": "12345678"}),
-        ("bank_code", {"account": "12345678", "country": "US"}),
+        ("clearing", {"account": "12345678", "country": "US"}),
         ("bic", {"account": IBAN, "bic": "x"}),
     ):
         refused = _save(owner, shop, **form)

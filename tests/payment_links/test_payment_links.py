@@ -229,7 +229,7 @@ def test_a_link_that_cannot_be_used_says_why(shop: Shop, clock: Callable[[int], 
 
 def test_whatever_comes_to_its_address_is_answered_with_a_page(shop: Shop) -> None:
     one = link(shop, maxQuantity=3)
-    path, http = urlsplit(one["url"]).path, shop.api_server.http
+    path, http = urlsplit(one["url"]).path, Visitor(shop.api_server).http
     form = {"content-type": "application/x-www-form-urlencoded"}
     for method, place, status, headers in (
         ("GET", "/pay", 404, {}),

@@ -90,6 +90,9 @@ async def test_who_is_left_out_and_why(db: Db) -> None:
     dollars = await db.run(lambda tx: payee(tx, account=NATIONAL, settlement_currency="USD"))
     changed = await db.run(payee)
     await db.run(lambda tx: payouts.change_account(tx, changed.id, NATIONAL, ANN, RULE, NOW))
+    off = await db.run(payee)
+    switch = {"on": False, "actor": ANN, "now": NOW}
+    await db.run(lambda tx: merchants.set_capability(tx, off.id, "payout", **switch))
     lost = await db.run(lambda tx: payee(tx, rule=payouts.HoldRule("l" * 32, 3)))
     view = await whole(db, fresh(), fee_minor=150)
     assert view.unreadable == (lost.id,)

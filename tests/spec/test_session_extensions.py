@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from support.api_server import ApiServer, Shop, refused
+from support.people import Visitor
 
 HALF_AN_HOUR: Final = 1_800_000
 DAY: Final = 86_400_000
@@ -137,7 +138,7 @@ def test_the_page_has_the_methods_the_language_and_the_number_of_the_session(sho
     session = shop.session(
         paymentMethods=["ALIPAY"], locale="zh-Hant", clientReference="<b>7</b>", quantity=2
     )
-    http = shop.api_server.http
+    http = Visitor(shop.api_server).http  # it remembers the language, and nobody else does
     page = http.get(session["url"], headers={"accept-language": "en"}).text
     assert '<html lang="zh-Hant"' in page
     assert page.count('name="method"') == 1

@@ -5,11 +5,22 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from opentill.core.money import Money
-from opentill.pages.model import METHODS, Attempt, Brand, GivenBack, Item, Payment, Receipt
+from opentill.pages.model import (
+    METHODS,
+    Attempt,
+    Brand,
+    GivenBack,
+    Item,
+    Link,
+    LinkEntries,
+    Payment,
+    Receipt,
+)
 from opentill.pages.render import (
     Page,
     Visit,
     continue_page,
+    link_page,
     open_page,
     receipt_page,
     refusal_page,
@@ -66,6 +77,37 @@ HOSTILE_PAYMENT = msgspec.structs.replace(
         terms='https://x.example/"><script>',
     ),
 )
+
+
+def _links(payment: Payment, visit: Visit) -> dict[str, Page]:
+    """Make the pages of a payment link that sells what a payment is for."""
+    link = Link(
+        slug="0123456789abcdefghjkmnpqrstvwxyz",
+        state="ACTIVE",
+        merchant=payment.merchant,
+        item=payment.item,
+        least=payment.amount,
+        most=payment.amount,
+        most_at_once=9,
+        unfinished=payment.session_id,
+        livemode=payment.livemode,
+        brand=payment.brand,
+    )
+    typed = LinkEntries(quantity=payment.name or "x", amount=payment.name or "x", form_id="f" * 32)
+    most = Money(payment.amount.minor * 1000, payment.amount.currency)
+    return {
+        "link": link_page(link, visit, LinkEntries()),
+        "link-quantity": link_page(link, visit, typed, {"quantity": "error_quantity"}),
+        "link-amount": link_page(
+            msgspec.structs.replace(link, most=most, most_at_once=1),
+            visit,
+            typed,
+            {"amount": "error_amount"},
+        ),
+        "link-used": link_page(
+            msgspec.structs.replace(link, state="USED_UP", unfinished=None), visit, typed
+        ),
+    }
 
 
 def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "") -> dict[str, Page]:
@@ -128,6 +170,11 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
         "open-email-optional": open_page(
             msgspec.structs.replace(payment, email="", email_optional=True), visit
         ),
+        "open-many": open_page(
+            msgspec.structs.replace(payment, quantity=3, reference=payment.name or "INV-2026-0042"),
+            visit,
+        ),
+        **_links(payment, visit),
         "submission-refused": refusal_page(visit, -1, "money 须为大于 0、最多两位小数的金额"),
         "missing": trouble_page("missing", visit),
         "refused": trouble_page("refused", visit, again="/checkout/x"),

@@ -13,6 +13,7 @@ from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.console import (
     approvals,
     audit,
+    bank_account,
     home,
     merchant,
     merchants,
@@ -37,6 +38,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *merchant.pages,
     *standing.pages,
     *terms.pages,
+    *bank_account.pages,
     *payout_runs.pages,
     *reconciliation.pages,
     *trial_balance.pages,

@@ -1,5 +1,6 @@
-"""Exchange rates: what holds now, what is missing, and setting one."""
+"""Exchange rates: what holds now, what is missing, setting one, and the ECB's file."""
 
+import asyncio
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
@@ -12,11 +13,14 @@ from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core import money
-from opentill.core.errors import Invalid, KeyReused
+from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
+from opentill.rates.model import DAY_MS
 
 _FIELDS: Final = ("base", "quote", "rate")
+_MOST_BYTES: Final = 8 * 1024 * 1024  # all days since 1999 are some 3 MB
+_NEWEST_MS: Final = 90 * DAY_MS  # what is imported here; the command takes all of a file
 
 
 async def show(request: PageRequest) -> Response:
@@ -87,8 +91,33 @@ async def put(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?currency={base}&done=1")
 
 
+async def bring_in(request: PageRequest) -> Response:
+    """Import the newest days of a file of the ECB's reference rates; twice is as once."""
+    try:
+        files = await request.files()
+    except PayloadTooLarge:
+        return await _rates(request, errors={"file": "error_rates_size"})
+    file = files.get("file")
+    if file is None or not file.content:
+        return await _rates(request, errors={"file": "error_rates_none"})
+    actor = people.actor_of(request.login, f"import of {file.name[:100]}")
+
+    async def work(tx: Tx) -> None:
+        made = await rates.bring_in(tx, sheet, request.now, request.now - _NEWEST_MS)
+        subject = f"{made.rates} rates of {len(made.currencies)} currencies, {made.days} days"
+        await merchants.record_audit(tx, actor, "rates import", "", subject, request.now)
+
+    try:
+        sheet = await asyncio.to_thread(rates.read_file, file.content)
+        await request.app.db.run(work)
+    except Invalid:
+        return await _rates(request, errors={"file": "error_rates_file"})
+    return render.see_other(request, f"{PLACE}?done=1")
+
+
 PLACE: Final = f"{OF_CONSOLE}/rates"
 pages: Final = (
     Page("GET", PLACE, "rates.read", show, menu="menu_rates"),
     Page("POST", f"{PLACE}/set", "rates.manage", put),
+    Page("POST", f"{PLACE}/import", "rates.manage", bring_in, files=_MOST_BYTES),
 )

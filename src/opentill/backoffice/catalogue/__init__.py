@@ -6,7 +6,14 @@ escaped there, so that no sentence here and no value can bring markup along.
 
 from typing import Final
 
-from opentill.backoffice.catalogue import apply, forgotten, frame, people, security
+from opentill.backoffice.catalogue import (
+    apply,
+    bank_account,
+    forgotten,
+    frame,
+    people,
+    security,
+)
 from opentill.backoffice.model import Part
 
 PARTS: Final[tuple[Part, ...]] = (
@@ -14,5 +21,6 @@ PARTS: Final[tuple[Part, ...]] = (
     people.SENTENCES,
     security.SENTENCES,
     apply.SENTENCES,
+    bank_account.SENTENCES,
     forgotten.SENTENCES,
 )

@@ -32,6 +32,15 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_same": "Enter another currency than the first one",
         "error_rate": "Enter a positive decimal number of at most 18 digits, such as 1.08",
         "error_sent": "This form has set a rate already. Look at the list, then send it again",
+        "rates_import": "Import reference rates",
+        "rates_import_about": "A file of the European Central Bank, as CSV or XML: rates between "
+        "all its currencies, of its last 90 days. “opentill rates import” takes all of a file.",
+        "field_rates_file": "File",
+        "rates_import_do": "Import",
+        "error_rates_none": "Choose the file",
+        "error_rates_size": "Choose a file of at most 8 MB",
+        "error_rates_file": "Choose a file of reference rates of the European Central Bank, with "
+        "days of the last three months and none to come",
     },
     "zh-Hans": {
         "menu_rates": "汇率",
@@ -59,6 +68,15 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_same": "请输入与前者不同的货币",
         "error_rate": "请输入至多 18 位的正小数，例如 1.08",
         "error_sent": "此表单已设置过一个汇率。请查看列表后再次提交",
+        "rates_import": "导入参考汇率",
+        "rates_import_about": "欧洲中央银行的文件，CSV 或 XML 格式：其所有货币之间最近 90 天的汇"
+        "率。“opentill rates import”可导入整个文件。",
+        "field_rates_file": "文件",
+        "rates_import_do": "导入汇率",
+        "error_rates_none": "请选择文件",
+        "error_rates_size": "请选择不超过 8 MB 的文件",
+        "error_rates_file": "请选择欧洲中央银行的参考汇率文件，其中须有最近三个月的日期，且不含未"
+        "来日期",
     },
     "zh-Hant": {
         "menu_rates": "匯率",
@@ -86,5 +104,14 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_same": "請輸入與前者不同的貨幣",
         "error_rate": "請輸入至多 18 位的正小數，例如 1.08",
         "error_sent": "此表單已設定過一個匯率。請檢視清單後再次送出",
+        "rates_import": "匯入參考匯率",
+        "rates_import_about": "歐洲中央銀行的檔案，CSV 或 XML 格式：其所有貨幣之間最近 90 天的匯"
+        "率。「opentill rates import」可匯入整個檔案。",
+        "field_rates_file": "檔案",
+        "rates_import_do": "匯入匯率",
+        "error_rates_none": "請選擇檔案",
+        "error_rates_size": "請選擇不超過 8 MB 的檔案",
+        "error_rates_file": "請選擇歐洲中央銀行的參考匯率檔案，其中須有最近三個月的日期，且不含未"
+        "來日期",
     },
 }

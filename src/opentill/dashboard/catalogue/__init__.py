@@ -10,7 +10,6 @@ from opentill.backoffice.model import Part
 from opentill.dashboard.catalogue import (
     agreement,
     balance,
-    bank_account,
     developers,
     disputes,
     epay,
@@ -42,7 +41,6 @@ PARTS: Final[tuple[Part, ...]] = (
     links.SENTENCES,
     balance.SENTENCES,
     payouts.SENTENCES,
-    bank_account.SENTENCES,
     webhooks.SENTENCES,
     agreement.SENTENCES,
     settings.SENTENCES,
