@@ -14,7 +14,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page
 from starlette.applications import Starlette
 
-from opentill import disputes, merchants, payouts, people, reconciliation, webhooks
+from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
 from opentill.app import FACES
 from opentill.cli.demo_history import History
 from opentill.db.clock import now_ms
@@ -35,9 +35,9 @@ _RUN: Final = """async (rules) => (await axe.run(document, {
 _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 # Pages that no link of a merchant's pages leads to: the way in, and what a page shows once.
 _ELSEWHERE: Final = {
+    "/apply",
     "/login",
     "/login/passkey",
-    "/apply",
     "/forgot",
     "/invite/*",
     "/reset/*",
@@ -162,10 +162,26 @@ async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
 ) -> None:
     """It also shows that each page can be got to, by the links of the others."""
     shop, token = owner
-    url = page_server.state.settings.public_url
+    app, url = page_server.state.app, page_server.state.settings.public_url
+    before = app.settings
+    app.settings = msgspec.structs.replace(
+        before, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com"
+    )
+
+    async def be_written(tx: Any) -> None:
+        paid = [one for one in await orders.newest(tx, shop, 100) if one.paid_at is not None]
+        order = next(one for one in paid if one.customer_email)
+        await mail.send_receipt(tx, app.settings, shop, order.id, "form", now_ms())
+
+    await app.db.run(be_written)
+    forgotten = await (await browser.new_context()).new_page()
+    await forgotten.goto(f"{url}/forgot")
+    assert await _violations(forgotten, axe) == []
+    await forgotten.context.close()
     context = await _logged_in(browser, url, token)
     places = (f"{url}/dashboard", f"{url}/security")
     seen, wrong = await _walk(context, f"{url}/dashboard/{shop}/", places, axe)
+    app.settings = before
     assert wrong == {}
     pages = {one for one in _shapes_of_pages() if not one.startswith("/console")}
     assert pages - _ELSEWHERE - seen == set()
@@ -181,7 +197,13 @@ async def test_every_page_of_the_console_keeps_the_rules(
         lambda tx: people.invite(tx, address(), now, staff_role="admin", actor=TESTER)
     )
 
+    form = merchants.ApplicationForm(
+        merchant="Quay Tea", currency="EUR", name="Bo", email="bo@quay.example",
+        website="https://quay.example", business="Tea, and what it is drunk from",
+    )  # fmt: skip
+
     async def be_urgent(tx: Any) -> None:
+        await merchants.apply(tx, form, now, address="192.0.2.1")
         (one, *_) = await disputes.search(tx, owner[0], "OPEN")
         await disputes.set_deadline(tx, one.merchant_id, one.id, now + 3_600_000, now)
 

@@ -195,6 +195,7 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
 ) -> None:
     db = await Db.connect(module_database_url, 2)
     shop = await make_shop(db)
+    (tmp_path / "data").mkdir()
     _, programs = find_programs()
     source = Path(__file__).parents[2] / "src"
     command = tmp_path / "opentill"

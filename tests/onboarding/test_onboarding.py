@@ -4,6 +4,7 @@ import pytest
 
 from opentill import merchants, onboarding, people
 from opentill.core.errors import Invalid
+from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.onboarding import NotClosable
@@ -13,6 +14,9 @@ from support.people import person
 from support.world import NOW
 
 ANN = Actor("ann", "as agreed")
+SETTINGS = Settings(
+    smtp_url="smtp://127.0.0.1:25", mail_from="till@example.com", secret_key="s" * 32
+)
 
 
 async def _suspended(tx: Tx, merchant_id: str) -> None:
@@ -26,8 +30,11 @@ async def test_whoever_applied_is_invited_as_the_owner_once_approved(tx: Tx) -> 
     )  # fmt: skip
     made = await merchants.apply(tx, form, NOW)
     assert await people.invitations(tx, made, NOW) == []
-    approved = await onboarding.approve(tx, made, ANN, NOW, notes="known from the market")
+    approved = await onboarding.approve(tx, SETTINGS, made, ANN, NOW, notes="known")
     assert approved.merchant.status == "ACTIVE"
+    assert approved.mailed
+    topics = await tx.fetch("select topic, recipient from mails where merchant_id = $1", made)
+    assert [tuple(row) for row in topics] == [("invitation", "ada@example.com")]
     (link,) = await people.invitations(tx, made, NOW)
     assert (link.email, link.role) == ("ada@example.com", "owner")
     assert approved.invitation.link.id == link.id

@@ -48,6 +48,7 @@ PERMISSIONS: "Final[Mapping[str, Permission]]" = {
     "reconcile": "balance.adjust",
     "rates": "rates.manage",
     "secret-key": "deployment.manage",
+    "skip-messages": "deployment.manage",
 }
 # Whoever approves is a person who has logged in: the machine's owner could be the one who asked.
 _BY_PEOPLE: Final = "approvals.decide"

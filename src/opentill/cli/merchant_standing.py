@@ -78,14 +78,17 @@ def approve(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.R
     """Approve an application: the merchant is ACTIVE, and who applied is invited as its owner."""
     from opentill import onboarding
 
-    async def work(tx: "Tx", now: int) -> "Approved":
-        return await onboarding.approve(tx, merchant_id, actor, now, notes=notes)
+    settings = session.settings()
 
-    merchant, made = session.transact(work)
+    async def work(tx: "Tx", now: int) -> "Approved":
+        return await onboarding.approve(tx, settings, merchant_id, actor, now, notes=notes)
+
+    merchant, made, mailed = session.transact(work)
     link = made.link
-    url = session.settings().public_url.rstrip("/") + made.path
+    url = settings.public_url.rstrip("/") + made.path
     shown = {**_shown(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
-    return output.Result(shown, note=f"Send the link to {link.email} alone: it makes an owner.")
+    note = f"Send the link to {link.email} alone: it makes an owner."
+    return output.Result(shown, note=f"{note} It is mailed to them, too." if mailed else note)
 
 
 @acting()

@@ -6,7 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import merchants, people, reconciliation
-from opentill.adjustments import KINDS, AdjustmentRequest
+from opentill.adjustments import KINDS, AdjustmentRequest, Kind
 from opentill.backoffice import lists, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -129,7 +129,7 @@ async def _adjustment(
     tx: Tx, typed: dict[str, str], whose: str, reference: str, actor: merchants.Actor
 ) -> AdjustmentRequest | None:
     """Read what is to be moved, None for nothing. Raises Invalid."""
-    kind = next((one for one in KINDS if one == typed["adjust"]), None)
+    kind: Kind | None = next((one for one in KINDS if one == typed["adjust"]), None)
     if kind is None:
         return None
     try:

@@ -48,6 +48,7 @@ class _Made(msgspec.Struct, frozen=True):
 
     email: str
     path: str
+    mailed: bool
 
 
 class _Refused(Exception):
@@ -119,8 +120,10 @@ async def take(request: PageRequest) -> Response:
     merchant_id, notes, now = request.merchant_id, form.get("notes", ""), request.now
 
     async def invited(tx: Tx) -> _Made:
-        approved = await onboarding.approve(tx, merchant_id, actor, now, notes=notes)
-        return _Made(approved.invitation.link.email, approved.invitation.path)
+        settings = request.app.settings
+        approved = await onboarding.approve(tx, settings, merchant_id, actor, now, notes=notes)
+        made = approved.invitation
+        return _Made(made.link.email, made.path, approved.mailed)
 
     async def taken(tx: Tx) -> str:
         if event == "closed":

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from opentill import ledger, merchants, people, webhooks
+from opentill import ledger, mail, merchants, people, webhooks
 from opentill.core import structs
 from opentill.core.errors import or_not_found
+from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.merchants import Actor, Merchant
 from opentill.onboarding import queries
@@ -13,15 +14,19 @@ from opentill.people import NewLink
 
 
 class Approved(NamedTuple):
-    """A merchant that was approved, and the invitation of its owner."""
+    """A merchant that was approved, the invitation of its owner, and whether it is mailed too."""
 
     merchant: Merchant
     invitation: NewLink
+    mailed: bool
 
 
-async def approve(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = "") -> Approved:
+async def approve(
+    tx: Tx, settings: Settings, merchant_id: str, actor: Actor, now: int, *, notes: str = ""
+) -> Approved:
     """Make an APPLIED merchant ACTIVE, and invite who has applied as its owner.
 
+    The invitation is mailed where there is a mail server.
     Raises NotFound, and Invalid as ``merchants.take`` does.
     """
     merchant = await merchants.take(tx, merchant_id, "approved", actor, now, notes=notes)
@@ -29,7 +34,10 @@ async def approve(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: st
     invitation = await people.invite(
         tx, application.email, now, merchant_id=merchant_id, role="owner", actor=actor
     )
-    return Approved(merchant, invitation)
+    by = settings.operator_name
+    return Approved(
+        merchant, invitation, await mail.invite(tx, settings, invitation, by, "en", now)
+    )
 
 
 async def decline(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = "") -> Merchant:
