@@ -55,6 +55,11 @@ def test_a_command_names_who_has_logged_in(opentill: Commands) -> None:
     (file,) = Path(ann.environ["XDG_CONFIG_HOME"]).rglob("*.json")
     assert oct(file.stat().st_mode)[-3:] == "600"
     assert PASSWORD not in file.read_text()
+    kept = file.read_text()
+    file.write_text(kept.replace(ann.who, "bob@example.com (per_1)"))
+    refused = ann.refusal("merchants", "create", "In another's name")
+    assert "names somebody else than who has logged in" in refused
+    file.write_text(kept)
     ended = json.loads(file.read_text())
     ann.json("logout")
     ann.json("merchants", "create", "After")

@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from opentill import adjustments, ledger, payouts, people
+from opentill import adjustments, ledger, merchants, payouts, people
 from opentill.adjustments import AdjustmentRequest
 from opentill.payouts import PayoutRequest
 from support.api_server import Shop
@@ -93,3 +93,19 @@ def test_a_payout_waits_and_is_rejected_with_a_reason(shop: Shop) -> None:
     (payout,) = server.tx(lambda tx: payouts.search(tx, shop.id))
     assert (payout.created_by, payout.approved_by) == (who(maker), who(other))
     assert available(shop) == 1000
+
+
+def test_a_payout_of_a_merchant_that_is_suspended_goes_on_waiting(shop: Shop) -> None:
+    server = shop.api_server
+    maker = person(server, None, staff_role="finance")
+    other = person(server, None, staff_role="finance")
+    other.post(f"/console/approvals/{asked(shop, maker)}/approve")
+    now = server.app.clock()
+    wanted = PayoutRequest(amount_minor=4000, reference="W-1", reason="weekly", by=who(maker))
+    made = server.tx(lambda tx: payouts.request(tx, shop.id, wanted, LIMIT, now))
+    server.tx(lambda tx: merchants.take(tx, shop.id, "suspended", TESTER, now))
+    refused = other.post(f"/console/approvals/{made.id}/approve")
+    assert (refused.status_code, "payouts are switched off" in refused.text) == (400, True)
+    assert available(shop) == 5000
+    (waits,) = server.tx(payouts.waiting)
+    assert waits.id == made.id

@@ -26,6 +26,7 @@ REFUSED = (
     ({"number": "123456789"}, "country"),
     ({"number": "123456789", "country": "US"}, "bankCode"),
     ({"number": "123456789", "country": "US", "bank_code": "12345"}, "bankCode"),
+    ({"number": "123456789", "country": "US", "bank_code": "０２１００００２１"}, "bankCode"),
     ({"number": "123456789", "country": "SG"}, "bic"),
     ({"number": "123456789", "country": "SG", "bank_code": "7171"}, "bankCode"),
     ({"number": "DE89370400440532013000", "bic": "COBADE"}, "bic"),

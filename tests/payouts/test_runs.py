@@ -124,6 +124,27 @@ async def test_a_payout_that_failed_before_the_file_is_not_in_it(db: Db) -> None
     assert await taken(db, view.run.id) == content
 
 
+async def test_who_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> None:
+    shops = await _shops(db, 2)
+    view = await whole(db, fresh())
+    first, second = await _payouts(db, shops)
+    suspend = ("suspended", ANN, NOW)
+    await db.run(lambda tx: merchants.take(tx, shops[0].id, *suspend))
+    content = await taken(db, view.run.id)
+    assert first.id.encode() not in content
+    assert content.count(b"<CdtTrfTxInf>") == content.count(second.id.encode()) // 3 == 1
+    # It is still pending, and goes back by hand; the file stays as it is.
+    await db.run(lambda tx: merchants.take(tx, shops[0].id, "resumed", ANN, NOW))
+    await db.run(lambda tx: payouts.fail(tx, first.id, "suspended", "ann", NOW))
+    assert await taken(db, view.run.id) == content
+    other = await whole(db, fresh())
+    await db.run(lambda tx: merchants.take(tx, shops[0].id, *suspend))
+    with pytest.raises(Invalid, match="must have payouts that may be sent"):
+        await taken(db, other.run.id)
+    kept = await db.read(lambda tx: payouts.view_run(tx, other.run.id))
+    assert kept.run.status == "READY"
+
+
 async def test_a_file_is_taken_in_one_form_and_from_a_whole_run(db: Db) -> None:
     await _shops(db, 1)
     run = await begin(db, fresh())

@@ -156,8 +156,14 @@ async def verify(db: "Db", found: "Settings") -> None:
         return
     login = await find(db, claim.login.token, found)
     _check_role(login, claim.permission)
+    from opentill import people
     from opentill.cli import session
     from opentill.people import NEED_PROOF
+
+    if people.actor_of(login, "").who != claim.login.name:
+        # The file is its user's own, who could have written any name beside the token.
+        message = f"{_file()} names somebody else than who has logged in: opentill login"
+        raise NotAllowed(message)
 
     if claim.permission in NEED_PROOF and not login.is_proved(await session.now(db)):
         message = "your login is older than ten minutes, too old for this: opentill login"

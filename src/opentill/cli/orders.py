@@ -153,20 +153,14 @@ def refund_failed(refund_id: str, *, actor: "Actor") -> "RefundOut":
 
 
 def _end_refund(refund_id: str, outcome: "RefundOutcome", actor: "Actor") -> "RefundOut":
-    from opentill import gateways, merchants, orders, refunds
-    from opentill.core.errors import Invalid
+    from opentill import gateways, merchants, refunds
 
-    reporting = set(session.settings().gateways) - gateways.OPERATOR_MAY_REPORT
+    reporting = gateways.reporting(session.settings().gateways)
 
     async def work(tx: "Tx", now: int) -> "Refund":
         refund = await refunds.find_anywhere(tx, refund_id)
-        attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
-        if attempt.gateway in reporting or refund.status != "PROCESSING":
-            why = "refund must be PROCESSING, and of no gateway that reports by itself"
-            raise Invalid("refund", why)
-        action = f"refund {outcome.status.lower()}"
-        await merchants.record_audit(tx, actor, action, refund.merchant_id, refund_id, now)
-        ids = (refund.merchant_id, refund_id)
-        return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
+        action, ids = f"refund {outcome.status.lower()}", (refund.merchant_id, refund_id)
+        await merchants.record_audit(tx, actor, action, *ids, now)
+        return await refunds.end_manually(tx, *ids, outcome, now, reporting=reporting)
 
     return refunds.RefundOut.of(session.transact(work))

@@ -109,6 +109,8 @@ async def approve(request: PageRequest) -> Response:
         await request.app.db.run(work)
     except Invalid as problem:
         return await _all(request, 400, {wanted: _KEYS.get(problem.field or "", "approvals_error")})
+    except merchants.CapabilityOff:
+        return await _all(request, 400, {wanted: "approvals_error_off"})
     return render.see_other(request, f"{PLACE}?done=approved")
 
 

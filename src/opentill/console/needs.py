@@ -42,6 +42,13 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     money: Money | None = None
     detail: str = ""  # as a gateway or an endpoint said it
 
+    @property
+    def path(self) -> str:
+        """Where it is looked at: a payment in the console, where something can be done to it."""
+        if self.below.startswith("/payments/"):
+            return OF_CONSOLE + self.below
+        return f"/dashboard/{self.merchant_id}{self.below}"
+
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of thing that needs somebody.

@@ -116,7 +116,8 @@ def _national(account: BankAccount) -> BankAccount:
     if account.bank_code:
         if clearing is None:
             raise Invalid("bankCode", "bankCode must be empty here: give the bank's BIC as bic")
-        if not (account.bank_code.isdecimal() and len(account.bank_code) == clearing.digits):
+        code = account.bank_code
+        if not (code.isascii() and code.isdecimal() and len(code) == clearing.digits):
             named = f"{clearing.digits} digits, the {clearing.called}"
             raise Invalid("bankCode", f"bankCode must be {named} of the bank")
     elif not account.bic:

@@ -1,27 +1,22 @@
 """One payment: what it is, all that happened to it, its receipt, and what can be done with it."""
 
-from decimal import Decimal
 from typing import Final
 
-import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, webhooks
-from opentill.backoffice import once, render
+from opentill.backoffice import once, payment_page, payment_reading, render
 from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.backoffice.payment_reading import amounts
 from opentill.backoffice.request import PageRequest
-from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
-from opentill.dashboard import payment_reading, payment_refund
-from opentill.dashboard.payment_reading import MOST_REFUNDS, Payment, amounts
-from opentill.dashboard.payment_timeline import Timeline
+from opentill.dashboard import payment_refund
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 
 _REASON: Final = "on the page of a payment"
-_LONGEST_VALUE: Final = 500  # characters of a value of metadata that are shown
 
 
 async def show(request: PageRequest) -> Response:
@@ -36,22 +31,14 @@ async def _payment(
     *,
     note: str = "",
 ) -> Response:
-    found = await payment_reading.read(request)
-    localizer = request.localizer
-    asked = request.query.get("refund")
+    found = await payment_reading.read(request.app, request.access, request.ids["order"])
+    asked, resends = request.query.get("refund"), request.access.may("events.resend")
     return render.page(
         request,
         "payment.html",
         status,
-        payment=found,
-        order=found.order,
-        zone=found.zone,
-        timeline=Timeline(found, localizer).items(),
-        amount=amounts(localizer),
-        share=_share,
-        rate=money.rate_text,
-        metadata=_metadata(found),
-        most_refunds=MOST_REFUNDS,
+        **payment_page.values(found, request.localizer),
+        resend_to=request.link("payments", found.order.id, "resend") if resends else "",
         refund=next((one for one in found.refunds if one.id == asked), None),
         errors=errors or {},
         note=note,
@@ -61,26 +48,9 @@ async def _payment(
     )
 
 
-def _share(rate: Decimal) -> str:
-    return f"{money.rate_text(rate * 100)}%"
-
-
-def _metadata(payment: Payment) -> list[tuple[str, str]]:
-    """Return the metadata as pairs of texts, values that are no texts as JSON."""
-    kept: dict[str, object] = msgspec.json.decode(payment.order.metadata, type=dict[str, object])
-    texts = (
-        (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
-        for name, value in kept.items()
-    )
-    return [
-        (name, text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…")
-        for name, text in texts
-    ]
-
-
 async def receipt(request: PageRequest) -> Response:
     """Show what the customer paid, to be printed. Not of an order that nobody has paid."""
-    found = await payment_reading.read(request)
+    found = await payment_reading.read(request.app, request.access, request.ids["order"])
     order = found.order
     if order.paid_at is None:
         raise NotFound
@@ -128,7 +98,7 @@ async def resend(request: PageRequest) -> Response:
     """
     form, app, merchant_id = await request.form(), request.app, request.merchant_id
     event_id, endpoint_id = form.get("event", ""), form.get("endpoint", "")
-    found = await payment_reading.read(request)
+    found = await payment_reading.read(request.app, request.access, request.ids["order"])
     if event_id not in {one.id for one in found.events}:
         raise NotFound
     await rate_limits.hit_merchant(app.db, app.settings, "resends", merchant_id, request.now)

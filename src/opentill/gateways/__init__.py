@@ -21,7 +21,7 @@ from opentill.gateways.model import (
     RefundStatus,
     Traces,
 )
-from opentill.gateways.registry import OPERATOR_MAY_REPORT, load
+from opentill.gateways.registry import load, reporting
 from opentill.gateways.routing import (
     BadGateways,
     Gateways,
@@ -31,7 +31,6 @@ from opentill.gateways.routing import (
 )
 
 __all__ = [
-    "OPERATOR_MAY_REPORT",
     "BadCallback",
     "BadGateways",
     "DisputeStatus",
@@ -57,4 +56,5 @@ __all__ = [
     "methods_of",
     "observed",
     "offered",
+    "reporting",
 ]

@@ -4,7 +4,7 @@ A third party adds one with an entry point in the group ``opentill.gateways``: a
 the ``Settings`` and returns a ``Gateway``. Ours cannot be replaced by another of the same name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -93,7 +93,12 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "epay": _epay,
 }
 # Gateways that cannot always say what became of a refund: an operator may report it.
-OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
+_OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
+
+
+def reporting(names: Iterable[str]) -> frozenset[str]:
+    """Return which of some gateways always say by themselves what became of a refund."""
+    return frozenset(names) - _OPERATOR_MAY_REPORT
 
 
 def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:

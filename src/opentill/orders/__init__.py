@@ -4,7 +4,7 @@ from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
 from opentill.orders.cards import shown as show_card
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
-from opentill.orders.confirmation import Report, confirm_many
+from opentill.orders.confirmation import Report, confirm_many, priced_by
 from opentill.orders.customer_model import CustomerOrder, CustomerSums
 from opentill.orders.customers import (
     MOST_SUMMED,
@@ -50,6 +50,7 @@ from opentill.orders.note_model import OrderNote
 from opentill.orders.notes import complete_refund, hold_refund, note, release_refund
 from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments import ask, callback_url, submit
+from opentill.orders.search_model import Concerned
 from opentill.orders.service import (
     apply_outcome,
     attempt_of,
@@ -81,6 +82,7 @@ __all__ = [
     "MOST_SUMMED",
     "TRANSITIONS",
     "Change",
+    "Concerned",
     "CustomerOrder",
     "CustomerSums",
     "Email",
@@ -145,6 +147,7 @@ __all__ = [
     "of_ids",
     "orders_of",
     "place",
+    "priced_by",
     "recent_customers",
     "release_refund",
     "revoke_manually",

@@ -200,13 +200,14 @@ SEND_RUN = Query(
     returning *
     """,
 )
-# What can still be sent is in the file from now on, and nothing else ever is.
+# What can still be sent is in the file from now on, and nothing else ever is; nor is a payout of a
+# merchant whose payouts were switched off since the run was made.
 PUT_IN_FILE = Command(
     """
     update payout_transfers t set in_file = true
-    from payouts p
+    from payouts p join merchants m on m.id = p.merchant_id
     where t.run_id = :run_id and p.merchant_id = t.merchant_id and p.id = t.payout_id
-        and p.status = 'PENDING'
+        and p.status = 'PENDING' and m.payout_off is null
     """
 )
 NOTE_DIGEST = Command(

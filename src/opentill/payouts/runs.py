@@ -189,10 +189,12 @@ async def send(
     sent = await queries.SEND_RUN.first(tx, id=run_id, form=form, who=actor.who, now=now)
     if sent is None:  # somebody else was faster
         return _same_form(await find(tx, run_id), form)
-    subject = f"{run_id}: {form}, {sums.pending} payouts in {run.currency}"
+    subject = f"{run_id}: {form}, at most {sums.pending} payouts in {run.currency}"
     await merchants.record_audit(tx, actor, "payouts file", "", subject, now)
-    # Under the lock of the audit log's head, which whatever ends a payout takes too.
-    await queries.PUT_IN_FILE.run(tx, run_id=run_id)
+    # Under the lock of the audit log's head, which whatever ends a payout, or switches a merchant's
+    # payouts off, takes too.
+    if not await queries.PUT_IN_FILE.run(tx, run_id=run_id):
+        raise Invalid("run", "run must have payouts that may be sent: it has none")
     return sent
 
 

@@ -17,6 +17,7 @@ from opentill.people.logins import (
     prove,
     prune,
     security_of,
+    visit,
     workplaces,
 )
 from opentill.people.model import (
@@ -138,6 +139,7 @@ __all__ = [
     "security_of",
     "staff_invitations",
     "staff_may",
+    "visit",
     "withdraw",
     "withdraw_staff_invitation",
     "workplaces",

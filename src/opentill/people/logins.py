@@ -213,11 +213,22 @@ async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
         for one in all_of_them:
             if one.merchant_id == merchant_id:
                 return Access(login, merchant_id, one.merchant_name, one.role, all_of_them)
-        if login.staff_role is None:
-            raise NotFound
+    return await visit(db, login, merchant_id, now, all_of_them)
+
+
+async def visit(
+    db: Db, login: Login, merchant_id: str, now: int, workplaces: list[Workplace] | None = None
+) -> Access:
+    """Return what somebody may see of a merchant as staff, whatever they are there as a member.
+
+    The first visit since they logged in is in the audit log. Raises NotFound.
+    """
+    if login.staff_role is None:
+        raise NotFound
+    async with db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
     await db.run(lambda tx: _visit(tx, login, merchant_id, now))
-    return Access(login, merchant_id, merchant.name, None, all_of_them)
+    return Access(login, merchant_id, merchant.name, None, workplaces or [])
 
 
 async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:

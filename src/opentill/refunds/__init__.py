@@ -13,6 +13,7 @@ from opentill.refunds.model import (
 from opentill.refunds.service import (
     apply_outcome,
     create,
+    end_manually,
     find,
     find_anywhere,
     find_by_number,
@@ -33,6 +34,7 @@ __all__ = [
     "TooMuch",
     "apply_outcome",
     "create",
+    "end_manually",
     "find",
     "find_anywhere",
     "find_by_number",

@@ -1,6 +1,6 @@
 """What can be done with refunds: accept one and hold its money, and apply how it ended."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -286,6 +286,27 @@ async def apply_outcome(
     else:
         await _failed(tx, order, refund, now)
     return refund
+
+
+async def end_manually(
+    tx: Tx,
+    merchant_id: str,
+    refund_id: str,
+    outcome: RefundOutcome,
+    now: int,
+    *,
+    reporting: Container[str],
+) -> Refund:
+    """End a refund as the operator knows its result; ``reporting`` are gateways that report it.
+
+    Raises NotFound, and Invalid for one that has ended or that its gateway reports by itself.
+    """
+    refund = await find(tx, merchant_id, refund_id)
+    attempt = await orders.find_attempt(tx, merchant_id, refund.attempt_id)
+    if attempt.gateway in reporting or refund.status != "PROCESSING":
+        why = "refund must be PROCESSING, and of no gateway that reports by itself"
+        raise Invalid("refund", why)
+    return await apply_outcome(tx, merchant_id, refund_id, outcome, now, gateway=attempt.gateway)
 
 
 async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOutcome) -> Refund:

@@ -11,6 +11,11 @@ from opentill.backoffice.catalogue import (
     bank_account,
     forgotten,
     frame,
+    payment,
+    payment_notes,
+    payment_refund,
+    payment_timeline,
+    payment_words,
     people,
     security,
 )
@@ -23,4 +28,9 @@ PARTS: Final[tuple[Part, ...]] = (
     apply.SENTENCES,
     bank_account.SENTENCES,
     forgotten.SENTENCES,
+    payment.SENTENCES,
+    payment_notes.SENTENCES,
+    payment_refund.SENTENCES,
+    payment_timeline.SENTENCES,
+    payment_words.SENTENCES,
 )

@@ -31,6 +31,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_same": "Somebody else than who asked for it must approve.",
         "approvals_error_decided": "Somebody has decided about this already.",
         "approvals_error_amount": "The balance does not allow this amount now. It goes on waiting.",
+        "approvals_error_off": "This merchant's payouts are switched off. It goes on waiting.",
         "approvals_error_reason": "Say why, in a few words.",
     },
     "zh-Hans": {
@@ -58,6 +59,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_same": "须由申请人以外的人批准。",
         "approvals_error_decided": "此事项已有人处理。",
         "approvals_error_amount": "余额目前不允许此金额。该事项继续等待。",
+        "approvals_error_off": "该商户的打款已停用。该事项继续等待。",
         "approvals_error_reason": "请简要说明原因。",
     },
     "zh-Hant": {
@@ -85,6 +87,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_same": "須由申請人以外的人核准。",
         "approvals_error_decided": "此事項已有人處理。",
         "approvals_error_amount": "餘額目前不允許此金額。該事項繼續等待。",
+        "approvals_error_off": "該商戶的打款已停用。該事項繼續等待。",
         "approvals_error_reason": "請簡要說明原因。",
     },
 }

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from opentill.dashboard.payment_reading import Payment, amounts
+from opentill.backoffice.payment_reading import Payment, amounts
 from opentill.disputes import Dispute
 from opentill.ledger import Entry
 from opentill.orders import PaymentAttempt

@@ -18,9 +18,10 @@ from opentill import (
     refunds,
     webhooks,
 )
-from opentill.backoffice.request import PageRequest
 from opentill.checkouts import Session
+from opentill.context import App
 from opentill.core.money import Money
+from opentill.core.settings import Settings
 from opentill.db import clock
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
@@ -28,6 +29,7 @@ from opentill.epay import Notice
 from opentill.ledger import Cause, Entry
 from opentill.merchants import Merchant
 from opentill.orders import HistoryRow, Order, OrderNote, PaymentAttempt
+from opentill.people import Access
 from opentill.refunds import Refund
 from opentill.web.language import Localizer
 from opentill.webhooks import Endpoint, EventDelivery, OrderEvent
@@ -99,16 +101,15 @@ def amounts(localizer: Localizer) -> Callable[[int, str], str]:
     return write
 
 
-async def read(request: PageRequest) -> Payment:
-    """Read the payment in the path, as far as this person may see it. Raises NotFound."""
-    merchant_id, order_id = request.merchant_id, request.ids["order"]
-    settings = request.app.settings
-    async with request.app.db.snapshot() as tx:
+async def read(app: App, access: Access, order_id: str) -> Payment:
+    """Read a payment, as far as a person may see it at its merchant. Raises NotFound."""
+    merchant_id, settings = access.merchant_id, app.settings
+    async with app.db.snapshot() as tx:
         order = await orders.find(tx, merchant_id, order_id)
         found = await refunds.of_order(tx, merchant_id, order_id, MOST_REFUNDS + 1)
         history = await orders.history(tx, merchant_id, order_id)
         disputed = await disputes.of_order(tx, merchant_id, order_id)
-        events, deliveries, endpoints = await _events(tx, request, history)
+        events, deliveries, endpoints = await _events(tx, settings, access, order_id, history)
         return Payment(
             merchant=await merchants.find(tx, merchant_id),
             order=await orders.with_livemode(tx, order, deployment=settings.livemode),
@@ -116,31 +117,31 @@ async def read(request: PageRequest) -> Payment:
             attempts=await orders.attempts(tx, merchant_id, order_id),
             refunds=found[:MOST_REFUNDS],
             more_refunds=len(found) > MOST_REFUNDS,
-            disputes=disputed if request.access.may("disputes.read") else [],
+            disputes=disputed if access.may("disputes.read") else [],
             history=history,
-            entries=await _entries(tx, request, found[:MOST_REFUNDS], disputed),
+            entries=await _entries(tx, access, order_id, found[:MOST_REFUNDS], disputed),
             events=events,
             deliveries=deliveries,
             endpoints=endpoints,
             notes=await orders.notes_of(tx, order),
-            notice=await _notice(tx, request, order),
+            notice=await _notice(tx, access, order),
         )
 
 
-async def _notice(tx: Tx, request: PageRequest, order: Order) -> Notice | None:
+async def _notice(tx: Tx, access: Access, order: Order) -> Notice | None:
     """Return the notification of the shop that placed the order through the Epay API."""
-    if order.source != "EPAY" or not request.access.may("events.read"):
+    if order.source != "EPAY" or not access.may("events.read"):
         return None
     return await epay.notice_of(tx, order.merchant_id, order.id)
 
 
 async def _entries(
-    tx: Tx, request: PageRequest, found: list[Refund], disputed: list[Dispute]
+    tx: Tx, access: Access, order_id: str, found: list[Refund], disputed: list[Dispute]
 ) -> list[Entry]:
     """Return the movements that the order, its refunds, disputes and corrections have caused."""
-    if not request.access.may("balance.read"):
+    if not access.may("balance.read"):
         return []
-    merchant_id, order_id = request.merchant_id, request.ids["order"]
+    merchant_id = access.merchant_id
     corrections = await adjustments.of_order(tx, merchant_id, order_id)
     causes: list[tuple[Cause, str]] = [
         ("order", order_id),
@@ -152,17 +153,17 @@ async def _entries(
 
 
 async def _events(
-    tx: Tx, request: PageRequest, history: list[HistoryRow]
+    tx: Tx, settings: Settings, access: Access, order_id: str, history: list[HistoryRow]
 ) -> tuple[list[OrderEvent], list[EventDelivery], list[Endpoint]]:
-    if not request.access.may("events.read"):
+    if not access.may("events.read"):
         return [], [], []
-    merchant_id = request.merchant_id
+    merchant_id = access.merchant_id
     events = await webhooks.of_order(
         tx,
         merchant_id,
-        request.ids["order"],
+        order_id,
         _emitted(history),
-        movable=clock.movable(request.app.settings.gateways),
+        movable=clock.movable(settings.gateways),
     )
     deliveries = await webhooks.deliveries_of(tx, merchant_id, [one.id for one in events])
     return events, deliveries, await webhooks.search(tx, merchant_id)

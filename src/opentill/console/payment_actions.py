@@ -1,0 +1,233 @@
+"""What staff can do to a payment: a table of actions, and what each moves.
+
+An action calls the service that the command line calls, and names the person with their reason in
+the audit log.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Final, get_args
+
+import msgspec
+
+from opentill import disputes, epay, gateways, merchants, orders, refunds
+from opentill.backoffice.payment_reading import Payment
+from opentill.core import money
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.money import Money
+from opentill.core.settings import Settings
+from opentill.db.database import Tx
+from opentill.disputes import Dispute
+from opentill.gateways.model import RefundOutcome
+from opentill.merchants import Actor
+from opentill.orders import Order, Status
+from opentill.people import Permission
+from opentill.refunds import Refund
+
+_LONGEST_ERROR: Final = 200  # characters of why a refund has failed
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What an action is given: the order, locked, the fields of the form, and who acts."""
+
+    settings: Settings
+    order: Order
+    form: Mapping[str, str]
+    actor: Actor
+    now: int
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """The merchant's id and the order's."""
+        return self.order.merchant_id, self.order.id
+
+    async def record(self, tx: Tx, action: str, subject: str) -> None:
+        """Write the audit log."""
+        await merchants.record_audit(
+            tx, self.actor, action, self.order.merchant_id, subject, self.now
+        )
+
+
+class Action(msgspec.Struct, frozen=True):
+    """One thing that can be done; ``apply`` raises Invalid where it cannot be any more.
+
+    ``payment_do_NAME``, ``payment_text_NAME`` and ``payment_done_NAME`` are its sentences.
+    """
+
+    name: str
+    permission: Permission
+    apply: Callable[[Tx, Given], Awaitable[object]]
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """An action that a payment allows now, of the refund or dispute ``subject``, "" for itself.
+
+    ``moves`` says what it moves: pairs of a sentence's key and an amount. With ``most`` the form
+    asks for an amount up to that.
+    """
+
+    action: Action
+    subject: str = ""
+    moves: tuple[tuple[str, Money], ...] = ()
+    most: Money | None = None
+
+    @property
+    def anchor(self) -> str:
+        """What its form is called on the page."""
+        return f"{self.action.name}-{self.subject}" if self.subject else self.action.name
+
+
+async def _confirm(tx: Tx, given: Given) -> object:
+    await given.record(tx, "orders confirm", given.order.id)
+    who, why = given.actor.who, given.actor.reason
+    livemode = given.settings.livemode
+    return await orders.confirm_manually(tx, *given.ids, who, why, given.now, livemode=livemode)
+
+
+async def _revoke(tx: Tx, given: Given) -> object:
+    await given.record(tx, "orders revoke", given.order.id)
+    who, why = given.actor.who, given.actor.reason
+    return await orders.revoke_manually(tx, *given.ids, who, why, given.now)
+
+
+async def _end_refund(tx: Tx, given: Given, *, done: bool) -> object:
+    merchant_id, refund_id = given.order.merchant_id, given.form.get("subject", "")
+    refund = await refunds.find(tx, merchant_id, refund_id)
+    if refund.order_id != given.order.id:
+        raise NotFound
+    outcome = RefundOutcome(status="SUCCEEDED")
+    if not done:
+        outcome = RefundOutcome(status="REFUSED", reason=given.actor.reason[:_LONGEST_ERROR])
+    await given.record(tx, f"refund {outcome.status.lower()}", refund_id)
+    reporting = gateways.reporting(given.settings.gateways)
+    return await refunds.end_manually(
+        tx, merchant_id, refund_id, outcome, given.now, reporting=reporting
+    )
+
+
+async def _open_dispute(tx: Tx, given: Given) -> object:
+    await given.record(tx, "disputes open", given.order.id)
+    try:
+        minor = money.parse(given.form.get("amount", "").strip(), given.order.currency)
+    except ValueError as error:
+        raise Invalid("amount", f"amount {error}") from None
+    return await disputes.open_manually(
+        tx, *given.ids, who=given.actor.who, reason=given.actor.reason, now=given.now,
+        amount_minor=minor,
+    )  # fmt: skip
+
+
+async def _decide(tx: Tx, given: Given, *, event: disputes.Event, command: str) -> object:
+    merchant_id, dispute_id = given.order.merchant_id, given.form.get("subject", "")
+    dispute = await disputes.find(tx, merchant_id, dispute_id)
+    if dispute.order_id != given.order.id:
+        raise NotFound
+    await given.record(tx, f"disputes {command}", dispute_id)
+    return await disputes.decide(
+        tx, merchant_id, dispute_id, event,
+        who=given.actor.who, reason=given.actor.reason, now=given.now,
+    )  # fmt: skip
+
+
+async def _notify(tx: Tx, given: Given) -> object:
+    return await epay.resend(tx, *given.ids, given.now, actor=given.actor)
+
+
+CONFIRM: Final = Action("confirm", "orders.manage", _confirm)
+REVOKE: Final = Action("revoke", "orders.manage", _revoke)
+REFUND_DONE: Final = Action("refund-done", "orders.manage", partial(_end_refund, done=True))
+REFUND_FAILED: Final = Action("refund-failed", "orders.manage", partial(_end_refund, done=False))
+DISPUTE_OPEN: Final = Action("dispute-open", "disputes.decide", _open_dispute)
+DISPUTE_WON: Final = Action(
+    "dispute-won", "disputes.decide", partial(_decide, event="won", command="win")
+)
+DISPUTE_LOST: Final = Action(
+    "dispute-lost", "disputes.decide", partial(_decide, event="lost", command="lose")
+)
+DISPUTE_RECOVERED: Final = Action(
+    "dispute-recovered", "disputes.decide", partial(_decide, event="recovered", command="recover")
+)
+NOTIFY: Final = Action("notify", "orders.manage", _notify)
+ACTIONS: Final = (
+    CONFIRM,
+    REVOKE,
+    REFUND_DONE,
+    REFUND_FAILED,
+    DISPUTE_OPEN,
+    DISPUTE_WON,
+    DISPUTE_LOST,
+    DISPUTE_RECOVERED,
+    NOTIFY,
+)
+# What a dispute's status allows.
+_DECISIONS: Final[Mapping[str, tuple[Action, ...]]] = {
+    "OPEN": (DISPUTE_WON, DISPUTE_LOST),
+    "LOST": (DISPUTE_RECOVERED,),
+}
+
+
+def seen(order: Order) -> str:
+    """Return what a form was made of: as long as the order is so, it may be sent."""
+    return f"{order.status}.{order.updated_at}"
+
+
+def status_of(shown: str) -> Status | None:
+    """Return the status of ``seen``'s text, None for any other text."""
+    status = shown.partition(".")[0]
+    return next((one for one in get_args(Status) if one == status), None)
+
+
+def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
+    """Yield what a payment allows now, whoever asks."""
+    order = payment.order
+    if orders.can(order, "confirmed"):
+        yield _confirmation(order)
+    if orders.can(order, "voided"):
+        yield Offer(action=REVOKE)
+    reporting = gateways.reporting(settings.gateways)
+    gateway_of = {one.id: one.gateway for one in payment.attempts}
+    for refund in payment.refunds:
+        if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:
+            yield from _of_refund(refund)
+    left = Money(order.amount_minor - order.refund_held_minor, order.currency)
+    if orders.can(order, "disputed") and left.minor > 0:
+        yield Offer(action=DISPUTE_OPEN, most=left)
+    for dispute in payment.disputes:
+        for action in _DECISIONS.get(dispute.status, ()):
+            yield _of_dispute(action, dispute)
+    if payment.notice is not None and order.paid_at is not None:
+        yield Offer(action=NOTIFY)
+
+
+def _confirmation(unpaid: Order) -> Offer:
+    order = orders.priced_by(unpaid, "BANK_TRANSFER")
+    settled = order.settled_currency
+    fee = order.gross_settled_minor - order.net_settled_minor
+    moves = (
+        ("payment_moves_taken", Money(order.amount_minor, order.currency)),
+        ("payment_moves_fee", Money(fee, settled)),
+        ("payment_moves_pending", Money(order.net_settled_minor, settled)),
+    )
+    return Offer(action=CONFIRM, moves=moves)
+
+
+def _of_refund(refund: Refund) -> Iterator[Offer]:
+    held = Money(refund.debit_minor, refund.debit_currency)
+    back = ("payment_moves_back", Money(refund.amount_minor, refund.currency))
+    left = ("payment_moves_left", held)
+    yield Offer(action=REFUND_DONE, subject=refund.id, moves=(back, left))
+    returned = ("payment_moves_returned", held)
+    yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(returned,))
+
+
+def _of_dispute(action: Action, dispute: Dispute) -> Offer:
+    debit = Money(dispute.debit_minor, dispute.debit_currency)
+    moves: dict[str, tuple[tuple[str, Money], ...]] = {
+        DISPUTE_WON.name: (("payment_moves_kept", debit),),
+        DISPUTE_LOST.name: (
+            ("payment_moves_lost", debit),
+            ("payment_moves_dispute_fee", Money(dispute.fee_minor, dispute.debit_currency)),
+        ),
+        DISPUTE_RECOVERED.name: (("payment_moves_returned", debit),),
+    }
+    return Offer(action=action, subject=dispute.id, moves=moves[action.name])
