@@ -87,6 +87,9 @@ def test_the_page_is_the_merchants_with_a_mark_and_the_visit_is_audited(shop: Sh
     page = auditor.get(f"{PLACE}/{order['id']}")
     assert "Event order.paid" in page.text
     assert "You see this as staff" in page.text
+    own = f"/dashboard/{shop.id}/payments/{order['id']}"
+    assert f'href="{own}"' in page.text
+    assert f'href="{PLACE}/{order["id"]}"' in auditor.get(own).text
     assert set(forms(page)) <= {"logout"}
     visits = "select count(*) from audit_log where action = 'people visit' and who like $1"
     assert shop.api_server.sql(visits, f"{auditor.email}%") == [{"count": 1}]
