@@ -172,6 +172,10 @@ def _session(offer: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
         "currency": offer["currency"],
         "status": "OPEN",
         "url": f"http://127.0.0.1:8080/checkout/{roles['session']}",
+        "quantity": 1,
+        "paymentMethods": None,
+        "locale": None,
+        "clientReference": None,
         "expiresAt": now + LIFETIME_MS,
         "createdAt": now,
     }
@@ -212,6 +216,11 @@ def _order(row: Row) -> dict[str, Any]:
         "rollingReserveStatus": row["reserve_status"],
         "rollingReserveReleaseAt": row["reserve_release_at"],
         "livemode": bool(row["livemode"]),
+        "quantity": row["quantity"] or 1,
+        "clientReference": row["client_reference"],
+        "paymentLinkId": row["payment_link_id"],
+        "cardBrand": None,
+        "cardLast4": None,
     }
     return {"code": 0, "message": "success", "data": data}
 

@@ -131,11 +131,13 @@ def test_very_many_unknown_fields_are_counted(shop: Shop) -> None:
 def test_every_operation_with_a_body_names_what_it_ignores(shop: Shop) -> None:
     body = {"unknown_": 1}
     order = shop.paid()
+    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.product()["id"]})
     paths: dict[str, str] = {
         "products": shop.product()["id"],
         "checkouts": shop.session()["id"],
         "orders": order["id"],
         "webhook-endpoints": shop.endpoint()["id"],
+        "payment-links": link["id"],
     }
     for operation in OPERATIONS:
         if operation.method in {"POST", "PATCH"}:
