@@ -1,4 +1,4 @@
-"""What waits for the worker: the queues of all features, how much is in them and since when.
+"""What is due for the worker: the queues of all features, how much is in them and since when.
 
 Metrics read the ages (``health.py``), the console's page the numbers too (decision 0100).
 """

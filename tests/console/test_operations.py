@@ -4,7 +4,6 @@ import re
 
 from opentill import queues
 from opentill.core import metrics
-from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.figures import jobs as figure_jobs
 from opentill.integrity import scheduler
@@ -56,13 +55,9 @@ async def test_gateways_show_what_they_refused_and_what_they_have_not_said(tx: T
     attempt = await world.submitted(tx, refused)
     await world.said(tx, attempt, "DECLINED", reason="insufficient funds")
     waiting = await world.submitted(tx, open_one)
-    found = [
-        one
-        for one in await order_jobs.last_refused(tx, now_ms() - 60_000, 50)
-        if one.id == attempt.id
-    ]
+    found = [one for one in await order_jobs.last_refused(tx, 50) if one.id == attempt.id]
     assert [(one.gateway, one.reason) for one in found] == [(attempt.gateway, "insufficient funds")]
-    assert not await order_jobs.last_refused(tx, now_ms() + 3_600_000, 50)
+    assert not await order_jobs.last_refused(tx, 0)
     unanswered = {one.gateway: one for one in await order_jobs.unanswered(tx, NOW)}
     assert (unanswered[waiting.gateway].number, unanswered[waiting.gateway].since) == (1, NOW)
     assert not await order_jobs.unanswered(tx, NOW - 1)

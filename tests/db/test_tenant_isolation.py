@@ -112,6 +112,7 @@ EXPLAINED: Final = frozenset(
         # asked by staff: tests/console
         "figures.gateway_queries": "DIFFER RECOUNT",
         "ledger.queries   ": "FOUND PASSES CHECKS",
+        "orders.operations_queries": "LAST_REFUSED",
         "epay.queries  ": "FAILED_NOTICES",
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
@@ -152,7 +153,7 @@ EXPLAINED: Final = frozenset(
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
-        " UNCOUNTED_MERCHANTS LAST_REFUSED"
+        " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",

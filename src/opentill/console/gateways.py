@@ -15,7 +15,6 @@ from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core import metrics
-from opentill.db.clock import now_ms
 from opentill.figures import GatewaySums
 from opentill.gateways.routing import Gateways
 from opentill.orders import PaymentAttempt
@@ -27,7 +26,7 @@ from opentill.web.language import Localizer
 _QUARTER_MS: Final = 900_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
-_ANSWER_MS: Final = 15_000  # after which an attempt without an answer is asked for
+_RESPONSE_MS: Final = 15_000  # after which an attempt without a response is asked for
 NEWEST: Final = 50  # attempts of each merchant among which the last refusal is looked for
 
 
@@ -66,11 +65,10 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         of_hour = await figures.by_gateway(tx, until - _HOUR_MS, until)
         of_day = await figures.by_gateway(tx, until - _DAY_MS, until)
-        unanswered = {one.gateway: one for one in await order_jobs.unanswered(tx, now - _ANSWER_MS)}
-        refused = {
-            one.gateway: one
-            for one in await order_jobs.last_refused(tx, now_ms() - _DAY_MS, NEWEST)
+        unanswered = {
+            one.gateway: one for one in await order_jobs.unanswered(tx, now - _RESPONSE_MS)
         }
+        refused = {one.gateway: one for one in await order_jobs.last_refused(tx, NEWEST)}
     behind = await figures.waiting(request.app.db)
     return render.page(
         request,

@@ -1,4 +1,4 @@
-"""What waits for the worker, how much of it and for how long."""
+"""What is due for the worker, how much of it and for how long."""
 
 from typing import Final
 

@@ -8,11 +8,10 @@ from typing import Final
 
 import structlog
 
-from opentill.core.ids import first_id
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
-from opentill.orders import payments, queries, search_queries, service
+from opentill.orders import operations_queries, payments, queries, search_queries, service
 from opentill.orders.model import (
     DAY_MS,
     UNDECIDED,
@@ -159,25 +158,25 @@ async def oldest_release(tx: Tx) -> int | None:
 
 async def count_settlements(tx: Tx, now: int) -> int:
     """Return how many orders are due to settle, at most 10,000."""
-    return await queries.COUNT_SETTLEMENTS.get(tx, now=now) or 0
+    return await operations_queries.COUNT_SETTLEMENTS.get(tx, now=now) or 0
 
 
 async def count_releases(tx: Tx, now: int) -> int:
     """Return how many rolling reserves are due for release, at most 10,000."""
-    return await queries.COUNT_RELEASES.get(tx, now=now) or 0
+    return await operations_queries.COUNT_RELEASES.get(tx, now=now) or 0
 
 
 async def unanswered(tx: Tx, until: int) -> list[Unanswered]:
     """Return, by gateway, attempts made until then whose outcome nobody knows, at most 10,000."""
-    return await queries.UNANSWERED.all(tx, until=until)
+    return await operations_queries.UNANSWERED.all(tx, until=until)
 
 
-async def last_refused(tx: Tx, since: int, newest: int) -> list[PaymentAttempt]:
-    """Return each gateway's last refused attempt, made since then (real time, Unix ms).
+async def last_refused(tx: Tx, newest: int) -> list[PaymentAttempt]:
+    """Return each gateway's last refused attempt.
 
     It is looked for among the ``newest`` attempts of each merchant, so that no index is needed.
     """
-    return await queries.LAST_REFUSED.all(tx, first=first_id("att", since), newest=newest)
+    return await operations_queries.LAST_REFUSED.all(tx, newest=newest)
 
 
 async def count_to_index(tx: Tx) -> int:
