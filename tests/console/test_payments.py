@@ -15,6 +15,7 @@ from opentill.merchants import Actor
 from opentill.people import StaffRole
 from support import world
 from support.api_server import Shop
+from support.epay_shop import EpayShop, Inbox
 from support.people import Visitor, person, title
 
 REASON: Final = {"reason": "seen on the <bank> statement"}
@@ -86,6 +87,9 @@ def test_the_page_is_the_merchants_with_a_mark_and_the_visit_is_audited(shop: Sh
     page = auditor.get(f"{PLACE}/{order['id']}")
     assert "Event order.paid" in page.text
     assert "You see this as staff" in page.text
+    own = f"/dashboard/{shop.id}/payments/{order['id']}"
+    assert f'href="{own}"' in page.text
+    assert f'href="{PLACE}/{order["id"]}"' in auditor.get(own).text
     assert set(forms(page)) <= {"logout"}
     visits = "select count(*) from audit_log where action = 'people visit' and who like $1"
     assert shop.api_server.sql(visits, f"{auditor.email}%") == [{"count": 1}]
@@ -199,6 +203,32 @@ def test_a_dispute_is_opened_lost_and_recovered_by_whoever_may(shop: Shop) -> No
     assert (dispute.status, dispute.amount_minor) == ("RECOVERED", 500)
     actions = [action for action, _ in audited(shop, agent)]
     assert actions == ["disputes open", "disputes lose", "disputes recover"]
+
+
+def test_the_notification_of_an_epay_shop_is_sent_again(shop: Shop) -> None:
+    inbox, server = Inbox(), shop.api_server
+    try:
+        epay_shop = EpayShop(server, inbox)
+        placed = epay_shop.paid(money_type="USD", notify_url="https://127.0.0.1/notify")
+    finally:
+        inbox.close()
+    order_id, agent = epay_shop.order_id(placed), staff(shop)
+    place = f"{PLACE}/{order_id}"
+    by_number = agent.get(PLACE, params={"query": placed["trade_no"]})
+    assert by_number.headers["location"] == place
+    ended = "update epay_notifications set state = 'FAILED', due_at = null where order_id = $1"
+    server.sql(ended, order_id)
+    form = forms(agent.get(place))["notify"] | REASON
+    for _ in range(2):
+        assert agent.post(f"{place}/notify", form).status_code == 303
+    now = "select state from epay_notifications where order_id = $1"
+    assert server.sql(now, order_id) == [{"state": "WAITING"}]
+    server.sql(ended, order_id)
+    rows = "select action, reason from audit_log where merchant_id = $1 and who like $2"
+    found = server.sql(rows, epay_shop.id, f"{agent.email}%")
+    assert [one for one in found if one["action"] != "people visit"] == [
+        {"action": "epay resend", "reason": REASON["reason"]}
+    ]
 
 
 def test_a_note_and_an_event_sent_again_are_in_the_audit_log(shop: Shop) -> None:

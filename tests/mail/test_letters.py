@@ -35,6 +35,7 @@ SAID: Final[dict[str, dict[str, Any]]] = {
     "payout_failed": {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "no"},
     "endpoint_disabled": ENTRY,
     "key_changed": ENTRY,
+    "account_changed": ENTRY,
     "digest": {"merchant_id": "mer_1", "at": NOW, "days": [DAY]},
     "new_login": {"address": "192.0.2.1", "device": "Testfox", "at": NOW},
     "invitation": {"by": "Ada", "expires_at": NOW},

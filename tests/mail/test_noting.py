@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from opentill import mail, merchants, orders, people
+from opentill import mail, merchants, orders, payouts, people
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
 from opentill.mail import jobs, looking, noting, outbox, queries
@@ -16,6 +16,7 @@ from opentill.people import Browser
 from opentill.people import queries as people_queries
 from support import world
 from support.mailing import settings_of
+from support.payout_runs import IBAN
 from support.people import TESTER
 
 NOW = world.NOW
@@ -106,7 +107,7 @@ async def test_a_merchant_turns_off_what_its_customers_get(db: Db) -> None:
     assert msgspec.json.decode(made[0].data)["refunded"] == [100, "USD"]
 
 
-async def test_members_hear_of_disputes_and_keys_by_their_role(db: Db) -> None:
+async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) -> None:
     order = await _open(db)
     shop = order.merchant_id
 
@@ -119,12 +120,16 @@ async def test_members_hear_of_disputes_and_keys_by_their_role(db: Db) -> None:
     paid = await db.run(lambda tx: _pay(tx, order))
     await db.run(lambda tx: world.dispute_said(tx, paid, "OPENED", respond_by=NOW + HOUR_MS))
     await db.run(lambda tx: merchants.create_key(tx, shop, "production", NOW, actor=TESTER))
+    rule = payouts.HoldRule(SETTINGS.secret_key, 3)
+    await db.run(lambda tx: payouts.change_account(tx, shop, IBAN, TESTER, rule, NOW))
     for _ in range(2):
         await _noted(db)
         await noting.audit_log(db, SETTINGS, NOW)
     async with db.connection() as tx:
         made = await _mails(tx)
     assert sorted((one.topic, one.recipient) for one in made) == [
+        ("account_changed", "finance@example.com"),
+        ("account_changed", "owner@example.com"),
         ("dispute_opened", "owner@example.com"),
         ("dispute_opened", "support@example.com"),
         ("key_changed", "developer@example.com"),

@@ -14,7 +14,7 @@ async def note_events(app: App) -> int:
 
 
 async def note_others(app: App) -> int:
-    """Note changed keys, endpoints that were disabled, logins, and what staff should know."""
+    """Note what the audit log says of keys, accounts and endpoints, logins, and what staff need."""
     db, settings, now = app.db, app.settings, app.clock()
     await noting.audit_log(db, settings, now)
     await looking.logins(db, settings, now)

@@ -27,6 +27,7 @@ _AUDITED: Final = {  # action → topic
     "keys create": "key_changed",
     "keys regenerate": "key_changed",
     "keys revoke": "key_changed",
+    "payouts account": "account_changed",
 }
 
 

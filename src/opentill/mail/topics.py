@@ -382,6 +382,7 @@ TOPICS: Final = (
         ("owner", "developer"),
     ),
     Topic("key_changed", Entry, _entry("key", "developers/keys"), ("owner", "developer")),
+    Topic("account_changed", Entry, _entry("account", "payouts/account"), ("owner", "finance")),
     Topic("digest", Digest, _digest, ("owner", "finance")),
     Topic("new_login", Login, _login),
     Topic("invitation", Invitation, _invitation),

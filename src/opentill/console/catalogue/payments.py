@@ -21,6 +21,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payments_product": "Product",
         "payments_none": "This merchant has no payments yet.",
         "payments_visit": "That you look at this merchant’s payments is in the audit log.",
+        "payments_of_it": "Its payments in the console, where something can be done to them",
         "payments_led": "Payments that this leads to: {number}",
         "payments_not_led": "No payment has this id or number. To search for a text, choose a "
         "merchant too.",
@@ -123,6 +124,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payments_product": "商品",
         "payments_none": "此商户尚无付款。",
         "payments_visit": "您查看此商户付款的行为已记入审计日志。",
+        "payments_of_it": "在控制台中查看并处理其付款",
         "payments_led": "对应的付款：{number}",
         "payments_not_led": "没有付款使用此编号。如要搜索文本，请同时选择商户。",
         "payments_choose": "请搜索编号，或选择商户以查看其最近的付款。",
@@ -216,6 +218,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payments_product": "產品",
         "payments_none": "此商戶尚無付款。",
         "payments_visit": "您檢視此商戶付款的行為已記入稽核日誌。",
+        "payments_of_it": "在主控台中檢視並處理其付款",
         "payments_led": "對應的付款：{number}",
         "payments_not_led": "沒有付款使用此編號。如要搜尋文字，請同時選擇商戶。",
         "payments_choose": "請搜尋編號，或選擇商戶以檢視其最近的付款。",

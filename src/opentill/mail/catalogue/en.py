@@ -53,6 +53,10 @@ SENTENCES: Final[dict[str, str]] = {
     "key_text": "Somebody has created, replaced or revoked an API key of {shop}. If that was "
     "none of you, revoke the key and change your passwords.",
     "key_open": "See the keys",
+    "account_subject": "The bank account of {shop} was changed",
+    "account_text": "Somebody has entered the bank account that payouts of {shop} go to. If that "
+    "was none of you, write to whoever runs the payments at once, and change your passwords.",
+    "account_open": "See the bank account",
     "login_subject": "New login to your account",
     "login_text": "Somebody has logged in to your account where it was not seen before.",
     "login_else": "If that was you, there is nothing to do. If not, end that login and "

@@ -53,6 +53,10 @@ SENTENCES: Final[dict[str, str]] = {
     "key_text": "有人创建、更换或吊销了 {shop} 的一个 API 密钥。如果不是你们所为，"
     "请吊销该密钥并更改密码。",
     "key_open": "查看密钥",
+    "account_subject": "{shop} 的银行账户已更改",
+    "account_text": "有人填写了 {shop} 的出款银行账户。如果不是你们所为，"
+    "请立即告知支付服务的运营方，并更改密码。",
+    "account_open": "查看银行账户",
     "login_subject": "您的账户有新的登录",
     "login_text": "有人从未曾出现过的位置登录了您的账户。",
     "login_else": "如果是您本人，无需处理。否则请立即结束该登录并更改密码。",

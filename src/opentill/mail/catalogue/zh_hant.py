@@ -53,6 +53,10 @@ SENTENCES: Final[dict[str, str]] = {
     "key_text": "有人建立、更換或撤銷了 {shop} 的一個 API 密鑰。如果不是你們所為，"
     "請撤銷該密鑰並變更密碼。",
     "key_open": "檢視密鑰",
+    "account_subject": "{shop} 的銀行帳戶已變更",
+    "account_text": "有人填寫了 {shop} 的出款銀行帳戶。如果不是你們所為，"
+    "請立即告知付款服務的營運方，並變更密碼。",
+    "account_open": "查看銀行帳戶",
     "login_subject": "您的帳戶有新的登入",
     "login_text": "有人從未曾出現過的位置登入了您的帳戶。",
     "login_else": "如果是您本人，無需處理。否則請立即結束該登入並變更密碼。",
