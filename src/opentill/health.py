@@ -2,15 +2,14 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opentill import context, disputes, figures, ledger, mail
-from opentill.checkouts import jobs as checkout_jobs
+from opentill import context, disputes, figures, ledger, mail, queues
 from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized, Unavailable
 from opentill.core.metrics import Reading
@@ -19,7 +18,6 @@ from opentill.db.clock import Clock
 from opentill.db.database import Db, Tx
 from opentill.db.migrations import SchemaMismatch, check
 from opentill.db.replica import Replica
-from opentill.epay import jobs as epay_jobs
 from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
@@ -124,13 +122,12 @@ def of_replica(*, usable: bool, lag_s: float | None) -> list[Reading]:
 
 async def _of_queues(tx: Tx, now: int) -> list[Reading]:
     ages: list[tuple[Mapping[str, str], float]] = []
-    for queue, oldest in QUEUES.items():
-        due = await oldest(tx)
-        ages.append(({"queue": queue}, 0 if due is None else max(0, now - due) / 1000))
+    for name, queue in queues.QUEUES.items():
+        ages.append(({"queue": name}, queues.age(await queue.oldest(tx), now) / 1000))
     waiting, oldest_ms = await webhook_jobs.waiting(tx, now)
     ages.append(({"queue": "webhooks"}, max(0, oldest_ms) / 1000))
     mails = await mail.state(tx, now)
-    ages.append(({"queue": "mail"}, max(0, now - (mails.oldest or now)) / 1000))
+    ages.append(({"queue": "mail"}, queues.age(mails.oldest, now) / 1000))
     checked = await ledger.checked(tx)
     return [
         Reading(
@@ -197,14 +194,6 @@ async def _of_money(tx: Tx) -> list[Reading]:
     ]
 
 
-QUEUES: Final[Mapping[str, Callable[[Tx], Awaitable[int | None]]]] = {
-    "payment_checks": order_jobs.oldest_check,
-    "refunds": refund_jobs.oldest_try,
-    "settlements": order_jobs.oldest_settlement,
-    "reserve_releases": order_jobs.oldest_release,
-    "session_expiries": checkout_jobs.oldest_expiry,
-    "epay_notifications": epay_jobs.oldest_notice,
-}
 # Counters only rise; what operators or banks can take back is a gauge.
 MONEY: Final[Sequence[tuple[str, str, Literal["counter", "gauge"], str]]] = (
     ("payments_confirmed_total", "payments", "counter", "Payments confirmed"),

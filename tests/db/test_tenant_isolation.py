@@ -111,7 +111,8 @@ EXPLAINED: Final = frozenset(
         "figures.queries ": "OF_ALL",
         # asked by staff: tests/console
         "figures.gateway_queries": "DIFFER RECOUNT",
-        "ledger.queries   ": "FOUND",
+        "ledger.queries   ": "FOUND PASSES CHECKS",
+        "orders.operations_queries": "LAST_REFUSED",
         "epay.queries  ": "FAILED_NOTICES",
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from opentill import health
+from opentill import health, ledger
 from opentill.db.database import Db, Tx
 from opentill.integrity import scheduler
 from opentill.ledger import incremental
@@ -101,6 +101,27 @@ async def test_damage_is_found_and_counted_until_it_is_gone(
     for _ in range(6):
         await scheduler.check_some(mended, limit)
     assert (await _gauges(mended))[0] > 0
+
+
+async def test_what_was_found_is_kept_with_its_rows_until_it_is_mended(mended: Db) -> None:
+    key = "merchant_id = (select min(merchant_id) from entries) and number = 3"
+    wrong = f"update entries set source_id = source_id || '_x' where {key}"
+    right = f"update entries set source_id = left(source_id, -2) where {key}"
+    for damage, finds in ((wrong, True), (right, False)):
+        async with mended.transaction() as tx:
+            await tx.execute("set local session_replication_role = replica")
+            await tx.execute(damage)
+            await tx.execute("update ledger_checks set checked_at = 0")
+        for _ in range(6):
+            await scheduler.check_some(mended, 2)
+        async with mended.connection() as tx:
+            rows = await ledger.checks(tx, None, 10)
+            passes = await ledger.passes(tx)
+        found = [(one.merchant_id, row.rule) for one in rows for row in one.wrong]
+        assert bool(found) is finds
+        assert ((await _gauges(mended))[0] > 0) is finds
+        assert all(one.checked_to == 0 and one.finished_at for one in rows)
+        assert (passes.unfinished, passes.oldest is None) == (0, False)
 
 
 async def test_what_is_mended_is_right(mended: Db) -> None:

@@ -54,3 +54,8 @@ async def due_by(tx: Tx, time: int, most: int) -> tuple[int, list[str]]:
 async def oldest_expiry(tx: Tx) -> int | None:
     """Return when the first open session expires (Unix ms); None if none is open."""
     return await queries.OLDEST_EXPIRY.get(tx)
+
+
+async def count_expired(tx: Tx, now: int) -> int:
+    """Return how many open sessions are past their end, at most 10,000."""
+    return await queries.COUNT_EXPIRED.get(tx, now=now) or 0

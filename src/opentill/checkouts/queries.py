@@ -155,4 +155,12 @@ PAGES = {
     ("status", "late"): _statements(_OF_STATUSES, by_product=False),
     ("status", "late", "product_id"): _statements(_OF_STATUSES, by_product=True),
 }
+COUNT_EXPIRED = Value(
+    int,
+    """
+    select count(*) from (
+        select from checkouts where status = 'OPEN' and expires_at <= :now limit 10000
+    ) due
+    """,
+)
 OLDEST_EXPIRY = Value(int, "select min(expires_at) from checkouts where status = 'OPEN'")

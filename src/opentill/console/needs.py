@@ -173,16 +173,8 @@ async def _notices(tx: Tx, now: int) -> list[Item]:
     ]
 
 
-async def _books(tx: Tx, _now: int) -> list[Item]:
-    return [
-        Item(
-            merchant_id=one.merchant_id,
-            subject=f"{one.currency}: {one.violations}",
-            below="/balance",
-            at=one.checked_at,
-        )
-        for one in await ledger.violated(tx, MOST)
-    ]
+async def _books(tx: Tx, _now: int) -> int:
+    return len(await ledger.violated(tx, MOST))
 
 
 async def _applications(tx: Tx, _now: int) -> int:
@@ -205,7 +197,7 @@ NEEDS: Final = (
         page="/applications",
     ),
     Need(name="approvals", permission="balance.read", count=_approvals, page="/approvals"),
-    _listed("books", "balance.read", _books),
+    Need(name="books", permission="balance.read", count=_books, page="/books"),
     Need(
         name="differences",
         permission="balance.read",

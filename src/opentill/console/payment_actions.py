@@ -20,6 +20,7 @@ from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
+from opentill.merchants.fees import Scope
 from opentill.orders import Order, Status
 from opentill.people import Permission
 from opentill.refunds import Refund
@@ -200,7 +201,7 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
 
 
 def _confirmation(unpaid: Order) -> Offer:
-    order = orders.priced_by(unpaid, "BANK_TRANSFER")
+    order = orders.with_fee_of(unpaid, Scope(method="BANK_TRANSFER", currency=unpaid.currency))
     settled = order.settled_currency
     fee = order.gross_settled_minor - order.net_settled_minor
     moves = (

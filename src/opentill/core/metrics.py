@@ -194,18 +194,41 @@ def render(readings: Sequence[Reading] = ()) -> bytes:
     ``readings`` are current values that the caller read, such as the age of a queue.
     """
     import prometheus_client as prometheus
+
+    text: bytes = prometheus.generate_latest(_of_all_processes())
+    return text + "".join(map(_text, (_build(), *readings))).encode()
+
+
+def _of_all_processes() -> "CollectorRegistry":
+    """Return all series, summed over the processes where there are several."""
+    import prometheus_client as prometheus
     from prometheus_client import multiprocess, values
 
-    registry = _registry()
     for measured in MEASURED:
         _series(measured)
     for counted in COUNTED:
         _counter(counted)
-    if values.ValueClass is not values.MutexValue:
-        registry = prometheus.CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs
-    text: bytes = prometheus.generate_latest(registry)
-    return text + "".join(map(_text, (_build(), *readings))).encode()
+    if values.ValueClass is values.MutexValue:
+        return _registry()
+    registry = prometheus.CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs
+    return registry
+
+
+def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
+    """Return how often each gateway was called and how many seconds that took in all.
+
+    By gateway and operation, counted as in ``render``: since these processes started.
+    """
+    name = _GATEWAY_CALLS.histogram.name
+    calls, seconds = dict[tuple[str, str], int](), dict[tuple[str, str], float]()
+    for metric in _of_all_processes().collect():
+        for sample in metric.samples:
+            if sample.name == f"{name}_count":
+                calls[sample.labels["gateway"], sample.labels["operation"]] = int(sample.value)
+            elif sample.name == f"{name}_sum":
+                seconds[sample.labels["gateway"], sample.labels["operation"]] = sample.value
+    return {key: (number, seconds[key]) for key, number in calls.items()}
 
 
 def _build() -> Reading:

@@ -175,3 +175,8 @@ async def make_due(tx: Tx, now: int) -> None:
 async def oldest_notice(tx: Tx) -> int | None:
     """Return when the first notification is due to be sent (Unix ms); None if none is."""
     return await queries.OLDEST_NOTICE.get(tx)
+
+
+async def count_notices(tx: Tx, now: int) -> int:
+    """Return how many notifications are to be sent now, at most 10,000."""
+    return await queries.COUNT_NOTICES.get(tx, now=now) or 0

@@ -255,6 +255,14 @@ FAILED_NOTICES = Query(
     """,
 )
 MAKE_NOTICES_DUE = Command("update epay_notifications set due_at = :now where due_at > :now")
+COUNT_NOTICES = Value(
+    int,
+    """
+    select count(*) from (
+        select from epay_notifications where due_at <= :now limit 10000
+    ) due
+    """,
+)
 OLDEST_NOTICE = Value(int, "select min(due_at) from epay_notifications where due_at is not null")
 # Of all merchants: a restored backup's, which may have been sent since.
 SKIP_NOTICES = Command(

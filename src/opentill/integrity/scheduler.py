@@ -24,8 +24,8 @@ _log: Final = structlog.get_logger()
 async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
     """Check up to ``limit`` entries where the last run stopped, and return how many there were.
 
-    Violations are logged as errors and counted in ``ledger_checks``. Two workers at once do no
-    harm: what the slower one checked is not counted.
+    Violations are logged as errors, counted in ``ledger_checks``, and the first of them kept there.
+    Two workers at once do no harm: what the slower one checked is not counted.
     """
     left = limit
     for _ in range(_BALANCES):
@@ -40,9 +40,8 @@ async def check_some(db: Db, limit: int = incremental.RANGE) -> int:
                 tx, merchant_id=before.merchant_id, currency=before.currency
             ):
                 wrong += await rules.check_merchant(tx, before.merchant_id)
-        found = before.found + len(wrong)
         counted = await db.run(
-            partial(incremental.save, before=before, made=made, found=found, now=now)
+            partial(incremental.save, before=before, made=made, wrong=wrong, now=now)
         )
         for violation in wrong[:_LOGGED] if counted else ():
             _log.error(

@@ -4,7 +4,16 @@ from opentill.ledger.general import balances_at, trial_balance_at
 from opentill.ledger.general import chunks as general_ledger_file
 from opentill.ledger.history import MOST as MOST_SUMMED
 from opentill.ledger.history import of_cause, page, sums_by_type
-from opentill.ledger.model import Balance, Entry, Held, Movement, TrialBalance, TypeSum, Violation
+from opentill.ledger.model import (
+    Balance,
+    BalanceCheck,
+    Entry,
+    Held,
+    Movement,
+    TrialBalance,
+    TypeSum,
+    Violation,
+)
 from opentill.ledger.postings import (
     BY_MOVE,
     MERCHANT_ACCOUNTS,
@@ -18,7 +27,9 @@ from opentill.ledger.service import (
     balance,
     caused_by,
     checked,
+    checks,
     count,
+    passes,
     post,
     post_many,
     rules,
@@ -36,6 +47,7 @@ __all__ = [
     "TYPES",
     "Account",
     "Balance",
+    "BalanceCheck",
     "Cause",
     "Entry",
     "Held",
@@ -50,11 +62,13 @@ __all__ = [
     "balances_at",
     "caused_by",
     "checked",
+    "checks",
     "count",
     "general_ledger_file",
     "movements",
     "of_cause",
     "page",
+    "passes",
     "post",
     "post_many",
     "rules",

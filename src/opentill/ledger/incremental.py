@@ -4,6 +4,7 @@ Each range begins with the last entry of the one before and continues the sums o
 that the ranges together check all that ``ledger.rules`` checks at once.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from opentill.ledger.postings import ACCOUNTS
 from opentill.ledger.service import known_moves
 
 RANGE: Final = 50_000
+KEPT: Final = 100  # violations of a round, for people to look at
 
 
 class CheckedRange(msgspec.Struct, frozen=True):
@@ -55,13 +57,20 @@ async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> CheckedRa
     return CheckedRange(after, found.entries, finished, wrong)
 
 
-async def save(tx: Tx, before: Progress, made: CheckedRange, found: int, now: int) -> bool:
+async def save(
+    tx: Tx, before: Progress, made: CheckedRange, wrong: Sequence[Violation], now: int
+) -> bool:
     """Store how far a balance is checked; return False if another worker was faster.
 
-    ``found`` is how many violations this round has found so far. After the last range, the next
-    round begins at the first entry. ``now`` is real time, Unix ms.
+    ``wrong`` is what was found in this range; the first ``KEPT`` of a round are kept. After the
+    last range, the next round begins at the first entry. ``now`` is real time, Unix ms.
     """
-    after = msgspec.structs.replace(made.progress, found=found)
+    rows = [*msgspec.json.decode(before.found_rows, type=list[Violation]), *wrong][:KEPT]
+    after = msgspec.structs.replace(
+        made.progress,
+        found=before.found + len(wrong),
+        found_rows=msgspec.json.encode(rows).decode(),
+    )
     entries = None
     if made.finished:
         entries = after.checked_to

@@ -13,7 +13,9 @@ NEXT = Query(
     f"""
     select m.id as merchant_id, coalesce(b.currency, m.settlement_currency) as currency,
         coalesce(c.checked_to, 0) as checked_to, {queries.each("coalesce(c.{0}, 0) as {0}")},
-        coalesce(c.last_at, 0) as last_at, coalesce(c.found, 0) as found
+        coalesce(c.last_at, 0) as last_at,
+        case when c.checked_to > 0 then c.found else 0 end as found,
+        case when c.checked_to > 0 then c.found_rows else '[]' end as found_rows
     from merchants m left join balances b on b.merchant_id = m.id
     left join ledger_checks c on c.merchant_id = m.id
         and c.currency = coalesce(b.currency, m.settlement_currency)
@@ -65,14 +67,18 @@ UNKNOWN = Query(
 SAVE = Command(
     f"""
     insert into ledger_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
-        last_at, found, violations, entries, checked_at)
-    values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at, :found, :found,
-        coalesce(:entries, 0), :checked_at)
+        last_at, found, found_rows, violations, violation_rows, entries, checked_at, finished_at)
+    values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at, :found,
+        :found_rows, :found, :found_rows, coalesce(:entries, 0), :checked_at,
+        case when :entries::bigint is not null then :checked_at::bigint end)
     on conflict (merchant_id, currency) do update set checked_to = :checked_to,
         {queries.each("{0} = :{0}")}, last_at = :last_at, found = :found,
-        checked_at = :checked_at, entries = coalesce(:entries, c.entries),
+        found_rows = :found_rows, checked_at = :checked_at, entries = coalesce(:entries, c.entries),
         violations = case when :entries::bigint is null then greatest(c.violations, :found)
-            else :found end
+            else :found end,
+        violation_rows = case when :entries::bigint is null then c.violation_rows
+            else :found_rows end,
+        finished_at = case when :entries::bigint is null then c.finished_at else :checked_at end
     where c.checked_to = :checked_from
     """,  # noqa: S608 - as above
 )

@@ -111,6 +111,7 @@ class Progress(Accounts, frozen=True, kw_only=True):
     checked_to: int
     last_at: int
     found: int
+    found_rows: str = "[]"  # the first violations of this round, as JSON
 
 
 class RangeSums(Accounts, frozen=True, kw_only=True):
@@ -201,6 +202,36 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 Held = Literal["pending", "available"]
+
+
+class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the incremental check is with a balance, and what it found there.
+
+    ``entries`` are there now, ``checked_to`` of them are checked in the pass that runs (0: none
+    does). ``finished_at`` is the end of the last full pass (real time, Unix ms; None: none yet).
+    ``rows`` are the first violations as JSON, in ``wrong`` as structs.
+    """
+
+    merchant_id: str
+    currency: str
+    entries: int
+    checked_to: int
+    violations: int
+    finished_at: int | None
+    rows: str
+
+    @property
+    def wrong(self) -> list[Violation]:
+        """The first rows that disagree; none where the version that checked kept none."""
+        return msgspec.json.decode(self.rows, type=list[Violation])
+
+
+class PassesSum(msgspec.Struct, frozen=True):
+    """Of all balances: how many there are, how many no pass has finished, and the oldest end."""
+
+    balances: int
+    unfinished: int
+    oldest: int | None
 
 
 class CheckedBalance(msgspec.Struct, frozen=True):

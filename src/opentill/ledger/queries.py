@@ -9,10 +9,12 @@ from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.ledger.model import (
     Balance,
+    BalanceCheck,
     Checked,
     CheckedBalance,
     Entry,
     MerchantId,
+    PassesSum,
     TrialBalance,
     TypeSum,
     Violation,
@@ -282,6 +284,32 @@ FOUND = Query(
     select merchant_id, currency, violations, checked_at from ledger_checks
     where violations > 0 order by checked_at, merchant_id, currency limit :limit
     """,
+)
+_FINISHED: Final = (
+    "coalesce(c.finished_at, case when c.checked_to = 0 then c.checked_at end)"  # older versions'
+)
+CHECKS = Query(
+    BalanceCheck,
+    f"""
+    select b.merchant_id, b.currency, b.entries, coalesce(c.checked_to, 0) as checked_to,
+        coalesce(c.violations, 0) as violations, {_FINISHED} as finished_at,
+        case when c.found > 0 and c.checked_to > 0 then c.found_rows
+            when c.violations > 0 then c.violation_rows else '[]' end as rows
+    from balances b
+    left join ledger_checks c on c.merchant_id = b.merchant_id and c.currency = b.currency
+    where :merchant_id::text is null or b.merchant_id = :merchant_id
+    order by coalesce(c.violations, 0) > 0 desc, coalesce(c.checked_to, 0) > 0 desc,
+        {_FINISHED} nulls first, b.merchant_id, b.currency limit :limit
+    """,  # noqa: S608 - a constant of ours
+)
+PASSES = Query(
+    PassesSum,
+    f"""
+    select count(*) as balances, count(*) filter (where {_FINISHED} is null) as unfinished,
+        min({_FINISHED}) as oldest
+    from balances b
+    left join ledger_checks c on c.merchant_id = b.merchant_id and c.currency = b.currency
+    """,  # noqa: S608 - as above
 )
 # Each account over all merchants, or of one.
 TRIAL_BALANCE = Query(

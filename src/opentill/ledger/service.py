@@ -11,10 +11,12 @@ from opentill.db.query import Query, columns
 from opentill.ledger import queries
 from opentill.ledger.model import (
     Balance,
+    BalanceCheck,
     Checked,
     CheckedBalance,
     Entry,
     Movement,
+    PassesSum,
     TrialBalance,
     Violation,
 )
@@ -145,6 +147,19 @@ async def count(tx: Tx) -> int:
 async def checked(tx: Tx) -> Checked:
     """Return what the incremental check found so far, of all merchants."""
     return await queries.CHECKED.one(tx)
+
+
+async def passes(tx: Tx) -> PassesSum:
+    """Return how far the incremental check is with all balances together."""
+    return await queries.PASSES.one(tx)
+
+
+async def checks(tx: Tx, merchant_id: str | None, limit: int) -> list[BalanceCheck]:
+    """Return how the check stands with balances, of a merchant or of all.
+
+    First those with violations, then those that are being checked, then by the age of their check.
+    """
+    return await queries.CHECKS.all(tx, merchant_id=merchant_id, limit=limit)
 
 
 async def violated(tx: Tx, limit: int) -> list[CheckedBalance]:

@@ -4,7 +4,7 @@ from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
 from opentill.orders.cards import shown as show_card
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
-from opentill.orders.confirmation import Report, confirm_many, priced_by
+from opentill.orders.confirmation import Report, confirm_many
 from opentill.orders.customer_model import CustomerOrder, CustomerSums
 from opentill.orders.customers import (
     MOST_SUMMED,
@@ -18,6 +18,7 @@ from opentill.orders.export import counted as counted_export
 from opentill.orders.export import filename as export_filename
 from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
 from opentill.orders.failed_attempts_model import FailedAttempts
+from opentill.orders.fees import with_fee_of
 from opentill.orders.filters import (
     Email,
     ExportQuery,
@@ -147,7 +148,6 @@ __all__ = [
     "of_ids",
     "orders_of",
     "place",
-    "priced_by",
     "recent_customers",
     "release_refund",
     "revoke_manually",
@@ -162,6 +162,7 @@ __all__ = [
     "sums_of_customer",
     "transition",
     "uncounted_since",
+    "with_fee_of",
     "with_livemode",
     "with_noted_livemode",
     "with_uncounted",

@@ -14,7 +14,7 @@ import msgspec
 
 from opentill.core import metrics
 from opentill.db.database import Tx, once_committed
-from opentill.gateways.model import Card, GatewayPaymentEvent, Method, PaymentOutcome
+from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
 from opentill.orders import cards, queries
 from opentill.orders.fees import with_fee_of
@@ -39,11 +39,6 @@ class Report(msgspec.Struct, frozen=True):
         return self.gateway, self.gateway_event.attempt_id
 
 
-def priced_by(order: Order, method: Method) -> Order:
-    """Return the order with the fee that it has when it is paid by a method."""
-    return with_fee_of(order, Scope(method=method, currency=order.currency))
-
-
 def confirmation(
     order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> Change:
@@ -52,7 +47,8 @@ def confirmation(
     The attempt is to be SUCCEEDED in the same transaction.
     """
     method = outcome.method or attempt.method
-    priced = priced_by(order, method)
+    payment = Scope(method=method, currency=order.currency)
+    priced = with_fee_of(order, payment)
     live = of_gateway(attempt.gateway)
     paid = msgspec.structs.replace(
         priced,

@@ -11,7 +11,7 @@ import structlog
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
-from opentill.orders import payments, queries, service
+from opentill.orders import operations_queries, payments, queries, search_queries, service
 from opentill.orders.model import (
     DAY_MS,
     UNDECIDED,
@@ -20,6 +20,7 @@ from opentill.orders.model import (
     Forgotten,
     Order,
     PaymentAttempt,
+    Unanswered,
 )
 from opentill.orders.transitions import Change, transition
 
@@ -153,3 +154,31 @@ async def oldest_settlement(tx: Tx) -> int | None:
 async def oldest_release(tx: Tx) -> int | None:
     """Return when the first rolling reserve is due for release (Unix ms); None if none is."""
     return await queries.OLDEST_RELEASE.get(tx)
+
+
+async def count_settlements(tx: Tx, now: int) -> int:
+    """Return how many orders are due to settle, at most 10,000."""
+    return await operations_queries.COUNT_SETTLEMENTS.get(tx, now=now) or 0
+
+
+async def count_releases(tx: Tx, now: int) -> int:
+    """Return how many rolling reserves are due for release, at most 10,000."""
+    return await operations_queries.COUNT_RELEASES.get(tx, now=now) or 0
+
+
+async def unanswered(tx: Tx, until: int) -> list[Unanswered]:
+    """Return, by gateway, attempts made until then whose outcome nobody knows, at most 10,000."""
+    return await operations_queries.UNANSWERED.all(tx, until=until)
+
+
+async def last_refused(tx: Tx, newest: int) -> list[PaymentAttempt]:
+    """Return each gateway's last refused attempt.
+
+    It is looked for among the ``newest`` attempts of each merchant, so that no index is needed.
+    """
+    return await operations_queries.LAST_REFUSED.all(tx, newest=newest)
+
+
+async def count_to_index(tx: Tx) -> int:
+    """Return how many changes of orders the search has not taken in, at most 10,000."""
+    return await search_queries.COUNT_WAITING.get(tx) or 0

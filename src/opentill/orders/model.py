@@ -389,6 +389,14 @@ class DueMerchant(msgspec.Struct, frozen=True):
     orders: int
 
 
+class Unanswered(msgspec.Struct, frozen=True):
+    """How many attempts at a gateway have no known outcome, and since when the oldest (Unix ms)."""
+
+    gateway: str
+    number: int
+    since: int
+
+
 class Forgotten(msgspec.Struct, frozen=True):
     """An order that is CREATING while no gateway will be asked about any of its attempts."""
 

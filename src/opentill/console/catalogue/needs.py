@@ -7,10 +7,6 @@ from opentill.web.catalogue import Language
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "need_books": "Findings in the books: {number}",
-        "need_books_title": "Findings in the books",
-        "need_books_text": "The ledger’s check has found what must not be, in these balances. "
-        "“opentill ledger check” names each row.",
-        "need_books_at": "Checked",
         "need_differences": "Differences between reports and books: {number}",
         "need_disputes": "Disputes near their deadline: {number}",
         "need_disputes_title": "Disputes near their deadline",
@@ -56,10 +52,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hans": {
         "need_books": "账簿检查发现：{number}",
-        "need_books_title": "账簿检查发现",
-        "need_books_text": "账簿检查在以下余额中发现了不应有的情况。“opentill ledger check”会列出"
-        "每一行。",
-        "need_books_at": "检查时间",
         "need_differences": "报告与账目的差异：{number}",
         "need_disputes": "临近期限的争议：{number}",
         "need_disputes_title": "临近期限的争议",
@@ -100,10 +92,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hant": {
         "need_books": "帳簿檢查發現：{number}",
-        "need_books_title": "帳簿檢查發現",
-        "need_books_text": "帳簿檢查在以下餘額中發現了不應有的情況。「opentill ledger check」會列"
-        "出每一行。",
-        "need_books_at": "檢查時間",
         "need_differences": "報告與帳目的差異：{number}",
         "need_disputes": "臨近期限的爭議：{number}",
         "need_disputes_title": "臨近期限的爭議",

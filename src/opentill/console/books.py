@@ -1,0 +1,53 @@
+"""The books: the incremental check, how far it is with each balance, and the rows that disagree."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from opentill import ledger, merchants
+from opentill.backoffice import lists, render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.zone import ZONE
+from opentill.core.ids import is_id
+from opentill.web.language import Localizer
+
+_MOST: Final = 200  # balances that are listed
+
+
+def _progress(localizer: Localizer, one: ledger.BalanceCheck) -> str:
+    """Return how much of a balance the pass that runs has checked; "" if none runs."""
+    if not one.checked_to:
+        return ""
+    return localizer.percent(min(1, one.checked_to / max(one.entries, 1)))
+
+
+async def show(request: PageRequest) -> Response:
+    """Show the passes of the check by balance, and what they found."""
+    localizer, merchant_id = request.localizer, lists.text(request, "merchant", 64)
+    errors = dict[str, str]()
+    if merchant_id and not is_id(merchant_id):
+        errors["merchant"] = "error_merchant"
+    whose = None if errors else merchant_id or None
+    async with request.app.db.connection() as tx:
+        passes = await ledger.passes(tx)
+        checked = await ledger.checked(tx)
+        rows = await ledger.checks(tx, whose, _MOST)
+        names = await merchants.names(tx, (one.merchant_id for one in rows))
+    return render.page(
+        request,
+        "books.html",
+        passes=passes,
+        checked=checked,
+        rows=[(one, _progress(localizer, one)) for one in rows],
+        wrong=[(one.currency, found) for one in rows for found in one.wrong],
+        names=names,
+        merchant=merchant_id,
+        errors=errors,
+        most=_MOST,
+        may_verify=request.may("audit.read"),
+        zone=ZONE,
+    )
+
+
+pages: Final = (Page("GET", f"{OF_CONSOLE}/books", "balance.read", show, menu="menu_books"),)

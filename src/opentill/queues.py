@@ -1,0 +1,67 @@
+"""What is due for the worker: the queues of all features, how much is in them and since when.
+
+Metrics read the ages (``health.py``), the console's page the numbers too (decision 0100).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+from opentill import figures, mail
+from opentill.checkouts import jobs as checkout_jobs
+from opentill.db.database import Db, Tx
+from opentill.epay import jobs as epay_jobs
+from opentill.orders import jobs as order_jobs
+from opentill.refunds import jobs as refund_jobs
+from opentill.webhooks import jobs as webhook_jobs
+
+MOST: Final = 10_000  # of a queue that are counted
+
+
+class Source(NamedTuple):
+    """A queue of rows with a time at which they are due: when the first is, and how many are."""
+
+    oldest: Callable[[Tx], Awaitable[int | None]]
+    waiting: Callable[[Tx, int], Awaitable[int]]
+
+
+class Queue(NamedTuple):
+    """How much waits, ``MOST`` at most, and for how long the oldest has been due.
+
+    ``age_ms`` is 0 where nothing is due, and None where no time is kept.
+    """
+
+    name: str
+    waiting: int
+    age_ms: int | None
+
+
+QUEUES: Final[Mapping[str, Source]] = {
+    "payment_checks": Source(order_jobs.oldest_check, order_jobs.count_due),
+    "refunds": Source(refund_jobs.oldest_try, refund_jobs.count_due),
+    "settlements": Source(order_jobs.oldest_settlement, order_jobs.count_settlements),
+    "reserve_releases": Source(order_jobs.oldest_release, order_jobs.count_releases),
+    "session_expiries": Source(checkout_jobs.oldest_expiry, checkout_jobs.count_expired),
+    "epay_notifications": Source(epay_jobs.oldest_notice, epay_jobs.count_notices),
+}
+
+
+def age(due: int | None, now: int) -> int:
+    """Return for how many ms what was due first has been due; 0 if nothing is."""
+    return 0 if due is None else max(0, now - due)
+
+
+async def read(db: Db, now: int) -> list[Queue]:
+    """Return every queue; each number and time is read from an index."""
+    async with db.connection() as tx:
+        deliveries, oldest_ms = await webhook_jobs.waiting(tx, now)
+        mails = await mail.state(tx, now)
+        found = [
+            Queue("webhooks", deliveries, max(0, oldest_ms)),
+            Queue("mail", mails.waiting, age(mails.oldest, now)),
+            *[
+                Queue(name, await one.waiting(tx, now), age(await one.oldest(tx), now))
+                for name, one in QUEUES.items()
+            ],
+            Queue("search", await order_jobs.count_to_index(tx), None),
+        ]
+    return [*found, Queue("figures", min(MOST, await figures.waiting(db)), None)]

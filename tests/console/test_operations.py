@@ -1,0 +1,94 @@
+"""Books, gateways and queues in the console."""
+
+import re
+
+from opentill import queues
+from opentill.core import metrics
+from opentill.db.database import Tx
+from opentill.figures import jobs as figure_jobs
+from opentill.integrity import scheduler
+from opentill.orders import jobs as order_jobs
+from support import world
+from support.api_server import Shop
+from support.people import person, title
+from support.world import NOW
+
+
+def _words(page: str) -> str:
+    words = re.sub(r"<[^>]+>", " ", page.partition("<main")[2])
+    return re.sub(r"[\s\u2068\u2069]+", " ", words)
+
+
+def test_the_books_show_how_far_the_check_is_and_the_rows_that_disagree(shop: Shop) -> None:
+    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    order = shop.paid()
+    where = f"?merchant={shop.id}"
+    assert "Not yet" in auditor.get(f"/console/books{where}").text
+
+    def check() -> None:
+        server.sql("update ledger_checks set checked_at = 0 returning 1")
+        server.run(scheduler.check_some(server.app.db))
+
+    net = f"where merchant_id = '{shop.id}' returning 1"
+    server.sql(f"update orders set net_settled_minor = net_settled_minor - 1 {net}")
+    try:
+        check()
+        page = auditor.get(f"/console/books{where}")
+        assert (page.status_code, title(page)) == (200, "Books")
+        assert f'href="/dashboard/{shop.id}/payments/{order["id"]}"' in page.text
+        assert "an order has the FEE of its gross less its net" in _words(page.text)
+        assert 'href="/console/audit/verify"' in page.text
+        assert 'href="/console/books"' in auditor.get("/console/").text
+        support = person(server, None, staff_role="support")
+        assert 'href="/console/audit/verify"' not in support.get("/console/books").text
+    finally:
+        server.sql(f"update orders set net_settled_minor = net_settled_minor + 1 {net}")
+    check()
+    page = auditor.get(f"/console/books{where}").text
+    assert order["id"] not in page
+    assert "Not yet" not in page
+    assert "id" in auditor.get("/console/books?merchant=x").text
+
+
+async def test_gateways_show_what_they_refused_and_what_they_have_not_said(tx: Tx) -> None:
+    refused, open_one = await world.opened(tx), await world.opened(tx)
+    attempt = await world.submitted(tx, refused)
+    await world.said(tx, attempt, "DECLINED", reason="insufficient funds")
+    waiting = await world.submitted(tx, open_one)
+    found = [one for one in await order_jobs.last_refused(tx, 50) if one.id == attempt.id]
+    assert [(one.gateway, one.reason) for one in found] == [(attempt.gateway, "insufficient funds")]
+    assert not await order_jobs.last_refused(tx, 0)
+    unanswered = {one.gateway: one for one in await order_jobs.unanswered(tx, NOW)}
+    assert (unanswered[waiting.gateway].number, unanswered[waiting.gateway].since) == (1, NOW)
+    assert not await order_jobs.unanswered(tx, NOW - 1)
+
+
+def test_the_page_of_gateways_shows_rates_and_latency(shop: Shop) -> None:
+    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    shop.paid()
+    server.run(figure_jobs.count_all(server.app.db))
+    name = next(iter(server.app.gateways))
+    metrics.count_gateway_call(name, "pay", "succeeded", 0.2)
+    calls, seconds = metrics.gateway_calls()[name, "pay"]
+    page = auditor.get("/console/gateways")
+    assert (page.status_code, title(page)) == (200, "Gateways")
+    words = _words(page.text)
+    assert re.search(r"Last hour [0-9,]+ (?:[0-9.]+%|–) Last day [0-9,]+", words), words
+    assert f"pay : {round(seconds / calls * 1000)} ms (calls: {calls})" in words, words
+
+
+def test_queues_show_how_much_waits_and_for_how_long(shop: Shop) -> None:
+    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    due = server.app.clock() - 7_200_000
+    session = shop.session()
+    server.sql(f"update checkouts set expires_at = {due} where id = $1 returning 1", session["id"])
+    try:
+        page = auditor.get("/console/queues")
+        assert (page.status_code, title(page)) == (200, "Queues")
+        assert re.search(r"Sessions to be expired [0-9,]+ 2 hours Late", _words(page.text))
+        found = {one.name: one for one in server.run(queues.read(server.app.db, due + 1000))}
+        assert (found["session_expiries"].waiting, found["session_expiries"].age_ms) == (1, 1000)
+        assert found["search"].waiting > 0
+    finally:
+        back = "update checkouts set expires_at = created_at + 86400000 where id = $1 returning 1"
+        server.sql(back, session["id"])
