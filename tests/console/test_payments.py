@@ -9,8 +9,10 @@ import httpx2
 import pytest
 
 from opentill import disputes, merchants, orders, refunds
+from opentill.backoffice import once
 from opentill.console.api import FACE
 from opentill.console.payment_actions import ACTIONS
+from opentill.core.errors import Unavailable
 from opentill.merchants import Actor
 from opentill.people import StaffRole
 from support import world
@@ -151,6 +153,25 @@ def test_a_refund_is_made_once_and_only_as_it_was_shown(shop: Shop) -> None:
     assert audited(shop, agent) == [("orders refund", REASON["reason"])]
 
 
+def test_while_the_outcome_of_a_refund_is_unknown_its_form_asks_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, agent = shop.paid(), staff(shop)
+    form, place = ask(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
+    made = once.make
+
+    async def lost(request: Any, step: Any) -> str:
+        await made(request, step)
+        raise Unavailable  # the connection ended before the commit was confirmed
+
+    monkeypatch.setattr(once, "make", lost)
+    unknown = agent.post(place, form)
+    assert unknown.status_code == 503
+    monkeypatch.undo()
+    assert agent.post(place, forms(unknown)["refund"]).status_code == 303
+    assert len(shop.data("GET", f"/v1/orders/{order['id']}/refunds")["items"]) == 1
+
+
 def test_a_refund_that_is_switched_off_has_to_be_forced(shop: Shop) -> None:
     order, agent, server = shop.paid(), staff(shop), shop.api_server
     off: dict[str, Any] = {"on": False, "actor": Actor("op", "chargebacks"), "now": world.NOW}
@@ -195,9 +216,12 @@ def test_a_dispute_is_opened_lost_and_recovered_by_whoever_may(shop: Shop) -> No
             True,
         )
     assert agent.post(f"{place}/dispute-open", form | {"amount": "5.00"}).status_code == 303
+    won = forms(agent.get(place))["dispute-won"] | REASON
     for end in ("lost", "recovered"):
         form = forms(agent.get(place))[f"dispute-{end}"] | REASON
         assert agent.post(f"{place}/dispute-{end}", form).status_code == 303
+        late = agent.post(f"{place}/dispute-won", won | {"form_id": ""})
+        assert (late.status_code, "Nothing was done" in late.text) == (409, True)
     ids = {"merchant_id": shop.id, "order_id": order["id"]}
     (dispute,) = shop.api_server.tx(partial(disputes.of_order, **ids))
     assert (dispute.status, dispute.amount_minor) == ("RECOVERED", 500)

@@ -34,6 +34,7 @@ def test_a_wrong_rate_is_refused_at_its_field_with_what_was_typed(shop: Shop) ->
         ({"base": "NOK", "quote": "SEK", "rate": "-1"}, "positive decimal"),
         ({"base": "NOK", "quote": "SEK", "rate": "NaN"}, "positive decimal"),
         ({"base": "NOK", "quote": "SEK", "rate": "one"}, "positive decimal"),
+        ({"base": "NOK", "quote": "SEK", "rate": "1e-20000"}, "positive decimal"),
     ):
         refused = finance.post("/console/rates/set", form)
         assert (refused.status_code, sentence in refused.text) == (400, True), form

@@ -82,6 +82,7 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(shop: Shop)
     for field, typed, sentence in (
         ("platform_fee_rate", "100", "from 0 to below 100"),
         ("platform_fee_rate", "NaN", "from 0 to below 100"),
+        ("platform_fee_rate", "1e999999999", "from 0 to below 100"),
         ("fees", "CASH=0.1", "Enter rows such as"),
         ("overdraft_minor", "1.234", "Enter an amount"),
         ("settlement_delay_days", "366", "whole number of days"),

@@ -171,6 +171,8 @@ HOSTILE: tuple[tuple[bytes, str], ...] = (
     (b"<Document><BkToCstmrStmt>", "well-formed"),
     (b"<html><body/></html>", "camt.052, camt.053 or camt.054"),
     (statement(entry("x" * 5_000)), "at most 4096"),
+    (statement(entry("E1").replace("DBIT", "")), "CdtDbtInd must be CRDT or DBIT"),
+    (statement(entry("E1").replace("DBIT", "crdt")), "CdtDbtInd must be CRDT or DBIT"),
     (b"", "camt XML, or CSV with the columns"),
     (b"\xff\xfe\x00", "UTF-8"),
     (b"a" * 300_000, "fewer than"),

@@ -16,7 +16,7 @@ from opentill.backoffice.payment_reading import amounts
 from opentill.backoffice.payment_refunding import Refused
 from opentill.backoffice.request import PageRequest
 from opentill.console.payments import PLACE
-from opentill.core.errors import Invalid, KeyReused
+from opentill.core.errors import Conflict, Invalid, KeyReused, Unavailable
 from opentill.db.database import Tx
 from opentill.orders import Order
 from opentill.refunds import RefundBody
@@ -97,6 +97,8 @@ async def create(request: PageRequest) -> Response:
         return await _form(request, amount, form, Refused(403, {"force": "payment_error_force"}))
     except Invalid as problem:
         return await _form(request, amount, form, refunding.refused(request, order, problem))
+    except (Conflict, Unavailable):
+        return render.page(request, "payment_refund_unknown.html", 503, order=order, form=form)
     return render.see_other(request, f"{PLACE}/{order.id}?done=refund")
 
 

@@ -5,7 +5,7 @@ changed, and the page shows both: what was typed, and what each term is now.
 """
 
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -75,7 +75,7 @@ def _read(field: Field, text: str, currency: str) -> Any:
         case "percent":
             try:
                 return Decimal(text) / 100
-            except InvalidOperation:
+            except ArithmeticError:  # no number, or one beyond all bounds
                 raise ValueError from None
         case "amount":
             return money.parse(text, currency)

@@ -11,6 +11,7 @@ from opentill.rates import queries
 from opentill.rates.model import DAY_MS, MAX_DIGITS, Imported, Lacking, Rate, Sheet, crosses
 
 _BATCH: Final = 20_000  # rates in one statement
+_LEAST: Final = Decimal(1).scaleb(-MAX_DIGITS)
 
 
 def _nothing(_days: int) -> None:
@@ -26,7 +27,8 @@ async def put(tx: Tx, base: str, quote: str, rate: Decimal, valid_from: int) -> 
         _check_currency(field, code)
     if base == quote:
         raise Invalid("quote", "quote must be another currency than base")
-    if not rate.is_finite() or not 0 < rate < 10**9 or len(rate.as_tuple().digits) > MAX_DIGITS:
+    fits = rate.is_finite() and _LEAST <= rate < 10**9
+    if not fits or len(rate.as_tuple().digits) > MAX_DIGITS:
         reason = f"rate must be a positive decimal number of at most {MAX_DIGITS} digits"
         raise Invalid("rate", reason)
     await queries.PUT.run(tx, base=base, quote=quote, valid_from=valid_from, rate=rate)

@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, exponent
-from opentill.reconciliation.model import BankLine
+from opentill.reconciliation.model import BankKind, BankLine
 
 _CHUNK: Final = 64 * 1024
 _DEEPEST: Final = 40
@@ -38,6 +38,7 @@ _FIELDS: Final = {
     "RtrInf/Rsn/Prtry": "reason",
     "RtrInf/AddtlInf": "explanation",
 }
+_DIRECTIONS: Final[dict[str, BankKind]] = {"DBIT": "sent", "CRDT": "returned"}
 _WITH_CURRENCY: Final = frozenset({"amount", "instructed", "transaction"})
 
 
@@ -129,14 +130,16 @@ class _Reader:
         if status not in ("BOOK", "BOOKED"):
             return  # not booked, or information only
         self.number += 1
-        credit = details.get("direction", entry.get("direction", "")) == "CRDT"
+        kind = _DIRECTIONS.get(details.get("direction", entry.get("direction", "")))
+        if kind is None:  # never guessed: it says whether a payout was sent or came back
+            raise Invalid("file", f"line {self._line}: CdtDbtInd must be CRDT or DBIT")
         reason = " ".join(
             text for text in (details.get("reason"), details.get("explanation")) if text
         )
         self.lines.append(BankLine(
             line=self.number,
             end_to_end=details.get("end_to_end", ""),
-            kind="returned" if credit else "sent",
+            kind=kind,
             amount_minor=amount,
             currency=currency,
             bank_reference=details.get("bank_reference")
