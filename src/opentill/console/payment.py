@@ -99,6 +99,7 @@ async def act(request: PageRequest, action: Action) -> Response:
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> str:
+        await merchants.lock_audit_log(tx)  # before the order, as everywhere
         order = await orders.lock(tx, merchant_id, order_id)
         if payment_actions.seen(order) != form.get("seen"):
             raise _Stale

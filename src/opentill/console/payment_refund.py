@@ -124,16 +124,17 @@ async def _refund(
 ) -> str:
     """Refund what was seen. Raises _Stale if anything of it has changed, Invalid, CapabilityOff."""
     amount, merchant_id = form.get("amount", "").strip(), order.merchant_id
-    locked = await orders.lock(tx, merchant_id, order.id)
-    if refunding.seen(await refunding.quote(tx, locked, amount, now)) != form.get("seen"):
-        raise _Stale
-    body = RefundBody(amount=amount, reason=actor.reason)
     subject, off = order.id, (await merchants.find(tx, merchant_id)).refund_off
     if not forced:
         await merchants.require(tx, merchant_id, "refund")
     elif off is not None:
         subject += f", forced: refund is off ({off})"
+    # The merchant and the head of the audit log are locked before the order, as everywhere.
     await merchants.record_audit(tx, actor, "orders refund", merchant_id, subject, now)
+    locked = await orders.lock(tx, merchant_id, order.id)
+    if refunding.seen(await refunding.quote(tx, locked, amount, now)) != form.get("seen"):
+        raise _Stale
+    body = RefundBody(amount=amount, reason=actor.reason)
     made = await refunds.create(
         tx, merchant_id, order.id, body, now, source=order.source, forced=forced
     )

@@ -6,6 +6,7 @@ from opentill.merchants.applications import checked as check_application
 from opentill.merchants.applications import find as application_of
 from opentill.merchants.applications import waiting as waiting_applications
 from opentill.merchants.audit import OPENTILL, Actor, Sought, Verdict
+from opentill.merchants.audit import lock_log as lock_audit_log
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
 from opentill.merchants.audit import search as search_audit
@@ -124,6 +125,7 @@ __all__ = [
     "keys",
     "limit_subject",
     "lock",
+    "lock_audit_log",
     "may_call",
     "merchant_of_key",
     "names",

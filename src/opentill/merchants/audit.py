@@ -90,6 +90,11 @@ async def record(
     await queries.INSERT_AUDIT.run(tx, msgspec.structs.replace(row, hash=link(head.hash, row)))
 
 
+async def lock_log(tx: Tx) -> None:
+    """Lock the head of the chain, as ``record`` does, for what locks an order before it records."""
+    await queries.LOCK_AUDIT_HEAD.one(tx)
+
+
 async def newest(tx: Tx, merchant_id: str | None = None, limit: int = 100) -> list[AuditRow]:
     """Return the latest rows, newest first; of one merchant if given."""
     return await queries.NEWEST_AUDIT.all(tx, merchant_id=merchant_id, limit=limit)
