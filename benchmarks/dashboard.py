@@ -64,8 +64,8 @@ async def _caught_up(apart: Apart) -> None:
         await tx.execute(
             "update orders o set customer_email = 'eve@example.com' from ("
             "select merchant_id, id, row_number() over (partition by merchant_id order by id) as n"
-            " from orders) some where some.n % 200 = 7 and some.n < 1000"
-            " and o.merchant_id = some.merchant_id and o.id = some.id",
+            " from orders) few where few.n % 200 = 7 and few.n < 1000"
+            " and o.merchant_id = few.merchant_id and o.id = few.id",
             timeout=600,
         )
         await tx.execute("delete from search_changes")

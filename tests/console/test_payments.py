@@ -26,7 +26,7 @@ FORM: Final = re.compile(r'<form [^>]*method="post" action="([^"]+)">(.*?)</form
 HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 
 
-def staff(shop: Shop, role: StaffRole = "support") -> Visitor:
+def staff(shop: Shop, role: StaffRole = "finance") -> Visitor:
     return person(shop.api_server, None, staff_role=role)
 
 

@@ -134,10 +134,10 @@ async def _notify(tx: Tx, given: Given) -> object:
     return await epay.resend(tx, *given.ids, given.now, actor=given.actor)
 
 
-CONFIRM: Final = Action("confirm", "orders.manage", _confirm)
-REVOKE: Final = Action("revoke", "orders.manage", _revoke)
-REFUND_DONE: Final = Action("refund-done", "orders.manage", partial(_end_refund, done=True))
-REFUND_FAILED: Final = Action("refund-failed", "orders.manage", partial(_end_refund, done=False))
+CONFIRM: Final = Action("confirm", "orders.decide", _confirm)
+REVOKE: Final = Action("revoke", "orders.decide", _revoke)
+REFUND_DONE: Final = Action("refund-done", "orders.decide", partial(_end_refund, done=True))
+REFUND_FAILED: Final = Action("refund-failed", "orders.decide", partial(_end_refund, done=False))
 DISPUTE_OPEN: Final = Action("dispute-open", "disputes.decide", _open_dispute)
 DISPUTE_WON: Final = Action(
     "dispute-won", "disputes.decide", partial(_decide, event="won", command="win")
