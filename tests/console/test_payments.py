@@ -96,6 +96,8 @@ def test_the_page_is_the_merchants_with_a_mark_and_the_visit_is_audited(shop: Sh
     visits = "select count(*) from audit_log where action = 'people visit' and who like $1"
     assert shop.api_server.sql(visits, f"{auditor.email}%") == [{"count": 1}]
     assert auditor.post(f"{PLACE}/{order['id']}/confirm", REASON).status_code == 403
+    support = staff(shop, "support")
+    assert support.post(f"{PLACE}/{order['id']}/confirm", REASON).status_code == 403
     nowhere = auditor.get(f"{PLACE}/order_0000000000000000000000000a")
     assert (nowhere.status_code, title(nowhere)) == (404, "We cannot find this page")
 
@@ -204,7 +206,7 @@ def test_a_refund_that_no_gateway_reports_is_ended(shop: Shop, end: str, status:
 
 
 def test_a_dispute_is_opened_lost_and_recovered_by_whoever_may(shop: Shop) -> None:
-    order, agent, finance = shop.paid(), staff(shop), staff(shop, "finance")
+    order, agent, finance = shop.paid(), staff(shop, "support"), staff(shop)
     place = f"{PLACE}/{order['id']}"
     assert "dispute-open" not in forms(finance.get(place))
     assert finance.post(f"{place}/dispute-open", REASON).status_code == 403
