@@ -20,6 +20,7 @@ from opentill import people
 from opentill.core.ids import is_id
 from opentill.db.clock import now_ms
 from opentill.figures import jobs
+from opentill.list_counts import jobs as list_counts
 from opentill.merchants import Actor
 from opentill.orders import indexing, settlement
 from opentill.people import Browser
@@ -54,11 +55,13 @@ async def measure(run: Run) -> None:
 
 
 async def _caught_up(apart: Apart) -> None:
-    """Do what the worker would have: settle what is due, index orders, count figures.
+    """Do what the worker would have: settle what is due, roll up counts, index, count figures.
 
     Filling goes past the triggers. A few orders of each merchant get another customer.
     """
     while await settlement.settle_due(apart.db, now_ms()):
+        pass
+    while await list_counts.roll_up(apart.db):
         pass
     async with apart.db.transaction() as tx:
         await tx.execute(
