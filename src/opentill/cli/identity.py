@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentill.people import Login, Permission
 
 # What a command needs, by the longest beginning of its name that stands here.
-PERMISSIONS: "Final[Mapping[str, Permission]]" = {
+PERMISSIONS: Final[Mapping[str, "Permission"]] = {
     "merchants": "merchants.manage",
     "merchants set": "terms.manage",
     "keys": "merchants.manage",

@@ -153,10 +153,11 @@ def smtp(text: str) -> str:
             and bool(parts.hostname)
             and parts.port != 0
             and (parts.username is None) == (parts.password is None)
+            and not parts.path.strip("/")
         )
     except ValueError:
         fits = False
-    if not fits or parts.path.strip("/") or re.search(r"[\s?#]", text) or not text.isascii():
+    if not fits or re.search(r"[\s?#]", text) or not text.isascii():
         raise ValueError(wanted)
     return text
 
