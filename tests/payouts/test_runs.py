@@ -61,7 +61,7 @@ async def test_a_run_that_is_killed_and_begun_again_pays_each_once(
     assert sorted(one.merchant_id for one in made) == sorted(shop.id for shop in shops)
     assert {one.amount_minor for one in made} == {10_000}
     for one in made:
-        assert content.count(f"<EndToEndId>{one.id}</EndToEndId>".encode()) == 1
+        assert content.count(f"<EndToEndId>{one.id.replace('_', '-')}</EndToEndId>".encode()) == 1
     assert content.count(b"<CdtTrfTxInf>") == 3
     assert await do(db) == (run_id, content)
     run = (await db.read(lambda tx: payouts.view_run(tx, run_id))).run
