@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from opentill.mail import noting, outbox
+from opentill.mail import noting, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
 from support.people import Visitor, address, person

@@ -129,13 +129,14 @@ def restore(file: File) -> output.Result:
 async def _empty(url: str) -> None:
     """Make the database anew: a restore that was killed may have left something, or be at it."""
     from opentill.db import connection as connections
+    from opentill.db import queries
     from opentill.server.embedded.cluster import DATABASE
 
     beside = url.replace(f"@/{DATABASE}?", "@/postgres?")
     connection = await connections.connect(beside, prepared=False)
     try:
-        await connection.execute(f"drop database if exists {DATABASE} with (force)")
-        await connection.execute(f"create database {DATABASE}")
+        await connection.execute(queries.DROP_DATABASE.format(DATABASE))
+        await connection.execute(queries.CREATE_DATABASE.format(DATABASE))
     finally:
         await connection.close()
 

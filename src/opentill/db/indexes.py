@@ -27,7 +27,7 @@ _STATEMENT: Final = re.compile(
 )
 
 
-class Step(msgspec.Struct, frozen=True):
+class Index(msgspec.Struct, frozen=True):
     """An index that is to be there, or one that is to be gone: then ``table`` is ""."""
 
     name: str
@@ -51,18 +51,23 @@ class Step(msgspec.Struct, frozen=True):
 
     def sql(self, name: str, table: str, *, concurrently: bool = True) -> str:
         """Write the statement that builds it, perhaps for a part of its table."""
-        unique, way = "unique " if self.unique else "", "concurrently " if concurrently else ""
-        return f"create {unique}index {way}{name} on {table} {self.rest}"
+        return queries.CREATE_INDEX.format(
+            unique="unique" if self.unique else "",
+            way="concurrently" if concurrently else "",
+            name=name,
+            table=table,
+            rest=self.rest,
+        )
 
 
-def steps(sql: str) -> list[Step] | None:
+def listed(sql: str) -> list[Index] | None:
     """Return what a file does, None if it has no mark. Raises ValueError."""
     if sql.partition("\n")[0].strip() != MARK:
         return None
-    return [Step.of(one) for one in _COMMENT.sub("", sql).split(";") if one.strip()]
+    return [Index.of(one) for one in _COMMENT.sub("", sql).split(";") if one.strip()]
 
 
-async def do(connection: Tx, wanted: Sequence[Step], longest: str) -> None:
+async def do(connection: Tx, wanted: Sequence[Index], longest: str) -> None:
     """Build and remove indexes, on a connection without a transaction; safe to repeat.
 
     It waits for as long as others have transactions open, and keeps nobody waiting meanwhile. Only
@@ -78,32 +83,32 @@ async def do(connection: Tx, wanted: Sequence[Step], longest: str) -> None:
             await _build(connection, one, one.name, one.table)
 
 
-async def _build(connection: Tx, step: Step, name: str, table: str) -> None:
+async def _build(connection: Tx, index: Index, name: str, table: str) -> None:
     tries = Tries()
     while not await queries.IS_VALID_INDEX.get(connection, name=name):
         try:
             # It waits for whoever still builds it: the server does so after its client is gone.
-            await connection.execute(f"drop index concurrently if exists {name}")
-            await connection.execute(step.sql(name, table))
+            await connection.execute(queries.DROP_INDEX.format(name))
+            await connection.execute(index.sql(name, table))
         except (*COLLIDED, asyncpg.DuplicateTableError) as error:
             await tries.pause(error)
 
 
-async def _build_in_parts(connection: Tx, step: Step, longest: str) -> None:
+async def _build_in_parts(connection: Tx, index: Index, longest: str) -> None:
     """Build an index in each partition; the one of the whole table then takes them as its own."""
-    for part in await queries.PARTITIONS.all(connection, name=step.table):
-        await _build(connection, step, f"{step.name}_{part.oid}", part.name)
-    if await queries.IS_VALID_INDEX.get(connection, name=step.name):
+    for part in await queries.PARTITIONS.all(connection, name=index.table):
+        await _build(connection, index, f"{index.name}_{part.oid}", part.name)
+    if await queries.IS_VALID_INDEX.get(connection, name=index.name):
         return
     async with connection.transaction():
         await queries.LIMIT_LOCK_WAITS.get(connection, longest=longest)
-        await connection.execute(step.sql(step.name, step.table, concurrently=False))
+        await connection.execute(index.sql(index.name, index.table, concurrently=False))
 
 
 async def _remove(connection: Tx, name: str, longest: str) -> None:
     if not await queries.IS_PARTITIONED.get(connection, name=name):
-        await connection.execute(f"drop index concurrently if exists {name}")
+        await connection.execute(queries.DROP_INDEX.format(name))
         return
     async with connection.transaction():
         await queries.LIMIT_LOCK_WAITS.get(connection, longest=longest)
-        await connection.execute(f"drop index {name}")
+        await connection.execute(queries.DROP_INDEX_IN_PARTS.format(name))

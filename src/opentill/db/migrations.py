@@ -49,14 +49,14 @@ class SchemaMismatch(ConfigurationError):
 class Migration(msgspec.Struct, frozen=True):
     """One file: its number, its name without the ending, its SQL and the digest of its bytes.
 
-    ``steps``: the indexes that it builds and removes, None for one that runs in a transaction.
+    ``indexes``: the indexes that it builds and removes, None for one that runs in a transaction.
     """
 
     version: int
     name: str
     sql: str
     sha256: str
-    steps: list[indexes.Step] | None = None
+    indexes: list[indexes.Index] | None = None
 
 
 def folder() -> Path:
@@ -72,11 +72,11 @@ def migrations(directory: Path | None = None) -> list[Migration]:
         digest = hashlib.sha256(content).hexdigest()
         number = int(path.stem.partition("_")[0])
         try:
-            steps = indexes.steps(content.decode())
+            its_indexes = indexes.listed(content.decode())
         except ValueError as error:
             message = f"migration {path.stem}: {error}"
             raise SchemaMismatch(message) from None
-        found.append(Migration(number, path.stem, content.decode(), digest, steps))
+        found.append(Migration(number, path.stem, content.decode(), digest, its_indexes))
     if [migration.version for migration in found] != list(range(1, len(found) + 1)) or not found:
         message = f"the migrations are not numbered 1, 2, 3 …: {[m.name for m in found]}"
         raise SchemaMismatch(message)
@@ -162,7 +162,7 @@ async def _apply_patiently(
                 raise SchemaMismatch(message) from error
         except asyncpg.PostgresError as error:
             ended = "failed and was taken back"
-            if migration.steps is not None:
+            if migration.indexes is not None:
                 ended = "stopped, and goes on where `opentill migrate` is run again"
             message = f"migration {migration.name} {ended}: {error}"
             raise SchemaMismatch(message) from error
@@ -178,12 +178,12 @@ async def _apply(url: str, connection: Tx, migration: Migration, known: list[Mig
         await connection.execute(queries.LOCK_MIGRATIONS)
         if migration.version in await _applied(connection, known):
             return False
-        if migration.steps is None:
+        if migration.indexes is None:
             await queries.LIMIT_LOCK_WAITS.get(connection, longest=_LOCK_WAIT)
             await connection.execute(migration.sql)
         else:
             await connection.execute(queries.STAND_OPEN)
-            await _build(url, migration.steps)
+            await _build(url, migration.indexes)
         now = time.time_ns() // 1_000_000
         await queries.RECORD_MIGRATION.run(
             connection,
@@ -195,11 +195,11 @@ async def _apply(url: str, connection: Tx, migration: Migration, known: list[Mig
     return True
 
 
-async def _build(url: str, steps: list[indexes.Step]) -> None:
+async def _build(url: str, wanted: list[indexes.Index]) -> None:
     """Build indexes on a connection of its own, while the other one holds off other migrators."""
     builder = await connections.connect(url, prepared=False)
     try:
-        await indexes.do(builder, steps, _LOCK_WAIT)
+        await indexes.do(builder, wanted, _LOCK_WAIT)
     finally:
         await builder.close()
 

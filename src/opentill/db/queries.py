@@ -124,6 +124,12 @@ RECORD_MIGRATION: Final = Command(
     """
 )
 
+# Plain text to be formatted, as names are no parameters.
+CREATE_INDEX: Final = "create {unique} index {way} {name} on {table} {rest}"
+DROP_INDEX: Final = "drop index concurrently if exists {}"
+DROP_INDEX_IN_PARTS: Final = "drop index {}"
+DROP_DATABASE: Final = "drop database if exists {} with (force)"
+CREATE_DATABASE: Final = "create database {}"
 # Of an index or a table that may not be there: then it is neither.
 IS_VALID_INDEX: Final = Value(
     bool,

@@ -127,7 +127,7 @@ async def of_merchant(
     """Return a merchant's mails, newest first, from before an id on."""
     wanted = {
         "merchant_id": merchant_id,
-        "statuses": _statuses(status),
+        "status": _statuses(status),
         "before": before or _LAST,
         "limit": limit,
     }
@@ -149,7 +149,7 @@ async def newest(tx: Tx, merchant_id: str | None, status: Status | None, limit: 
     """Return mails of all merchants, the last changed first, or of one, the newest first."""
     if merchant_id is not None:
         return await of_merchant(tx, merchant_id, status=status, limit=limit)
-    return await queries.NEWEST.all(tx, statuses=_statuses(status), limit=limit)
+    return await queries.NEWEST.all(tx, status=_statuses(status), limit=limit)
 
 
 async def state(tx: Tx, now: int) -> Queue:

@@ -51,7 +51,7 @@ BY_CAUSE = Query(
 LIST = Query(
     Mail,
     """
-    select m.* from unnest(:statuses::text[]) as wanted (status)
+    select m.* from unnest(:status::text[]) as wanted (status)
     cross join lateral (
         select * from mails
         where merchant_id = :merchant_id and status = wanted.status and id < :before
@@ -63,7 +63,7 @@ LIST = Query(
 LIST_TO = Query(
     Mail,
     """
-    select m.* from unnest(:statuses::text[]) as wanted (status)
+    select m.* from unnest(:status::text[]) as wanted (status)
     cross join lateral (
         select * from mails
         where merchant_id = :merchant_id and recipient = :recipient and status = wanted.status
@@ -84,7 +84,7 @@ OF_ORDER = Query(
 NEWEST = Query(
     Mail,
     """
-    select m.* from unnest(:statuses::text[]) as wanted (status)
+    select m.* from unnest(:status::text[]) as wanted (status)
     cross join lateral (
         select * from mails where status = wanted.status
         order by updated_at desc, id desc limit :limit
