@@ -25,6 +25,7 @@ from opentill.core.errors import ConfigurationError, Contended
 from opentill.db import connection as connections
 from opentill.db import indexes, queries
 from opentill.db.database import Tx
+from opentill.db.indexes import Index
 
 _log: Final = structlog.get_logger()
 
@@ -56,7 +57,7 @@ class Migration(msgspec.Struct, frozen=True):
     name: str
     sql: str
     sha256: str
-    indexes: list[indexes.Index] | None = None
+    indexes: list[Index] | None = None
 
 
 def folder() -> Path:
@@ -195,7 +196,7 @@ async def _apply(url: str, connection: Tx, migration: Migration, known: list[Mig
     return True
 
 
-async def _build(url: str, wanted: list[indexes.Index]) -> None:
+async def _build(url: str, wanted: list[Index]) -> None:
     """Build indexes on a connection of its own, while the other one holds off other migrators."""
     builder = await connections.connect(url, prepared=False)
     try:
