@@ -14,7 +14,7 @@ async def note_events(app: App) -> int:
 
 
 async def note_others(app: App) -> int:
-    """Note what the audit log has, logins, what staff need, and what waits for somebody."""
+    """Note what the audit log has, logins, what staff need, and reminders."""
     db, settings, now = app.db, app.settings, app.clock()
     await noting.audit_log(db, settings, now)
     await looking.logins(db, settings, now)

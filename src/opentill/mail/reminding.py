@@ -1,4 +1,4 @@
-"""What waits for somebody who may not look: approvals, and disputes before their deadline.
+"""Approvals, and disputes before their deadline: whom they wait for is written to.
 
 It is looked for again and again. The cause of a row says what it is about, so that it is mailed
 once; what waited before there was a mail server, or before a restore, is not mailed.
@@ -25,7 +25,7 @@ _LAST_ID: Final = "~"  # sorts after every id
 
 
 async def approvals(db: Db, settings: Settings, now: int) -> int:
-    """Write to whoever may approve what waits, but not to who asked for it; each request once."""
+    """Write to whoever may approve a request, but not to who asked for it; of each once."""
     oldest = max((await noting.begin(db, now)).since, now - LATEST_MS)
 
     async def work(tx: Tx) -> int:

@@ -98,7 +98,7 @@ SENTENCES: Final[dict[str, str]] = {
     "approval_recharge": "Recharge",
     "approval_correct": "Correction",
     "approval_fee": "Fee",
-    "approval_open": "See what waits",
+    "approval_open": "See the approvals",
     "deadline_subject": "Disputed payment of {amount}: less than {left} to respond",
     "deadline_text": "A dispute of {shop} can be responded to for less than {left}, and no "
     "evidence was handed in. Without a response the money is usually lost.",
