@@ -479,6 +479,7 @@ class Business:
             tx(partial(switch, on=on, actor=actor, now=self.now))
         tx(lambda tx: merchants.note(tx, self.id, "called", actor, self.now))
         tx(lambda tx: merchants.changes(tx, self.id))
+        tx(lambda tx: merchants.closed_at(tx, self.id))
         merchant = tx(lambda tx: merchants.find(tx, self.id))
         assert tx(lambda tx: onboarding.unfinished(tx, merchant)).in_the_way
 
