@@ -125,7 +125,7 @@ def require_person(what: str = "do this") -> None:
 
 
 def check_asker(*, waits: bool) -> None:
-    """Check who asks for what waits for a second person: a person, too. Raises NotAllowed.
+    """Check who asks for something that needs a second person: a person, too. Raises NotAllowed.
 
     Whoever may act as the machine's owner could approve it by their own login. Called before the
     request is committed.

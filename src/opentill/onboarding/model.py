@@ -68,7 +68,7 @@ class NotClosable(Invalid):
         """``left`` has something in the way."""
         reason = (
             f"merchant must have no money and nothing under way: there are {left.described()}; "
-            "settle, pay out or correct the balance, and approve or reject what waits, first"
+            "settle, pay out or correct the balance, and decide about approvals, first"
         )
         super().__init__("merchant", reason)
         self.left = left
