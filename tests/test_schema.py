@@ -255,7 +255,7 @@ def test_rules_are_called_with_the_columns_that_they_name(catalogue: Any, table:
         """
         select pg_get_constraintdef(c.oid) as text, p.proargnames as names, c.convalidated
         from pg_constraint c join pg_proc p on p.proname = $2
-        where c.contype = 'c' and c.conrelid = $1::regclass
+        where c.contype = 'c' and c.conname = $1 || '_keep_rules'
         """,
         table,
         RULES[table],
