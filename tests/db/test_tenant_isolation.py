@@ -128,6 +128,8 @@ EXPLAINED: Final = frozenset(
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
+        # of one that is closed: tests/onboarding
+        "merchants.queries    ": "CLOSED_AT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
@@ -479,6 +481,7 @@ class Business:
             tx(partial(switch, on=on, actor=actor, now=self.now))
         tx(lambda tx: merchants.note(tx, self.id, "called", actor, self.now))
         tx(lambda tx: merchants.changes(tx, self.id))
+        tx(lambda tx: merchants.closed_at(tx, self.id))
         merchant = tx(lambda tx: merchants.find(tx, self.id))
         assert tx(lambda tx: onboarding.unfinished(tx, merchant)).in_the_way
 
