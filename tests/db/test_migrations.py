@@ -168,10 +168,11 @@ async def test_an_index_is_built_beside_writers_and_anew_after_a_crash(
             task = asyncio.create_task(migrate(url, files))
             await _until(url, BUILDS)
             await customer.execute("insert into a values (3)", timeout=10)
-            await customer.fetch(
+            killed = await customer.fetch(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
                 " where query like 'create index%' and pid <> pg_backend_pid()"
             )
+            assert len(killed) == 1
             with pytest.raises(SchemaMismatch, match="0003_index stopped, and goes on where"):
                 await task
         assert await _value(url, VALID) is False

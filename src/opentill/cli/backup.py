@@ -104,7 +104,9 @@ def restore(file: File) -> output.Result:
     Until all of it is there, nothing else uses that database. Where a restore was cut off, run it
     again.
     """
+    from opentill.db import connection as connections
     from opentill.db import migrations
+    from opentill.server.embedded.cluster import DATABASE
     from opentill.server.embedded.datadir import Restoring
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
@@ -116,7 +118,8 @@ def restore(file: File) -> output.Result:
     try:
         start = EmbeddedPostgres.start(settings.data_dir, restoring=True)
         with start as server, file.open("rb") as source:
-            session.run(_empty(server.url))
+            # One that was killed may have left something, or be at it still.
+            session.run(connections.make_anew(server.url, DATABASE))
             words = ["--exit-on-error", "--no-owner", "--single-transaction"]
             _run(settings, "pg_restore", [*words, f"--dbname={server.url}"], source.fileno(), None)
             session.run(migrations.migrate(server.url))
@@ -124,21 +127,6 @@ def restore(file: File) -> output.Result:
     finally:
         mark.release()
     return output.Result({"restored": str(settings.data_dir.absolute())}, note=_THEN)
-
-
-async def _empty(url: str) -> None:
-    """Make the database anew: a restore that was killed may have left something, or be at it."""
-    from opentill.db import connection as connections
-    from opentill.db import queries
-    from opentill.server.embedded.cluster import DATABASE
-
-    beside = url.replace(f"@/{DATABASE}?", "@/postgres?")
-    connection = await connections.connect(beside, prepared=False)
-    try:
-        await connection.execute(queries.DROP_DATABASE.format(DATABASE))
-        await connection.execute(queries.CREATE_DATABASE.format(DATABASE))
-    finally:
-        await connection.close()
 
 
 @commands.acting()

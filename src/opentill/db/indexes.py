@@ -52,8 +52,8 @@ class Index(msgspec.Struct, frozen=True):
     def sql(self, name: str, table: str, *, concurrently: bool = True) -> str:
         """Write the statement that builds it, perhaps for a part of its table."""
         return queries.CREATE_INDEX.format(
-            unique="unique" if self.unique else "",
-            way="concurrently" if concurrently else "",
+            unique="unique " if self.unique else "",
+            way="concurrently " if concurrently else "",
             name=name,
             table=table,
             rest=self.rest,

@@ -125,7 +125,7 @@ RECORD_MIGRATION: Final = Command(
 )
 
 # Plain text to be formatted, as names are no parameters.
-CREATE_INDEX: Final = "create {unique} index {way} {name} on {table} {rest}"
+CREATE_INDEX: Final = "create {unique}index {way}{name} on {table} {rest}"
 DROP_INDEX: Final = "drop index concurrently if exists {}"
 DROP_INDEX_IN_PARTS: Final = "drop index {}"
 DROP_DATABASE: Final = "drop database if exists {} with (force)"

@@ -48,15 +48,18 @@ BY_CAUSE = Query(
     where merchant_id = :merchant_id and cause = :cause and recipient = :recipient
     """,
 )
-# Of each of some statuses the newest, and of these the newest: each is read from an index.
+# Of each of some statuses the newest, and of these the newest. Each is a range of its index in the
+# index's order, so that no other serves: where nearly all mails have one status, the primary key
+# would seem to, and all would be read for the few of another.
 LIST = Query(
     Mail,
     """
     select m.* from unnest(:status::text[]) as wanted (status)
     cross join lateral (
         select * from mails
-        where merchant_id = :merchant_id and status = wanted.status and id < :before
-        order by id desc limit :limit
+        where merchant_id = :merchant_id and (status, id) >= (wanted.status, '')
+            and (status, id) < (wanted.status, :before)
+        order by status desc, id desc limit :limit
     ) m
     order by m.id desc limit :limit
     """,
@@ -67,9 +70,10 @@ LIST_TO = Query(
     select m.* from unnest(:status::text[]) as wanted (status)
     cross join lateral (
         select * from mails
-        where merchant_id = :merchant_id and recipient = :recipient and status = wanted.status
-            and id < :before
-        order by id desc limit :limit
+        where merchant_id = :merchant_id
+            and (recipient, status, id) >= (:recipient, wanted.status, '')
+            and (recipient, status, id) < (:recipient, wanted.status, :before)
+        order by recipient desc, status desc, id desc limit :limit
     ) m
     order by m.id desc limit :limit
     """,

@@ -2,7 +2,7 @@
 
 Fonts with Chinese are large, and reading one would stay in the memory of every server process. The
 program reads a ``Sheet`` as JSON, writes the PDF, and ends; ``draw`` runs it, one at a time. A few
-may wait for their turn, and for so long only; others are told at once to come again.
+may wait for their turn, and for so long only; others are refused at once, until later.
 
 The standard fonts of PDF are enough for Western European text. For anything else a font of the
 machine is taken (decision 0086): that of the setting, or the first of ``PLACES`` that has all
