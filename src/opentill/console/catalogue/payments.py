@@ -38,6 +38,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "what the merchant reads, so “you” in it is the merchant.",
         "payment_its_page": "The merchant’s own page",
         "payment_actions": "What can be done",
+        "payment_disputes": "Disputes: deadline, evidence and notes",
         "payment_reason": "Reason",
         "payment_reason_hint": "For the audit log and the history of the payment, at most 255 "
         "characters.",
@@ -138,6 +139,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "指商户。",
         "payment_its_page": "商户自己的页面",
         "payment_actions": "可执行的操作",
+        "payment_disputes": "争议：截止时间、证据和备注",
         "payment_reason": "原因",
         "payment_reason_hint": "写入审计日志和付款历史，最多 255 个字符。",
         "payment_amount": "金额（{currency}）",
@@ -232,6 +234,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "指商戶。",
         "payment_its_page": "商戶自己的頁面",
         "payment_actions": "可執行的操作",
+        "payment_disputes": "爭議：截止時間、證據和備註",
         "payment_reason": "原因",
         "payment_reason_hint": "寫入稽核日誌和付款歷史，最多 255 個字元。",
         "payment_amount": "金額（{currency}）",
