@@ -46,7 +46,7 @@ async def show(request: PageRequest) -> Response:
         request,
         "merchants.html",
         text=text,
-        status=status,
+        chosen=status,
         statuses=[(one, request.localizer.say(f"standing_{one}")) for one in _STATUSES],
         merchants=found,
         pager=Pager(number, total),
