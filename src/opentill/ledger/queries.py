@@ -69,8 +69,8 @@ POST = Query(
     f"""
     with move as (
         select m.*, {each(_CHANGE)}
-        from unnest((select :merchant_id::text[]), :currency::text[], :random::text[], :type::text[],
-                    :source::text[], :target::text[], :amount_minor::bigint[],
+        from unnest((select :merchant_id::text[]), :currency::text[], :random::text[],
+                    :type::text[], :source::text[], :target::text[], :amount_minor::bigint[],
                     :shown_minor::bigint[], :cause_type::text[], :cause_id::text[],
                     :description::text[])
             with ordinality as m (merchant_id, currency, random, type, source, target,

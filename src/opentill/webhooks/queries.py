@@ -14,8 +14,8 @@ from opentill.webhooks.model import (
     Resent,
 )
 
-# Write events, and a delivery of each for every endpoint that subscribes to its type. One plan serves
-# for any number of events (decision 0111).
+# Write events, and a delivery of each for every endpoint that subscribes to its type. One plan
+# serves for any number of events (decision 0111).
 EMIT = Command(
     """
     with event as (
