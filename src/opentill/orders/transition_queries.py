@@ -158,8 +158,8 @@ CONFIRMATIONS = Query(
     f"""
     with wanted as (
         select * from unnest((select :merchant_id::text[]), :order_id::text[],
-            :history_number::int[], :source::text[], :target::text[], :event::text[], :cause::text[],
-            :session::text[], :attempt_id::text[], :attempt_before::text[],
+            :history_number::int[], :source::text[], :target::text[], :event::text[],
+            :cause::text[], :session::text[], :attempt_id::text[], :attempt_before::text[],
             :provider_ref::text[], :reason::text[], {_each(":{0}::{1}[]", _OF_CONFIRMATIONS)})
             as w (merchant_id, order_id, history_number, source, target, event, cause, session,
                 attempt_id, attempt_before, provider_ref, reason,
