@@ -92,6 +92,9 @@ LONG: Final = (
     "tests/exploration/",
     "tests/epay/test_clients.py",
 )
+# Tests make and remove files by the ten thousand, of which none has to outlive them.
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only the parent of directories of chance names
+ROOM: Final = 4 << 30  # bytes: a whole run takes less
 _numbers: Final = itertools.count(1)
 _MADE: Final = pytest.StashKey[Path]()
 
@@ -137,9 +140,20 @@ def pytest_configure(config: pytest.Config) -> None:
     pytest closes the directory that all its runs share to other users whenever one begins. If we
     are root, the embedded PostgreSQL is another user, and could not start under it at that moment.
     """
-    if not hasattr(config, "workerinput") and config.option.basetemp is None:
+    if hasattr(config, "workerinput"):
+        return
+    if "TMPDIR" not in os.environ and _takes_programs_and_databases(MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # and that of all that is started
+    if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
         config.stash[_MADE] = Path(config.option.basetemp)
+
+
+def _takes_programs_and_databases(folder: Path) -> bool:
+    if not os.access(folder, os.W_OK):
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC
 
 
 @pytest.hookimpl(trylast=True)

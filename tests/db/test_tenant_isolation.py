@@ -88,7 +88,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
-        " SKIP_UNREAD"
+        " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
@@ -128,6 +128,8 @@ EXPLAINED: Final = frozenset(
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
+        # of one that is closed: tests/onboarding
+        "merchants.queries    ": "CLOSED_AT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
@@ -479,6 +481,7 @@ class Business:
             tx(partial(switch, on=on, actor=actor, now=self.now))
         tx(lambda tx: merchants.note(tx, self.id, "called", actor, self.now))
         tx(lambda tx: merchants.changes(tx, self.id))
+        tx(lambda tx: merchants.closed_at(tx, self.id))
         merchant = tx(lambda tx: merchants.find(tx, self.id))
         assert tx(lambda tx: onboarding.unfinished(tx, merchant)).in_the_way
 

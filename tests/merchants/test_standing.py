@@ -11,7 +11,14 @@ from opentill import checkouts, merchants, payouts, refunds
 from opentill.checkouts import Session, SessionBody
 from opentill.core.errors import Contended, Invalid, NotFound, TooManyRequests
 from opentill.db.database import Db, Tx
-from opentill.merchants import Actor, ApplicationForm, CapabilityOff, Merchant, applications
+from opentill.merchants import (
+    Actor,
+    ApplicationForm,
+    CapabilityOff,
+    Merchant,
+    applications,
+    queries,
+)
 from opentill.merchants.model import CAPABILITIES, STATUSES, TAKEN, TRANSITIONS, StatusEvent
 from opentill.payouts import PayoutRequest
 from opentill.refunds import RefundBody
@@ -51,6 +58,27 @@ async def test_only_what_the_table_says_follows_a_status(tx: Tx, status: str) ->
             with pytest.raises(Invalid, match=r"merchant must be .*: this one is"):
                 await merchants.take(tx, made.id, event, ANN, NOW + 1)
             assert (await merchants.find(tx, made.id)).status == status
+
+
+async def test_what_is_switched_off_is_known_however_long_the_history_is(tx: Tx) -> None:
+    made = await world.merchant(tx)
+    off = {"capability": "charge", "on": False, "actor": ANN, "now": NOW}
+    await merchants.set_capability(tx, made.id, **off)  # type: ignore[arg-type]
+    await tx.execute(
+        """
+        insert into merchant_history (merchant_id, number, at, event, from_status, to_status,
+            who, reason, notes)
+        select $1, number, $2, 'noted', 'ACTIVE', 'ACTIVE', 'ann', '', 'called'
+        from generate_series(100, 2500) as one (number)
+        """,
+        made.id,
+        NOW,
+    )
+    assert await merchants.switched_off(tx, made.id) == {"charge": ANN.reason}
+    await tx.execute("analyze merchant_history")
+    given = {"merchant_id": made.id, "capability": CAPABILITIES}
+    plan = await tx.fetch(f"explain {queries.STANDING.sql}", *queries.STANDING.values(None, given))
+    assert any("merchant_history_by_capability" in row[0] for row in plan)
 
 
 async def test_what_was_switched_off_stays_off_when_a_suspension_ends(tx: Tx) -> None:

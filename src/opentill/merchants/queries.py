@@ -74,13 +74,20 @@ HISTORY = Query(
     """,
 )
 # The last change of the status, and of each capability.
+# The newest line of each capability, however long the history is.
 STANDING = Query(
     MerchantChange,
     """
-    select distinct on (capability) * from merchant_history
-    where merchant_id = :merchant_id and event <> 'noted'
-    order by capability, number desc
+    select h.* from unnest(:capability::text[]) as one (capability)
+    cross join lateral (
+        select * from merchant_history
+        where merchant_id = :merchant_id and capability = one.capability
+        order by number desc limit 1
+    ) h
     """,
+)
+CLOSED_AT = Value(
+    int, "select at from merchant_history where merchant_id = :merchant_id and event = 'closed'"
 )
 INSERT_APPLICATION = Command(
     """
