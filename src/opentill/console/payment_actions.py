@@ -106,7 +106,7 @@ async def _end_refund(tx: Tx, given: Given, *, done: bool) -> object:
     )
 
 
-async def _given_back(tx: Tx, given: Given) -> object:
+async def _given_back(tx: Tx, given: Given) -> None:
     attempt_id = given.form.get("subject", "")
     attempt = await orders.find_attempt(tx, given.order.merchant_id, attempt_id)
     if attempt.order_id != given.order.id:
@@ -116,7 +116,7 @@ async def _given_back(tx: Tx, given: Given) -> object:
     await given.record(tx, "orders given back", attempt_id)
     by = f"by {given.actor.who}: {given.actor.reason}"
     outcome = RefundOutcome(status="SUCCEEDED", provider_ref=by)
-    return await orders.given_back(tx, attempt, outcome, given.now)
+    await orders.given_back(tx, attempt, outcome, given.now)
 
 
 def _is_kept(attempt: PaymentAttempt) -> bool:
