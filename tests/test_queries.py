@@ -245,6 +245,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.ALL_MEMBERS",
         "mail.queries.BEHIND",  # the worker's, over all merchants
         "mail.queries.LOGGED_IN",
+        "mail.queries.NEAR_DEADLINES",
         "mail.queries.STUCK",
         "payouts.queries.DUE",
         "merchants.queries.APPLIED_BY",

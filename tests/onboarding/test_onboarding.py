@@ -36,11 +36,11 @@ async def test_whoever_applied_is_invited_as_the_owner_once_approved(tx: Tx) -> 
     )  # fmt: skip
     made = await merchants.apply(tx, form, NOW)
     assert await people.invitations(tx, made, NOW) == []
-    approved = await onboarding.approve(tx, SETTINGS, made, ANN, NOW, notes="known")
+    approved = await onboarding.approve(tx, SETTINGS, made, ANN, NOW, language="zh-Hans")
     assert approved.merchant.status == "ACTIVE"
     assert approved.mailed
-    topics = await tx.fetch("select topic, recipient from mails where merchant_id = $1", made)
-    assert [tuple(row) for row in topics] == [("invitation", "ada@example.com")]
+    topics = await tx.fetch("select topic, recipient, language from mails")
+    assert [tuple(row) for row in topics] == [("invitation", "ada@example.com", "zh-Hans")]
     (link,) = await people.invitations(tx, made, NOW)
     assert (link.email, link.role) == ("ada@example.com", "owner")
     assert approved.invitation.link.id == link.id

@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, onboarding, people
-from opentill.backoffice import once, render
+from opentill.backoffice import mail_language, once, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.merchants import PLACE
@@ -112,8 +112,12 @@ async def take(request: PageRequest) -> Response:
     merchant_id, notes, now = request.merchant_id, form.get("notes", ""), request.now
 
     async def invited(tx: Tx) -> _Made:
-        settings = request.app.settings
-        approved = await onboarding.approve(tx, settings, merchant_id, actor, now, notes=notes)
+        language, settings = mail_language.chosen(request, form), request.app.settings
+        if language is None:
+            raise _Refused(Typed(errors={"language": "error_mail_language"}), 400)
+        approved = await onboarding.approve(
+            tx, settings, merchant_id, actor, now, notes=notes, language=language
+        )
         made = approved.invitation
         return _Made(made.link.email, made.path, approved.mailed)
 

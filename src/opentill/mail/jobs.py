@@ -2,7 +2,7 @@
 
 from opentill.context import App
 from opentill.db.database import Tx
-from opentill.mail import looking, noting, queries
+from opentill.mail import looking, noting, queries, reminding
 from opentill.mail.model import KEEP_MS
 
 _BATCH = 500
@@ -14,12 +14,14 @@ async def note_events(app: App) -> int:
 
 
 async def note_others(app: App) -> int:
-    """Note what the audit log says of keys, accounts and endpoints, logins, and what staff need."""
+    """Note what the audit log has, logins, what staff need, and reminders."""
     db, settings, now = app.db, app.settings, app.clock()
     await noting.audit_log(db, settings, now)
     await looking.logins(db, settings, now)
     await looking.for_staff(db, settings, now)
     await looking.digests(db, settings, now)
+    await reminding.approvals(db, settings, now)
+    await reminding.deadlines(db, settings, now)
     return 0  # so that it pauses
 
 

@@ -124,10 +124,12 @@ class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
     language: Language
 
 
-class StaffAddress(msgspec.Struct, frozen=True):
-    """Where somebody of the staff reads mail."""
+class StaffReader(msgspec.Struct, frozen=True):
+    """Somebody of the staff: where they read mail, and in which language."""
 
+    person_id: str
     email: str
+    language: Language
 
 
 class StuckGateway(msgspec.Struct, frozen=True):
@@ -136,6 +138,21 @@ class StuckGateway(msgspec.Struct, frozen=True):
     gateway: str
     payments: int
     since: int
+
+
+class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
+    """An open dispute that is to be responded to soon, and what was done about it."""
+
+    merchant_id: str
+    id: str
+    order_id: str
+    amount_minor: int
+    currency: str
+    reason: str
+    respond_by: int
+    merchant_name: str
+    responded: bool
+    handled: bool
 
 
 class DigestDue(msgspec.Struct, frozen=True, kw_only=True):

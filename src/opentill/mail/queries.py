@@ -8,9 +8,10 @@ from opentill.mail.model import (
     Head,
     LoggedIn,
     Mail,
+    NearDeadline,
     Preferences,
     Queue,
-    StaffAddress,
+    StaffReader,
     StuckGateway,
 )
 
@@ -210,10 +211,11 @@ AUDITED = Query(
 LOGGED_IN = Query(
     LoggedIn,
     """
-    select l.id, l.person_id, p.email, p.name, l.address, l.device, l.created_at, coalesce((
-        select f.language from members m
-        join mail_preferences f on f.merchant_id = m.merchant_id
-        where m.person_id = l.person_id order by m.created_at limit 1), 'en') as language
+    select l.id, l.person_id, p.email, p.name, l.address, l.device, l.created_at,
+        coalesce(p.language, (
+            select f.language from members m
+            join mail_preferences f on f.merchant_id = m.merchant_id
+            where m.person_id = l.person_id order by m.created_at limit 1), 'en') as language
     from logins l join persons p on p.id = l.person_id
     where l.used_at >= :since and l.created_at >= :since and l.created_at > p.created_at
     order by l.created_at limit :limit
@@ -233,10 +235,43 @@ HAS_CAUSE = Value(
     "select exists (select from mails where merchant_id = :merchant_id and cause = :cause)",
 )
 STAFF = Query(
-    StaffAddress,
+    StaffReader,
     """
-    select p.email from staff s join persons p on p.id = s.person_id
+    select s.person_id, p.email, coalesce(p.language, 'en') as language
+    from staff s join persons p on p.id = s.person_id
     where s.role = any (:roles::text[]) order by p.email
+    """,
+)
+# Open disputes of all merchants whose deadline is between two times, after the one of `:after_id`,
+# and of which nobody was reminded at a stage, `:stage` days before the deadline as it is now.
+# `responded`: the merchant has given evidence, a file or words. `handled`: after that, or without
+# it, the operator has noted something, such as what was sent to the bank.
+NEAR_DEADLINES = Query(
+    NearDeadline,
+    """
+    select d.merchant_id, d.id, d.order_id, d.amount_minor, d.currency, d.reason, d.respond_by,
+        m.name as merchant_name, given.at is not null as responded,
+        exists (
+            select from dispute_notes n
+            where n.merchant_id = d.merchant_id and n.dispute_id = d.id and not n.by_merchant
+                and n.at >= coalesce(given.at, 0)
+        ) as handled
+    from disputes d
+    join merchants m on m.id = d.merchant_id
+    cross join lateral (select greatest(
+        (select max(e.at) from dispute_evidence e
+            where e.merchant_id = d.merchant_id and e.dispute_id = d.id),
+        (select max(n.at) from dispute_notes n
+            where n.merchant_id = d.merchant_id and n.dispute_id = d.id and n.by_merchant)
+    ) as at) given
+    where d.status = 'OPEN' and d.respond_by <= :until
+        and (d.respond_by, d.id) > (:after::bigint, :after_id::text)
+        and d.respond_by - d.created_at >= :length
+        and not exists (
+            select from mails w where w.merchant_id in (d.merchant_id, '')
+                and w.cause = concat('deadline ', d.id, ' ', d.respond_by, ' ', :stage::text)
+        )
+    order by d.respond_by, d.id limit :limit
     """,
 )
 # Gateways that have said nothing about `:least` payments or more since `:before`.

@@ -22,7 +22,7 @@ from opentill.http import idempotency
 from opentill.pages import branding, model, render
 from opentill.pages.payment_page import Endpoint, PageRequest, count_form
 from opentill.pages.responses import page
-from opentill.payment_links import Offered, Unusable, Wanted
+from opentill.payment_links import Held, Offered, Unusable, Wanted
 from opentill.web import cookies, qr
 from opentill.web.forms import check_origin, read
 from opentill.web.responses import GUARDS, drawing, see_other
@@ -115,6 +115,8 @@ async def go_on(request: PageRequest, slug: str) -> Response:
         return see_other(here)
     except Unusable as refused:
         return await _page(request, offer, lang, state=refused.state)
+    except Held:
+        return await _page(request, offer, lang, state="HELD", status=429)
     except NotPermitted:
         return await _page(request, offer, lang, state="INACTIVE", status=403)
     except Invalid as problem:
@@ -153,7 +155,12 @@ def _quantity(entries: model.LinkEntries) -> int:
 async def _opened(request: PageRequest, offer: Offered, entries: model.LinkEntries) -> Session:
     """Open a session, or return the one that this very form has opened. Raises _Over."""
     app, link, now = request.app, offer.link, request.now
-    wanted = Wanted(quantity=_quantity(entries), amount=entries.amount)
+    limited = app.settings.limit_payments_per_minute
+    wanted = Wanted(
+        quantity=_quantity(entries),
+        amount=entries.amount,
+        visitor=merchants.limit_subject(request.client_ip) if limited else None,
+    )
 
     async def work(tx: Tx) -> Session:
         return await payment_links.open_session(tx, app.gateways, link, wanted, app.settings, now)

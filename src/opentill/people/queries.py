@@ -18,9 +18,9 @@ from opentill.people.permissions import MERCHANT_ROLES, STAFF_ROLES, member_may,
 INSERT_PERSON = Command(
     """
     insert into persons (id, email, name, password, totp_secret, totp_pending, totp_period,
-        created_at, updated_at)
+        created_at, updated_at, language)
     values (:id, :email, :name, :password, :totp_secret, :totp_pending, :totp_period, :created_at,
-        :updated_at)
+        :updated_at, :language)
     """,
 )
 PERSON = Query(Person, "select * from persons where id = :id")
@@ -29,6 +29,7 @@ BY_EMAIL = Query(Person, "select * from persons where email = :email")
 # person changes this row first.
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
+SET_LANGUAGE = Command("update persons set language = :language, updated_at = :now where id = :id")
 
 # ── second factor ──
 SET_TOTP_PERIOD = Command(
