@@ -83,10 +83,10 @@ async def apply(
     if actor is None:
         # Applications are taken one after the other, so that what was counted is exact.
         await audit.lock_log(tx)
+        await _check_room(tx, visitor, now)  # first: a refusal does not depend on who is known
         before = await queries.APPLIED_BY.get(tx, email=wanted.email)
         if before is not None:
             return before
-        await _check_room(tx, visitor, now)
     by = actor or Actor(wanted.email, "applied on the page for it")
     draft = terms.draft(wanted.merchant, wanted.currency, now)
     made = await standing.make(tx, draft, "applied", by, now, UNDECIDED)

@@ -33,6 +33,7 @@ _FORM_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]{1,3}", re.ASCII)
 _COOKIE: Final = "opentill_link"
 _GONE: Final = 410
+_TOO_MANY: Final = 429
 _MADE: Final = 303
 _LONGEST: Final = 16  # characters that are shown again
 
@@ -113,10 +114,9 @@ async def go_on(request: PageRequest, slug: str) -> Response:
         session = await _opened(request, offer, entries)
     except _Over:
         return see_other(here)
-    except Unusable as refused:
-        return await _page(request, offer, lang, state=refused.state)
-    except Held:
-        return await _page(request, offer, lang, state="HELD", status=429)
+    except (Unusable, Held) as refused:
+        status = _TOO_MANY if isinstance(refused, Held) else 200
+        return await _page(request, offer, lang, state=refused.state, status=status)
     except NotPermitted:
         return await _page(request, offer, lang, state="INACTIVE", status=403)
     except Invalid as problem:

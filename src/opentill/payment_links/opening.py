@@ -65,8 +65,9 @@ class Held(Invalid):
     """A visitor has as many unpaid sessions of a link with a number of uses as one may have."""
 
     def __init__(self) -> None:
-        """Nothing is said of the others' sessions."""
+        """The visitor pays one of them, or lets it end."""
         super().__init__("link", "link must be used by others, too: pay a session, or let it end")
+        self.state = "HELD"
 
 
 async def offered(tx: Tx, slug: str, now: int) -> Offered:
