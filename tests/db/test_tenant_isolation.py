@@ -254,11 +254,12 @@ class Business:
         shop.data("PATCH", path, json={"maxUses": 5})
         link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
         wanted_once = payment_links.Wanted(visitor="192.0.2.1")
-        session = api_server.tx(
-            lambda tx: payment_links.open_session(
-                tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+        for _ in range(2):  # the second one counts the first
+            session = api_server.tx(
+                lambda tx: payment_links.open_session(
+                    tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+                )
             )
-        )
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
         shop.data("GET", path)
