@@ -23,7 +23,7 @@ from opentill.figures.model import day_of, local
 from opentill.web import responses
 
 _LONGEST_REASON: Final = 255
-_FURTHEST: Final = timedelta(days=366)  # that a bank leaves for an answer
+_FURTHEST: Final = timedelta(days=366)  # that a bank leaves for evidence
 _FIELDS: Final = ("until", "reason", "note")
 
 

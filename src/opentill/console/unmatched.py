@@ -29,7 +29,7 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 def key_of(one: Unmatched) -> tuple[str, str, str]:
-    """Return what tells one from all others: merchant, gateway, the gateway's name of it."""
+    """Return the key of one: merchant, gateway, the gateway's name of it."""
     return one.merchant_id, one.gateway, one.gateway_ref
 
 
