@@ -1,5 +1,5 @@
 -- The home page of the operator's staff: what needs somebody is found without reading through tables.
--- The indexes by which it is found are built by 0023.
+-- The indexes by which it is found are built by 0024.
 
 -- [figures] What came in through a gateway by a method, of all merchants together, in the quarter
 -- hour that begins at since: counted with the figures of merchants, and counted anew by the worker
