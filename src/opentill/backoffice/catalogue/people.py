@@ -42,6 +42,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "kept_title": "Please log in again",
         "kept_text": "You were logged out in the meantime. Nothing was done yet, and what you "
         "entered is kept: log in to the same account to go on.",
+        "proof_lost": "The file is too large to be kept. Choose it once more afterwards.",
         "kept_lost": "Files and passwords are not kept. You will be asked for them again.",
         "kept_do": "Log in and go on",
         "kept_elsewhere": "You use a passkey, or have to set up a second factor first?",
@@ -83,6 +84,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_proof": "密码或验证码不正确",
         "kept_title": "请重新登录",
         "kept_text": "您已被退出登录。尚未执行任何操作，您填写的内容已保留：请登录同一账户后继续。",
+        "proof_lost": "文件过大，无法保留。确认后请重新选择。",
         "kept_lost": "文件和密码不会保留，稍后需要重新提供。",
         "kept_do": "登录并继续",
         "kept_elsewhere": "使用通行密钥，或需要先设置第二重验证？",
@@ -123,6 +125,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_proof": "密碼或驗證碼不正確",
         "kept_title": "請重新登入",
         "kept_text": "您已被登出。尚未執行任何操作，您填寫的內容已保留：請登入同一帳戶後繼續。",
+        "proof_lost": "檔案過大，無法保留。確認後請重新選擇。",
         "kept_lost": "檔案和密碼不會保留，稍後需要重新提供。",
         "kept_do": "登入並繼續",
         "kept_elsewhere": "使用通行密鑰，或需要先設定第二重驗證？",
