@@ -115,7 +115,7 @@ def test_a_link_is_changed_and_lists_what_it_was_paid(shop: Shop) -> None:
     for field, typed in (
         ("name", ""),
         ("description", "x" * 1001),
-        ("quantity", ""),
+        ("quantity", "0"),
         ("uses", "0"),
         ("expires", "2020-01-01"),
         ("reference", "r" * 201),

@@ -279,7 +279,7 @@ def _changed(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
     """Check what was typed as the API checks its bodies. Raises Invalid."""
     given: dict[str, Any] = {
         "clientReference": entries["reference"] or None,
-        "maxQuantity": _whole(entries["quantity"]),
+        "maxQuantity": _whole(entries["quantity"] or "1"),
         "maxUses": _whole(entries["uses"]) if entries["uses"] else None,
     }
     if link.product_id is None:
