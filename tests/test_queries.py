@@ -249,7 +249,14 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "mail.queries.STUCK",
         "payouts.queries.DUE",
         "merchants.queries.APPLIED_BY",
+        "merchants.queries.APPLIED_FROM",
+        "merchants.queries.WAITS_FROM",
         "merchants.queries.WAITING",
+        # by a token, or of staff: the members of the merchant that the row names
+        "people.queries.LINK",
+        "people.queries.USE_LINK",
+        "people.queries.STAFF_INVITATIONS",
+        "people.queries.WITHDRAW_OF_STAFF",
         # of staff, over all merchants
         "disputes.queries.DUE",
         "epay.queries.FAILED_NOTICES",

@@ -78,6 +78,7 @@ QUEUES: Final = {
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",
+    "merchant_applications_by_visitor",
 }
 
 

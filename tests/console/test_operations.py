@@ -43,7 +43,7 @@ def test_the_books_show_how_far_the_check_is_and_the_rows_that_disagree(shop: Sh
         check()
         page = auditor.get(f"/console/books{where}")
         assert (page.status_code, title(page)) == (200, "Books")
-        assert f'href="/dashboard/{shop.id}/payments/{order["id"]}"' in page.text
+        assert f'href="/console/payments/{order["id"]}"' in page.text
         assert "an order has the FEE of its gross less its net" in _words(page.text)
         assert 'href="/console/audit/verify"' in page.text
         assert 'href="/console/books"' in auditor.get("/console/").text

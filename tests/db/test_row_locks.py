@@ -107,6 +107,7 @@ CASES: Final = {
         "audit_head", lambda _: {}, "number = number + 1", "number"
     ),
     "products.queries.LOCKED": Case("products", ids),
+    "payment_links.queries.LOCKED": Case("payment_links", ids),
     "epay.queries.LOCKED": Case("epay_credentials", mine, beside=True),
     "epay.queries.CLAIM_NOTICES": Case(
         "epay_notifications",

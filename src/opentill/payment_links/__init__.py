@@ -13,6 +13,7 @@ from opentill.payment_links.model import (
     state_of,
 )
 from opentill.payment_links.opening import (
+    Held,
     Offered,
     Unusable,
     Wanted,
@@ -33,6 +34,7 @@ from opentill.payment_links.service import (
 )
 
 __all__ = [
+    "Held",
     "LinkBody",
     "LinkItemBody",
     "LinkUpdate",

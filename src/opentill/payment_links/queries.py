@@ -81,9 +81,20 @@ TAKE = Query(
 INSERT_USE = Command(
     """
     insert into payment_link_uses (merchant_id, payment_link_id, order_id, checkout_id, state,
-        amount_minor, currency, created_at)
+        amount_minor, currency, created_at, visitor)
     values (:merchant_id, :payment_link_id, :order_id, :checkout_id, 'OPEN', :amount_minor,
-        :currency, :now)
+        :currency, :now, :visitor)
+    """,
+)
+# Uses that a visitor has taken, and has not paid or given back yet.
+HELD_BY = Value(
+    int,
+    """
+    select count(*) from payment_link_uses u
+    join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
+    where u.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
+        and u.state = 'OPEN' and u.visitor = :visitor and o.paid_at is null
+        and o.status in ('PENDING', 'CREATING')
     """,
 )
 # What has become of links, by currency. What the worker has not noted yet is read from the orders;
@@ -146,7 +157,7 @@ NEWEST_PAID = Query(
 NOTE_ENDED = Command(
     """
     update payment_link_uses u
-    set state = case when ended.paid_at is null then 'ENDED' else 'PAID' end
+    set state = case when ended.paid_at is null then 'ENDED' else 'PAID' end, visitor = null
     from (
         select seen.merchant_id, seen.order_id, o.paid_at from payment_link_uses seen
         join orders o on o.merchant_id = seen.merchant_id and o.id = seen.order_id
