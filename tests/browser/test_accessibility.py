@@ -63,6 +63,7 @@ _ELSEWHERE: Final = {
     "/security/authenticator.svg",
     "/security/passkeys",
     "/dashboard/*/disputes/*/evidence/*",  # a file
+    "/console/disputes/*/evidence/*",  # the same
     "/console/trial-balance/ledger.csv",  # a file, by a form
 }
 # Of what needs somebody, the pages are alike: one of them is looked at.
