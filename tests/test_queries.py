@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -302,20 +303,24 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
 RUNS: Final = frozenset({"first", "one", "all", "each", "get", "run"})
 
 
-def _calls() -> Iterator[tuple[str, ModuleType, ast.Call]]:
-    """Yield every call of the product that may run a statement, and where it is."""
-    for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
-        if found.name.endswith("__main__"):
-            continue
-        module = importlib.import_module(found.name)
-        path = Path(str(module.__file__))
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in RUNS
-            ):
-                yield f"{found.name}:{node.lineno}", module, node
+@cache
+def _calls() -> list[tuple[str, ModuleType, ast.Call]]:
+    """Return every call of the product, and where it is."""
+    return [
+        (f"{found.name}:{node.lineno}", module, node)
+        for found in pkgutil.walk_packages(opentill.__path__, "opentill.")
+        if not found.name.endswith("__main__")
+        for module in [importlib.import_module(found.name)]
+        for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text()))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def _runs() -> Iterator[tuple[str, ModuleType, ast.Call]]:
+    """Yield the calls that may run a statement."""
+    for place, module, call in _calls():
+        if isinstance(call.func, ast.Attribute) and call.func.attr in RUNS:
+            yield place, module, call
 
 
 def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
@@ -331,7 +336,7 @@ def test_statements_are_called_by_the_names_of_their_parameters() -> None:
     """Also where no test comes by; what is not in the call itself is checked when it runs."""
     wrong: list[str] = []
     looked_at = 0
-    for place, module, call in _calls():
+    for place, module, call in _runs():
         statement = _statement(module, call.func.value)  # type: ignore[attr-defined]
         if statement is None:
             continue
@@ -352,7 +357,7 @@ def test_nothing_is_run_with_values_by_position() -> None:
     """Nor where a statement comes out of a list or a function: whatever is given ``tx`` first."""
     wrong = [
         f"{place}: {ast.unparse(call)}"
-        for place, _, call in _calls()
+        for place, _, call in _runs()
         if call.args
         and ast.unparse(call.args[0]) in {"tx", "connection"}
         and ("sandbox" not in place)
@@ -392,14 +397,11 @@ def _given(arrays: str) -> list[str]:
 def test_statements_stand_in_queries_modules() -> None:
     """So that who reads one file of a feature has seen all its SQL."""
     here = {module.__name__ for module in _modules()} | {"opentill.db.query"}
-    for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
-        if found.name in here or found.name.endswith("__main__"):
-            continue
-        path = Path(str(importlib.import_module(found.name).__file__))
-        for node in ast.walk(ast.parse(path.read_text())):
-            made = node.func if isinstance(node, ast.Call) else None
+    for place, module, call in _calls():
+        if module.__name__ not in here:
+            made = call.func
             assert not (isinstance(made, ast.Name) and made.id in {"Query", "Value", "Command"}), (
-                f"{found.name}:{node.lineno}"  # type: ignore[attr-defined]
+                place
             )
 
 
