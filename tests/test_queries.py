@@ -246,10 +246,18 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.ALL_MEMBERS",
         "mail.queries.BEHIND",  # the worker's, over all merchants
         "mail.queries.LOGGED_IN",
+        "mail.queries.NEAR_DEADLINES",
         "mail.queries.STUCK",
         "payouts.queries.DUE",
         "merchants.queries.APPLIED_BY",
+        "merchants.queries.APPLIED_FROM",
+        "merchants.queries.WAITS_FROM",
         "merchants.queries.WAITING",
+        # by a token, or of staff: the members of the merchant that the row names
+        "people.queries.LINK",
+        "people.queries.USE_LINK",
+        "people.queries.STAFF_INVITATIONS",
+        "people.queries.WITHDRAW_OF_STAFF",
         # of staff, over all merchants
         "disputes.queries.DUE",
         "epay.queries.FAILED_NOTICES",
@@ -284,7 +292,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "merchant_history", "merchant_applications",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers", "payout_requests",
-        "payment_links", "payment_link_uses",
+        "payment_links", "payment_link_uses", "payment_link_sales",
     )  # fmt: skip
     wrong = {
         name: text

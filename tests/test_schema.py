@@ -1,6 +1,7 @@
 """What the schema promises by itself, whatever the code does."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, Final, get_args
 
@@ -73,10 +74,12 @@ QUEUES: Final = {
     "refused_requests_old",
     "payment_link_uses_open",
     "mails_due",
-    "mails_old",
+    "mails_last_changed",
+    "mail_events_put_aside_newest",
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",
+    "merchant_applications_by_visitor",
 }
 
 
@@ -227,21 +230,60 @@ LITERALS: Final = (
 )
 
 
+# The tables whose rules are in a function (decision 0110).
+RULES: Final = {
+    "orders": "order_keeps_rules",
+    "payment_attempts": "attempt_keeps_rules",
+    "checkouts": "session_keeps_rules",
+    "entries": "entry_keeps_rules",
+}
+# Columns of entries whose words are those of its list of postings, with their place in each.
+POSTINGS: Final = {"type": 0, "from_account": 1, "to_account": 2}
+
+
+def _words_of_rule(catalogue: Any, function: str, column: str) -> set[str]:
+    """Return the words that a table's function lets a column have."""
+    [row] = catalogue("select prosrc from pg_proc where proname = $1", function)
+    if function == RULES["entries"] and column in POSTINGS:
+        postings = re.findall(r"'(\w+ \w+ \w+ [+-])'", row["prosrc"])
+        return {posting.split()[POSTINGS[column]] for posting in postings}
+    [words] = re.findall(rf"when not {column} in \(([^)]*)\)", row["prosrc"])
+    return set(words.split("'")[1::2])
+
+
+@pytest.mark.parametrize("table", RULES)
+def test_rules_are_called_with_the_columns_that_they_name(catalogue: Any, table: str) -> None:
+    [row] = catalogue(
+        """
+        select pg_get_constraintdef(c.oid) as text, p.proargnames as names, c.convalidated
+        from pg_constraint c join pg_proc p on p.proname = $2
+        where c.contype = 'c' and c.conname = $1 || '_keep_rules'
+        """,
+        table,
+        RULES[table],
+    )
+    assert row["text"] == f"CHECK ({RULES[table]}({', '.join(row['names'])}))"
+    assert row["convalidated"]
+
+
 @pytest.mark.parametrize(("table", "column", "literal"), LITERALS)
 def test_a_check_constraint_holds_exactly_the_words_of_the_code(
     catalogue: Any, table: str, column: str, literal: Any
 ) -> None:
-    rows = catalogue(
-        """
-        select pg_get_constraintdef(c.oid) as text from pg_constraint c
-        join pg_attribute a on a.attrelid = c.conrelid and a.attnum = any (c.conkey)
-        where c.contype = 'c' and c.conrelid = $1::regclass and a.attname = $2
-            and cardinality(c.conkey) = 1
-        """,
-        table,
-        column,
-    )
-    words = [set(row["text"].split("'")[1::2]) for row in rows if "ANY" in row["text"]]
+    if table in RULES:
+        words = [_words_of_rule(catalogue, RULES[table], column)]
+    else:
+        rows = catalogue(
+            """
+            select pg_get_constraintdef(c.oid) as text from pg_constraint c
+            join pg_attribute a on a.attrelid = c.conrelid and a.attnum = any (c.conkey)
+            where c.contype = 'c' and c.conrelid = $1::regclass and a.attname = $2
+                and cardinality(c.conkey) = 1
+            """,
+            table,
+            column,
+        )
+        words = [set(row["text"].split("'")[1::2]) for row in rows if "ANY" in row["text"]]
     assert words == [set(get_args(literal))]
 
 
@@ -372,6 +414,30 @@ REFUSED: Final = (
 @pytest.mark.parametrize(("statement", "error"), REFUSED, ids=[row[0][:60] for row in REFUSED])
 def test_the_database_refuses(refuses: Callable[[str], str], statement: str, error: str) -> None:
     assert refuses(statement) == error
+
+
+@pytest.mark.parametrize(
+    ("statement", "rule"),
+    [
+        ("update orders set quantity = 100", "orders_quantity"),
+        ("update orders set status = 'LOST'", "orders_status_check"),
+        ("update checkouts set methods = '{}'", "checkouts_methods"),
+        (_entry(number=0), "entries_number_check"),
+        (_entry(type="GIFT"), "entries_follow_postings"),
+    ],
+)
+def test_a_refusal_names_the_rule(books: str, statement: str, rule: str) -> None:
+    async def run() -> str:
+        connection = await asyncpg.connect(books)
+        try:
+            await connection.execute(statement)
+        except asyncpg.CheckViolationError as error:
+            return error.constraint_name
+        finally:
+            await connection.close()
+        return ""
+
+    assert asyncio.run(run()) == rule
 
 
 def test_what_may_change_may_change(refuses: Callable[[str], str]) -> None:

@@ -1,6 +1,5 @@
 """Pages as a browser draws them, from made-up payments: contrast, sizes, no overflow, no errors."""
 
-from itertools import product
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,7 +10,7 @@ from opentill.pages.responses import page as answer
 from opentill.web import assets
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
-from support.page_checks import DEVICES, LOOKS, SCHEMES, WIDER, Scheme
+from support.page_checks import LOOKS, WIDER, Scheme, looked_at
 from support.page_examples import HOSTILE_PAYMENT, made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -66,8 +65,7 @@ async def test_every_page_is_readable_and_fits(browser: Browser) -> None:
     ]:
         await page.goto(f"{HOST}/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
-        for scheme, device in product(SCHEMES, DEVICES):
-            await look(page, scheme, *DEVICES[device], place=(name, scheme, device))
+        assert await looked_at(page) == []
     assert wrong == []
     await context.close()
 

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 
 from opentill import merchants, people
 from opentill.db.clock import now_ms
-from support.page_checks import DEVICES, LOOKS, SCHEMES
+from support.page_checks import looked_at
 from support.people import PASSWORD, TESTER, address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -42,12 +42,6 @@ async def test_the_result_of_a_test_comes_by_itself_and_can_be_read_on_every_dev
     wrong: list[object] = []
     for language in ("en", "zh-Hant"):
         await page.goto(f"{page.url.partition('&')[0]}&lang={language}")
-        for device, (width, height) in DEVICES.items():
-            await page.set_viewport_size({"width": width, "height": height})
-            for scheme in SCHEMES:
-                await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-                found = await page.evaluate(LOOKS)
-                if found["faint"] or found["small"] or found["wider"]:
-                    wrong.append((language, device, scheme, found))
+        wrong += await looked_at(page)
     await context.close()
     assert wrong == []

@@ -115,7 +115,7 @@ def test_a_second_person_above_the_limit(opentill: Commands, sold: tuple[str, st
     assert _accounts(opentill, shop)[1] == "160.00"
     again = bob.refusal("balance", "approve", waits["id"])
     assert "this one is DONE" in again
-    other = opentill.json("balance", "freeze", shop, "51", *why())
+    other = ann.json("balance", "freeze", shop, "51", *why())
     rejected = opentill.json("balance", "reject", other["id"], "--reason", "too much")
     assert rejected["status"] == "REJECTED"
     assert opentill.json("balance", "waiting") == []

@@ -137,8 +137,8 @@ def _with_authenticator(opentill: Commands, name: str) -> Colleague:
 def test_the_owner_of_the_machine_is_no_second_person(opentill: Commands) -> None:
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "1"
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
-    waits = opentill.json("balance", "recharge", shop, "5", *WHY, "--as-root")
-    assert (waits["status"], waits["askedBy"]) == ("WAITING", f"root ({USER})")
+    opentill.json("balance", "recharge", shop, "1", "--reason", "x", "--reference", "R-0")
+    waits = staff(opentill, "bob").json("balance", "recharge", shop, "5", *WHY)
     approve = ("balance", "approve", waits["id"])
     assert "somebody who has logged in must do this" in opentill.refusal(*approve)
     assert opentill.run(*approve, "--as-root").returncode == 2
@@ -157,6 +157,40 @@ def test_the_owner_of_the_machine_is_no_second_person(opentill: Commands) -> Non
         assert "opentill" in ann.refusal(*approve), sql
     (still,) = opentill.json("balance", "waiting", shop)
     assert still["status"] == "WAITING"
+
+
+def test_whoever_may_act_as_the_owner_does_not_ask_as_one_and_approve_as_another(
+    opentill: Commands,
+) -> None:
+    opentill.environ |= {
+        "OPENTILL_APPROVAL_ABOVE": "1",
+        "OPENTILL_PAYOUT_ACCOUNTS": "EUR:GB29NWBK60161331926819:NWBKGB2L",
+        "OPENTILL_OPERATOR_NAME": "Till Ltd",
+    }
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    small = ("--reason", "sent", "--reference")
+    for number in range(3):
+        opentill.json("balance", "recharge", shop, "1", *small, f"S-{number}", "--as-root")
+    for asked in (
+        ("balance", "recharge", shop, "5", *WHY),
+        ("payouts", "create", shop, "--amount", "2", *WHY),
+        ("payouts", "run", "EUR", *WHY),
+    ):
+        for way in (("--as-root",), ()):
+            done = opentill.run(*asked, *way)
+            refused = done.stderr.decode()
+            assert done.returncode == 2, asked
+            assert "somebody who has logged in must" in refused, asked
+            assert "opentill login" in refused
+    assert opentill.json("balance", "waiting", shop) == []
+    assert opentill.json("payouts", "waiting") == []
+    ann = staff(opentill, "ann")
+    # One that the version before let in.
+    waits = ann.json("balance", "recharge", shop, "5", *WHY)["id"]
+    sql = f"update adjustments set asked_by = 'root ({USER})' where id = '{waits}'"
+    in_database(opentill, lambda tx: tx.execute(sql))
+    assert "must ask for it anew" in ann.refusal("balance", "approve", waits)
+    assert ann.json("balance", "reject", waits, "--reason", "asked anew")["status"] == "REJECTED"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run something as another user")

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from opentill.mail import noting, queries
+from opentill.mail import noting, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
-from support.people import Visitor, address, person
+from support.people import PASSWORD, Visitor, address, invitation, person
 
 
 @pytest.fixture
@@ -27,9 +27,7 @@ def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
 
 
 def _mails(api_server: ApiServer, **wanted: str) -> list[Mail]:
-    found: list[Mail] = api_server.tx(
-        lambda tx: queries.NEWEST.all(tx, merchant_id=None, status=None, limit=200)
-    )
+    found: list[Mail] = api_server.tx(lambda tx: outbox.newest(tx, None, None, 200))
     return [
         one for one in found if all(getattr(one, name) == text for name, text in wanted.items())
     ]
@@ -110,14 +108,46 @@ def test_an_owner_chooses_what_is_mailed(mailing: ApiServer, shop: Shop) -> None
 
 
 def test_an_invitation_is_mailed_with_its_link_encrypted(mailing: ApiServer, shop: Shop) -> None:
-    owner, email = person(mailing, shop.id, "owner"), address()
-    page = owner.post(f"/dashboard/{shop.id}/team/invite", {"email": email, "role": "viewer"}).text
-    assert "by mail" in page
-    (mail,) = _mails(mailing, recipient=email)
-    (link,) = re.findall(r"/invite/[\w-]{43}", page)
-    assert mail.secret is not None
-    assert link.encode() not in mail.secret
-    assert link not in mail.data
+    owner = person(mailing, shop.id, "owner")
+    admin = person(mailing, None, staff_role="admin")
+    for inviter, place, role in (
+        (owner, f"/dashboard/{shop.id}/team", "viewer"),
+        (admin, "/console/people", "auditor"),
+    ):
+        form = {"email": address(), "role": role}
+        page = inviter.post(f"{place}/invite", form).text
+        assert "by mail" in page
+        (mail,) = _mails(mailing, recipient=form["email"])
+        (link,) = re.findall(r"/invite/[\w-]{43}", page)
+        assert mail.secret is not None
+        assert link.encode() not in mail.secret
+        assert link not in mail.data
+        # In the language of whoever invites, unless they choose another.
+        assert mail.language == "en"
+        inviter.post(f"{place}/invite?lang=zh-Hans", form)
+        inviter.post(f"{place}/invite?lang=zh-Hans", form | {"language": "zh-Hant"})
+        languages = sorted(one.language for one in _mails(mailing, recipient=form["email"]))
+        assert languages == ["en", "zh-Hans", "zh-Hant"]
+        assert inviter.post(f"{place}/invite?lang=en", form | {"language": "x"}).status_code == 400
+
+
+def test_a_person_reads_their_own_mails_in_the_language_that_they_join_in_or_choose(
+    mailing: ApiServer, shop: Shop
+) -> None:
+    email = address()
+    link = invitation(mailing, email, shop.id, "viewer")
+    visitor = Visitor(mailing, email)
+    visitor.post(f"{link.path}?lang=zh-Hans", {"name": "An", "password": PASSWORD})
+
+    def language() -> str:
+        (row,) = mailing.sql("select language from persons where email = $1", email)
+        return str(row["language"])
+
+    assert language() == "zh-Hans"
+    assert visitor.post("/security/language", {"language": "tlh"}).status_code == 400
+    assert visitor.post("/security/language", {"language": "zh-Hant"}).status_code == 303
+    assert language() == "zh-Hant"
+    assert re.search(r'value="zh-Hant" lang="zh-Hant" selected', visitor.get("/security").text)
 
 
 def test_whoever_has_forgotten_a_password_hears_the_same_whoever_they_are(
@@ -146,3 +176,7 @@ def test_without_a_mail_server_no_page_promises_mail(api_server: ApiServer, shop
     assert "form_id" not in receipt
     invited = {"email": address(), "role": "viewer"}
     assert "by mail" not in owner.post(f"/dashboard/{shop.id}/team/invite", invited).text
+    admin, invited = person(api_server, None, staff_role="admin"), {"email": address()}
+    page = admin.post("/console/people/invite", invited | {"role": "auditor"}).text
+    assert "by mail" not in page
+    assert 'name="language"' not in page + admin.get("/security").text

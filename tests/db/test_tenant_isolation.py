@@ -88,7 +88,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
-        " SKIP_UNREAD"
+        " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
@@ -118,7 +118,8 @@ EXPLAINED: Final = frozenset(
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
         # of those who have applied, who have nothing: tests/merchants/test_standing.py
-        "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING",
+        "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING"
+        " APPLIED_FROM WAITS_FROM",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
@@ -128,6 +129,8 @@ EXPLAINED: Final = frozenset(
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
         "merchants.queries": "INSERT_KEY REVOKE_KEY AUTHENTICATE_LIMITED AUTHENTICATE"
         " INSERT_AUDIT AUDIT_CHAIN NEWEST_AUDIT",
+        # of one that is closed: tests/onboarding
+        "merchants.queries    ": "CLOSED_AT",
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
@@ -250,12 +253,13 @@ class Business:
         path = f"/v1/payment-links/{made['id']}"
         shop.data("PATCH", path, json={"maxUses": 5})
         link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
-        wanted_once = payment_links.Wanted()
-        session = api_server.tx(
-            lambda tx: payment_links.open_session(
-                tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+        wanted_once = payment_links.Wanted(visitor="192.0.2.1")
+        for _ in range(2):  # the second one counts the first
+            session = api_server.tx(
+                lambda tx: payment_links.open_session(
+                    tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+                )
             )
-        )
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
         shop.data("GET", path)
@@ -479,6 +483,7 @@ class Business:
             tx(partial(switch, on=on, actor=actor, now=self.now))
         tx(lambda tx: merchants.note(tx, self.id, "called", actor, self.now))
         tx(lambda tx: merchants.changes(tx, self.id))
+        tx(lambda tx: merchants.closed_at(tx, self.id))
         merchant = tx(lambda tx: merchants.find(tx, self.id))
         assert tx(lambda tx: onboarding.unfinished(tx, merchant)).in_the_way
 

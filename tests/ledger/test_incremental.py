@@ -53,7 +53,7 @@ async def business(module_database_url: str) -> AsyncIterator[Db]:
     try:
         await _business(db)
         async with db.transaction() as tx:
-            await tx.execute("alter table entries drop constraint entries_follow_postings")
+            await tx.execute("alter table entries drop constraint entries_keep_rules")
             await tx.execute("create schema kept")
             for table in DAMAGED:
                 await tx.execute(f"create table kept.{table} as table {table}")
@@ -135,7 +135,7 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
     order = await world.in_status(tx, "REFUNDED", platform_fee_rate="0.04")
     key = (order.merchant_id, order.settled_currency)
     await tx.execute("set local session_replication_role = replica")
-    await tx.execute("alter table entries drop constraint entries_follow_postings")
+    await tx.execute("alter table entries drop constraint entries_keep_rules")
     for number in range(1, 5):
         for damage in (
             "update entries set pending_after = pending_after + 1 where number >= $1",

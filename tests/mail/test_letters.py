@@ -11,7 +11,8 @@ from opentill.db.database import Tx
 from opentill.mail import address, letters, topics
 from opentill.mail.catalogue import SENTENCES
 from opentill.mail.model import Mail
-from opentill.mail.topics import BY_NAME, Words
+from opentill.mail.topics import BY_NAME
+from opentill.mail.words import Words
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
 from support.mailing import settings_of
@@ -24,6 +25,10 @@ OF_ORDER: Final = {
 }  # fmt: skip
 ENTRY: Final = {"merchant_id": "mer_1", "action": "a", "who": "w", "subject": "s", "at": NOW}
 DAY: Final = {"payments": 2, "paid": USD, "refunded": USD, "disputed": USD, "net": USD}
+DEADLINE: Final = {
+    "shop": "Harbour Books", "path": "/dashboard/mer_1/disputes/dp_1", "order_id": "order_1",
+    "amount": USD, "reason": "fraud", "respond_by": NOW, "days": 3,
+}  # fmt: skip
 SAID: Final[dict[str, dict[str, Any]]] = {
     "receipt": {**OF_ORDER, "method": "CREDIT_CARD", "paid_at": NOW},
     "refund": {**OF_ORDER, "refunded": USD, "at": NOW},
@@ -42,6 +47,12 @@ SAID: Final[dict[str, dict[str, Any]]] = {
     "reset": {"at": NOW},
     "books_violated": {"found": 3},
     "gateway_away": {"gateway": "stripe", "payments": 4, "since": NOW},
+    "approval_waiting": {
+        "shop": "Harbour Books", "kind": "payout", "amount": USD, "reason": "r", "who": "w",
+        "at": NOW,
+    },
+    "dispute_deadline": DEADLINE,
+    "dispute_deadline_staff": {**DEADLINE, "responded": True},
     "test": {"at": NOW},
 }  # fmt: skip
 

@@ -11,7 +11,14 @@ from opentill import checkouts, merchants, payouts, refunds
 from opentill.checkouts import Session, SessionBody
 from opentill.core.errors import Contended, Invalid, NotFound, TooManyRequests
 from opentill.db.database import Db, Tx
-from opentill.merchants import Actor, ApplicationForm, CapabilityOff, Merchant, applications
+from opentill.merchants import (
+    Actor,
+    ApplicationForm,
+    CapabilityOff,
+    Merchant,
+    applications,
+    queries,
+)
 from opentill.merchants.model import CAPABILITIES, STATUSES, TAKEN, TRANSITIONS, StatusEvent
 from opentill.payouts import PayoutRequest
 from opentill.refunds import RefundBody
@@ -51,6 +58,27 @@ async def test_only_what_the_table_says_follows_a_status(tx: Tx, status: str) ->
             with pytest.raises(Invalid, match=r"merchant must be .*: this one is"):
                 await merchants.take(tx, made.id, event, ANN, NOW + 1)
             assert (await merchants.find(tx, made.id)).status == status
+
+
+async def test_what_is_switched_off_is_known_however_long_the_history_is(tx: Tx) -> None:
+    made = await world.merchant(tx)
+    off = {"capability": "charge", "on": False, "actor": ANN, "now": NOW}
+    await merchants.set_capability(tx, made.id, **off)  # type: ignore[arg-type]
+    await tx.execute(
+        """
+        insert into merchant_history (merchant_id, number, at, event, from_status, to_status,
+            who, reason, notes)
+        select $1, number, $2, 'noted', 'ACTIVE', 'ACTIVE', 'ann', '', 'called'
+        from generate_series(100, 2500) as one (number)
+        """,
+        made.id,
+        NOW,
+    )
+    assert await merchants.switched_off(tx, made.id) == {"charge": ANN.reason}
+    await tx.execute("analyze merchant_history")
+    given = {"merchant_id": made.id, "capability": CAPABILITIES}
+    plan = await tx.fetch(f"explain {queries.STANDING.sql}", *queries.STANDING.values(None, given))
+    assert any("merchant_history_by_capability" in row[0] for row in plan)
 
 
 async def test_what_was_switched_off_stays_off_when_a_suspension_ends(tx: Tx) -> None:
@@ -231,6 +259,48 @@ async def test_an_address_has_one_application_that_waits(
     monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
     with pytest.raises(TooManyRequests):
         await merchants.apply(tx, changed(FORM, email="b@example.com"), NOW)
+
+
+async def test_nobody_fills_the_list_or_keeps_others_out_of_it(
+    tx: Tx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def apply(name: str, address: str, now: int) -> str | int:
+        form = changed(FORM, email=f"{name}@example.com")
+        try:
+            async with tx.transaction():
+                return await merchants.apply(tx, form, now, address=address)
+        except TooManyRequests as refused:
+            return refused.retry_after_s
+
+    day = 24 * 3_600_000
+    own = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # of one /64
+    for number, address in enumerate(own):
+        assert isinstance(await apply(f"a{number}", address, NOW + number * 1000), str)
+    assert await apply("more", own[0], NOW + 5000) == day // 1000 - 5
+    assert isinstance(await apply("more", own[0], NOW + day), str)
+    monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
+    assert await apply("again", own[0], NOW + 3 * day) == 3600  # one of it waits
+    late = await apply("late", "192.0.2.7", NOW + 3 * day)
+    assert isinstance(late, str)
+    assert await apply("later", "192.0.2.7", NOW + 3 * day) == 3600
+    await merchants.take(tx, late, "declined", ANN, NOW + 3 * day)
+    assert isinstance(await apply("later", "192.0.2.7", NOW + 3 * day), str)
+    monkeypatch.setattr(applications, "MOST_EVER", await merchants.count_waiting(tx))
+    assert await apply("last", "192.0.2.8", NOW + 3 * day) == 3600
+
+
+async def test_applications_that_come_at_once_are_counted_one_by_one(db: Db) -> None:
+    async def apply(number: int) -> str | None:
+        form = changed(FORM, email=f"{number % 9}@example.com")  # some of them twice
+        try:
+            return await db.run(lambda tx: merchants.apply(tx, form, NOW, address="192.0.2.1"))
+        except TooManyRequests:
+            return None
+
+    made = {one for one in await asyncio.gather(*map(apply, range(18))) if one is not None}
+    assert len(made) == applications.A_DAY
+    async with db.connection() as tx:
+        assert await merchants.count_waiting(tx) == applications.A_DAY
 
 
 def changed(form: ApplicationForm, **changes: str) -> ApplicationForm:

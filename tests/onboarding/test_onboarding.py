@@ -1,19 +1,25 @@
 """Approving invites the owner; closing needs settled books, and then shuts every door."""
 
+import asyncio
+from decimal import Decimal
+
 import pytest
 
-from opentill import merchants, onboarding, people
+from opentill import adjustments, merchants, onboarding, payouts, people
+from opentill.adjustments import AdjustmentRequest
 from opentill.core.errors import Invalid
 from opentill.core.settings import Settings
-from opentill.db.database import Tx
+from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.onboarding import NotClosable
+from opentill.payouts import PayoutRequest
 from support import world
 from support.api_server import Shop
 from support.people import person
 from support.world import NOW
 
 ANN = Actor("ann", "as agreed")
+LIMIT = Decimal(50)
 SETTINGS = Settings(
     smtp_url="smtp://127.0.0.1:25", mail_from="till@example.com", secret_key="s" * 32
 )
@@ -30,11 +36,11 @@ async def test_whoever_applied_is_invited_as_the_owner_once_approved(tx: Tx) -> 
     )  # fmt: skip
     made = await merchants.apply(tx, form, NOW)
     assert await people.invitations(tx, made, NOW) == []
-    approved = await onboarding.approve(tx, SETTINGS, made, ANN, NOW, notes="known")
+    approved = await onboarding.approve(tx, SETTINGS, made, ANN, NOW, language="zh-Hans")
     assert approved.merchant.status == "ACTIVE"
     assert approved.mailed
-    topics = await tx.fetch("select topic, recipient from mails where merchant_id = $1", made)
-    assert [tuple(row) for row in topics] == [("invitation", "ada@example.com")]
+    topics = await tx.fetch("select topic, recipient, language from mails")
+    assert [tuple(row) for row in topics] == [("invitation", "ada@example.com", "zh-Hans")]
     (link,) = await people.invitations(tx, made, NOW)
     assert (link.email, link.role) == ("ada@example.com", "owner")
     assert approved.invitation.link.id == link.id
@@ -70,6 +76,68 @@ async def test_a_debt_stands_in_the_way(tx: Tx) -> None:
     with pytest.raises(NotClosable, match=r"-15\.40 USD available"):
         async with tx.transaction():
             await onboarding.close(tx, order.merchant_id, ANN, NOW)
+
+
+def _asked(minor: int = 6_000) -> AdjustmentRequest:
+    return AdjustmentRequest(
+        kind="recharge", amount_minor=minor, reference=world.fresh(), reason="sent", by="ann"
+    )
+
+
+async def test_what_waits_for_a_second_person_stands_in_the_way(tx: Tx) -> None:
+    shop = (await world.merchant(tx)).id
+    paid = await adjustments.request(tx, shop, _asked(), None, NOW)
+    assert paid.status == "DONE"
+    wanted = PayoutRequest(amount_minor=6_000, reference="W", reason="weekly", by="ann")
+    waiting = await payouts.request(tx, shop, wanted, LIMIT, NOW)
+    await adjustments.request(tx, shop, _asked(), LIMIT, NOW)
+    await _suspended(tx, shop)
+    with pytest.raises(NotClosable, match="2 payouts and adjustments that wait for a second per"):
+        async with tx.transaction():
+            await onboarding.close(tx, shop, ANN, NOW)
+    with pytest.raises(merchants.CapabilityOff):
+        async with tx.transaction():
+            await payouts.approve(tx, waiting.id, "bob", NOW)
+
+
+async def test_what_was_asked_for_before_the_closing_is_rejected_and_not_approved(tx: Tx) -> None:
+    shop = (await world.merchant(tx)).id
+    before = await adjustments.request(tx, shop, _asked(), LIMIT, NOW)
+    await _suspended(tx, shop)
+    await merchants.take(tx, shop, "closed", ANN, NOW + 1)  # as the version before let it
+    with pytest.raises(Invalid, match="merchant must not be CLOSED"):
+        async with tx.transaction():
+            await adjustments.approve(tx, before.id, "bob", NOW + 2)
+    rejected = await adjustments.reject(tx, before.id, "bob", "closed", NOW + 2)
+    assert rejected.status == "REJECTED"
+    late = await adjustments.request(tx, shop, _asked(), LIMIT, NOW + 3)  # a debt is paid
+    assert (await adjustments.approve(tx, late.id, "bob", NOW + 4)).status == "DONE"
+
+
+@pytest.mark.parametrize("first", ["request", "close"])
+async def test_closing_and_asking_wait_for_each_other(db: Db, first: str) -> None:
+    shop = (await db.run(world.merchant)).id
+    await db.run(lambda tx: _suspended(tx, shop))
+
+    async def close(tx: Tx) -> object:
+        return await onboarding.close(tx, shop, ANN, NOW)
+
+    async def ask(tx: Tx) -> object:
+        return await adjustments.request(tx, shop, _asked(), LIMIT, NOW + 1)
+
+    one, other = (ask, close) if first == "request" else (close, ask)
+    async with db.transaction() as tx:
+        await one(tx)
+        second = asyncio.create_task(db.run(other))
+        await asyncio.sleep(0.1)
+        assert not second.done()
+    if first == "request":
+        with pytest.raises(NotClosable):
+            await second
+    else:  # it is asked for with the merchant closed, knowingly
+        await second
+        made = await db.read(lambda tx: adjustments.waiting(tx, shop))
+        assert (await db.run(lambda tx: adjustments.approve(tx, made[0].id, "bob", NOW + 2))).id
 
 
 def test_a_closed_merchant_is_shut_everywhere_and_its_books_are_read_by_staff(shop: Shop) -> None:

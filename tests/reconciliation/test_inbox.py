@@ -1,14 +1,17 @@
 """The inbox: each difference once, resolved once, and never by itself but where a report has it."""
 
+import asyncio
 import io
+from decimal import Decimal
 
+import msgspec
 import pytest
 
-from opentill import ledger, merchants, reconciliation
-from opentill.adjustments import AdjustmentRequest
+from opentill import adjustments, ledger, merchants, reconciliation
+from opentill.adjustments import Adjustment, AdjustmentRequest
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db
-from opentill.reconciliation import OpenDifference, Report, Result
+from opentill.reconciliation import OpenDifference, Report, Result, inbox, queries
 from support import world
 from support.payout_runs import ANN, BOB
 from support.world import NOW
@@ -72,6 +75,102 @@ async def test_a_difference_is_resolved_once_with_what_it_moves(db: Db) -> None:
     assert "reconcile resolve" in [row.action for row in rows]
     with pytest.raises(NotFound):
         await db.run(lambda tx: reconciliation.resolve(tx, "dif_x", BOB, NOW))
+
+
+async def test_a_difference_whose_adjustment_is_rejected_is_open_again(db: Db) -> None:
+    shop = await db.run(world.merchant)
+    await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
+    (found,) = await _open(db)
+    asked = AdjustmentRequest(
+        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=found.id
+    )
+
+    async def resolve(now: int, minor: int = 500) -> Adjustment | None:
+        wanted = msgspec.structs.replace(asked, amount_minor=minor)
+        return await db.run(
+            lambda tx: reconciliation.resolve(tx, found.id, ANN, now, wanted, shop.id, Decimal(1))
+        )
+
+    async def reject(made: Adjustment | None, why: str) -> None:
+        assert made is not None
+        await db.run(lambda tx: reconciliation.reject_adjustment(tx, made.id, "bob", why, NOW + 9))
+
+    for number, minor in ((1, 500), (2, 500), (3, 400)):  # the same again is another adjustment
+        made = await resolve(NOW + number, minor)
+        assert made is not None
+        assert (made.status, await _open(db)) == ("WAITING", [])
+        await reject(made, f"no {number}")
+        (again,) = await _open(db)
+        last = again.resolutions[-1]
+        assert (last.at, last.by, last.resolution) == (NOW + number, ANN.who, ANN.reason)
+        assert (last.adjustment_id, last.rejected_by, last.why) == (made.id, "bob", f"no {number}")
+        assert len(again.resolutions) == number
+    rows = [row.action for row in await db.read(lambda tx: merchants.audit_log(tx, limit=4))]
+    assert rows[:2] == ["reconcile reopen", "balance reject"]
+    # Resolved by words meanwhile: rejecting what is about something else opens nothing.
+    await db.run(lambda tx: reconciliation.resolve(tx, found.id, BOB, NOW + 20))
+    other = msgspec.structs.replace(asked, reference=f"{found.id}-9", by="ann")
+    waits = await db.run(lambda tx: adjustments.request(tx, shop.id, other, Decimal(1), NOW + 20))
+    await reject(waits, "no")
+    assert await _open(db) == []
+
+
+async def test_only_one_of_approving_and_rejecting_counts_for_a_difference(db: Db) -> None:
+    shop = await db.run(world.merchant)
+    await _compare(db, f"payment,att_x,5.00,USD,{NOW}")
+    (found,) = await _open(db)
+    asked = AdjustmentRequest(
+        kind="recharge", amount_minor=500, reason="lost", by="ann", reference=found.id
+    )
+    made = await db.run(
+        lambda tx: reconciliation.resolve(tx, found.id, ANN, NOW, asked, shop.id, Decimal(1))
+    )
+    assert made is not None
+    ended = await asyncio.gather(
+        db.run(lambda tx: adjustments.approve(tx, made.id, "bob", NOW + 1)),
+        db.run(lambda tx: reconciliation.reject_adjustment(tx, made.id, "cid", "no", NOW + 1)),
+        return_exceptions=True,
+    )
+    (done,) = [one for one in ended if isinstance(one, Adjustment)]
+    assert len([one for one in ended if isinstance(one, Invalid)]) == 1
+    assert (len(await _open(db)) == 1) == (done.status == "REJECTED")
+
+
+async def test_what_earlier_reports_had_not_is_found_by_an_index(db: Db) -> None:
+    await db.run(
+        lambda tx: tx.execute(
+            """
+            insert into reconciliation_files (id, source, sha256, name, status, rows, matched,
+                found, who, created_at)
+            values ('rec_1', 'sandbox', repeat('a', 64), 'a', 'OPEN', 0, 0, 0, 'ann', 1)
+            """
+        )
+    )
+    await db.run(
+        lambda tx: tx.execute(
+            """
+            insert into reconciliation_differences (id, file_id, source, what, kind, reference,
+                merchant_id, ours, theirs, created_at)
+            select 'dif_' || n, 'rec_1', 'sandbox', 'missing in report', 'payment', 'att_' || n,
+                '', '9.99', '', 1
+            from generate_series(1, 3000) as one (n)
+            """
+        )
+    )
+    async with db.connection() as tx:
+        await tx.execute("analyze reconciliation_differences")
+        given = {
+            "source": "sandbox", "kind": ["payment"] * 3, "reference": ["att_1"] * 3, "who": "x",
+            "now": NOW,
+        }  # fmt: skip
+        plan = await tx.fetch(
+            f"explain {queries.ARRIVED.sql}", *queries.ARRIVED.values(None, given)
+        )
+        assert any("reconciliation_differences_missing" in row[0] for row in plan), plan
+        await inbox.arrived(tx, "sandbox", [("payment", "att_7")], NOW)
+        assert await reconciliation.count_open(tx) == 2999
+        assert await inbox.has_missing(tx, "sandbox")
+        assert not await inbox.has_missing(tx, "stripe")
 
 
 ITEMISED = (

@@ -1,10 +1,21 @@
 """What is looked at in a page that a browser has drawn: JavaScript that returns what is wrong."""
 
+from collections.abc import AsyncIterator
 from typing import Final, Literal
+
+from playwright.async_api import Page
 
 Scheme = Literal["light", "dark"]
 SCHEMES: Final[tuple[Scheme, ...]] = ("light", "dark")
 DEVICES = {"phone": (390, 844), "small": (320, 568), "desktop": (1280, 800)}
+# What is shown depends on the size, and colors on the scheme: both phones show the same things, so
+# each of them is looked at in one scheme. In this order as little as can be changes in between.
+SHOWN: Final[tuple[tuple[str, Scheme], ...]] = (
+    ("phone", "light"),
+    ("small", "dark"),
+    ("desktop", "dark"),
+    ("desktop", "light"),
+)
 
 # For each visible piece of text: how far its contrast is below what WCAG 2.2 asks (1.4.3), worst
 # of all colours that lie behind it.
@@ -69,3 +80,28 @@ LOOKS = f"""() => ({{
   shown: [matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light', innerWidth],
   faint: ({FAINT_TEXT})(), small: ({SMALL_TARGETS})(), wider: Math.max(0, ({WIDER})()),
 }})"""
+
+
+async def looks(page: Page) -> AsyncIterator[tuple[str, Scheme]]:
+    """Show a page that is loaded in each size and scheme, and yield which."""
+    size = scheme = None
+    for device, wanted in SHOWN:
+        if size != DEVICES[device]:
+            size = DEVICES[device]
+            await page.set_viewport_size({"width": size[0], "height": size[1]})
+        if scheme != wanted:
+            scheme = wanted
+            await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        yield device, wanted
+
+
+async def looked_at(page: Page) -> list[object]:
+    """Return what is wrong with a page that is loaded, in each size and scheme."""
+    return [one async for device, scheme in looks(page) for one in await look(page, device, scheme)]
+
+
+async def look(page: Page, device: str, scheme: Scheme) -> list[object]:
+    """Return what is wrong with a page as it is shown."""
+    found = await page.evaluate(LOOKS)
+    assert found.pop("shown") == [scheme, DEVICES[device][0]]
+    return [(page.url, device, scheme, found)] if any(found.values()) else []

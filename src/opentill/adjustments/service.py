@@ -123,6 +123,8 @@ async def _decide(
     target = DECISIONS.get((seen.status, decision))
     if target is None:
         raise Invalid("movement", f"movement must be WAITING: this one is {seen.status}")
+    if target == "DONE":
+        await _check_open(tx, merchant, seen)
     if reason is None:  # an approval: the reason is the one of the request
         actor = Actor(operator_actions.second(seen.asked_by, by), seen.reason)
     else:
@@ -135,6 +137,14 @@ async def _decide(
     if target == "DONE":
         await _post(tx, merchant, made, now)
     return made
+
+
+async def _check_open(tx: Tx, merchant: Merchant, seen: Adjustment) -> None:
+    """Refuse what was asked for before the merchant was closed; late money is asked for later."""
+    closed_at = await merchants.closed_at(tx, merchant.id) if merchant.status == "CLOSED" else None
+    if closed_at is not None and seen.created_at <= closed_at:
+        reason = f"merchant must not be CLOSED: {seen.id} was asked for before, and can be rejected"
+        raise Invalid("merchant", reason)
 
 
 async def find_anywhere(tx: Tx, adjustment_id: str) -> Adjustment:

@@ -37,7 +37,6 @@ class PageRequest:
         self.ids: Mapping[str, str] = scope["path_params"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         user_agent = self.headers.get(b"user-agent", b"").decode("latin-1")
-        self.browser = Browser(scope["opentill_address"], user_agent)
         try:
             pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=_MAX_FIELDS)
         except ValueError:
@@ -50,6 +49,7 @@ class PageRequest:
             self.headers.get(b"accept-language", b"").decode("latin-1"),
             remembered=language.remembered(self.headers),
         )
+        self.browser = Browser(scope["opentill_address"], user_agent, self.localizer.language)
         self.most_of_files = 0  # bytes that a form may bring along
         self._receive = receive
         self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _allow_nothing)

@@ -5,7 +5,7 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import people
-from opentill.backoffice import cookies, render
+from opentill.backoffice import cookies, mail_language, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, TooManyRequests
@@ -53,6 +53,17 @@ async def change_password(request: PageRequest) -> Response:
         return await _security(request, 429, {"current": "error_wait"}, wait)
     request.new_cookies.append(cookies.logged_in(request.app.settings, token))
     return render.see_other(request, f"{PLACE}?done=password")
+
+
+async def change_language(request: PageRequest) -> Response:
+    """Set the language of mails to whoever asks for it."""
+    language = mail_language.chosen(request, await request.form())
+    if language is None:
+        return await _security(request, 400, {"language": "error_mail_language"})
+    await request.app.db.run(
+        lambda tx: people.change_language(tx, request.login, language, request.now)
+    )
+    return render.see_other(request, f"{PLACE}?done=language")
 
 
 # ── authenticator ──
@@ -183,6 +194,7 @@ async def end_login(request: PageRequest) -> Response:
 pages: Final = (
     Page("GET", PLACE, "a person", show),
     Page("POST", f"{PLACE}/password", "a person", change_password),
+    Page("POST", f"{PLACE}/language", "a person", change_language),
     Page("GET", f"{PLACE}/authenticator", "a person", show_totp),
     Page("GET", f"{PLACE}/authenticator.svg", "a person", draw_totp),
     Page("POST", f"{PLACE}/authenticator/begin", "a person", begin_totp, proof=True),

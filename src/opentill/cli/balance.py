@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
-from opentill.cli import found, inputs, output, session
+from opentill.cli import found, identity, inputs, output, session
 from opentill.cli.commands import acting, add, add_group
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def _adjust(
             account=held or "available",
             order_id=order,
         )
-        return await adjustments.request(tx, merchant_id, asked, above, now)
+        made = await adjustments.request(tx, merchant_id, asked, above, now)
+        identity.check_asker(waits=made.status == "WAITING")
+        return made
 
     return _shown_after(work)
 
@@ -135,10 +137,10 @@ def approve(adjustment_id: str) -> output.Result:
 @acting()
 def reject(adjustment_id: str, *, actor: "Actor") -> output.Result:
     """Reject a waiting adjustment."""
-    from opentill import adjustments
+    from opentill.reconciliation import reject_adjustment
 
     return _shown_after(
-        lambda tx, now: adjustments.reject(tx, adjustment_id, actor.who, actor.reason, now)
+        lambda tx, now: reject_adjustment(tx, adjustment_id, actor.who, actor.reason, now)
     )
 
 

@@ -3,7 +3,8 @@
 ``opentill login`` keeps the token of a login in a file that only its user can read. A command that
 acts names the person of that login in the audit log, after looking whether the login still holds
 and whether their role may do what the command does. ``--as-root`` runs it as the machine's owner,
-and so does a deployment that has no staff yet, or no real money (decision 0098).
+and so does a deployment that has no staff yet, or no real money (decision 0098). What needs two
+persons is asked for and approved by people alone.
 """
 
 import hashlib
@@ -115,11 +116,22 @@ def permission_of(command: str) -> "Permission":
     raise KeyError(command)
 
 
-def require_person() -> None:
+def require_person(what: str = "do this") -> None:
     """Check that somebody who has logged in runs the command. Raises NotAllowed."""
     if _claim is None or _claim.login is None:
-        message = "somebody who has logged in must do this: opentill login"
+        hint = ", and no --as-root" if _claim is not None and _claim.as_root else ""
+        message = f"somebody who has logged in must {what}: opentill login{hint}"
         raise NotAllowed(message)
+
+
+def check_asker(*, waits: bool) -> None:
+    """Check who asks for something that needs a second person: a person, too. Raises NotAllowed.
+
+    Whoever may act as the machine's owner could approve it by their own login. Called before the
+    request is committed.
+    """
+    if waits:
+        require_person("ask for what needs a second person")
 
 
 def system_user() -> str:

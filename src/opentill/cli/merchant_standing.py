@@ -74,14 +74,25 @@ def applications() -> output.Result:
 
 
 @acting()
-def approve(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> output.Result:
+def approve(
+    merchant_id: str,
+    *,
+    notes: _Notes = "",
+    language: Annotated[
+        str | None, typer.Option(help="Of the mail: en, zh-Hans or zh-Hant; else your own.")
+    ] = None,
+    actor: "Actor",
+) -> output.Result:
     """Approve an application: the merchant is ACTIVE, and who applied is invited as its owner."""
     from opentill import onboarding
+    from opentill.web.catalogue import LANGUAGES
 
-    settings = session.settings()
+    settings, spoken = session.settings(), inputs.choice("language", language, tuple(LANGUAGES))
 
     async def work(tx: "Tx", now: int) -> "Approved":
-        return await onboarding.approve(tx, settings, merchant_id, actor, now, notes=notes)
+        return await onboarding.approve(
+            tx, settings, merchant_id, actor, now, notes=notes, language=spoken
+        )
 
     merchant, made, mailed = session.transact(work)
     link = made.link

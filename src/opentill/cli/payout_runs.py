@@ -121,6 +121,8 @@ def run(
     from opentill.core import bankaccounts
 
     settings = session.settings()
+    if settings.approval_above is not None:
+        identity.require_person("begin a run")  # its file may need a second one
     own = bankaccounts.own(settings.payout_accounts, settings.operator_name)
     wanted = payouts.RunRequest(
         currency=currency,
@@ -211,7 +213,7 @@ def file(
     settings = session.settings()
     above = settings.approval_above
     if above is not None:
-        identity.require_person()  # it may need another one than who began the run
+        identity.require_person("take the file")  # it may need another one than who began the run
 
     async def work() -> "RunView":
         async with session.database(settings) as db:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import inputs, output, payout_runs, session
+from opentill.cli import identity, inputs, output, payout_runs, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ def create(
             reason=actor.reason,
             by=actor.who,
         )
-        return await payouts.request(tx, merchant_id, wanted, above, now)
+        made = await payouts.request(tx, merchant_id, wanted, above, now)
+        waits = isinstance(made, payouts.WaitingPayout) and made.status == "WAITING"
+        identity.check_asker(waits=waits)
+        return made
 
     made = session.transact(work)
     if isinstance(made, payouts.WaitingPayout):

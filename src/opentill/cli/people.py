@@ -40,16 +40,21 @@ def invite(
     staff: Annotated[
         str | None, typer.Option(help="Of the deployment: admin, finance, support or auditor.")
     ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Of its mail: en, zh-Hans or zh-Hant; else your own.")
+    ] = None,
     actor: "Actor",
 ) -> output.Result:
     """Make an invitation: a link that works once, for 24 hours. It is shown this once."""
     from opentill import mail, people
     from opentill.core.errors import Invalid
+    from opentill.web.catalogue import LANGUAGES
 
     if (staff is None) == (merchant is None) or (merchant is None) != (role is None):
         raise Invalid("role", "role must be --merchant MER --role ROLE, or --staff ROLE")
     of_merchant = inputs.choice("role", role, people.MERCHANT_ROLES)
     of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
+    spoken = inputs.choice("language", language, tuple(LANGUAGES))
     settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
@@ -62,7 +67,8 @@ def invite(
             staff_role=of_staff,
             actor=actor,
         )
-        return made, await mail.invite(tx, settings, made, actor.who, "en", now)
+        own = spoken or await people.language_of(tx, actor.who)
+        return made, await mail.invite(tx, settings, made, actor.who, own, now)
 
     return _shown(*session.transact(work))
 
@@ -76,7 +82,9 @@ def reset(email: str, *, actor: "Actor") -> output.Result:
 
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
         made = await people.offer_new_password(tx, email, now, actor=actor)
-        return made, await mail.offer_new_password(tx, settings, made, "en", now)
+        person = await people.find_by_email(tx, email)
+        own = person.language or "en"
+        return made, await mail.offer_new_password(tx, settings, made, own, now)
 
     return _shown(*session.transact(work))
 

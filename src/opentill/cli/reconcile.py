@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from opentill.cli import inputs, output, session
+from opentill.cli import identity, inputs, output, session
 from opentill.cli.commands import acting, add
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
@@ -163,7 +163,11 @@ def inbox(
         listed = await reconciliation.opened(tx, source, limit, resolved=resolved)
         return listed, await reconciliation.count_open(tx)
 
-    found, number = session.query(work)
+    listed, number = session.query(work)
+    found = [
+        {**output.plain(one), "earlier": [output.plain(old) for old in one.resolutions]}
+        for one in listed
+    ]
     columns = (*_COLUMNS, "resolvedBy", "resolution") if resolved else _COLUMNS
     return output.Result(found, columns, f"{number} open")
 
@@ -207,7 +211,9 @@ def resolve(
             )  # fmt: skip
         elif kind is not None:
             raise Invalid("merchant", "merchant must be the one whose balance is adjusted")
-        return await reconciliation.resolve(tx, difference_id, actor, now, wanted, whose, above)
+        made = await reconciliation.resolve(tx, difference_id, actor, now, wanted, whose, above)
+        identity.check_asker(waits=made is not None and made.status == "WAITING")
+        return made
 
     made = session.transact(work)
     return {

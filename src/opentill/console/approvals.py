@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import adjustments, merchants, payouts, people
+from opentill import adjustments, merchants, payouts, people, reconciliation
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -126,7 +126,7 @@ async def reject(request: PageRequest) -> Response:
         if wanted.startswith(_PAYOUT):
             await payouts.reject(tx, wanted, actor, request.now)
         else:
-            await adjustments.reject(tx, wanted, actor.who, actor.reason, request.now)
+            await reconciliation.reject_adjustment(tx, wanted, actor.who, actor.reason, request.now)
 
     try:
         await request.app.db.run(work)
@@ -144,6 +144,7 @@ _KEYS: Final = {
     "movement": "approvals_error_decided",
     "payout": "approvals_error_decided",
     "amount": "approvals_error_amount",
+    "merchant": "approvals_error_closed",
     "reason": "approvals_error_reason",
 }
 PLACE: Final = f"{OF_CONSOLE}/approvals"

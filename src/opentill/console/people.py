@@ -4,13 +4,14 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from opentill import people
-from opentill.backoffice import render
+from opentill import mail, people
+from opentill.backoffice import mail_language, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
-from opentill.people import STAFF_ROLES, StaffRole
+from opentill.db.database import Tx
+from opentill.people import STAFF_ROLES, NewLink, StaffRole
 
 _REASON: Final = "in the console"
 
@@ -29,7 +30,8 @@ async def _people(
     async with request.app.db.connection() as tx:
         staff = await people.colleagues(tx)
         invitations = await people.staff_invitations(tx, request.now)
-    shown: dict[str, Any] = {"email": "", "role": "support", "link": "", **values}
+    new: dict[str, Any] = {"email": "", "role": "support", "link": "", "mailed": False}
+    shown = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
         "people.html",
@@ -48,21 +50,28 @@ def _role(form: dict[str, str]) -> StaffRole | None:
 
 
 async def invite(request: PageRequest) -> Response:
-    """Invite somebody to the staff, and show the link, this once."""
-    form = await request.form()
-    email, role = form.get("email", ""), _role(form)
+    """Invite somebody to the staff, mail the link where there is mail, and show it, this once."""
+    form, settings = await request.form(), request.app.settings
+    role, language = _role(form), mail_language.chosen(request, form)
+    typed = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
-        return await _people(request, 400, {"role": "error_role"}, email=email)
+        return await _people(request, 400, {"role": "error_role"}, **typed)
+    if language is None:
+        return await _people(request, 400, {"language": "error_mail_language"}, **typed, role=role)
     actor = people.actor_of(request.login, _REASON)
+
+    async def work(tx: Tx) -> tuple[NewLink, bool]:
+        new = await people.invite(tx, typed["email"], request.now, staff_role=role, actor=actor)
+        by = request.login.name
+        return new, await mail.invite(tx, settings, new, by, language, request.now)
+
     try:
-        made = await request.app.db.run(
-            lambda tx: people.invite(tx, email, request.now, staff_role=role, actor=actor)
-        )
+        made, mailed = await request.app.db.run(work)
     except Invalid as problem:
         error = "error_staff" if "staff" in (problem.reason or "") else "error_email"
-        return await _people(request, 400, {"email": error}, email=email, role=role)
-    link = request.app.settings.public_url.rstrip("/") + made.path
-    return await _people(request, link=link, invited=made.link.email)
+        return await _people(request, 400, {"email": error}, **typed, role=role)
+    link = settings.public_url.rstrip("/") + made.path
+    return await _people(request, link=link, invited=made.link.email, mailed=mailed)
 
 
 async def withdraw(request: PageRequest) -> Response:

@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, onboarding, people
-from opentill.backoffice import once, render
+from opentill.backoffice import mail_language, once, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.merchants import PLACE
@@ -19,7 +19,7 @@ from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import Money
 from opentill.db.database import Tx
-from opentill.merchants import Capability, MerchantChange, Status, StatusEvent
+from opentill.merchants import Capability, Status, StatusEvent
 from opentill.onboarding import NotClosable
 
 # What a status allows: the forms of its page, in their order.
@@ -74,6 +74,7 @@ async def _page(
         merchant = await merchants.find(tx, request.merchant_id)
         application = await merchants.application_of(tx, merchant.id)
         lines = await merchants.changes(tx, merchant.id, _SHOWN)
+        switched = await merchants.switched_off(tx, merchant.id)
         left = await onboarding.unfinished(tx, merchant) if merchant.status == "SUSPENDED" else None
     shown = typed or Typed()
     return render.page(
@@ -83,7 +84,7 @@ async def _page(
         merchant=merchant,
         capabilities=merchants.CAPABILITIES,
         switchable=merchant.status in {"ACTIVE", "SUSPENDED"},
-        switched=_switched(lines),
+        switched=switched,
         events=_EVENTS[merchant.status],
         manages=request.may("merchants.manage"),
         application=application,
@@ -101,15 +102,6 @@ async def _page(
     )
 
 
-def _switched(lines: list[MerchantChange]) -> set[Capability]:
-    """Return what is switched off by itself, by the newest line of each capability."""
-    last: dict[Capability, str] = {}
-    for one in lines:
-        if one.capability is not None:
-            last.setdefault(one.capability, one.event)
-    return {capability for capability, event in last.items() if event == "capability_off"}
-
-
 async def take(request: PageRequest) -> Response:
     """Take a transition of the status, once for each form."""
     form = await request.form()
@@ -120,8 +112,12 @@ async def take(request: PageRequest) -> Response:
     merchant_id, notes, now = request.merchant_id, form.get("notes", ""), request.now
 
     async def invited(tx: Tx) -> _Made:
-        settings = request.app.settings
-        approved = await onboarding.approve(tx, settings, merchant_id, actor, now, notes=notes)
+        language, settings = mail_language.chosen(request, form), request.app.settings
+        if language is None:
+            raise _Refused(Typed(errors={"language": "error_mail_language"}), 400)
+        approved = await onboarding.approve(
+            tx, settings, merchant_id, actor, now, notes=notes, language=language
+        )
         made = approved.invitation
         return _Made(made.link.email, made.path, approved.mailed)
 

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import mail, merchants, people
-from opentill.backoffice import render
+from opentill.backoffice import mail_language, render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
@@ -31,7 +31,8 @@ async def _team(
         members = await people.members(tx, request.merchant_id)
         invitations = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
-    shown: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "mailed": False, **values}
+    new: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "mailed": False}
+    shown = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
         "team.html",
@@ -52,24 +53,27 @@ def _role(form: dict[str, str]) -> MerchantRole | None:
 async def invite(request: PageRequest) -> Response:
     """Invite somebody, and show the link, this once."""
     form, role = await request.form(), _role(await request.form())
-    email = form.get("email", "")
+    language = mail_language.chosen(request, form)
+    typed = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
-        return await _team(request, 400, {"role": "error_role"}, email=email)
+        return await _team(request, 400, {"role": "error_role"}, **typed)
+    if language is None:
+        return await _team(request, 400, {"language": "error_mail_language"}, **typed, role=role)
     actor = people.actor_of(request.login, _REASON)
 
     async def work(tx: Tx) -> tuple[NewLink, bool]:
         new = await people.invite(
-            tx, email, request.now, merchant_id=request.merchant_id, role=role, actor=actor
+            tx, typed["email"], request.now, merchant_id=request.merchant_id, role=role, actor=actor
         )
-        by, language = request.login.name, request.localizer.language
-        return new, await mail.invite(tx, request.app.settings, new, by, language, request.now)
+        by, settings = request.login.name, request.app.settings
+        return new, await mail.invite(tx, settings, new, by, language, request.now)
 
     try:
         made, mailed = await request.app.db.run(work)
     except Invalid as problem:
         member = "member" in (problem.reason or "")
         error = "error_member" if member else "error_email"
-        return await _team(request, 400, {"email": error}, email=email, role=role)
+        return await _team(request, 400, {"email": error}, **typed, role=role)
     link = request.app.settings.public_url.rstrip("/") + made.path
     return await _team(request, link=link, invited=made.link.email, mailed=mailed)
 

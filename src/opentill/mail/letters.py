@@ -24,7 +24,8 @@ from opentill.mail import address, outbox, preferences
 from opentill.mail.address import BadAddress
 from opentill.mail.catalogue import SENTENCES
 from opentill.mail.model import Mail
-from opentill.mail.topics import BY_NAME, Message, Words
+from opentill.mail.topics import BY_NAME
+from opentill.mail.words import Message, Words
 from opentill.merchants import Actor, Merchant
 from opentill.web import accent, templates
 from opentill.web.language import Localizer

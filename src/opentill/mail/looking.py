@@ -16,7 +16,7 @@ from opentill import figures, ledger
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_of, local
-from opentill.mail import noting, outbox, queries, recipients, topics
+from opentill.mail import noting, outbox, queries, recipients, staff_topics, topics
 from opentill.mail.model import HOUR_MS, OF_NOBODY, DigestDue, LoggedIn, NewMail
 from opentill.mail.topics import BY_NAME
 from opentill.people import limit_subject
@@ -68,23 +68,16 @@ async def for_staff(db: Db, settings: Settings, now: int) -> int:
         wanted: list[tuple[str, str, msgspec.Struct]] = []
         found = (await ledger.checked(tx)).violations
         if found:
-            wanted.append(("books_violated", "books", topics.Violated(found=found)))
+            wanted.append(("books_violated", "books", staff_topics.Violated(found=found)))
         for one in await queries.STUCK.all(tx, before=now - _STUCK_MS, least=_STUCK):
-            said = topics.Stuck(gateway=one.gateway, payments=one.payments, since=one.since)
-            wanted.append(("gateway_away", f"gateway {one.gateway}", said))
+            stuck = staff_topics.Stuck(gateway=one.gateway, payments=one.payments, since=one.since)
+            wanted.append(("gateway_away", f"gateway {one.gateway}", stuck))
         day = now // _DAY_MS
-        mails = [
-            NewMail(
-                merchant_id=OF_NOBODY,
-                topic=topic,
-                cause=f"{cause} {day}",
-                recipient=email,
-                language="en",
-                data=said,
-            )
-            for topic, cause, said in wanted
-            for email in await recipients.staff(tx, BY_NAME[topic])
-        ]
+        mails: list[NewMail] = []
+        for name, cause, said in wanted:
+            topic = BY_NAME[name]
+            readers = await recipients.staff(tx, topic)
+            mails += recipients.to_staff(readers, topic, f"{cause} {day}", said)
         return len(await outbox.queue(tx, settings, mails, now))
 
     return await db.run(work)
@@ -117,18 +110,9 @@ async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
             at=day.since,
             days=[_day(each) for each in sums if any(_moved(each))],
         )
-        to = await recipients.members(tx, one.merchant_id, BY_NAME["digest"])
-        mails = [
-            NewMail(
-                merchant_id=one.merchant_id,
-                topic="digest",
-                cause=cause,
-                recipient=email,
-                language=to.language,
-                data=said,
-            )
-            for email in to.emails
-        ]
+        topic = BY_NAME["digest"]
+        to = await recipients.members(tx, one.merchant_id, topic)
+        mails = recipients.to_members(one.merchant_id, to, topic, cause, said)
         return len(await outbox.queue(tx, settings, mails, now))
 
     return await db.run(work)

@@ -99,6 +99,16 @@ class Behind(msgspec.Struct, frozen=True):
     number: int
 
 
+class PutAside(msgspec.Struct, frozen=True):
+    """An event that no mail could be made of, why, and when it was read (Unix ms)."""
+
+    merchant_id: str
+    number: int
+    event_id: str
+    reason: str
+    created_at: int
+
+
 class Audited(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the audit log that may be worth a mail."""
 
@@ -124,10 +134,12 @@ class LoggedIn(msgspec.Struct, frozen=True, kw_only=True):
     language: Language
 
 
-class StaffAddress(msgspec.Struct, frozen=True):
-    """Where somebody of the staff reads mail."""
+class StaffReader(msgspec.Struct, frozen=True):
+    """Somebody of the staff: where they read mail, and in which language."""
 
+    person_id: str
     email: str
+    language: Language
 
 
 class StuckGateway(msgspec.Struct, frozen=True):
@@ -136,6 +148,21 @@ class StuckGateway(msgspec.Struct, frozen=True):
     gateway: str
     payments: int
     since: int
+
+
+class NearDeadline(msgspec.Struct, frozen=True, kw_only=True):
+    """An open dispute that is to be responded to soon, and what was done about it."""
+
+    merchant_id: str
+    id: str
+    order_id: str
+    amount_minor: int
+    currency: str
+    reason: str
+    respond_by: int
+    merchant_name: str
+    responded: bool
+    handled: bool
 
 
 class DigestDue(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,9 +174,13 @@ class DigestDue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """How much waits, since when (Unix ms), and how many of the last day are unknown or failed."""
+    """How much waits, since when (Unix ms), and how many of the last day are unknown or failed.
+
+    ``put_aside``: how many events of the last day no mail could be made of.
+    """
 
     waiting: int
     oldest: int | None
     unknown: int
     failed: int
+    put_aside: int

@@ -1,10 +1,13 @@
 """Who gets a message: members of a merchant by their role, or staff."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from opentill import people
 from opentill.db.database import Tx
 from opentill.mail import preferences, queries
+from opentill.mail.model import OF_NOBODY, NewMail, StaffReader
 from opentill.mail.topics import Topic
 from opentill.web.catalogue import Language
 
@@ -24,7 +27,40 @@ async def members(tx: Tx, merchant_id: str, topic: Topic) -> Recipients:
     return Recipients(emails, language)
 
 
-async def staff(tx: Tx, topic: Topic) -> list[str]:
-    """Return the addresses of the staff whose role gets a topic."""
-    found = await queries.STAFF.all(tx, roles=list(topic.staff))
-    return [one.email for one in found]
+async def staff(tx: Tx, topic: Topic) -> list[StaffReader]:
+    """Return the staff whose role gets a topic."""
+    return await queries.STAFF.all(tx, roles=list(topic.staff))
+
+
+def to_staff(
+    readers: Sequence[StaffReader], topic: Topic, cause: str, said: msgspec.Struct
+) -> list[NewMail]:
+    """Return a mail for each of some staff, in their own language."""
+    return [
+        NewMail(
+            merchant_id=OF_NOBODY,
+            topic=topic.name,
+            cause=cause,
+            recipient=one.email,
+            language=one.language,
+            data=said,
+        )
+        for one in readers
+    ]
+
+
+def to_members(
+    merchant_id: str, to: Recipients, topic: Topic, cause: str, said: msgspec.Struct
+) -> list[NewMail]:
+    """Return a mail for each of some members, in the language that they read."""
+    return [
+        NewMail(
+            merchant_id=merchant_id,
+            topic=topic.name,
+            cause=cause,
+            recipient=email,
+            language=to.language,
+            data=said,
+        )
+        for email in to.emails
+    ]

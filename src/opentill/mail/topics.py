@@ -6,54 +6,13 @@ table, and its sentences in ``catalogue``. All messages have one template.
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 import msgspec
 
-from opentill.core.money import Money
-from opentill.mail.catalogue import SENTENCES
-from opentill.people import MerchantRole, StaffRole
-from opentill.web.language import Localizer
-
-Fact = tuple[str, str]  # a name and a value
-Amount = tuple[int, str]  # minor units and currency
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message in words, before it is laid out."""
-
-    subject: str
-    paragraphs: list[str]
-    facts: list[Fact] = []
-    action: Fact | None = None  # what a button says, and where it leads
-    note: str = ""
-
-
-class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """What a message is put into words with; ``secret`` is the path that only its reader knows."""
-
-    localizer: Localizer
-    zone: ZoneInfo
-    public_url: str
-    shop: str  # the merchant, as its customers know it; "" where there is none
-    secret: str = ""
-
-    def say(self, key: str, **values: object) -> str:
-        """Return a sentence as plain text: what is filled in stays as it is."""
-        return SENTENCES[self.localizer.language][key].format(**values)
-
-    def amount(self, amount: Amount) -> str:
-        """Write an amount with its currency: ``$9.99 USD``."""
-        minor, currency = amount
-        return f"{self.localizer.amount(Money(minor, currency))} {currency}"
-
-    def when(self, at: int) -> str:
-        """Write a time in the zone of the message, which it names."""
-        return f"{self.localizer.moment_in(at, self.zone)} ({self.zone.key})"
-
-    def url(self, path: str) -> str:
-        """Return the address of one of our pages."""
-        return self.public_url.rstrip("/") + path
+from opentill.mail import staff_topics
+from opentill.mail.staff_topics import Approval, Deadline, Stuck, Violated
+from opentill.mail.words import Amount, Fact, Message, Words
+from opentill.people import STAFF_ROLES, MerchantRole, Permission, StaffRole, staff_may
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,20 +111,6 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str
     at: int  # a moment of that day
     days: list[Day]
-
-
-class Violated(msgspec.Struct, frozen=True, kw_only=True):
-    """The incremental check found what must not be."""
-
-    found: int
-
-
-class Stuck(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway says nothing about payments that it was asked about long ago."""
-
-    gateway: str
-    payments: int
-    since: int
 
 
 class Test(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,28 +273,6 @@ def _digest(it: Digest, words: Words) -> Message:
     )
 
 
-def _violated(it: Violated, words: Words) -> Message:
-    say = words.say
-    return Message(
-        subject=say("violated_subject"),
-        paragraphs=[say("violated_text", number=words.localizer.number(it.found))],
-        note="opentill ledger check",
-    )
-
-
-def _stuck(it: Stuck, words: Words) -> Message:
-    say = words.say
-    return Message(
-        subject=say("stuck_subject", gateway=it.gateway),
-        paragraphs=[say("stuck_text", gateway=it.gateway)],
-        facts=[
-            (say("stuck_payments"), words.localizer.number(it.payments)),
-            (say("stuck_since"), words.when(it.since)),
-        ],
-        note="opentill orders",
-    )
-
-
 def _test(it: Test, words: Words) -> Message:
     return Message(
         subject=words.say("test_subject"),
@@ -366,6 +289,10 @@ class Topic(NamedTuple):
     compose: Callable[[Any, Words], Message]
     members: tuple[MerchantRole, ...] = ()
     staff: tuple[StaffRole, ...] = ()
+
+
+def _who_may(permission: Permission) -> tuple[StaffRole, ...]:
+    return tuple(role for role in STAFF_ROLES if staff_may(role, permission))
 
 
 TOPICS: Final = (
@@ -387,8 +314,26 @@ TOPICS: Final = (
     Topic("new_login", Login, _login),
     Topic("invitation", Invitation, _invitation),
     Topic("reset", Reset, _reset),
-    Topic("books_violated", Violated, _violated, staff=("admin", "finance")),
-    Topic("gateway_away", Stuck, _stuck, staff=("admin", "support")),
+    Topic("books_violated", Violated, staff_topics.violated, staff=("admin", "finance")),
+    Topic("gateway_away", Stuck, staff_topics.stuck, staff=("admin", "support")),
+    Topic(
+        "approval_waiting",
+        Approval,
+        staff_topics.approval,
+        staff=_who_may("approvals.decide"),
+    ),
+    Topic(
+        "dispute_deadline",
+        Deadline,
+        staff_topics.deadline("deadline"),
+        ("owner", "support"),
+    ),
+    Topic(
+        "dispute_deadline_staff",
+        Deadline,
+        staff_topics.deadline("deadline_staff"),
+        staff=_who_may("disputes.decide"),
+    ),
     Topic("test", Test, _test),
 )
 BY_NAME: Final[Mapping[str, Topic]] = {topic.name: topic for topic in TOPICS}

@@ -15,7 +15,8 @@ from opentill.mail.catalogue import SENTENCES
 from opentill.mail.letters import Draft
 from opentill.mail.model import OF_NOBODY, Mail
 from opentill.mail.smtp import Connection, Outcome, Server
-from opentill.mail.topics import BY_NAME, Words
+from opentill.mail.topics import BY_NAME
+from opentill.mail.words import Words
 from opentill.web.language import Localizer
 
 _TIMEOUT_S: Final = 10.0

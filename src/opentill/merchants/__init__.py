@@ -64,10 +64,12 @@ from opentill.merchants.service import (
 )
 from opentill.merchants.standing import (
     changes,
+    closed_at,
     create,
     note,
     require,
     set_capability,
+    switched_off,
     take,
 )
 from opentill.merchants.terms import change, differences, history
@@ -115,6 +117,7 @@ __all__ = [
     "changes",
     "check_application",
     "check_profile",
+    "closed_at",
     "count_waiting",
     "create",
     "create_key",
@@ -141,6 +144,7 @@ __all__ = [
     "search_audit",
     "set_capability",
     "set_logo",
+    "switched_off",
     "take",
     "verify_audit",
     "version_of",

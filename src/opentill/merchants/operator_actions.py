@@ -10,6 +10,8 @@ from opentill.merchants.audit import Actor
 # Of one adjustment or payout: a typing error must not overflow the ledger.
 MOST_MINOR: Final = 10**15
 _WORDS: Final = 500
+# How the audit log names the machine's owner, whoever that is (decision 0098).
+ROOT: Final = "root ("
 _REFERENCE: Final = 64
 
 
@@ -52,8 +54,14 @@ def needs_second(minor: int, currency: str, above: Decimal | None) -> bool:
 
 
 def second(first: str, other: str, field: str = "by") -> str:
-    """Return who approves. Raises Invalid unless it is another operator."""
+    """Return who approves what ``first`` has asked for. Raises Invalid unless it is another person.
+
+    The machine's owner is nobody in particular: whoever approves could be that person.
+    """
     approver = words(field, other)
+    if first.startswith(ROOT):
+        reason = f"{first} may be anybody, so that somebody who has logged in must ask for it anew"
+        raise Invalid(field, f"{field} must be another operator than who asked for it; {reason}")
     if approver.casefold() == first.casefold():
         raise Invalid(field, f"{field} must be another operator than {first}, who asked for it")
     return approver

@@ -74,19 +74,26 @@ HISTORY = Query(
     """,
 )
 # The last change of the status, and of each capability.
+# The newest line of each capability, however long the history is.
 STANDING = Query(
     MerchantChange,
     """
-    select distinct on (capability) * from merchant_history
-    where merchant_id = :merchant_id and event <> 'noted'
-    order by capability, number desc
+    select h.* from unnest(:capability::text[]) as one (capability)
+    cross join lateral (
+        select * from merchant_history
+        where merchant_id = :merchant_id and capability = one.capability
+        order by number desc limit 1
+    ) h
     """,
+)
+CLOSED_AT = Value(
+    int, "select at from merchant_history where merchant_id = :merchant_id and event = 'closed'"
 )
 INSERT_APPLICATION = Command(
     """
     insert into merchant_applications (merchant_id, name, email, website, business, address,
-        applied_at)
-    values (:merchant_id, :name, :email, :website, :business, :address, :applied_at)
+        applied_at, visitor)
+    values (:merchant_id, :name, :email, :website, :business, :address, :applied_at, :visitor)
     """,
 )
 APPLICATION = Query(
@@ -98,6 +105,23 @@ APPLIED_BY = Value(
     """
     select a.merchant_id from merchants m join merchant_applications a on a.merchant_id = m.id
     where m.status = 'APPLIED' and a.email = :email limit 1
+    """,
+)
+# When the newest but so many of an address came; null where there are not so many.
+APPLIED_FROM = Value(
+    int,
+    """
+    select applied_at from merchant_applications
+    where visitor = :visitor and applied_at > :since
+    order by applied_at desc offset :before limit 1
+    """,
+)
+WAITS_FROM = Value(
+    bool,
+    """
+    select exists (
+        select from merchant_applications a join merchants m on m.id = a.merchant_id
+        where a.visitor = :visitor and m.status = 'APPLIED')
     """,
 )
 WAITING = Query(
@@ -117,7 +141,8 @@ ALL = Query(
 # By a part of the name, or a whole id; the newest first. `:like` is a pattern.
 _FOUND = """
     from merchants
-    where :text = '' or id = :text or name ilike :like or display_name ilike :like
+    where (:text = '' or id = :text or name ilike :like or display_name ilike :like)
+        and (:status::text is null or status = :status)
 """
 SEARCH = Query(
     Merchant,

@@ -108,7 +108,7 @@ async def take(
     if old.status != transition.source:
         reason = f"merchant must be {transition.source} to be {event}: this one is {old.status}"
         raise Invalid("merchant", reason)
-    switches = await _switches(tx, merchant_id)
+    switches = await switched_off(tx, merchant_id)
     new = _with(old, transition.target, actor.reason, switches, now)
     return await _set(tx, old, new, _Line(event, actor, notes), now)
 
@@ -133,7 +133,7 @@ async def set_capability(
     if old.status not in {"ACTIVE", "SUSPENDED"}:
         reason = f"merchant must be ACTIVE or SUSPENDED: this one is {old.status}"
         raise Invalid("merchant", reason)
-    switches = await _switches(tx, merchant_id)
+    switches = await switched_off(tx, merchant_id)
     if on and capability not in switches:
         taken = " by itself: resume the merchant" if old.off(capability) else ": it is on"
         raise Invalid("capability", f"capability must be one that is off{taken}")
@@ -176,6 +176,21 @@ async def require(tx: Tx, merchant_id: str, capability: Capability) -> Merchant:
     return merchant
 
 
+async def switched_off(tx: Tx, merchant_id: str) -> dict[Capability, str]:
+    """Return which capabilities are switched off by themselves, and why."""
+    last = await queries.STANDING.all(tx, merchant_id=merchant_id, capability=CAPABILITIES)
+    return {
+        one.capability: one.reason
+        for one in last
+        if one.capability is not None and one.event == "capability_off"
+    }
+
+
+async def closed_at(tx: Tx, merchant_id: str) -> int | None:
+    """Return when a merchant was closed, Unix ms; None for one that was not."""
+    return await queries.CLOSED_AT.get(tx, merchant_id=merchant_id)
+
+
 def _checked(actor: Actor, notes: str) -> tuple[Actor, str]:
     """Check who changes a standing, why, and what they note. Raises Invalid."""
     return Actor(words("by", actor.who), words("reason", actor.reason)), _notes(notes)
@@ -194,16 +209,6 @@ async def _locked(tx: Tx, merchant_id: str) -> Merchant:
     """Lock a merchant against everything that its standing is about. Raises NotFound."""
     found = await queries.LOCKED_WHOLE.first(tx, merchant_id=merchant_id)
     return or_not_found(found, f"there is no merchant {merchant_id}")
-
-
-async def _switches(tx: Tx, merchant_id: str) -> dict[Capability, str]:
-    """Return which capabilities are switched off by themselves, and why."""
-    last = await queries.STANDING.all(tx, merchant_id=merchant_id)
-    return {
-        one.capability: one.reason
-        for one in last
-        if one.capability is not None and one.event == "capability_off"
-    }
 
 
 def _with(

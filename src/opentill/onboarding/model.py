@@ -17,6 +17,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     refunds: int
     disputes: int
     payouts: int
+    approvals: int  # payouts and adjustments that wait for a second person
     sessions: int  # open ones; those that nobody pays expire by themselves
 
 
@@ -34,7 +35,7 @@ class Unfinished(Work, frozen=True, kw_only=True):
         """What must come to an end before the merchant can be closed, by its field."""
         fields = (
             "pending", "available", "frozen", "reserve", "payments", "refunds", "disputes",
-            "payouts",
+            "payouts", "approvals",
         )  # fmt: skip
         values = {name: int(getattr(self, name)) for name in fields}
         return {name: value for name, value in values.items() if value}
@@ -56,6 +57,7 @@ _WORDS: Final = {
     "refunds": "refunds under way",
     "disputes": "open disputes",
     "payouts": "payouts that the bank has not confirmed",
+    "approvals": "payouts and adjustments that wait for a second person",
 }
 
 
@@ -66,7 +68,7 @@ class NotClosable(Invalid):
         """``left`` has something in the way."""
         reason = (
             f"merchant must have no money and nothing under way: there are {left.described()}; "
-            "settle, pay out or correct the balance first"
+            "settle, pay out or correct the balance, and decide about approvals, first"
         )
         super().__init__("merchant", reason)
         self.left = left

@@ -27,6 +27,11 @@ LEFT = Query(
             select from payouts where merchant_id = :merchant_id and status = 'PENDING'
             limit :limit) found) as payouts,
         (select count(*) from (
+            select from payout_requests where merchant_id = :merchant_id and status = 'WAITING'
+            union all
+            select from adjustments where merchant_id = :merchant_id and status = 'WAITING'
+            limit :limit) found) as approvals,
+        (select count(*) from (
             select from orders where merchant_id = :merchant_id and status = 'PENDING'
             limit :limit) found) as sessions
     """,

@@ -11,6 +11,7 @@ from opentill.merchants import Actor, Merchant
 from opentill.onboarding import queries
 from opentill.onboarding.model import MANY, NotClosable, Unfinished
 from opentill.people import NewLink
+from opentill.web.catalogue import Language
 
 
 class Approved(NamedTuple):
@@ -22,11 +23,18 @@ class Approved(NamedTuple):
 
 
 async def approve(
-    tx: Tx, settings: Settings, merchant_id: str, actor: Actor, now: int, *, notes: str = ""
+    tx: Tx,
+    settings: Settings,
+    merchant_id: str,
+    actor: Actor,
+    now: int,
+    *,
+    notes: str = "",
+    language: Language | None = None,
 ) -> Approved:
     """Make an APPLIED merchant ACTIVE, and invite who has applied as its owner.
 
-    The invitation is mailed where there is a mail server.
+    The invitation is mailed where there is a mail server, in ``language``, else in the actor's own.
     Raises NotFound, and Invalid as ``merchants.take`` does.
     """
     merchant = await merchants.take(tx, merchant_id, "approved", actor, now, notes=notes)
@@ -34,10 +42,9 @@ async def approve(
     invitation = await people.invite(
         tx, application.email, now, merchant_id=merchant_id, role="owner", actor=actor
     )
-    by = settings.operator_name
-    return Approved(
-        merchant, invitation, await mail.invite(tx, settings, invitation, by, "en", now)
-    )
+    spoken, by = language or await people.language_of(tx, actor.who), settings.operator_name
+    mailed = await mail.invite(tx, settings, invitation, by, spoken, now)
+    return Approved(merchant, invitation, mailed)
 
 
 async def decline(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = "") -> Merchant:

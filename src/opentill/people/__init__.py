@@ -33,6 +33,7 @@ from opentill.people.model import (
     Security,
     Staff,
     Workplace,
+    named,
 )
 from opentill.people.passkeys import Site
 from opentill.people.permissions import (
@@ -49,6 +50,7 @@ from opentill.people.permissions import (
 from opentill.people.second_factor import actor_of
 from opentill.people.service import (
     accept,
+    change_language,
     change_password,
     change_role,
     choose_password,
@@ -57,6 +59,7 @@ from opentill.people.service import (
     invitations,
     invite,
     join,
+    language_of,
     members,
     offer_new_password,
     read_link,
@@ -104,6 +107,7 @@ __all__ = [
     "access",
     "actor_of",
     "begin",
+    "change_language",
     "change_password",
     "change_role",
     "change_staff_role",
@@ -124,11 +128,13 @@ __all__ = [
     "is_staff",
     "join",
     "known_browser",
+    "language_of",
     "limit_subject",
     "log_in",
     "logins_of",
     "member_may",
     "members",
+    "named",
     "normal",
     "offer_new_password",
     "prove",

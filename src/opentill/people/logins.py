@@ -259,6 +259,7 @@ async def security_of(tx: Tx, login: Login, now: int) -> Security:
     return Security(
         authenticator=await has_second_factor(tx, login),
         recovery_codes=await queries.COUNT_RECOVERY_CODES.get(tx, person_id=person_id) or 0,
+        language=(await queries.PERSON.one(tx, id=person_id)).language,
         passkeys=await queries.PASSKEYS.all(tx, person_id=person_id),
         logins=[one for one in found if not one.has_ended(now)],
     )

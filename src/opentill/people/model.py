@@ -16,6 +16,7 @@ from opentill.people.permissions import (
 )
 
 LinkKind = Literal["INVITATION", "RESET"]
+Language = Literal["en", "zh-Hans", "zh-Hant"]
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -25,10 +26,14 @@ SEEN_MS: Final = MINUTE_MS  # the use of a login is noted this often
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """Where somebody logs in from: address, and what the browser or program calls itself."""
+    """Where somebody logs in from: address, and what the browser or program calls itself.
+
+    ``language`` is that of the pages that it shows, None where there are none.
+    """
 
     address: str
     device: str
+    language: Language | None = None
 
 
 class Lifetime(msgspec.Struct, frozen=True):
@@ -54,6 +59,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     totp_period: int
     created_at: int
     updated_at: int
+    language: Language | None = None  # of mails to them alone; None: nobody has said
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +150,7 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
 
     authenticator: bool
     recovery_codes: int  # that are left
+    language: Language | None  # of mails to them
     passkeys: list[Passkey]
     logins: list[Login]
 
@@ -161,10 +168,11 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int
     used_at: int | None
+    withdrawn: bool  # who made it may not make such any more
 
     def can_be_followed(self, now: int) -> bool:
-        """Return whether it is neither used nor over."""
-        return self.used_at is None and now < self.expires_at
+        """Return whether it is neither used nor over nor withdrawn."""
+        return self.used_at is None and now < self.expires_at and not self.withdrawn
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -198,6 +206,11 @@ class NewLink(msgspec.Struct, frozen=True):
     def path(self) -> str:
         """Where it leads, below the public address."""
         return f"/{'invite' if self.link.kind == 'INVITATION' else 'reset'}/{self.token}"
+
+
+def named(email: str, person_id: str) -> str:
+    """Return what the audit log calls a person."""
+    return f"{email} ({person_id})"
 
 
 def new_token() -> str:

@@ -7,14 +7,14 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.people import queries, totp
-from opentill.people.model import Login, Person
+from opentill.people.model import Login, Person, named
 
 _PURPOSE = "totp {}"
 
 
 def actor_of(login: Login, reason: str) -> Actor:
     """Return a person as the audit log names them."""
-    return Actor(f"{login.email} ({login.person_id})", reason)
+    return Actor(named(login.email, login.person_id), reason)
 
 
 async def check(tx: Tx, person: Person, code: str, secret_key: str) -> bool:

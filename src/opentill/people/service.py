@@ -15,6 +15,7 @@ from opentill.people.logins import Credentials, NewLogin, normal
 from opentill.people.model import (
     LINK_MS,
     Browser,
+    Language,
     Link,
     LinkKind,
     Login,
@@ -23,6 +24,7 @@ from opentill.people.model import (
     Person,
     Staff,
     digest,
+    named,
     new_token,
 )
 from opentill.people.passwords import COST, Cost
@@ -122,7 +124,7 @@ async def join(
     *,
     cost: Cost = COST,
 ) -> NewLogin:
-    """Accept an invitation as a new person, and log in.
+    """Accept an invitation as a new person, who reads the browser's language, and log in.
 
     Raises Invalid, and NotFound for a link that does not work or whose person is known: they log in
     and ``accept``.
@@ -136,8 +138,8 @@ async def join(
     stored = await passwords.hashed(password, cost)
 
     async def work(tx: Tx) -> NewLogin:
-        person = await _create(tx, link.email, name, stored, now)
-        await _use_invitation(tx, token, person, now)
+        person = await _create(tx, link.email, name, stored, browser.language, now)
+        await _use_invitation(tx, link, token, person, now)
         return await logins.begin(tx, person, browser, now)
 
     try:
@@ -151,17 +153,25 @@ async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
     link, person = await read_link(tx, token, now)
     if link.kind != "INVITATION" or person is None or person.id != login.person_id:
         raise NotFound
-    await _use_invitation(tx, token, person, now)
+    await _use_invitation(tx, link, token, person, now)
 
 
-async def _use_invitation(tx: Tx, token: str, person: Person, now: int) -> None:
-    link = or_not_found(
-        await queries.USE_LINK.first(tx, token_sha256=digest(token), kind="INVITATION", now=now)
-    )
-    await _give_role(tx, link, person, now)
+async def _use_invitation(tx: Tx, link: Link, token: str, person: Person, now: int) -> None:
+    await _give_role(tx, await _use_link(tx, link, token, now), person, now)
 
 
-async def _create(tx: Tx, email: str, name: str, password: str, now: int) -> Person:
+async def _use_link(tx: Tx, link: Link, token: str, now: int) -> Link:
+    """Use a link up, after whoever is about to remove its maker. Raises NotFound."""
+    if link.merchant_id is not None:
+        await merchants.lock(tx, link.merchant_id)
+    await queries.LOCK_ADMINS.all(tx)
+    used = await queries.USE_LINK.first(tx, token_sha256=digest(token), kind=link.kind, now=now)
+    return or_not_found(used)
+
+
+async def _create(
+    tx: Tx, email: str, name: str, password: str, language: Language | None, now: int
+) -> Person:
     person = Person(
         id=new_id("per"),
         email=email,
@@ -172,6 +182,7 @@ async def _create(tx: Tx, email: str, name: str, password: str, now: int) -> Per
         totp_period=0,
         created_at=now,
         updated_at=now,
+        language=language,
     )
     await queries.INSERT_PERSON.run(tx, person)
     return person
@@ -179,13 +190,12 @@ async def _create(tx: Tx, email: str, name: str, password: str, now: int) -> Per
 
 async def _give_role(tx: Tx, link: Link, person: Person, now: int) -> None:
     if link.merchant_id is not None:
-        await merchants.lock(tx, link.merchant_id)
         await queries.SET_MEMBER.run(
             tx, merchant_id=link.merchant_id, person_id=person.id, role=link.role, now=now
         )
     else:
         await queries.SET_STAFF.run(tx, person_id=person.id, role=link.staff_role, now=now)
-    actor = Actor(f"{person.email} ({person.id})", f"invited by {link.created_by}")
+    actor = Actor(named(person.email, person.id), f"invited by {link.created_by}")
     subject = f"{link.id} as {link.role or f'staff, {link.staff_role}'}"
     await merchants.record_audit(tx, actor, "people accept", link.merchant_id or "", subject, now)
 
@@ -206,12 +216,10 @@ async def choose_password(
     stored = await passwords.hashed(password, cost)
 
     async def work(tx: Tx) -> None:
-        or_not_found(
-            await queries.USE_LINK.first(tx, token_sha256=digest(token), kind="RESET", now=now)
-        )
+        await _use_link(tx, link, token, now)
         await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now)
         await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
-        actor = Actor(f"{person.email} ({person.id})", f"by a link of {link.created_by}")
+        actor = Actor(named(person.email, person.id), f"by a link of {link.created_by}")
         await merchants.record_audit(tx, actor, "people password", "", person.id, now)
 
     await db.run(work)
@@ -229,7 +237,10 @@ async def everybody(tx: Tx) -> tuple[list[Member], list[Staff]]:
 
 
 async def invitations(tx: Tx, merchant_id: str, now: int) -> list[Link]:
-    """Return the invitations to a merchant that can still be accepted, oldest first."""
+    """Return the invitations to a merchant that are not used or over, oldest first.
+
+    Those that are ``withdrawn`` cannot be accepted.
+    """
     return await queries.INVITATIONS.all(tx, merchant_id=merchant_id, now=now)
 
 
@@ -287,6 +298,17 @@ async def change_password(
 
     await db.run(work)
     return proof.token
+
+
+async def change_language(tx: Tx, login: Login, language: Language, now: int) -> None:
+    """Set the language in which a person reads mails to them alone."""
+    await queries.SET_LANGUAGE.run(tx, id=login.person_id, language=language, now=now)
+
+
+async def language_of(tx: Tx, who: str) -> Language:
+    """Return the language of whom the audit log calls ``who``: English of nobody we know."""
+    person = await queries.PERSON.first(tx, id=who.rpartition("(")[2].removesuffix(")"))
+    return (None if person is None else person.language) or "en"
 
 
 async def find_by_email(tx: Tx, email: str) -> Person:

@@ -2,7 +2,7 @@
 
 from opentill.reconciliation.bank import SOURCE as BANK
 from opentill.reconciliation.bank import apply as apply_bank_report
-from opentill.reconciliation.inbox import count_open, files, opened, resolve
+from opentill.reconciliation.inbox import count_open, files, opened, reject_adjustment, resolve
 from opentill.reconciliation.inbox import find as find_difference
 from opentill.reconciliation.model import (
     BankResult,
@@ -29,5 +29,6 @@ __all__ = [
     "opened",
     "reconcile",
     "reconcile_file",
+    "reject_adjustment",
     "resolve",
 ]

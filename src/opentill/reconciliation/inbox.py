@@ -1,12 +1,15 @@
 """The inbox: what reports say and the books do not, each resolved once by somebody with a reason.
 
 A file is known by its SHA-256, so that the same one is read once. A difference is known by what it
-says, so that it is there once however many files have it; one that was resolved does not come back.
+says, so that it is there once however many files have it; one that was resolved does not come back,
+unless by an adjustment that somebody has rejected.
 """
 
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
+
+import msgspec
 
 from opentill import adjustments, merchants
 from opentill.adjustments import Adjustment, AdjustmentRequest
@@ -17,7 +20,13 @@ from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.merchants import OPENTILL, Actor, operator_actions
 from opentill.reconciliation import queries
-from opentill.reconciliation.model import Difference, NewDifference, OpenDifference, StoredFile
+from opentill.reconciliation.model import (
+    Difference,
+    EarlierResolution,
+    NewDifference,
+    OpenDifference,
+    StoredFile,
+)
 
 MOST_LINES: Final = 1_000_000  # of a bank's report
 _LONGEST_NAME: Final = 200
@@ -106,8 +115,9 @@ async def resolve(
 ) -> Adjustment | None:
     """Resolve a difference once, with a reason; perhaps by an adjustment of a balance.
 
-    ``adjust`` says what moves; its reference becomes the difference's id. ``merchant_id`` is whose
-    balance, where the difference does not say. Raises NotFound and Invalid.
+    ``adjust`` says what moves; its reference becomes the difference's id, with a number after an
+    adjustment that was rejected. ``merchant_id`` is whose balance, where the difference does not
+    say. Raises NotFound and Invalid.
     """
     actor = operator_actions.actor(actor.who, actor.reason)
     seen = await find(tx, difference_id)
@@ -120,7 +130,12 @@ async def resolve(
             raise Invalid(
                 "merchant", f"merchant must be {seen.merchant_id}, whose difference it is"
             )
-        made = await adjustments.request(tx, whose, adjust, above, now)
+        reference = _reference(seen)
+        wanted = msgspec.structs.replace(adjust, reference=reference)
+        made = await adjustments.request(tx, whose, wanted, above, now)
+        if made.status == "REJECTED" or made.created_at != now:
+            reason = f"difference must have no adjustment yet: {made.id} has its id as reference"
+            raise Invalid("difference", reason)
     done = await queries.RESOLVE.first(
         tx, id=difference_id, who=actor.who, resolution=actor.reason, now=now
     )
@@ -134,14 +149,50 @@ async def resolve(
     return made
 
 
-async def waiting_items(tx: Tx, source: str) -> set[tuple[str, str]]:
-    """Return kind and id of what is open since a gateway's report had it not."""
-    found = await queries.MISSING_IN_REPORT.all(tx, source=source)
-    return {(one.kind, one.reference) for one in found}
+def _reference(seen: OpenDifference) -> str:
+    """Name the adjustment that is to resolve a difference: each of them once."""
+    number = len(seen.resolutions) + 1
+    return seen.id if number == 1 else f"{seen.id}-{number}"
+
+
+async def reject_adjustment(
+    tx: Tx, adjustment_id: str, by: str, reason: str, now: int
+) -> Adjustment:
+    """Reject an adjustment that waits, and open the difference again that it has resolved.
+
+    Everybody who rejects does it here. Raises NotFound and Invalid.
+    """
+    made = await adjustments.reject(tx, adjustment_id, by, reason, now)
+    difference_id = made.reference.partition("-")[0]
+    seen = await queries.DIFFERENCE.first(tx, id=difference_id)
+    if seen is None or seen.resolved_at != made.created_at or made.reference != _reference(seen):
+        return made  # it was about something else
+    actor = operator_actions.actor(by, reason)
+    earlier = EarlierResolution(
+        at=seen.resolved_at,
+        by=seen.resolved_by or "",
+        resolution=seen.resolution or "",
+        adjustment_id=made.id,
+        rejected_at=made.decided_at or now,
+        rejected_by=actor.who,
+        why=actor.reason,
+    )
+    again = await queries.REOPEN.one(
+        tx, id=seen.id, resolved_at=seen.resolved_at,
+        earlier=msgspec.json.encode([*seen.resolutions, earlier]).decode(),
+    )  # fmt: skip
+    subject = f"{again.id}: {again.what} {again.kind} {again.reference}, {made.id} was rejected"
+    await merchants.record_audit(tx, actor, "reconcile reopen", again.merchant_id, subject, now)
+    return made
+
+
+async def has_missing(tx: Tx, source: str) -> bool:
+    """Return whether anything is open because a gateway's report had it not."""
+    return bool(await queries.HAS_MISSING.get(tx, source=source))
 
 
 async def arrived(tx: Tx, source: str, items: Sequence[tuple[str, str]], now: int) -> None:
-    """Resolve what a report had not and a later one has."""
+    """Resolve what of these a report had not, by kind and id: a later one has it."""
     await queries.ARRIVED.run(
         tx, source=source, kind=[kind for kind, _ in items], reference=[id_ for _, id_ in items],
         who=OPENTILL.who, now=now,

@@ -93,8 +93,23 @@ class NewDifference(msgspec.Struct, frozen=True, kw_only=True):
     theirs: str
 
 
+class EarlierResolution(msgspec.Struct, frozen=True, kw_only=True):
+    """A resolution that did not hold: its adjustment was rejected. Times are Unix ms."""
+
+    at: int
+    by: str
+    resolution: str
+    adjustment_id: str
+    rejected_at: int
+    rejected_by: str
+    why: str  # "" where the version before has rejected it: the audit log says why
+
+
 class OpenDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A difference in the inbox; ``merchant_id`` is "" where nobody knows whose it is."""
+    """A difference in the inbox; ``merchant_id`` is "" where nobody knows whose it is.
+
+    ``earlier`` is JSON: the resolutions that did not hold, oldest first.
+    """
 
     id: str
     file_id: str
@@ -110,6 +125,12 @@ class OpenDifference(msgspec.Struct, frozen=True, kw_only=True):
     resolved_at: int | None
     resolved_by: str | None
     resolution: str | None
+    earlier: str
+
+    @property
+    def resolutions(self) -> list[EarlierResolution]:
+        """The resolutions that did not hold, oldest first."""
+        return msgspec.json.decode(self.earlier, type=list[EarlierResolution])
 
 
 class StoredFile(msgspec.Struct, frozen=True, kw_only=True):

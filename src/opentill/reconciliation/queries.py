@@ -114,11 +114,22 @@ RESOLVE = Query(
     returning *
     """,
 )
-MISSING_IN_REPORT = Query(
+# By the difference, and when it was resolved: in one transaction with its adjustment.
+REOPEN = Query(
     OpenDifference,
     """
-    select * from reconciliation_differences
-    where resolved_at is null and source = :source and what = 'missing in report'
+    update reconciliation_differences
+    set resolved_at = null, resolved_by = null, resolution = null, earlier = :earlier
+    where id = :id and resolved_at = :resolved_at
+    returning *
+    """,
+)
+HAS_MISSING = Value(
+    bool,
+    """
+    select exists (
+        select from reconciliation_differences
+        where resolved_at is null and source = :source and what = 'missing in report')
     """,
 )
 ARRIVED = Command(

@@ -48,14 +48,14 @@ class _Findings:
         self.kept: list[Difference] = []
         self._recording = recording
         self._new: list[Difference] = []
-        self._waiting: set[tuple[str, str]] = set()
+        self._missing = False  # is anything open that earlier reports had not?
         self._arrived: list[tuple[str, str]] = []
 
     async def begin(self, db: Db) -> None:
-        """Read what earlier reports had not."""
+        """Look whether there is anything that earlier reports had not."""
         if self._recording is not None:
             source = self._recording.source
-            self._waiting = await db.read(lambda tx: inbox.waiting_items(tx, source))
+            self._missing = await db.read(lambda tx: inbox.has_missing(tx, source))
 
     async def record(self, db: Db, at_least: int = _BATCH) -> None:
         """Put what was found into the inbox, once there is so much of it."""
@@ -97,7 +97,7 @@ class _Findings:
         taken = first.at_once and item.status in TAKEN_AT_ONCE[item.kind]
         if same and (taken or item.status in SETTLED[item.kind]):
             self.matched += 1
-            if (item.kind, item.id) in self._waiting:
+            if self._missing:
                 self._arrived.append((item.kind, item.id))
         else:
             self.add("different", first, item)

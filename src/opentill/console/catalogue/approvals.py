@@ -32,6 +32,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_decided": "Somebody has decided about this already.",
         "approvals_error_amount": "The balance does not allow this amount now. It goes on waiting.",
         "approvals_error_off": "This merchant's payouts are switched off. It goes on waiting.",
+        "approvals_error_closed": "The merchant was closed after this was asked for: reject it.",
         "approvals_error_reason": "Say why, in a few words.",
     },
     "zh-Hans": {
@@ -60,6 +61,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_decided": "此事项已有人处理。",
         "approvals_error_amount": "余额目前不允许此金额。该事项继续等待。",
         "approvals_error_off": "该商户的打款已停用。该事项继续等待。",
+        "approvals_error_closed": "此申请提出后该商户已关闭：请予以驳回。",
         "approvals_error_reason": "请简要说明原因。",
     },
     "zh-Hant": {
@@ -88,6 +90,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_decided": "此事項已有人處理。",
         "approvals_error_amount": "餘額目前不允許此金額。該事項繼續等待。",
         "approvals_error_off": "該商戶的打款已停用。該事項繼續等待。",
+        "approvals_error_closed": "此申請提出後該商戶已關閉：請予以駁回。",
         "approvals_error_reason": "請簡要說明原因。",
     },
 }

@@ -57,6 +57,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "left_refunds": "Refunds under way:",
         "left_disputes": "Open disputes:",
         "left_payouts": "Payouts that the bank has not confirmed:",
+        "left_approvals": "Payouts and adjustments that wait for a second person:",
         "standing_mailed": "It is mailed to them, too.",
         "standing_invited": "Approved. Send this link to {email} alone: it works once, for 24 "
         "hours, and is shown this once.",
@@ -147,6 +148,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "left_refunds": "处理中的退款：",
         "left_disputes": "未结争议：",
         "left_payouts": "银行尚未确认的出款：",
+        "left_approvals": "等待第二人批准的出款和余额调整：",
         "standing_mailed": "链接也已通过邮件发送给对方。",
         "standing_invited": "已通过。请仅将此链接发送给 {email}：有效期 24 小时，只能使用一次，"
         "也只显示这一次。",
@@ -236,6 +238,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "left_refunds": "處理中的退款：",
         "left_disputes": "未結爭議：",
         "left_payouts": "銀行尚未確認的出款：",
+        "left_approvals": "等待第二人核准的出款和餘額調整：",
         "standing_mailed": "連結也已透過電子郵件寄給對方。",
         "standing_invited": "已通過。請僅將此連結傳送給 {email}：有效期 24 小時，只能使用一次，"
         "也只顯示這一次。",

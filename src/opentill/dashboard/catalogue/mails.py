@@ -18,7 +18,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mails_done_saved": "Saved.",
         "error_mail_again": "This one cannot be sent again: it is still on its way, or its "
         "link works only once",
-        "error_mail_language": "Choose one of the languages",
         "mails_sent_title": "What is mailed",
         "mails_sent_text": "Owners and those whose work it is are written about disputes, "
         "payouts, endpoints that were switched off and changed keys. The rest is up to you.",
@@ -40,6 +39,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mail_topic_receipt": "Receipt",
         "mail_topic_refund": "Refund",
         "mail_topic_dispute_opened": "Dispute opened",
+        "mail_topic_dispute_deadline": "Dispute near its deadline",
         "mail_topic_payout_paid": "Payout paid",
         "mail_topic_payout_failed": "Payout failed",
         "mail_topic_endpoint_disabled": "Endpoint switched off",
@@ -52,7 +52,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "receipt_mail_not": "The receipt cannot be mailed: the customer gave no address, "
         "or there is no mail server.",
         "receipt_public": "The customer's receipt",
-        "invited_mailed": "The link is on its way to them by mail, too.",
     },
     "zh-Hans": {
         "menu_mails": "邮件",
@@ -66,7 +65,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mails_done_again": "正在再次发送。",
         "mails_done_saved": "已保存。",
         "error_mail_again": "无法重新发送：邮件仍在发送中，或其链接仅可使用一次",
-        "error_mail_language": "请选择一种语言",
         "mails_sent_title": "发送哪些邮件",
         "mails_sent_text": "所有者和相关成员会收到争议、出款、端点停用和密钥变更的通知。"
         "其余由您决定。",
@@ -88,6 +86,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mail_topic_receipt": "收据",
         "mail_topic_refund": "退款",
         "mail_topic_dispute_opened": "新争议",
+        "mail_topic_dispute_deadline": "争议即将截止",
         "mail_topic_payout_paid": "出款已支付",
         "mail_topic_payout_failed": "出款失败",
         "mail_topic_endpoint_disabled": "端点已停用",
@@ -99,7 +98,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "receipt_mail_sent": "收据正在发送给客户。",
         "receipt_mail_not": "无法发送收据：客户未提供邮箱，或没有邮件服务器。",
         "receipt_public": "客户看到的收据",
-        "invited_mailed": "链接也会通过邮件发送给对方。",
     },
     "zh-Hant": {
         "menu_mails": "郵件",
@@ -113,7 +111,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mails_done_again": "正在再次寄送。",
         "mails_done_saved": "已儲存。",
         "error_mail_again": "無法重新寄送：郵件仍在寄送中，或其連結僅可使用一次",
-        "error_mail_language": "請選擇一種語言",
         "mails_sent_title": "寄送哪些郵件",
         "mails_sent_text": "擁有者和相關成員會收到爭議、出款、端點停用和密鑰變更的通知。"
         "其餘由您決定。",
@@ -135,6 +132,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mail_topic_receipt": "收據",
         "mail_topic_refund": "退款",
         "mail_topic_dispute_opened": "新爭議",
+        "mail_topic_dispute_deadline": "爭議即將截止",
         "mail_topic_payout_paid": "出款已支付",
         "mail_topic_payout_failed": "出款失敗",
         "mail_topic_endpoint_disabled": "端點已停用",
@@ -146,6 +144,5 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "receipt_mail_sent": "收據正在寄送給客戶。",
         "receipt_mail_not": "無法寄送收據：客戶未提供電子郵件，或沒有郵件伺服器。",
         "receipt_public": "客戶看到的收據",
-        "invited_mailed": "連結也會以郵件寄送給對方。",
     },
 }

@@ -89,6 +89,25 @@ SENTENCES: Final[dict[str, str]] = {
     "time. Customers may have paid; OpenTill goes on asking.",
     "stuck_payments": "Payments",
     "stuck_since": "The oldest since",
+    "fact_merchant": "Merchant",
+    "approval_subject": "{kind} of {amount}: a second person is needed",
+    "approval_text": "This waits for somebody else than who asked for it. Nothing has moved yet.",
+    "approval_payout": "Payout",
+    "approval_freeze": "Freeze",
+    "approval_unfreeze": "Unfreeze",
+    "approval_recharge": "Recharge",
+    "approval_correct": "Correction",
+    "approval_fee": "Fee",
+    "approval_open": "See the approvals",
+    "deadline_subject": "Disputed payment of {amount}: less than {left} to respond",
+    "deadline_text": "A dispute of {shop} can be responded to for less than {left}, and no "
+    "evidence was handed in. Without a response the money is usually lost.",
+    "deadline_open": "Respond to the dispute",
+    "deadline_staff_text": "A dispute of {shop} can be responded to for less than {left}. The "
+    "merchant has handed in no evidence.",
+    "deadline_staff_responded": "A dispute of {shop} can be responded to for less than {left}. The "
+    "merchant has handed in evidence: send it to the bank, and note at the dispute that you did.",
+    "deadline_staff_open": "See the payment",
     "test_subject": "A test of OpenTill's mail",
     "test_text": "If you read this, mail works.",
 }
