@@ -141,7 +141,8 @@ ALL = Query(
 # By a part of the name, or a whole id; the newest first. `:like` is a pattern.
 _FOUND = """
     from merchants
-    where :text = '' or id = :text or name ilike :like or display_name ilike :like
+    where (:text = '' or id = :text or name ilike :like or display_name ilike :like)
+        and (:status::text is null or status = :status)
 """
 SEARCH = Query(
     Merchant,
