@@ -63,14 +63,14 @@ _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 # merchant and currency; running balances are window sums over the movements.
 # An entry's id is made of its time, its number and random characters, so that entries of the same
 # millisecond sort in the order of their numbers too.
-# The movements are `ledger.service.Row`s.
+# The movements are `ledger.service.Row`s; one plan serves for any number of them (decision 0111).
 POST = Query(
     Balance,
     f"""
     with move as (
         select m.*, {each(_CHANGE)}
-        from unnest(:merchant_id::text[], :currency::text[], :random::text[], :type::text[],
-                    :source::text[], :target::text[], :amount_minor::bigint[],
+        from unnest((select :merchant_id::text[]), :currency::text[], :random::text[],
+                    :type::text[], :source::text[], :target::text[], :amount_minor::bigint[],
                     :shown_minor::bigint[], :cause_type::text[], :cause_id::text[],
                     :description::text[])
             with ordinality as m (merchant_id, currency, random, type, source, target,
@@ -110,7 +110,7 @@ POST = Query(
 LOCK_MANY = Query(
     Balance,
     """
-    select b.* from unnest(:merchant_id::text[], :currency::text[])
+    select b.* from unnest((select :merchant_id::text[]), :currency::text[])
         as wanted (merchant_id, currency)
     join balances b on b.merchant_id = wanted.merchant_id and b.currency = wanted.currency
     order by b.merchant_id, b.currency for update of b

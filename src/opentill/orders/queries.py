@@ -35,11 +35,13 @@ LOCKED = Query(
     Order, "select * from orders where merchant_id = :merchant_id and id = :id for update"
 )
 
-# Many orders, in the order in which everybody locks them.
+# Many orders, in the order in which everybody locks them. The subquery hides how many they are from
+# PostgreSQL, so that it keeps one plan (decision 0111).
 LOCK_MANY = Query(
     Order,
     """
-    select o.* from unnest(:merchant_id::text[], :id::text[]) as wanted (merchant_id, id)
+    select o.*
+    from unnest((select :merchant_id::text[]), :id::text[]) as wanted (merchant_id, id)
     join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
     order by o.merchant_id, o.id for update of o
     """,
@@ -188,13 +190,14 @@ ATTEMPT = Query(
     PaymentAttempt, "select * from payment_attempts where merchant_id = :merchant_id and id = :id"
 )
 # Attempts of any merchants, each if it went through the gateway that speaks of it. The
-# transaction then waits half a second for a lock, lest one merchant's hold up the others'.
+# transaction then waits half a second for a lock, lest one merchant's hold up the others'. One plan
+# serves for any number (decision 0111).
 ATTEMPTS_OF_GATEWAYS = Query(
     PaymentAttempt,
     """
     with patience as materialized (select set_config('lock_timeout', '500ms', true))
     select a.* from patience
-    cross join unnest(:gateway::text[], :id::text[]) as wanted (gateway, id)
+    cross join unnest((select :gateway::text[]), :id::text[]) as wanted (gateway, id)
     join directory d on d.id = wanted.id
     join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.id
         and a.gateway = wanted.gateway

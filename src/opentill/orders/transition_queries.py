@@ -152,13 +152,14 @@ _NOTED: Final = """
             cause)
         select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
 """
+# Both are planned once for any number of orders (decision 0111).
 CONFIRMATIONS = Query(
     Transitioned,
     f"""
     with wanted as (
-        select * from unnest(:merchant_id::text[], :order_id::text[], :history_number::int[],
-            :source::text[], :target::text[], :event::text[], :cause::text[],
-            :session::text[], :attempt_id::text[], :attempt_before::text[],
+        select * from unnest((select :merchant_id::text[]), :order_id::text[],
+            :history_number::int[], :source::text[], :target::text[], :event::text[],
+            :cause::text[], :session::text[], :attempt_id::text[], :attempt_before::text[],
             :provider_ref::text[], :reason::text[], {_each(":{0}::{1}[]", _OF_CONFIRMATIONS)})
             as w (merchant_id, order_id, history_number, source, target, event, cause, session,
                 attempt_id, attempt_before, provider_ref, reason,
@@ -209,7 +210,7 @@ SETTLEMENTS = Query(
         update orders o set status = w.target, history_number = o.history_number + 1,
             updated_at = greatest(o.updated_at, :now::bigint),
             {_each("{0} = w.{0}", _OF_SETTLEMENTS)}
-        from unnest(:merchant_id::text[], :order_id::text[], :history_number::int[],
+        from unnest((select :merchant_id::text[]), :order_id::text[], :history_number::int[],
             :source::text[], :target::text[], :event::text[], :cause::text[],
             {_each(":{0}::{1}[]", _OF_SETTLEMENTS)})
             as w (merchant_id, order_id, history_number, source, target, event, cause,

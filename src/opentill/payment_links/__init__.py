@@ -12,6 +12,7 @@ from opentill.payment_links.model import (
     state_of,
 )
 from opentill.payment_links.opening import (
+    Held,
     Offered,
     Unusable,
     Wanted,
@@ -31,6 +32,7 @@ from opentill.payment_links.service import (
 )
 
 __all__ = [
+    "Held",
     "LinkBody",
     "LinkItemBody",
     "LinkUpdate",

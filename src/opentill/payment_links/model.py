@@ -16,6 +16,13 @@ State = Literal["ACTIVE", "INACTIVE", "EXPIRED", "USED_UP"]
 MOST_USES: Final = 100_000
 # A session of a link whose uses are limited holds one of them, so it ends sooner than others.
 HELD_MS: Final = 30 * 60 * 1000
+_MOST_HELD: Final = 3  # uses of such a link, by one visitor at once
+
+
+def most_held(max_uses: int) -> int:
+    """Return how many uses one visitor may hold unpaid: never all of several."""
+    return min(_MOST_HELD, max(1, max_uses // 2))
+
 
 _Moment = Annotated[
     int,

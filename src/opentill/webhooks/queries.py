@@ -14,13 +14,14 @@ from opentill.webhooks.model import (
     Resent,
 )
 
-# Write events, and a delivery of each for every endpoint that subscribes to its type.
+# Write events, and a delivery of each for every endpoint that subscribes to its type. One plan
+# serves for any number of events (decision 0111).
 EMIT = Command(
     """
     with event as (
         insert into events (merchant_id, id, type, body, created_at)
-        select * from unnest(:merchant_id::text[], :id::text[], :type::text[], :body::text[],
-            :created_at::bigint[])
+        select * from unnest((select :merchant_id::text[]), :id::text[], :type::text[],
+            :body::text[], :created_at::bigint[])
         returning merchant_id, id, type, created_at
     )
     insert into webhook_deliveries (merchant_id, endpoint_id, event_id, type, status, attempts,
