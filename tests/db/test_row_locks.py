@@ -23,6 +23,7 @@ from opentill.payment_links import LinkBody, LinkItemBody
 from opentill.webhooks import queries as webhook_queries
 from support import payout_runs, world
 from support.api_server import database
+from support.sources import nodes
 from support.statements import LOCKING, LOCKS, without_comments
 
 Row = asyncpg.Record
@@ -223,9 +224,8 @@ def test_no_lock_stands_outside_of_the_statements() -> None:
     for path in Path(opentill.__file__).parent.rglob("*.py"):
         if not LOCKS.search(path.read_text()):
             continue
-        tree = ast.parse(path.read_text())
-        explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
+        explained = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = without_comments(node.value)
                 if id(node) not in explained and LOCKS.search(text) and " from " in text:

@@ -97,27 +97,27 @@ HELD_BY = Value(
         and o.status in ('PENDING', 'CREATING')
     """,
 )
-# What has become of links, by currency. What the worker has not noted yet is read from the orders;
-# an order that was paid after its session had ended is among the late payments.
+# What has become of links, by currency: the sums of what is noted as paid, and each session that
+# the worker has not noted yet, read from its order. An order that was paid after its session had
+# ended is among the late payments, which are few.
 USAGE = Query(
     Sales,
     """
-    select payment_link_id, currency, count(*) filter (where not paid) as open,
-        count(*) filter (where paid) as paid,
-        coalesce(sum(amount_minor) filter (where paid), 0)::bigint as paid_minor
+    select payment_link_id, currency, sum(open)::bigint as open, sum(paid)::bigint as paid,
+        sum(paid_minor)::bigint as paid_minor
     from (
-        select payment_link_id, currency, amount_minor, true as paid from payment_link_uses
+        select payment_link_id, currency, 0 as open, paid, paid_minor from payment_link_sales
         where merchant_id = :merchant_id and payment_link_id = any (:ids::text[])
-            and state = 'PAID'
         union all
-        select u.payment_link_id, u.currency, u.amount_minor, o.paid_at is not null
+        select u.payment_link_id, u.currency, (o.paid_at is null)::int,
+            (o.paid_at is not null)::int, case when o.paid_at is null then 0 else u.amount_minor end
         from payment_link_uses u
         join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
         where u.merchant_id = :merchant_id and u.payment_link_id = any (:ids::text[])
             and u.state = 'OPEN'
             and (o.paid_at is not null or o.status in ('PENDING', 'CREATING'))
         union all
-        select u.payment_link_id, u.currency, u.amount_minor, true
+        select u.payment_link_id, u.currency, 0, 1, u.amount_minor
         from late_payments late
         join payment_link_uses u on u.merchant_id = :merchant_id and u.order_id = late.order_id
         where late.merchant_id = :merchant_id and u.payment_link_id = any (:ids::text[])
