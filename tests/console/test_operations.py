@@ -9,6 +9,7 @@ from opentill.core import metrics
 from opentill.db.database import Tx
 from opentill.figures import jobs as figure_jobs
 from opentill.integrity import scheduler
+from opentill.mail import queries as mail_queries
 from opentill.orders import jobs as order_jobs
 from support import world
 from support.api_server import Shop
@@ -103,3 +104,14 @@ def test_queues_show_how_much_waits_and_for_how_long(shop: Shop) -> None:
     finally:
         back = "update checkouts set expires_at = created_at + 86400000 where id = $1 returning 1"
         server.sql(back, session["id"])
+
+
+def test_events_that_mail_has_put_aside_stand_below_the_queues(shop: Shop) -> None:
+    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    page = auditor.get("/console/queues").text
+    aside = {"merchant_id": shop.id, "number": 1, "event_id": "evt_unreadable"}
+    now = server.app.clock()
+    server.tx(lambda tx: mail_queries.PUT_ASIDE.run(tx, **aside, reason="KeyError: <b>", now=now))
+    words = _words(auditor.get("/console/queues").text)
+    assert "evt_unreadable KeyError: &lt;b&gt;" in words, words
+    assert "evt_unreadable" not in page
