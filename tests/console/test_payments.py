@@ -221,6 +221,12 @@ def test_a_dispute_is_opened_lost_and_recovered_by_whoever_may(shop: Shop) -> No
             True,
         )
     assert agent.post(f"{place}/dispute-open", form | {"amount": "5.00"}).status_code == 303
+    # Deciding moves money: it takes a step-up.
+    sql = "update logins set proved_at = proved_at + $1 where person_id = $2 returning 1"
+    shop.api_server.sql(sql, -660_000, agent.person_id)
+    form = forms(agent.get(place))["dispute-lost"] | REASON
+    assert 'name="proof_password"' in agent.post(f"{place}/dispute-lost", form).text
+    shop.api_server.sql(sql, 660_000, agent.person_id)
     won = forms(agent.get(place))["dispute-won"] | REASON
     for end in ("lost", "recovered"):
         form = forms(agent.get(place))[f"dispute-{end}"] | REASON

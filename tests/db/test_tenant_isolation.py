@@ -262,6 +262,10 @@ class Business:
             )
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
+        shop.confirm(session.order_id)
+        assert api_server.tx(lambda tx: payment_links.newest_paid(tx, self.id, link.id, 5)) == [
+            session.order_id
+        ]
         shop.data("GET", path)
 
     def payments(self) -> None:

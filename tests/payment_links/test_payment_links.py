@@ -76,6 +76,41 @@ def test_a_link_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) ->
     assert shop.data("GET", "/v1/payment-links")["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("item", {"item": {"name": " "}}),
+        ("item", {"item": {"description": "x" * 1001}}),
+        ("maxQuantity", {"maxQuantity": 2}),  # the customer enters the amount
+        ("maxQuantity", {"maxQuantity": None}),
+        ("maxUses", {"maxUses": 0}),
+        ("expiresAt", {"expiresAt": 1}),
+        ("successUrl", {"successUrl": "javascript:alert(1)"}),
+        ("clientReference", {"clientReference": " "}),
+    ],
+)
+def test_a_change_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) -> None:
+    one = link(shop, item=GIFT)
+    assert field in refused(shop.call("PATCH", f"/v1/payment-links/{one['id']}", json=body), field)
+    assert read(shop, one) == one
+
+
+def test_what_is_sent_changes_and_nothing_else(shop: Shop) -> None:
+    one, of_product = link(shop, item=GIFT, maxUses=5), link(shop)
+    wanted = {"item": {"name": "A present", "description": "Wrapped"}, "clientReference": "G-1"}
+    made = shop.data("PATCH", f"/v1/payment-links/{one['id']}", json=wanted)
+    item = one["item"] | wanted["item"]
+    assert made == one | {
+        "item": item, "clientReference": "G-1", "updatedAt": made["updatedAt"]
+    }  # fmt: skip
+    more = {"maxUses": None, "clientReference": None, "successUrl": "https://shop.example/ok"}
+    made = shop.data("PATCH", f"/v1/payment-links/{one['id']}", json=more)
+    assert {name: made[name] for name in more} == more
+    path = f"/v1/payment-links/{of_product['id']}"
+    assert "sells a product" in refused(shop.call("PATCH", path, json=wanted), "item")
+    assert shop.data("PATCH", path, json={"maxQuantity": 9})["maxQuantity"] == 9
+
+
 def test_each_customer_gets_a_session_with_what_the_link_says(shop: Shop) -> None:
     given = {
         "maxQuantity": 5,

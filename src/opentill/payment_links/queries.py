@@ -8,7 +8,7 @@ from opentill.db.query import Command, Query, Value
 from opentill.http.fields import meaning
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
-from opentill.payment_links.model import PaymentLink, Sales
+from opentill.payment_links.model import PaidUse, PaymentLink, Sales
 
 INSERT = Query(
     PaymentLink,
@@ -53,14 +53,17 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Change what was sent; null leaves `active` and `metadata` as they are.
+LOCKED = Query(
+    PaymentLink,
+    "select * from payment_links where merchant_id = :merchant_id and id = :id for update",
+)
 UPDATE = Query(
     PaymentLink,
     """
-    update payment_links set active = coalesce(:active, active),
-        expires_at = case when :sets_expires_at::boolean then :expires_at else expires_at end,
-        max_uses = case when :sets_max_uses::boolean then :max_uses else max_uses end,
-        metadata = coalesce(:metadata, metadata), updated_at = :now
+    update payment_links set active = :active, name = :name, description = :description,
+        max_quantity = :max_quantity, expires_at = :expires_at, max_uses = :max_uses,
+        success_url = :success_url, client_reference = :client_reference, metadata = :metadata,
+        updated_at = :now
     where merchant_id = :merchant_id and id = :id
     returning *
     """,
@@ -122,6 +125,32 @@ USAGE = Query(
     ) used
     group by payment_link_id, currency
     order by payment_link_id, paid desc, currency
+    """,
+)
+# The newest sessions of a link that were paid: by state, as above, each by its index.
+NEWEST_PAID = Query(
+    PaidUse,
+    """
+    select order_id from (
+        (select order_id, created_at from payment_link_uses
+            where merchant_id = :merchant_id and payment_link_id = :payment_link_id
+                and state = 'PAID'
+            order by created_at desc, order_id desc limit :limit)
+        union all
+        (select u.order_id, u.created_at from payment_link_uses u
+            join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
+            where u.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
+                and u.state = 'OPEN' and o.paid_at is not null
+            order by u.created_at desc, u.order_id desc limit :limit)
+        union all
+        (select u.order_id, u.created_at from late_payments late
+            join payment_link_uses u
+                on u.merchant_id = :merchant_id and u.order_id = late.order_id
+            where late.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
+                and u.state = 'ENDED'
+            order by u.created_at desc, u.order_id desc limit :limit)
+    ) paid
+    order by created_at desc, order_id desc limit :limit
     """,
 )
 # Note what has become of sessions that links have opened: of some whose orders are paid or closed.
