@@ -131,7 +131,7 @@ def _path(address: str) -> str:
 
 async def send(
     orders: Sequence[Order],
-    step: Callable[[Visitor, Order], Awaitable[None]],
+    do: Callable[[Visitor, Order], Awaitable[None]],
     *,
     ports: Sequence[int],
     rate: float,
@@ -146,7 +146,7 @@ async def send(
     started = clock()
 
     async def go(order: Order, visitor: Visitor) -> None:
-        await step(visitor, order)
+        await do(visitor, order)
         visitors.put_nowait(visitor)
 
     try:

@@ -1,11 +1,12 @@
 """What a whole paid order costs, the way a customer goes, and each part of the way apart.
 
 A shop opens a session, its customer looks at the page, sends the form, pays at the bank, comes back
-and reads the receipt; the bank reports the payment, and the worker tells the shop. Server, worker,
-PostgreSQL, bank and the shop's receiver are processes of their own; the customers are here.
+and reads the receipt; the bank reports the payment, and the worker sends the shop its event.
+Server, worker, PostgreSQL, bank and the shop's receiver are processes of their own; customers are
+here.
 
 Once as customers come, one after the other and some at a time; and once each part by all of them
-before the next, with the worker stopped until the last, so that what a part costs can be told. What
+before the next, with the worker stopped until the last, so that it shows what a part costs. What
 server, worker and PostgreSQL use while nobody comes is measured before, and taken off.
 """
 
@@ -54,8 +55,8 @@ async def measure(run: Run) -> None:
         run.report.violations += [f"paid orders: {violation}" for violation in violations]
 
 
-class _Way:
-    """The processes that an order passes, and the customers that send it there."""
+class _Deployed:
+    """Server, worker, bank and receiver, and the customers that are sent there."""
 
     def __init__(self, run: Run, apart: Apart, server: Serving, bank: Program, worker: int) -> None:
         self.meter = Meter(apart.db, run.data_dir, run.postmaster, server.pid, worker)
@@ -101,7 +102,7 @@ class _Way:
         await self._stages(count, lambda name, spent: self._keep(name, spent.figures()))
 
     async def count(self, count: int) -> None:
-        """Note how many statements each part runs, which the server's log tells."""
+        """Note how many statements each part runs, as PostgreSQL's log shows."""
 
         def keep(name: str, spent: Spent) -> None:
             self._keep(name, {"statements": spent.statements})
@@ -119,14 +120,14 @@ class _Way:
         received = deliveries.received(self.receiver_port)[0]
         os.kill(self._worker, signal.SIGSTOP)
         try:
-            alone = await self._idle()
+            stopped = await self._idle()
             before = await self.meter.read()
-            for name, step in STAGES.items():
-                await self._all(orders, step)
-                if step is customers.pay_at_bank:
+            for name, do in STAGES.items():
+                await self._all(orders, do)
+                if do is customers.pay_at_bank:
                     await self._confirmed(orders)
                 after = await self.meter.read()
-                keep(name, after.since(before).beyond(alone).each(count))
+                keep(name, after.since(before).beyond(stopped).each(count))
                 before = after
         finally:
             os.kill(self._worker, signal.SIGCONT)
@@ -145,16 +146,16 @@ class _Way:
         return [Order(self._apart.seed, number % MERCHANTS) for number in numbers]
 
     async def _all(
-        self, orders: Sequence[Order], step: Callable[[Visitor, Order], Awaitable[None]]
+        self, orders: Sequence[Order], do: Callable[[Visitor, Order], Awaitable[None]]
     ) -> None:
         await customers.send(
-            orders, step, ports=(self._server_port, self._bank_port), rate=RATE, at_once=_AT_ONCE
+            orders, do, ports=(self._server_port, self._bank_port), rate=RATE, at_once=_AT_ONCE
         )
 
     async def _whole(self, visitor: Visitor, order: Order) -> None:
-        for step in STAGES.values():
-            await step(visitor, order)
-            if step is customers.pay_at_bank:
+        for do in STAGES.values():
+            await do(visitor, order)
+            if do is customers.pay_at_bank:
                 await asyncio.sleep(_READS_S)
 
     async def _confirmed(self, orders: Sequence[Order]) -> None:
@@ -177,15 +178,15 @@ class _Way:
 
 
 @contextlib.asynccontextmanager
-async def _deployment(run: Run, apart: Apart) -> AsyncIterator[_Way]:
+async def _deployment(run: Run, apart: Apart) -> AsyncIterator[_Deployed]:
     """Start bank, receiver, server and worker."""
     with contextlib.ExitStack() as cleanup:
         bank_port = free_port()
         folder = run.data_dir / "bank"
         folder.mkdir(mode=0o700, exist_ok=True)
-        alone = environment(folder, free_port(), OPENTILL_SANDBOX_PORT=str(bank_port))
+        own = environment(folder, free_port(), OPENTILL_SANDBOX_PORT=str(bank_port))
         opentill = [sys.executable, "-m", "opentill"]
-        bank = Program([*opentill, "sandbox"], bank_port, run.data_dir / "bank.log", alone)
+        bank = Program([*opentill, "sandbox"], bank_port, run.data_dir / "bank.log", own)
         cleanup.callback(bank.close)
         receiver = Beside(deliveries.receiver)
         cleanup.callback(receiver.close)
@@ -207,7 +208,7 @@ async def _deployment(run: Run, apart: Apart) -> AsyncIterator[_Way]:
         )
         cleanup.callback(worker.wait, 30)
         cleanup.callback(worker.terminate)
-        way = _Way(run, apart, server, bank, worker.pid)
+        way = _Deployed(run, apart, server, bank, worker.pid)
         way.receiver_port = receiver.port
         yield way
 
