@@ -1,11 +1,5 @@
 -- The home page of the operator's staff: what needs somebody is found without reading through tables.
-
--- Second payments of an order that have not gone back: a handful of rows, whatever the table's size.
-create index payment_attempts_duplicates on payment_attempts (updated_at, id)
-    where status = 'DUPLICATE';
-
--- Notices that were given up.
-create index epay_notifications_failed on epay_notifications (created_at) where state = 'FAILED';
+-- The indexes by which it is found are built by 0024.
 
 -- [figures] What came in through a gateway by a method, of all merchants together, in the quarter
 -- hour that begins at since: counted with the figures of merchants, and counted anew by the worker

@@ -118,8 +118,8 @@ def _run(tmp_path: Path, *options: str) -> dict[str, Any]:
 
 
 def test_the_bench_runs_a_contest_with_the_sql_of_now(tmp_path: Path) -> None:
-    found = _run(tmp_path, "--only", "pay-hot", "--competitors", "OpenTill,bare ASGI")
-    assert {"pay-hot OpenTill", "pay-hot bare ASGI"} <= set(found["figures"])
+    found = _run(tmp_path, "--only", "pay-hot", "--competitors", "OpenTill")
+    assert "pay-hot OpenTill" in found["figures"]
     assert found["violations"] == []
 
 

@@ -5,7 +5,7 @@ import asyncio
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 import opentill
-from opentill.db.query import Command, Query, Statement, Value
+from opentill.cli import survey_statements
+from opentill.db.query import Query, Statement, Value
+from support.sources import nodes
 from support.statements import EVERYWHERE as EVERY_STATEMENT
-from support.statements import several
 
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
@@ -68,22 +69,7 @@ PYTHON: Final[dict[str, type]] = {
 }
 
 
-def _modules() -> list[ModuleType]:
-    names = [
-        found.name
-        for found in pkgutil.walk_packages(opentill.__path__, "opentill.")
-        if found.name.rpartition(".")[2] == "queries" or found.name in ALSO
-    ]
-    return [importlib.import_module(name) for name in names]
-
-
-STATEMENTS: Final = [
-    (f"{module.__name__.removeprefix('opentill.')}.{name}{index}", statement)
-    for module in _modules()
-    for name, value in vars(module).items()
-    for index, statement in several(value)
-    if isinstance(statement, Query | Value | Command)
-]
+STATEMENTS: Final = list(survey_statements.STATEMENTS.items())
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +235,14 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "mail.queries.STUCK",
         "payouts.queries.DUE",
         "merchants.queries.APPLIED_BY",
+        "merchants.queries.APPLIED_FROM",
+        "merchants.queries.WAITS_FROM",
         "merchants.queries.WAITING",
+        # by a token, or of staff: the members of the merchant that the row names
+        "people.queries.LINK",
+        "people.queries.USE_LINK",
+        "people.queries.STAFF_INVITATIONS",
+        "people.queries.WITHDRAW_OF_STAFF",
         # of staff, over all merchants
         "disputes.queries.DUE",
         "epay.queries.FAILED_NOTICES",
@@ -284,7 +277,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "merchant_history", "merchant_applications",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers", "payout_requests",
-        "payment_links", "payment_link_uses",
+        "payment_links", "payment_link_uses", "payment_link_sales",
     )  # fmt: skip
     wrong = {
         name: text
@@ -302,20 +295,23 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
 RUNS: Final = frozenset({"first", "one", "all", "each", "get", "run"})
 
 
-def _calls() -> Iterator[tuple[str, ModuleType, ast.Call]]:
-    """Yield every call of the product that may run a statement, and where it is."""
+@cache
+def _calls() -> list[tuple[str, ModuleType, ast.Call]]:
+    """Return every call of the product that may run a statement, and where it is."""
+    calls = []
     for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
         if found.name.endswith("__main__"):
             continue
         module = importlib.import_module(found.name)
         path = Path(str(module.__file__))
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in RUNS
-            ):
-                yield f"{found.name}:{node.lineno}", module, node
+        calls += [
+            (f"{found.name}:{node.lineno}", module, node)
+            for node in nodes(path)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in RUNS
+        ]
+    return calls
 
 
 def _statement(module: ModuleType, expression: ast.expr) -> Statement | None:
@@ -354,7 +350,8 @@ def test_nothing_is_run_with_values_by_position() -> None:
         f"{place}: {ast.unparse(call)}"
         for place, _, call in _calls()
         if call.args
-        and ast.unparse(call.args[0]) in {"tx", "connection"}
+        and isinstance(call.args[0], ast.Name)
+        and call.args[0].id in {"tx", "connection"}
         and ("sandbox" not in place)
         and (len(call.args) > 2 or any(isinstance(value, ast.Starred) for value in call.args))
     ]
@@ -391,12 +388,14 @@ def _given(arrays: str) -> list[str]:
 
 def test_statements_stand_in_queries_modules() -> None:
     """So that who reads one file of a feature has seen all its SQL."""
-    here = {module.__name__ for module in _modules()} | {"opentill.db.query"}
+    modules = {module.__name__ for module in survey_statements.modules()}
+    assert {name for name in modules if not name.endswith(".queries")} == set(ALSO)
+    here = modules | {"opentill.db.query"}
     for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
         if found.name in here or found.name.endswith("__main__"):
             continue
         path = Path(str(importlib.import_module(found.name).__file__))
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             made = node.func if isinstance(node, ast.Call) else None
             assert not (isinstance(made, ast.Name) and made.id in {"Query", "Value", "Command"}), (
                 f"{found.name}:{node.lineno}"  # type: ignore[attr-defined]

@@ -74,10 +74,12 @@ QUEUES: Final = {
     "refused_requests_old",
     "payment_link_uses_open",
     "mails_due",
-    "mails_old",
+    "mails_last_changed",
+    "mail_events_put_aside_newest",
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",
+    "merchant_applications_by_visitor",
 }
 
 

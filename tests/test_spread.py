@@ -122,7 +122,7 @@ def test_triggers_refuse_or_count(catalogue: Any) -> None:
     )
     counting = {
         "count_new_order", "count_deleted_orders", "count_changed_orders",
-        "check_and_count_entries", "note_changed_email", "note_late_payment",
+        "check_and_count_entries", "note_changed_email", "note_late_payment", "sum_paid_uses",
     }  # fmt: skip
     refusing = {"refuse_change", "refuse_history_change", "refuse_removal"}
     assert {row["proname"] for row in rows} == refusing | counting

@@ -3,11 +3,11 @@
 import ast
 import re
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Final
 
 import opentill
+from support.sources import nodes, tree
 
 ROOT: Final = Path(opentill.__file__).parent
 FILES: Final = sorted(ROOT.rglob("*.py"))
@@ -24,12 +24,6 @@ BANNED: Final = {
     "misc",
 }
 LONGEST: Final = 450
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    """Read a file, once for all rules."""
-    return ast.parse(path.read_text())
 
 
 def files(rule: Callable[[Path], None]) -> Callable[[], None]:
@@ -95,7 +89,7 @@ MONEY: Final = re.compile(
 def test_money_never_meets_a_float(path: Path) -> None:
     if not MONEY.match(NAMES[path]):
         return
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         assert not (isinstance(node, ast.Name) and node.id == "float"), f"line {node.lineno}"
         if isinstance(node, ast.Constant) and isinstance(node.value, float):
             line = path.read_text().splitlines()[node.lineno - 1]
@@ -121,7 +115,7 @@ def test_sql_stands_in_queries_modules(path: Path) -> None:
     name = NAMES[path]
     if path.stem.endswith("queries") or name in SQL_ELSEWHERE or name.startswith("sandbox/"):
         return  # the bank in a box is an application of its own, with a store of its own
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert not _SQL.match(node.value), f"line {node.lineno}: {node.value[:60]}"
 
@@ -130,7 +124,7 @@ def test_sql_stands_in_queries_modules(path: Path) -> None:
 def test_only_the_command_line_prints(path: Path) -> None:
     if NAMES[path].startswith("cli/") or NAMES[path] == "__main__.py":
         return
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         printing = (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -142,7 +136,7 @@ def test_only_the_command_line_prints(path: Path) -> None:
 @files
 def test_a_feature_is_used_through_its_name_and_never_through_its_queries(path: Path) -> None:
     own = path.relative_to(ROOT).parts[0]
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             parts = node.module.split(".")
             others = parts[0] == "opentill" and len(parts) > 1 and parts[1] != own

@@ -75,6 +75,24 @@ def entries(top: Path = TOP) -> tuple[tuple[re.Pattern[str], bool, str], ...]:
     return tuple(found)
 
 
+@cache
+def _any_of(top: Path, code: bool) -> re.Pattern[str]:
+    """Join all patterns for prose, or for code: most texts have none of them, at one look."""
+    found = [pattern for pattern, code_only, _ in entries(top) if code_only is code]
+    return re.compile("|".join(f"(?:{one.pattern})" for one in found), found[0].flags)
+
+
+@cache
+def _words_of(name: str) -> str:
+    """Put spaces between the words of a name."""
+    return " ".join(_PARTS.findall(name))
+
+
+@cache
+def _is_suspect(words: str, top: Path) -> bool:
+    return _any_of(top, False).search(words) is not None
+
+
 def _pattern(word: str) -> tuple[re.Pattern[str], bool]:
     if word.startswith("`"):
         return re.compile(rf"(?<!\w){re.escape(word.strip('`'))}(?!\w)"), True
@@ -96,6 +114,8 @@ def _without_fields(text: str, package: str) -> str:
 
 def _search(path: str, line: int, text: str, top: Path, *, code: bool) -> Iterator[Found]:
     """Look for replaced words in a piece of text that begins in ``line``."""
+    if _any_of(top, code).search(text) is None:
+        return
     for pattern, code_only, term in entries(top):
         if code_only is not code:
             continue
@@ -121,8 +141,9 @@ def in_python(path: Path, top: Path = TOP) -> list[Found]:
             both = parts and parts[-1][-1].isidentifier() and token.string[0].isidentifier()
             parts.append(f" {token.string}" if both else token.string)
             if token.type == tokenize.NAME and not token.string.startswith("__"):
-                words = " ".join(_PARTS.findall(_without_fields(token.string, package)))
-                found += _search(name, row, words, top, code=False)
+                words = _words_of(_without_fields(token.string, package))
+                if _is_suspect(words, top):
+                    found += _search(name, row, words, top, code=False)
         elif tokenize.tok_name[token.type] in {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}:
             text = _without_fields(token.string, package)
             found += _search(name, row, text, top, code=False)

@@ -155,6 +155,11 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
             mails.failed,
         ),
         _one(
+            "mail_events_put_aside_last_day",
+            "Events of 24 hours that no mail could be made of, at most 10000",
+            mails.put_aside,
+        ),
+        _one(
             "attempts_due",
             "Payment attempts about which a gateway is to be asked now, at most 10000",
             await order_jobs.count_due(tx, now),

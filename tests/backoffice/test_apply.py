@@ -21,6 +21,7 @@ def taking(api_server: ApiServer) -> Iterator[Visitor]:
     before = api_server.app.settings
     api_server.app.settings = msgspec.structs.replace(before, applications=True)
     api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
+    api_server.tx(lambda tx: tx.execute("update merchant_applications set visitor = null"))
     try:
         yield Visitor(api_server)
     finally:

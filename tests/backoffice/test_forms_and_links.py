@@ -39,10 +39,25 @@ def test_the_language_of_a_forms_answer_is_that_of_the_page_it_stands_on(shop: S
     assert all("status=PAID" in link for link in languages(listed.text))
 
 
-def test_a_language_is_no_filter(shop: Shop) -> None:
+def test_the_filters_of_a_list_lead_to_its_page_from_a_refused_form_too(shop: Shop) -> None:
+    fin = person(shop.api_server, None, staff_role="finance")
+    for place, form, filtered in (
+        ("/console/reconciliation", "compare", "which=open"),
+        ("/console/rates", "set", "currency=EUR"),
+    ):
+        wrong = fin.post(f"{place}/{form}", {"gateway": "nobody"})
+        assert wrong.status_code == 400, place
+        assert f'<form class="filters" method="get" action="{place}"' in wrong.text
+        assert fin.get(f"{place}?{filtered}").status_code == 200
+
+
+def test_a_language_and_what_is_said_once_are_no_filters(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     here = f"/dashboard/{shop.id}/disputes"
-    plain, filtered = ada.get(f"{here}?lang=en").text, ada.get(f"{here}?lang=en&status=WON").text
+    plain, filtered = (
+        ada.get(f"{here}?lang=en&done=note").text,
+        ada.get(f"{here}?lang=en&status=WON").text,
+    )
     assert "There are no disputes." in plain
     assert "Clear" not in plain
     assert "Nothing matches" in filtered

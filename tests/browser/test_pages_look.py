@@ -1,69 +1,84 @@
 """Pages as a browser draws them, from made-up payments: contrast, sizes, no overflow, no errors."""
 
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator
+from functools import cache
 
 import pytest
-from playwright.async_api import Browser, Page, Route
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from opentill.pages.catalogue import SENTENCES
+from opentill.pages.render import Page as RenderedPage
 from opentill.pages.responses import page as answer
 from opentill.web import assets
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
 from support.page_checks import LOOKS, WIDER, Scheme, looked_at
 from support.page_examples import HOSTILE_PAYMENT, made
+from support.page_server import serving
+from support.ports import free_socket, url_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 
-HOST = "http://127.0.0.1:9"  # nobody is there: fixtures answer
+PICTURE = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 
 
-async def _serve(page: Page, language: Language) -> list[str]:
-    """Answer the page's requests from fixtures; the list gathers what goes wrong."""
+@cache
+def _pages(language: Language) -> dict[str, RenderedPage]:
     localizer = Localizer(SENTENCES, language)
-    pages = made(localizer) | {
+    return made(localizer) | {
         f"hostile-{name}": one for name, one in made(localizer, HOSTILE_PAYMENT).items()
     }
+
+
+async def _shown(request: Request) -> Response:
+    """Answer with a page; with a picture where there is none."""
+    language, name = (request.path_params.get(part, "") for part in ("language", "name"))
+    if language not in LANGUAGES or name not in _pages(language):
+        return Response(PICTURE, media_type="image/svg+xml")
+    sent = answer(_pages(language)[name], language)
+    headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
+    body = bytes(sent.body).replace(b'http-equiv="refresh"', b'http-equiv="x-refresh"')
+    return Response(body, headers=headers)
+
+
+ROUTES = [*assets.routes, *(Route(path, _shown) for path in ("/{language}/{name}", "/{rest:path}"))]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def host() -> AsyncIterator[str]:
+    """Address of a server of the pages, below their language, and of what they are drawn with."""
+    listener = free_socket()
+    async with serving(Starlette(routes=ROUTES), listener):
+        yield url_of(listener)
+
+
+def _watched(page: Page, host: str) -> list[str]:
+    """Return a list that gathers what goes wrong."""
     wrong: list[str] = []
-
-    async def fulfil(route: Route) -> None:
-        address = urlsplit(route.request.url)
-        name = address.path.rpartition("/")[2]
-        if not route.request.url.startswith(HOST):
-            wrong.append(f"asked {route.request.url}")
-            await route.abort()
-        elif address.path.startswith("/static/"):
-            file = assets.ASSETS[name]
-            await route.fulfill(body=file.body, content_type=file.media_type)
-        elif name in pages:
-            sent = answer(pages[name], language)
-            headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
-            body = sent.body.replace(b'http-equiv="refresh"', b'http-equiv="x-refresh"')
-            await route.fulfill(body=body, headers=headers)
-        else:
-            await route.fulfill(
-                body=b"<svg xmlns='http://www.w3.org/2000/svg'/>", content_type="image/svg+xml"
-            )
-
-    await page.route("**/*", fulfil)
+    page.on("request", lambda sent: sent.url.startswith(host) or wrong.append(f"asked {sent.url}"))
     page.on("console", lambda message: wrong.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: wrong.append(f"script: {error}"))
     page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
     return wrong
 
 
-async def test_every_page_is_readable_and_fits(browser: Browser) -> None:
+async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> None:
     # Loaded once for all looks; what moves would show colours on their way from one to another.
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
-    wrong = await _serve(page, "en")
+    wrong = _watched(page, host)
     for name in [
         *made(Localizer(SENTENCES, "en")),
         "hostile-open",
         "hostile-errors",
         "hostile-paid",
     ]:
-        await page.goto(f"{HOST}/{name}")
+        await page.goto(f"{host}/en/{name}")
         assert await page.evaluate("document.documentElement.lang") == "en"
         assert await looked_at(page) == []
     assert wrong == []
@@ -80,22 +95,23 @@ async def look(page: Page, scheme: Scheme, width: int, height: int, place: objec
 
 
 @pytest.mark.parametrize("language", [one for one in LANGUAGES if one != "en"])
-async def test_every_language_fits_on_a_phone(browser: Browser, language: Language) -> None:
+async def test_every_language_fits_on_a_phone(
+    browser: Browser, host: str, language: Language
+) -> None:
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page = await context.new_page()
-    wrong = await _serve(page, language)
+    wrong = _watched(page, host)
     for name in made(Localizer(SENTENCES, language)):
-        await page.goto(f"{HOST}/{name}")
+        await page.goto(f"{host}/{language}/{name}")
         assert await page.evaluate(WIDER) <= 0, name
         assert await page.evaluate("document.documentElement.lang") == language
     assert wrong == []
     await context.close()
 
 
-async def test_the_form_is_used_with_the_keyboard_alone(browser: Browser) -> None:
+async def test_the_form_is_used_with_the_keyboard_alone(browser: Browser, host: str) -> None:
     page = await browser.new_page()
-    await _serve(page, "en")
-    await page.goto(f"{HOST}/open")
+    await page.goto(f"{host}/en/open")
     reached = []
     for _ in range(6):
         await page.keyboard.press("Tab")
@@ -106,20 +122,20 @@ async def test_the_form_is_used_with_the_keyboard_alone(browser: Browser) -> Non
     await page.close()
 
 
-async def test_the_summary_of_errors_has_the_focus_and_leads_to_the_field(browser: Browser) -> None:
+async def test_the_summary_of_errors_has_the_focus_and_leads_to_the_field(
+    browser: Browser, host: str
+) -> None:
     page = await browser.new_page()
-    await _serve(page, "en")
-    await page.goto(f"{HOST}/errors")
+    await page.goto(f"{host}/en/errors")
     assert await page.evaluate("document.activeElement.getAttribute('role')") == "alert"
     await page.click("[role=alert] a >> nth=0")
     assert await page.evaluate("document.activeElement.id") == "email"
     await page.close()
 
 
-async def test_nothing_turns_for_those_who_want_no_motion(browser: Browser) -> None:
+async def test_nothing_turns_for_those_who_want_no_motion(browser: Browser, host: str) -> None:
     context = await browser.new_context(reduced_motion="reduce")
     page = await context.new_page()
-    await _serve(page, "en")
-    await page.goto(f"{HOST}/waiting")
+    await page.goto(f"{host}/en/waiting")
     assert await page.evaluate("document.getAnimations().length") == 0
     await context.close()

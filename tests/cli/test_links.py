@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from support.commands import USER, Commands, opentill
+from support.commands import REFUSED, USER, Commands, opentill
 
 __all__ = ["opentill"]
 
@@ -20,8 +20,12 @@ def test_a_link_is_made_listed_shown_switched_off_and_drawn(
     assert (made["sells"], made["clientReference"]) == ("A gift", "G-1")
     assert opentill.json("links", "list", shop) == [made]
     assert opentill.json("links", "show", made["id"])["status"] == "ACTIVE"
-    off = opentill.json("links", "set", made["id"], "--inactive")
-    assert off["status"] == "INACTIVE"
+    words = ("--inactive", "--name", "A present", "--max-uses", "none", "--expires", "none")
+    off = opentill.json("links", "set", made["id"], *words)
+    assert (off["status"], off["item"]["name"], off["maxUses"], off["expiresAt"]) == (
+        "INACTIVE", "A present", None, None
+    )  # fmt: skip
+    assert opentill.run("links", "set", made["id"]).returncode == REFUSED
     for name, begins in (("code.svg", b"<?xml"), ("code.png", b"\x89PNG")):
         path = tmp_path / name
         assert opentill.json("links", "qr", made["id"], "--output", str(path))["url"] == made["url"]

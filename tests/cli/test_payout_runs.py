@@ -37,11 +37,12 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
         opentill.text("payouts", "file", run["id"], "--output", str(file))
     content = files[0].read_bytes()
     assert content == files[1].read_bytes()
-    assert all(one["id"].encode() in content for one in listed)
+    named = [one["id"].replace("_", "-") for one in listed]
+    assert all(one.encode() in content for one in named)
     report = tmp_path / "bank.csv"
     report.write_text(
         "end_to_end_id,status,amount,currency,bank_reference,reason\n"
-        f"{listed[0]['id']},paid,100.00,EUR,B-1,\n"
+        f"{named[0]},paid,100.00,EUR,B-1,\n"
         f"{listed[1]['id']},failed,100.00,EUR,B-2,closed\n"
         "rent,paid,7.00,EUR,B-3,\n"
     )

@@ -1,6 +1,9 @@
 """The console's pages about merchants: found among many, and one with all that staff know."""
 
+import csv
+
 from opentill import merchants
+from opentill.merchants import Actor
 from support.api_server import Shop
 from support.people import person, title
 
@@ -16,6 +19,21 @@ def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> 
         page = staff.get("/console/merchants", params={"query": text}).text
         assert [one.id in page for one in made] == [place in found for place in (0, 1)], text
     assert "Nothing matches" in page
+    who = Actor("eve", "late papers")
+    shop.api_server.tx(lambda tx: merchants.take(tx, made[1].id, "suspended", who, now))
+    for status, found in (("", [1, 1]), ("ACTIVE", [1, 0]), ("SUSPENDED", [0, 1]), ("x", [1, 1])):
+        asked = {"query": "zebra", "status": status}
+        page = staff.get("/console/merchants", params=asked)
+        file = staff.get("/console/merchants.csv", params=asked)
+        for text in (page.text, file.text):
+            assert [text.count(f"<code>{one.id}<") or text.count(one.id) for one in made] == found
+    assert file.headers["content-type"] == "text/csv; charset=utf-8"
+    lines = list(csv.DictReader(file.text.splitlines()))
+    assert [(one["name"], one["status"], one["chargeOff"]) for one in lines] == [
+        ("Zebra 100_Coffee", "SUSPENDED", "late papers"),
+        ("Zebra 100% Tea", "ACTIVE", ""),
+    ]
+    assert 'href="/console/merchants.csv?query=zebra"' in page.text
     by_id = staff.get("/console/merchants", params={"query": made[0].id})
     assert by_id.headers["location"] == f"/console/merchants/{made[0].id}"
 

@@ -13,6 +13,9 @@ from opentill.backoffice import once
 from opentill.console.api import FACE
 from opentill.console.payment_actions import ACTIONS
 from opentill.core.errors import Unavailable
+from opentill.core.money import Money
+from opentill.db.database import Tx
+from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
 from opentill.people import StaffRole
 from support import world
@@ -218,6 +221,12 @@ def test_a_dispute_is_opened_lost_and_recovered_by_whoever_may(shop: Shop) -> No
             True,
         )
     assert agent.post(f"{place}/dispute-open", form | {"amount": "5.00"}).status_code == 303
+    # Deciding moves money: it takes a step-up.
+    sql = "update logins set proved_at = proved_at + $1 where person_id = $2 returning 1"
+    shop.api_server.sql(sql, -660_000, agent.person_id)
+    form = forms(agent.get(place))["dispute-lost"] | REASON
+    assert 'name="proof_password"' in agent.post(f"{place}/dispute-lost", form).text
+    shop.api_server.sql(sql, 660_000, agent.person_id)
     won = forms(agent.get(place))["dispute-won"] | REASON
     for end in ("lost", "recovered"):
         form = forms(agent.get(place))[f"dispute-{end}"] | REASON
@@ -292,6 +301,50 @@ def test_a_member_who_is_staff_too_acts_in_the_console_as_staff(shop: Shop) -> N
     order = shop.paid()
     assert "Freeze" not in both.get(f"/dashboard/{shop.id}/payments/{order['id']}").text
     assert ">Fee<" in both.get(f"{PLACE}/{order['id']}").text.replace("</strong>", "<")
+
+
+def test_a_second_payment_that_a_gateway_keeps_is_recorded_as_given_back(shop: Shop) -> None:
+    server, visitor = shop.api_server, staff(shop)
+    order_id, now = shop.order()["id"], server.app.clock()
+
+    async def twice(tx: Tx) -> orders.PaymentAttempt:
+        first = await orders.find(tx, shop.id, order_id)
+        attempts = [await world.submitted(tx, first)]
+        await world.said(tx, attempts[0], "ACTION_REQUIRED", action_url="https://bank.example")
+        attempts.append(await world.submitted(tx, await orders.find(tx, shop.id, order_id)))
+        for each in attempts:
+            amount = Money(first.amount_minor, first.currency)
+            await world.said(tx, each, "SUCCEEDED", amount=amount)
+        return await orders.find_attempt(tx, shop.id, attempts[1].id)
+
+    second = server.tx(twice)
+    place = f"{PLACE}/{order_id}"
+    assert second.status == "DUPLICATE"
+    assert "given-back" not in forms(visitor.get(place))  # the worker tries by itself
+    refusal = RefundOutcome(status="REFUSED", reason="closed account")
+    server.tx(lambda tx: orders.given_back(tx, second, refusal, now))
+    form = forms(visitor.get(place))["given-back"]
+    assert form["subject"] == second.id
+    other = shop.order()["id"]
+    elsewhere = forms(visitor.get(f"{PLACE}/{other}"))["revoke"] | REASON
+    wrong = visitor.post(f"{PLACE}/{other}/given-back", elsewhere | {"subject": second.id})
+    assert wrong.status_code == 404
+    for _ in range(2):  # a double click
+        done = visitor.post(f"{place}/given-back", form | REASON)
+        assert done.headers["location"].endswith("?done=given-back")
+    after = server.tx(lambda tx: orders.find_attempt(tx, shop.id, second.id))
+    assert after.status == "GIVEN_BACK"
+    assert ("orders given back", REASON["reason"]) in audited(shop, visitor)
+    assert status_of(shop, order_id) == "PAID"
+
+
+def test_a_note_that_was_sent_with_other_words_before_is_refused_with_them(shop: Shop) -> None:
+    visitor, order_id = staff(shop, "support"), shop.paid()["id"]
+    form = forms(visitor.get(f"{PLACE}/{order_id}"))["notes"]
+    visitor.post(f"{PLACE}/{order_id}/notes", form | {"note": "One."})
+    again = visitor.post(f"{PLACE}/{order_id}/notes", form | {"note": "Another."})
+    assert (again.status_code, "was sent before" in again.text) == (422, True)
+    assert "Another.</textarea>" in again.text
 
 
 def test_no_sentence_of_an_action_is_missing() -> None:

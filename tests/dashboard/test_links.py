@@ -2,7 +2,9 @@
 
 import re
 from typing import Final
+from urllib.parse import urlsplit
 
+from opentill.payment_links import jobs
 from support.api_server import Shop
 from support.people import Visitor, person
 
@@ -98,3 +100,49 @@ def test_a_session_is_opened_with_more_than_an_address(shop: Shop) -> None:
     assert "INV-1" in owner.get(opened.headers["location"]).text
     found = owner.get(f"/dashboard/{shop.id}/payments", params={"query": "INV-1"}).text
     assert session["orderId"] in found
+
+
+def test_a_link_is_changed_and_lists_what_it_was_paid(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    good = form(owner, shop, name="A gift", price="5", quantity="2")
+    one = owner.post(place(shop), good).headers["location"].partition("?")[0]
+    page = owner.get(one).text
+    (version,) = re.findall(r'name="version" value="(\d+)"', page)
+    entries = {
+        "version": version, "name": "A present", "description": "Wrapped", "quantity": "3",
+        "uses": "9", "expires": "2099-12-31", "reference": "G-1",
+    }  # fmt: skip
+    for field, typed in (
+        ("name", ""),
+        ("description", "x" * 1001),
+        ("quantity", "0"),
+        ("uses", "0"),
+        ("expires", "2020-01-01"),
+        ("reference", "r" * 201),
+    ):
+        refused = owner.post(one, entries | {field: typed})
+        assert refused.status_code == 400, field
+        assert f'id="{field}-error"' in refused.text, field
+        assert 'value="9"' in refused.text or field == "uses"
+    saved = [owner.post(one, entries).headers["location"] for _ in range(2)]  # a double click
+    assert saved == [f"{one}?done=saved"] * 2
+    stale = owner.post(one, entries | {"name": "Something else"})
+    assert stale.status_code == 409
+    assert 'value="Something else"' in stale.text
+    (made,) = shop.data("GET", "/v1/payment-links")["items"]
+    assert (made["item"]["name"], made["item"]["description"]) == ("A present", "Wrapped")
+    assert (made["maxQuantity"], made["maxUses"], made["clientReference"]) == (3, 9, "G-1")
+    assert made["expiresAt"] > 4_000_000_000_000
+
+    assert "There are no payments yet" in owner.get(one).text
+    customer, path = Visitor(shop.api_server), urlsplit(made["url"]).path
+    for _ in range(2):  # of which one is paid
+        (form_id,) = FORM_ID.findall(customer.get(f"{path}?again=1").text)
+        opened = customer.post(path, {"form_id": form_id, "lang": "en", "quantity": "1"})
+    session = urlsplit(opened.headers["location"]).path.removeprefix("/checkout/")
+    order = shop.data("GET", f"/v1/checkouts/{session}")["orderId"]
+    shop.confirm(order)
+    for _ in range(2):  # before and after the worker has noted it
+        rows = re.findall(r"payments/(order_\w+)", owner.get(one).text)
+        assert set(rows) == {order}
+        shop.api_server.run(jobs.note_ended(shop.api_server.app.db))

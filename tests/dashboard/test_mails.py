@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from opentill.mail import noting, queries
+from opentill.mail import noting, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
 from support.people import PASSWORD, Visitor, address, invitation, person
@@ -27,9 +27,7 @@ def mailing(api_server: ApiServer) -> Iterator[ApiServer]:
 
 
 def _mails(api_server: ApiServer, **wanted: str) -> list[Mail]:
-    found: list[Mail] = api_server.tx(
-        lambda tx: queries.NEWEST.all(tx, merchant_id=None, status=None, limit=200)
-    )
+    found: list[Mail] = api_server.tx(lambda tx: outbox.newest(tx, None, None, 200))
     return [
         one for one in found if all(getattr(one, name) == text for name, text in wanted.items())
     ]

@@ -118,6 +118,107 @@ async def test_readers_are_not_held_up_by_a_migration(empty_database_url: str, f
         await holder.close()
 
 
+async def _until(url: str, statement: str) -> None:
+    """Wait until something is true, looked at by itself: activity is kept by a transaction."""
+    async with asyncio.timeout(60):
+        while not await _value(url, f"select exists ({statement})"):
+            await asyncio.sleep(0.01)
+
+
+WAITS = "select from pg_locks where relation = 'a'::regclass and not granted"
+BUILDS = "select from pg_class where relname = 'a_by_n'"
+VALID = "select indisvalid from pg_index where indexrelid = 'a_by_n'::regclass"
+
+
+async def test_who_waits_behind_a_migration_waits_for_a_moment_only(
+    empty_database_url: str, files: Path
+) -> None:
+    await migrate(empty_database_url, files)
+    (files / "0003_third.sql").write_text("alter table a add column m int")
+    holder, customer = [await asyncpg.connect(empty_database_url) for _ in range(2)]
+    try:
+        async with holder.transaction():
+            await holder.execute("select from a")
+            with pytest.raises(SchemaMismatch, match="others have held its tables for 0 s"):
+                await migrate(empty_database_url, files, patience_s=0)
+            task = asyncio.create_task(migrate(empty_database_url, files))
+            await _until(empty_database_url, WAITS)
+            await customer.execute("insert into a values (2)", timeout=10)
+            assert not task.done()
+        assert await task == ["0003_third"]
+    finally:
+        await customer.close()
+        await holder.close()
+
+
+async def test_an_index_is_built_beside_writers_and_anew_after_a_crash(
+    empty_database_url: str, files: Path
+) -> None:
+    url = empty_database_url
+    await migrate(url, files)
+    (files / "0003_index.sql").write_text(
+        "-- concurrently\n-- a; comment\ncreate index concurrently a_by_n on a (n);\n"
+        "drop index concurrently b_by_n;"
+    )
+    holder, customer = [await asyncpg.connect(url) for _ in range(2)]
+    try:
+        await customer.execute("create index b_by_n on b (n)")
+        async with holder.transaction():
+            await holder.execute("insert into a values (2)")
+            task = asyncio.create_task(migrate(url, files))
+            await _until(url, BUILDS)
+            await customer.execute("insert into a values (3)", timeout=10)
+            killed = await customer.fetch(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where query like 'create index%' and pid <> pg_backend_pid()"
+            )
+            assert len(killed) == 1
+            with pytest.raises(SchemaMismatch, match="0003_index stopped, and goes on where"):
+                await task
+        assert await _value(url, VALID) is False
+    finally:
+        await customer.close()
+        await holder.close()
+    async with asyncio.timeout(60):
+        assert await migrate(url, files) == ["0003_index"]
+    assert await _value(url, VALID) is True
+    assert await _value(url, "select to_regclass('b_by_n')") is None
+    built = await _value(url, "select 'a_by_n'::regclass::oid")
+    # As if it had been killed before that was noted.
+    await _value(url, "delete from schema_migrations where version = 3")
+    async with asyncio.timeout(60):
+        assert await migrate(url, files) == ["0003_index"]
+    assert await _value(url, "select 'a_by_n'::regclass::oid") == built
+
+
+async def test_an_index_of_a_table_in_partitions_is_built_in_each(
+    empty_database_url: str, files: Path
+) -> None:
+    (files / "0002_second.sql").write_text(
+        "create table p (n int) partition by range (n);"
+        "create table p1 partition of p for values from (0) to (10);"
+        "create table p2 partition of p for values from (10) to (20);"
+    )
+    index = files / "0003_index.sql"
+    index.write_text("-- concurrently\ncreate unique index concurrently p_by_n on p (n)")
+    for _ in range(2):
+        assert len(await migrate(empty_database_url, files)) > 0
+        valid = VALID.replace("a_by_n", "p_by_n")
+        assert await _value(empty_database_url, valid) is True
+        assert await _value(empty_database_url, "select count(*) from pg_inherits") == 4
+        await _value(empty_database_url, "delete from schema_migrations where version = 3")
+    index.write_text("-- concurrently\ndrop index concurrently p_by_n")
+    assert await migrate(empty_database_url, files) == ["0003_index"]
+    assert await _value(empty_database_url, "select to_regclass('p_by_n')") is None
+
+
+def test_a_file_with_the_mark_does_nothing_that_cannot_be_done_again(files: Path) -> None:
+    for sql in ("create index a_by_n on a (n)", "insert into a values (1)", "reindex table a"):
+        (files / "0003_third.sql").write_text(f"-- concurrently\n{sql};")
+        with pytest.raises(SchemaMismatch, match="0003_third: a file with the mark"):
+            migrations(files)
+
+
 BAD_NUMBERS: list[tuple[str, list[str]]] = [
     ("a gap", ["0001_a.sql", "0003_c.sql"]),
     ("a number twice", ["0001_a.sql", "0001_b.sql"]),

@@ -47,7 +47,7 @@ def api_server(db: Db, database_url: str, tmp_path: Path) -> Iterator[ApiServer]
 
 
 async def test_everything_at_once_is_serializable(db: Db, database_url: str) -> None:
-    await hammered(db, database_url, seconds=2)
+    await hammered(db, database_url, seconds=1)
 
 
 def test_many_requests_at_once_are_serializable(api_server: ApiServer) -> None:

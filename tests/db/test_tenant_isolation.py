@@ -118,7 +118,8 @@ EXPLAINED: Final = frozenset(
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
         # of those who have applied, who have nothing: tests/merchants/test_standing.py
-        "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING",
+        "merchants.queries   ": "INSERT_APPLICATION APPLICATION COUNT_APPLIED APPLIED_BY WAITING"
+        " APPLIED_FROM WAITS_FROM",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
         # which of them reads what is found depends on numbers: tests/orders/test_search.py
@@ -252,14 +253,19 @@ class Business:
         path = f"/v1/payment-links/{made['id']}"
         shop.data("PATCH", path, json={"maxUses": 5})
         link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
-        wanted_once = payment_links.Wanted()
-        session = api_server.tx(
-            lambda tx: payment_links.open_session(
-                tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+        wanted_once = payment_links.Wanted(visitor="192.0.2.1")
+        for _ in range(2):  # the second one counts the first
+            session = api_server.tx(
+                lambda tx: payment_links.open_session(
+                    tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
+                )
             )
-        )
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
+        shop.confirm(session.order_id)
+        assert api_server.tx(lambda tx: payment_links.newest_paid(tx, self.id, link.id, 5)) == [
+            session.order_id
+        ]
         shop.data("GET", path)
 
     def payments(self) -> None:

@@ -5,10 +5,12 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Self
 
@@ -177,6 +179,7 @@ async def test_a_backup_taken_under_load_is_restored_word_by_word_and_sends_noth
 
 def _restored(new: Place) -> None:
     new.environ["OPENTILL_DATA_DIR"] = str(new.deployment.directory / "restored")
+    _cut_off(new)
     new.sh(RESTORE[0])
     new.sh(RESTORE[2])
     assert json.loads(new.deployment.done("ledger", "check", "--json"))["violations"] == []
@@ -187,6 +190,33 @@ def _restored(new: Place) -> None:
     again = new.deployment.run("restore", str(Path(new.environ["BACKUP"]) / "opentill.dump"))
     assert again.returncode == 2
     assert "has a database" in again.stderr
+
+
+def _cut_off(new: Place) -> None:
+    """Restore half a backup: what is there then is served by nobody, and a whole one goes on."""
+    data, backup = Path(new.environ["OPENTILL_DATA_DIR"]), Path(new.environ["BACKUP"])
+    data.mkdir(mode=0o700)
+    shutil.copy2(backup / "secret.key", data)
+    half, dump = backup / "half.dump", backup / "opentill.dump"
+    half.write_bytes(dump.read_bytes()[: dump.stat().st_size // 2])
+    assert "pg_restore failed" in new.deployment.run("restore", str(half)).stderr
+    for words in (("migrate",), ("serve",), ("merchants", "list")):
+        refused = new.deployment.run(*words)
+        assert refused.returncode == 2, words
+        assert "`opentill restore` has not finished" in refused.stderr
+
+
+def test_of_backups_to_one_file_at_once_one_is_kept(tmp_path: Path, deployment: Deployment) -> None:
+    file = tmp_path / "one.dump"
+    with ThreadPoolExecutor(2) as threads:
+        ran = list(threads.map(lambda _: deployment.run("backup", str(file)), range(2)))
+    assert sorted(one.returncode for one in ran) == [0, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["one.dump"]
+    kept = file.stat().st_ino
+    assert "is there already" in deployment.run("backup", str(file)).stderr
+    assert file.stat().st_ino == kept
+    assert deployment.run("backup", str(file), "--overwrite").returncode == 0
+    assert file.stat().st_ino != kept
 
 
 @pytest.mark.stress

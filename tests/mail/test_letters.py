@@ -52,7 +52,7 @@ SAID: Final[dict[str, dict[str, Any]]] = {
         "at": NOW,
     },
     "dispute_deadline": DEADLINE,
-    "dispute_deadline_staff": {**DEADLINE, "responded": True},
+    "dispute_deadline_staff": {**DEADLINE, "path": "/console/disputes/dp_1", "responded": True},
     "test": {"at": NOW},
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 
 async def _mails(tx: Tx) -> list[Mail]:
-    return await queries.NEWEST.all(tx, merchant_id=None, status=None, limit=100)
+    return await outbox.newest(tx, None, None, 100)
 
 
 async def _noted(db: Db, now: int = NOW) -> int:
@@ -214,3 +214,31 @@ def test_every_topic_has_its_row_of_the_page_or_is_nobodys(topic: mail.Topic) ->
 
     of_nobody = {"new_login", "reset", "test"} | {one.name for one in mail.TOPICS if one.staff}
     assert (f"mail_topic_{topic.name}" in mails.SENTENCES["en"]) == (topic.name not in of_nobody)
+
+
+async def test_an_event_that_no_mail_can_be_made_of_is_put_aside_and_all_others_go_on(
+    db: Db,
+) -> None:
+    bad, other = [await _open(db) for _ in range(2)]
+    assert bad.merchant_id < other.merchant_id, "the bad one is read first"
+    assert await _noted(db) == 0
+    paid = await db.run(lambda tx: _pay(tx, bad))
+    await db.run(lambda tx: _pay(tx, other))
+    async with db.connection() as tx:
+        spoil = "update events set body = replace(body, 'order_id', 'ann@example.com') where {}"
+        await tx.execute(spoil.format("merchant_id = $1 and type = 'order.paid'"), bad.merchant_id)
+    refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
+    await db.run(lambda tx: world.refund_said(tx, refund, "SUCCEEDED"))
+    assert await _noted(db) == 2
+    assert await _noted(db) == 0
+    async with db.connection() as tx:
+        made = await _mails(tx)
+        assert {(one.merchant_id, one.topic) for one in made} == {
+            (bad.merchant_id, "refund"), (other.merchant_id, "receipt"),
+        }  # fmt: skip
+        (aside,) = await mail.events_put_aside(tx, 10)
+        assert aside.merchant_id == bad.merchant_id
+        assert "`order_id`" in aside.reason
+        assert (await mail.state(tx, NOW)).put_aside == 1
+        assert (await mail.state(tx, NOW + 25 * HOUR_MS)).put_aside == 0
+    assert await db.run(lambda tx: jobs.prune(tx, NOW + 91 * 24 * HOUR_MS)) == 1

@@ -7,7 +7,7 @@ import pytest
 from opentill import adjustments, disputes, payouts, people
 from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
-from opentill.mail import noting, queries, reminding
+from opentill.mail import noting, outbox, queries, reminding
 from opentill.mail.model import Mail
 from opentill.orders import Order
 from opentill.payouts import PayoutRequest
@@ -41,7 +41,7 @@ async def _staff(
 
 async def _mails(db: Db) -> list[Mail]:
     async with db.connection() as tx:
-        found = await queries.NEWEST.all(tx, merchant_id=None, status=None, limit=100)
+        found = await outbox.newest(tx, None, None, 100)
     return sorted(found, key=lambda one: (one.topic, one.cause, one.recipient))
 
 

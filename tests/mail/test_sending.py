@@ -31,7 +31,7 @@ class Clock:
 
 async def _only(db: Db) -> Mail:
     async with db.connection() as tx:
-        (mail,) = await queries.NEWEST.all(tx, merchant_id=None, status=None, limit=10)
+        (mail,) = await outbox.newest(tx, None, None, 10)
     return mail
 
 
@@ -116,7 +116,7 @@ async def test_an_absent_mail_server_costs_no_attempts(db: Db) -> None:
 
 async def _first(db: Db) -> Mail:
     async with db.connection() as tx:
-        return (await queries.NEWEST.all(tx, merchant_id=None, status=None, limit=1))[0]
+        return (await outbox.newest(tx, None, None, 1))[0]
 
 
 async def test_what_nobody_has_ended_is_unknown_and_stays_so(db: Db) -> None:

@@ -261,6 +261,48 @@ async def test_an_address_has_one_application_that_waits(
         await merchants.apply(tx, changed(FORM, email="b@example.com"), NOW)
 
 
+async def test_nobody_fills_the_list_or_keeps_others_out_of_it(
+    tx: Tx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def apply(name: str, address: str, now: int) -> str | int:
+        form = changed(FORM, email=f"{name}@example.com")
+        try:
+            async with tx.transaction():
+                return await merchants.apply(tx, form, now, address=address)
+        except TooManyRequests as refused:
+            return refused.retry_after_s
+
+    day = 24 * 3_600_000
+    own = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # of one /64
+    for number, address in enumerate(own):
+        assert isinstance(await apply(f"a{number}", address, NOW + number * 1000), str)
+    assert await apply("more", own[0], NOW + 5000) == day // 1000 - 5
+    assert isinstance(await apply("more", own[0], NOW + day), str)
+    monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
+    assert await apply("again", own[0], NOW + 3 * day) == 3600  # one of it waits
+    late = await apply("late", "192.0.2.7", NOW + 3 * day)
+    assert isinstance(late, str)
+    assert await apply("later", "192.0.2.7", NOW + 3 * day) == 3600
+    await merchants.take(tx, late, "declined", ANN, NOW + 3 * day)
+    assert isinstance(await apply("later", "192.0.2.7", NOW + 3 * day), str)
+    monkeypatch.setattr(applications, "MOST_EVER", await merchants.count_waiting(tx))
+    assert await apply("last", "192.0.2.8", NOW + 3 * day) == 3600
+
+
+async def test_applications_that_come_at_once_are_counted_one_by_one(db: Db) -> None:
+    async def apply(number: int) -> str | None:
+        form = changed(FORM, email=f"{number % 9}@example.com")  # some of them twice
+        try:
+            return await db.run(lambda tx: merchants.apply(tx, form, NOW, address="192.0.2.1"))
+        except TooManyRequests:
+            return None
+
+    made = {one for one in await asyncio.gather(*map(apply, range(18))) if one is not None}
+    assert len(made) == applications.A_DAY
+    async with db.connection() as tx:
+        assert await merchants.count_waiting(tx) == applications.A_DAY
+
+
 def changed(form: ApplicationForm, **changes: str) -> ApplicationForm:
     return msgspec.structs.replace(form, **changes)
 

@@ -1,13 +1,17 @@
 """The receipt of a paid session: a page that whoever has its address may see, and a PDF."""
 
+import asyncio
 import re
+import sys
 import zlib
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from opentill import merchants, orders
+from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
 from opentill.gateways.model import Card
 from opentill.pages import pdf
@@ -111,6 +115,41 @@ def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> N
         app.settings = before
     assert response.status_code == 200
     assert "There is no PDF of this receipt" in response.text
+
+
+HANGS = """
+import os, pathlib, sys, time
+sheet = sys.stdin.read()
+if sheet:
+    with pathlib.Path(sheet).open("a") as file:
+        file.write(f"{os.getpid()}\\n")
+    time.sleep(60)
+print("drawn")
+"""
+
+
+async def test_what_hangs_is_killed_and_who_is_too_many_comes_again(tmp_path: Path) -> None:
+    press = pdf.Press([sys.executable, "-I", "-S", "-c", HANGS], most=2, timeout_s=0.5)
+    pids = tmp_path / "pids"
+    draws = [press.draw(str(pids).encode()) for _ in range(4)]
+    found = await asyncio.gather(*draws, return_exceptions=True)
+    assert [type(one) for one in found] == [Unavailable] * 4
+    assert sum("2 receipts are being drawn" in str(one) for one in found) == 2
+    assert len(pids.read_text().split()) == 1, "the other one waited for its turn"
+    async with asyncio.timeout(30):
+        while Path(f"/proc/{pids.read_text().strip()}").exists():
+            await asyncio.sleep(0.01)
+        press._timeout_s = 30
+        assert await press.draw(b"") == (0, b"drawn\n")
+
+
+def test_a_receipt_for_which_there_is_no_turn_is_asked_for_again(
+    api_server: ApiServer, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pdf, "_PRESS", pdf.Press([sys.executable], most=0, timeout_s=1))
+    response = api_server.http.get(_path(_paid(shop)) + ".pdf")
+    assert (response.status_code, response.headers["retry-after"]) == (503, "2")
+    assert "back in a moment" in response.text
 
 
 def test_what_is_no_letter_does_not_keep_a_receipt_from_being_drawn() -> None:

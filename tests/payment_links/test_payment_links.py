@@ -1,5 +1,6 @@
 """Payment links: what they sell, to whom, how often: contract.md#payment-links."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from opentill import merchants
+from opentill import merchants, payment_links
+from opentill.checkouts import Session
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.payment_links import jobs
 from support.api_server import ApiServer, Shop, refused
@@ -74,6 +76,41 @@ def test_a_link_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) ->
     assert shop.data("GET", "/v1/payment-links")["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("item", {"item": {"name": " "}}),
+        ("item", {"item": {"description": "x" * 1001}}),
+        ("maxQuantity", {"maxQuantity": 2}),  # the customer enters the amount
+        ("maxQuantity", {"maxQuantity": None}),
+        ("maxUses", {"maxUses": 0}),
+        ("expiresAt", {"expiresAt": 1}),
+        ("successUrl", {"successUrl": "javascript:alert(1)"}),
+        ("clientReference", {"clientReference": " "}),
+    ],
+)
+def test_a_change_is_refused_with(shop: Shop, field: str, body: dict[str, Any]) -> None:
+    one = link(shop, item=GIFT)
+    assert field in refused(shop.call("PATCH", f"/v1/payment-links/{one['id']}", json=body), field)
+    assert read(shop, one) == one
+
+
+def test_what_is_sent_changes_and_nothing_else(shop: Shop) -> None:
+    one, of_product = link(shop, item=GIFT, maxUses=5), link(shop)
+    wanted = {"item": {"name": "A present", "description": "Wrapped"}, "clientReference": "G-1"}
+    made = shop.data("PATCH", f"/v1/payment-links/{one['id']}", json=wanted)
+    item = one["item"] | wanted["item"]
+    assert made == one | {
+        "item": item, "clientReference": "G-1", "updatedAt": made["updatedAt"]
+    }  # fmt: skip
+    more = {"maxUses": None, "clientReference": None, "successUrl": "https://shop.example/ok"}
+    made = shop.data("PATCH", f"/v1/payment-links/{one['id']}", json=more)
+    assert {name: made[name] for name in more} == more
+    path = f"/v1/payment-links/{of_product['id']}"
+    assert "sells a product" in refused(shop.call("PATCH", path, json=wanted), "item")
+    assert shop.data("PATCH", path, json={"maxQuantity": 9})["maxQuantity"] == 9
+
+
 def test_each_customer_gets_a_session_with_what_the_link_says(shop: Shop) -> None:
     given = {
         "maxQuantity": 5,
@@ -132,6 +169,59 @@ def test_however_many_go_on_at_once_no_more_are_open_or_paid_than_there_are_uses
     assert sorted(statuses) == [303] * uses + [410] * (customers - uses)
     seen = read(shop, one)
     assert (seen["status"], seen["openSessions"], seen["payments"]) == ("USED_UP", uses, 0)
+
+
+@pytest.mark.parametrize(("uses", "held"), [(1, 1), (2, 1), (5, 2), (100, 3), (None, 5)])
+def test_one_visitor_never_holds_all_uses_of_a_link(
+    shop: Shop, uses: int | None, held: int
+) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    made = link(shop, **({} if uses is None else {"maxUses": uses}))
+    one = server.tx(lambda tx: payment_links.find(tx, shop.id, made["id"]))
+
+    async def opened(visitor: str) -> Session | None:
+        wanted, app = payment_links.Wanted(visitor=visitor), server.app
+        try:
+            return await app.db.run(
+                lambda tx: payment_links.open_session(
+                    tx, app.gateways, one, wanted, app.settings, now
+                )
+            )
+        except (payment_links.Held, payment_links.Unusable):
+            return None
+
+    async def many() -> list[Session]:
+        found = await asyncio.gather(*(opened("192.0.2.1") for _ in range(5)))
+        return [session for session in found if session is not None]
+
+    mine = server.run(many())  # at once
+    assert len(mine) == held
+    if uses == 5:
+        assert server.run(opened("192.0.2.2")) is not None
+        shop.confirm(mine[0].order_id)
+        assert server.run(opened("192.0.2.1")) is not None  # what is paid is not held
+        assert server.run(opened("192.0.2.1")) is None
+        shop.confirm(mine[1].order_id)
+        server.run(jobs.note_ended(server.app.db))
+        sql = "select visitor from payment_link_uses where state = 'PAID' and merchant_id = $1"
+        assert server.sql(sql, shop.id) == [{"visitor": None}] * 2
+
+
+def test_a_visitor_who_holds_uses_is_told_what_to_do(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import msgspec  # the settings are a struct
+
+    app, one = shop.api_server.app, link(shop, maxUses=3)
+    limited = msgspec.structs.replace(app.settings, limit_payments_per_minute=100)
+    monkeypatch.setattr(app, "settings", limited)
+    go_on(Visitor(shop.api_server), one)
+    path = urlsplit(one["url"]).path
+    refused = Visitor(shop.api_server).post(path, {"lang": "en"})
+    assert refused.status_code == 429
+    assert "You have payments open already" in refused.text
+    shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
+    assert read(shop, one)["openSessions"] == 1
 
 
 def test_a_use_is_given_back_by_a_session_that_ends_and_kept_by_one_that_is_paid(

@@ -9,16 +9,21 @@ import io
 import re
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
+from opentill import payouts
 from opentill.core import bankaccounts
+from opentill.core.errors import ConfigurationError
 from opentill.db.database import Db
+from opentill.payouts import bankfile, charset
 from opentill.payouts.bankfile import NAMESPACE
-from support.payout_runs import IBAN, NATIONAL, OWN, payee, taken, whole
+from support.payout_runs import IBAN, KEY, NATIONAL, OWN, payee, taken, whole
 from support.world import fresh
 
-TEXT = r".{1,140}"
-ID = r".{1,35}"
+# In the letters of EPC217-08, and without a slash at an end or two in a row.
+TEXT = r"(?!/)(?!.*//)[A-Za-z0-9/\-?:().,'+ ]{1,140}(?<!/)"
+ID = TEXT.replace("140", "35")
 NUMBER = r"[0-9]{1,15}"
 DECIMAL = r"[0-9]{1,13}(\.[0-9]{1,5})?"
 BIC = r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}([A-Z0-9]{3})?"
@@ -91,7 +96,8 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
         assert root.findtext(f".//p:{place}/p:CtrlSum", "", names) == (sum_ or "30.000")
     amounts = root.findall(".//p:InstdAmt", names)
     assert {one.get("Ccy") for one in amounts} == {currency}
-    assert [one.text for one in root.findall(".//p:Cdtr/p:Nm", names)].count(IBAN.holder) == 2
+    holders = [one.text for one in root.findall(".//p:Cdtr/p:Nm", names)]
+    assert holders.count("Muller + Sohne .GmbH.") == 2
     assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == OWN.number
     sepa = root.findall(".//p:SvcLvl", names)
     assert len(sepa) == (2 if currency == "EUR" else 0)
@@ -106,4 +112,49 @@ async def test_the_csv_has_the_same_and_runs_no_formula(db: Db) -> None:
         "100.00", "EUR", "DE89370400440532013000",
     )  # fmt: skip
     assert row["holder"] == "'=cmd|' /C calc'!A0"
-    assert row["endToEndId"].startswith("po_")
+    assert re.fullmatch(r"po-\w+", row["endToEndId"])
+    assert row["remittance"] == f"Payout {row['endToEndId']}"
+
+
+WRITTEN = [
+    ("Müller & Söhne <GmbH>", "Muller + Sohne .GmbH."),
+    ("Straße Łódź Ærø Þór ﬁ", "Strasse Lodz AEro THor fi"),
+    ("Αθήνα, Щастие, Йордан", "Athina, Shtastie, Yordan"),
+    ("//Nice//shop_1/", "Nice/shop-1"),
+    ("茶 Tea 🍵", ". Tea ."),
+    ("/", "."),
+    ("Tea\u00a0“Bar” – No. 7", "Tea .Bar. - No. 7"),
+    ("x" * 69 + "ß", "x" * 69 + "s"),
+]
+
+
+@pytest.mark.parametrize(("plain", "written"), WRITTEN)
+def test_a_text_is_written_in_the_letters_that_banks_take(plain: str, written: str) -> None:
+    assert charset.text(plain, 70) == written
+    assert re.fullmatch(TEXT, written)
+
+
+async def test_a_name_in_other_letters_stays_where_no_rule_of_sepa_is(db: Db) -> None:
+    account = msgspec.structs.replace(NATIONAL, holder="茶館")
+    await db.run(lambda tx: payee(tx, account=account))
+    view = await whole(db, fresh())
+    assert "<Nm>茶館</Nm>" in (await taken(db, view.run.id)).decode()
+
+
+async def test_a_file_that_was_made_in_other_letters_is_made_with_those_again(db: Db) -> None:
+    await db.run(payee)
+    view = await whole(db, fresh())
+    run = view.run.id
+    await taken(db, run)
+    with io.BytesIO() as before:
+        digest = await bankfile._write(db, run, KEY, bankfile.Letters(plain=True), before)
+        was = before.getvalue()
+    assert b"<EndToEndId>po_" in was
+    async with db.connection() as tx:
+        await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, digest)
+    with await payouts.make_file(db, run, KEY) as file:
+        assert file.read() == was
+    async with db.connection() as tx:
+        await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, "0" * 64)
+    with pytest.raises(ConfigurationError, match="do not use it"):
+        await payouts.make_file(db, run, KEY)

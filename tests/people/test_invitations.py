@@ -2,15 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from opentill import people
 from opentill.core.errors import Invalid, NotFound
+from opentill.db.database import Db
+from opentill.merchants import Actor
+from opentill.people import NewLink
 from opentill.people.model import LINK_MS
+from support import world
 from support.api_server import ApiServer, Shop
 from support.people import CHEAP, PASSWORD, TESTER, Visitor, address, invitation, person, title
+from support.world import NOW
 
 GONE: Final = "We cannot find this page"
 
@@ -160,3 +165,73 @@ def test_the_last_owner_stays(shop: Shop) -> None:
     assert sum(isinstance(one, Invalid) for one in outcomes) == 1
     statuses = sorted(one.get(f"/dashboard/{shop.id}/").status_code for one in (ada, bob))
     assert statuses == [200, 404]  # at once, though the login goes on
+
+
+def _made_by(maker: Visitor, shop: Shop, **place: Any) -> NewLink:
+    """Have somebody invite or, without a place, offer a new password."""
+    server, actor = shop.api_server, Actor(f"{maker.email} ({maker.person_id})", "as agreed")
+    now = server.app.clock()
+    if not place:
+        other = person(server, shop.id, "viewer")
+        return server.tx(lambda tx: people.offer_new_password(tx, other.email, now, actor=actor))
+    return server.tx(lambda tx: people.invite(tx, address(), now, actor=actor, **place))
+
+
+def test_what_somebody_has_offered_ends_with_their_right_to_offer_it(shop: Shop) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    owner, staff = person(server, shop.id, "owner"), person(server, None, staff_role="admin")
+    other = person(server, shop.id, "owner")
+    other_staff = person(server, None, staff_role="admin")
+    places: tuple[tuple[Visitor, dict[str, str]], ...] = (
+        (owner, {"merchant_id": shop.id, "role": "owner"}),
+        (staff, {"staff_role": "admin"}),
+        (staff, {"merchant_id": shop.id, "role": "owner"}),
+        (staff, {}),
+    )
+    links = [_made_by(maker, shop, **place) for maker, place in places]
+    stays = _made_by(other, shop, merchant_id=shop.id, role="viewer")
+    for link in links:
+        assert Visitor(server).get(link.path).status_code == 200
+    tester = {"now": now, "actor": TESTER}
+    server.tx(lambda tx: people.change_role(tx, shop.id, owner.person_id, "viewer", **tester))
+    server.tx(lambda tx: people.remove_staff(tx, staff.person_id, **tester))
+    for link in links:  # whose form was shown before
+        visitor = Visitor(server)
+        assert visitor.get(link.path).status_code == 404
+        form = {"name": "Eve", "password": PASSWORD}
+        assert visitor.post(link.path, form).status_code == 404
+    team = other.get(f"/dashboard/{shop.id}/team").text
+    assert team.count("may not invite any more") == 2
+    assert other_staff.get("/console/people").text.count("may not invite any more") == 1
+    assert Visitor(server).get(stays.path).status_code == 200
+    listed = server.tx(lambda tx: people.invitations(tx, shop.id, now))
+    assert [one.id for one in listed if not one.withdrawn] == [stays.link.id]
+
+
+@pytest.mark.parametrize("of", ["team", "staff"])
+async def test_who_joins_waits_for_who_removes_their_host(db: Db, of: str) -> None:
+    shop = (await db.run(world.merchant)).id
+    place: dict[str, Any] = {"staff_role": "admin"} if of == "staff" else {
+        "merchant_id": shop, "role": "owner",
+    }  # fmt: skip
+    here = people.Browser("192.0.2.1", "")
+
+    async def joined(link: NewLink) -> people.NewLogin:
+        return await people.join(db, link.token, "Ada", PASSWORD, here, NOW, cost=CHEAP)
+
+    async def invited(actor: Actor) -> NewLink:
+        return await db.run(lambda tx: people.invite(tx, address(), NOW, actor=actor, **place))
+
+    await joined(await invited(TESTER))  # somebody who stays
+    host = (await joined(await invited(TESTER))).person
+    link = await invited(Actor(f"{host.email} ({host.id})", "as agreed"))
+    async with db.transaction() as tx:
+        if of == "staff":
+            await people.remove_staff(tx, host.id, NOW, actor=TESTER)
+        else:
+            await people.remove(tx, shop, host.id, NOW, actor=TESTER)
+        late = asyncio.create_task(joined(link))
+        await asyncio.sleep(0.2)
+        assert not late.done()
+    with pytest.raises(NotFound):
+        await late

@@ -20,8 +20,8 @@ async def test_kill_during_the_call_and_at_any_moment(fork_server: ForkServer) -
             await _killed_while_payments_are_asked_for(storm, client, shop)
         storm.cluster.worker.start()
         await storm.reckon()
-        for _ in range(8):  # on a busy machine little happens in the time of one
-            await storm.rage(seconds=6)
+        for _ in range(20):  # on a busy machine little happens in the time of one
+            await storm.rage(seconds=2, pause_s=0.3)
             if storm.kills.total() >= 4 and len(storm.opened) > 5:
                 break
         await storm.reckon()

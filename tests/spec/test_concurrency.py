@@ -227,7 +227,7 @@ async def test_a_jack_hammer_leaves_the_books_right(cluster: Cluster, db: Db) ->
         """For a while, and on a busy machine until there is enough to look at."""
         passed = time.monotonic() - begun
         enough = tally[201] > 20 and tally[400] and {CARD, REFUNDS_FAIL} <= refunded
-        return passed < 3 or (not enough and passed < 60)
+        return passed < 1 or (not enough and passed < 60)
 
     async def hammer(client: PatientClient) -> None:
         while goes_on():

@@ -21,7 +21,10 @@ class Deployment:
     """A running ``opentill serve`` with a data directory and ports of its own."""
 
     def __init__(self, directory: Path, fork_server: ForkServer | None = None) -> None:
-        """Use ``running``. Server and commands are forked off the fork server, if one is given."""
+        """Use ``running``. Server and commands are forked off the fork server, if one is given.
+
+        So is what scripts call as ``opentill``.
+        """
         self.directory = directory
         self._fork_server = fork_server
         self.port, self.sandbox_port = free_port(), free_port()
@@ -40,6 +43,9 @@ class Deployment:
         """Make the command ``opentill`` of this source, so that scripts can call it by its name."""
         folder = directory / "bin"
         folder.mkdir()
+        if self._fork_server is not None:
+            self._fork_server.command(folder)
+            return folder
         command = folder / "opentill"
         command.write_text(f'#!/bin/sh\nexec {sys.executable} -m opentill "$@"\n')
         command.chmod(0o755)

@@ -54,6 +54,8 @@ def _ready_command_line() -> None:
     from opentill.server import supervisor
 
     built = typer.main.get_command(cli.build())
+    for name in built.commands:  # type: ignore[attr-defined] # each is made when it is looked up
+        built.commands[name]  # type: ignore[attr-defined]
     built.make_context("opentill", ["settings"])  # reading words is what imports pydantic
     cli.build = lambda: built
     supervisor._spawn = _Warm()

@@ -28,21 +28,18 @@ FAINT_TEXT = """() => {
     const a = top[3] === undefined ? 1 : top[3];
     return [0, 1, 2].map(i => top[i] * a + under[i] * (1 - a));
   };
+  const dark = matchMedia('(prefers-color-scheme: dark)').matches;
+  const known = new Map([[null, [dark ? [18, 18, 18] : [255, 255, 255]]]]);
   const behind = element => {
-    const layers = [];
-    for (let e = element; e; e = e.parentElement) {
-      const style = getComputedStyle(e);
-      const stops = style.backgroundImage.match(/rgba?\\([^)]*\\)/g);
-      if (stops) layers.push(stops.map(parse));
-      else {
-        const colour = parse(style.backgroundColor);
-        if (colour.length && colour[3] !== 0) layers.push([colour]);
-      }
-    }
-    const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-    let grounds = [dark ? [18, 18, 18] : [255, 255, 255]];
-    for (const layer of layers.reverse())
+    if (known.has(element)) return known.get(element);
+    let grounds = behind(element.parentElement);
+    const style = getComputedStyle(element);
+    const stops = style.backgroundImage.match(/rgba?\\([^)]*\\)/g);
+    const colour = parse(style.backgroundColor);
+    const layer = stops ? stops.map(parse) : colour.length && colour[3] !== 0 ? [colour] : [];
+    if (layer.length)
       grounds = layer.flatMap(top => grounds.map(ground => over(top, ground)));
+    known.set(element, grounds);
     return grounds;
   };
   const found = [];

@@ -198,11 +198,11 @@ async def attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
 
 
 async def dump(tx: Tx) -> dict[str, list[str]]:
-    """Return every row of every table as text."""
-    tables = await tx.fetch(
-        "select tablename from pg_tables where schemaname = 'public' order by tablename"
-    )
-    return {
-        table: [row[0] for row in await tx.fetch(f"select t::text from {table} t order by 1")]
-        for (table,) in tables
-    }
+    """Return every row of every table as text, by one statement."""
+    tables = await tx.fetch("select tablename from pg_tables where schemaname = 'public'")
+    names = sorted(table for (table,) in tables)
+    rows: dict[str, list[str]] = {name: [] for name in names}
+    parts = " union all ".join(f"select '{name}', t::text from {name} t" for name in names)
+    for name, row in await tx.fetch(parts):
+        rows[name].append(row)
+    return {name: sorted(found) for name, found in rows.items()}

@@ -242,8 +242,8 @@ export class PaymentLinksResource extends Resource {
   /**
    * Update a payment link.
    *
-   * Only the fields that are sent change. What it sells stays; sessions that are open can still
-   * be paid.
+   * Only the fields that are sent change. What it sells stays, at its price; an item can be
+   * called something else. Sessions that are open stay as they are.
    *
    * `PATCH /v1/payment-links/{id}`
    */

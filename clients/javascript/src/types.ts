@@ -351,12 +351,28 @@ export interface Sales {
 export interface LinkUpdate {
   /** True or false. */
   active?: boolean | undefined;
+  /** An object with name, description or both. */
+  item?: LinkItemUpdate | undefined;
+  /** A whole number from 1 to 99. */
+  maxQuantity?: number | undefined;
   /** A time to come, in Unix milliseconds. */
   expiresAt?: number | Date | null | undefined;
   /** A whole number from 1 to 100000. */
   maxUses?: number | null | undefined;
+  /** An absolute http or https URL of at most 2048 characters. */
+  successUrl?: string | null | undefined;
+  /** Text of 1 to 200 characters. */
+  clientReference?: string | null | undefined;
   /** A JSON object of at most 50 keys of at most 64 characters, 16 KiB in all. */
   metadata?: Record<string, unknown> | null | undefined;
+}
+
+/** What changes of an item; its amounts and its currency stay. */
+export interface LinkItemUpdate {
+  /** Text of 1 to 200 characters. */
+  name?: string | undefined;
+  /** Text of at most 1000 characters. */
+  description?: string | null | undefined;
 }
 
 /** An order in a list. */

@@ -163,5 +163,12 @@ async def _proof(request: PageRequest) -> Response | None:
     async with request.app.db.connection() as tx:
         second = await people.has_second_factor(tx, request.login)
     return render.page(
-        request, "proof.html", status, form=form, errors=errors, second=second, wait=wait
+        request,
+        "proof.html",
+        status,
+        form=form,
+        files=bool(await request.files()),
+        errors=errors,
+        second=second,
+        wait=wait,
     )

@@ -11,6 +11,7 @@ from jinja2.ext import Extension
 
 from opentill.backoffice import catalogue, devices
 from opentill.backoffice.model import OF_CONSOLE, SENDER, MenuItem, Page, Part
+from opentill.core.ids import is_id
 from opentill.people import Permission
 from opentill.web import templates
 from opentill.web.catalogue import LANGUAGES, Language, with_frame
@@ -99,10 +100,10 @@ class Face:
 
 
 def _is_of(parts: Sequence[str], pattern: str) -> bool:
-    """Return whether the parts of a path fit a pattern, in which * stands for any of them."""
+    """Return whether the parts of a path fit a pattern, in which * stands for an id."""
     wanted = pattern.strip("/").split("/")
     return len(wanted) == len(parts) and all(
-        one in {"*", part} for one, part in zip(wanted, parts, strict=True)
+        one == part or (one == "*" and is_id(part)) for one, part in zip(wanted, parts, strict=True)
     )
 
 

@@ -17,7 +17,8 @@ from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
 _MAX_FIELDS: Final = 50
-_NO_FILTERS: Final = frozenset({"lang", "other_person"})
+# Fields of a query that are no filters: the language, and what a page says once.
+_NO_FILTERS: Final = frozenset({"lang", "other_person", "done", "rows", "matched", "found"})
 
 
 class PageRequest:
@@ -168,11 +169,20 @@ class PageRequest:
         query = urlencode({**self.query, **changes})
         return f"{self.base}{self.path}?{query}" if query else f"{self.base}{self.path}"
 
+    @property
+    def page(self) -> str:
+        """The path of the page that is shown: for the address of a form, of the page it is on."""
+        return self.path if self._looks else self.face.page_of(self.path)
+
+    def of_page(self, **changes: str) -> str:
+        """Return the address of the page that is shown, with changes of its query."""
+        if self._looks:
+            return self.here(**changes)
+        return f"{self.base}{self.page}?{urlencode(changes)}"
+
     def in_language(self, lang: str) -> str:
         """Return the address of this page, or of the one that its form stands on, in a language."""
-        if self._looks:
-            return self.here(lang=lang)
-        return f"{self.base}{self.face.page_of(self.path)}?{urlencode({'lang': lang})}"
+        return self.of_page(lang=lang)
 
     @property
     def is_filtered(self) -> bool:

@@ -6,6 +6,9 @@ A database of the operator's own is backed up with its own PostgreSQL's programs
 
 import os
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
@@ -29,6 +32,7 @@ _THEN: Final = (
     "Before a worker starts: `opentill ledger check`, then `opentill skip-messages` if what waited"
     " to be sent may have been sent since the backup. docs/recipes/restore-a-backup.md goes on."
 )
+_THERE: Final = "{} is there already; name another file, or say --overwrite"
 _HELD: Final = (
     "None of these is sent by itself any more. `opentill webhooks resend --failed-only`,"
     " `opentill epay resend` and `opentill mail resend` send what did not arrive."
@@ -43,44 +47,85 @@ def register(app: typer.Typer) -> None:
     commands.add(app, "skip-messages", skip_messages)
 
 
-def backup(file: File) -> output.Result:
+def backup(
+    file: File,
+    *,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file if it is there already.")
+    ] = False,
+) -> output.Result:
     """Write the embedded database to a new file, as it is at this moment; servers go on."""
+    from opentill.server.embedded.datadir import sync_directory
+
     settings = _embedded(session.settings())
-    if file.exists():
-        message = f"{file} is there already; name another file"
-        raise ConfigurationError(message)
-    part = file.with_name(f".{file.name}.part")
-    with session.running_database(settings) as ready:
-        try:
-            with _private(part) as target:
-                words = ["--format=custom", "--no-owner", f"--dbname={ready.database_url}"]
-                _run(settings, "pg_dump", words, subprocess.DEVNULL, target)
-                os.fsync(target.fileno())
-            part.rename(file)
-        finally:
-            part.unlink(missing_ok=True)
+    if file.exists() and not overwrite:
+        raise ConfigurationError(_THERE.format(file))
+    with session.running_database(settings) as ready, _part(file) as (part, target):
+        words = ["--format=custom", "--no-owner", f"--dbname={ready.database_url}"]
+        _run(settings, "pg_dump", words, subprocess.DEVNULL, target)
+        os.fsync(target.fileno())
+        if overwrite:
+            part.replace(file)
+        else:
+            _name(part, file)
+        sync_directory(file.absolute().parent)
     done = {"file": str(file), "bytes": file.stat().st_size}
     return output.Result(done, note=_KEYS.format(settings.secret_key_from))
 
 
+@contextmanager
+def _part(file: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Open a new file beside another, under a name of its own, that only its owner may read."""
+    descriptor, name = tempfile.mkstemp(".part", f".{file.name}.", file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as target:
+            yield Path(name), target
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _name(part: Path, file: Path) -> None:
+    """Give a file its name, unless another has it meanwhile. Raises ConfigurationError."""
+    try:
+        os.link(part, file)
+    except FileExistsError:
+        raise ConfigurationError(_THERE.format(file)) from None
+    except OSError:  # a file system where a file has one name
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            raise ConfigurationError(_THERE.format(file)) from None
+        part.replace(file)
+
+
 def restore(file: File) -> output.Result:
-    """Make the embedded database of a backup, in a data directory that has none."""
+    """Make the embedded database of a backup, in a data directory that has none.
+
+    Until all of it is there, nothing else uses that database. Where a restore was cut off, run it
+    again.
+    """
+    from opentill.db import connection as connections
     from opentill.db import migrations
+    from opentill.server.embedded.cluster import DATABASE
+    from opentill.server.embedded.datadir import Restoring
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
     if not file.is_file():
         message = f"there is no file {file}"
         raise ConfigurationError(message)
     settings = _embedded(session.settings(creates=True, keys=False))
-    if (settings.data_dir / "postgres").exists():
-        message = (
-            f"{settings.data_dir} has a database; set OPENTILL_DATA_DIR to a directory without one"
-        )
-        raise ConfigurationError(message)
-    with EmbeddedPostgres.start(settings.data_dir) as server, file.open("rb") as source:
-        words = ["--exit-on-error", "--no-owner", "--single-transaction", f"--dbname={server.url}"]
-        _run(settings, "pg_restore", words, source.fileno(), None)
-        session.run(migrations.migrate(server.url))
+    mark = Restoring(settings.data_dir)
+    try:
+        start = EmbeddedPostgres.start(settings.data_dir, restoring=True)
+        with start as server, file.open("rb") as source:
+            # One that was killed may have left something, or be at it still.
+            session.run(connections.make_anew(server.url, DATABASE))
+            words = ["--exit-on-error", "--no-owner", "--single-transaction"]
+            _run(settings, "pg_restore", [*words, f"--dbname={server.url}"], source.fileno(), None)
+            session.run(migrations.migrate(server.url))
+        mark.finish()
+    finally:
+        mark.release()
     return output.Result({"restored": str(settings.data_dir.absolute())}, note=_THEN)
 
 
@@ -110,12 +155,6 @@ def _embedded(settings: Settings) -> Settings:
     if settings.database_url is not None:
         raise ConfigurationError(_OWN_DATABASE)
     return settings
-
-
-def _private(path: Path) -> IO[bytes]:
-    """Open a new file that only its owner may read."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _run(

@@ -11,8 +11,9 @@ from opentill.cli.commands import acting, add_group
 if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.merchants import Actor
-    from opentill.payment_links import PaymentLink
+    from opentill.payment_links import LinkUpdate, PaymentLink
 
+_NONE = "none"  # in place of a value: what is optional is removed
 _COLUMNS = ("id", "merchantId", "status", "sells", "payments", "openSessions", "maxUses", "url")
 
 
@@ -126,20 +127,60 @@ def show(link_id: str) -> dict[str, Any]:
     return session.query(work)
 
 
+def _update(fields: dict[str, Any]) -> "LinkUpdate":
+    """Return the change that some options ask for. Raises Invalid."""
+    import msgspec
+
+    from opentill.core.errors import Invalid
+    from opentill.http import strictjson
+    from opentill.payment_links import LinkUpdate
+
+    given = {
+        key: None if value == _NONE else value for key, value in fields.items() if value is not None
+    }
+    if not given:
+        raise Invalid("link", "link must be given something to change, such as --inactive")
+    return strictjson.decode(msgspec.json.encode(given), LinkUpdate)
+
+
 @acting(without_reason=inputs.NO_REASON)
-def set_(
+def set_(  # noqa: PLR0913 - the fields of a link
     link_id: str,
     *,
-    active: Annotated[bool, typer.Option("--active/--inactive", help="Whether it can be used.")],
+    active: Annotated[
+        bool | None, typer.Option("--active/--inactive", help="Whether it can be used.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Without a product: what it sells.")] = None,
+    description: Annotated[str | None, typer.Option(help="Without a product: more words.")] = None,
+    max_quantity: Annotated[
+        int | None, typer.Option(help="How many may be bought at once.")
+    ] = None,
+    max_uses: Annotated[
+        str | None, typer.Option(help="How often it may be paid; none: any number.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Until when: 2026-12-31, 90d (from now), or none.")
+    ] = None,
+    reference: Annotated[str | None, typer.Option(help="The shop's own number, or none.")] = None,
     actor: "Actor",
 ) -> dict[str, Any]:
-    """Switch a payment link on or off. Sessions that are open can still be paid."""
+    """Change a payment link, or switch it on or off. Sessions that are open stay as they are."""
     from opentill import payment_links
-    from opentill.payment_links import LinkUpdate
+
+    item = {"name": name, "description": description}
+    body = _update({
+        "active": active,
+        "item": {key: text for key, text in item.items() if text is not None} or None,
+        "maxQuantity": max_quantity,
+        "maxUses": int(max_uses) if max_uses and max_uses.isdecimal() else max_uses,
+        "expiresAt": expires
+        if expires == _NONE
+        else inputs.moment("expires", expires, end=True, ahead=True),
+        "clientReference": reference,
+    })  # fmt: skip
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await payment_links.find_anywhere(tx, link_id)
-        body = LinkUpdate(active=active)
         link = await payment_links.update(tx, found.merchant_id, link_id, body, now, actor=actor)
         (shown,) = await _shown(tx, [link], now)
         return shown

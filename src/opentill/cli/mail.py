@@ -55,7 +55,10 @@ def list_(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=_MOST, help="How many at most.")] = 100,
 ) -> output.Result:
-    """List mails, the last changed first. What is UNKNOWN may have arrived."""
+    """List mails, the last changed first; of one merchant, the newest first.
+
+    What is UNKNOWN may have arrived.
+    """
     from opentill import mail
 
     chosen = inputs.choice("status", status, mail.STATUSES)

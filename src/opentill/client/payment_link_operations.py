@@ -67,20 +67,31 @@ def get_payment_link(payment_link_id: str) -> Request[PaymentLink]:
     return get(f"/v1/payment-links/{checked_id(payment_link_id)}", PaymentLink)
 
 
-def update_payment_link(
+def update_payment_link(  # noqa: PLR0913 - the fields of a payment link
     payment_link_id: str,
     *,
     active: bool | UnsetType = UNSET,
+    item: Mapping[str, Any] | UnsetType = UNSET,
+    max_quantity: int | UnsetType = UNSET,
     expires_at: Moment | UnsetType | None = UNSET,
     max_uses: int | UnsetType | None = UNSET,
+    success_url: str | UnsetType | None = UNSET,
+    client_reference: str | UnsetType | None = UNSET,
     metadata: Mapping[str, Any] | UnsetType = UNSET,
 ) -> Request[PaymentLink]:
-    """Update the given fields of a payment link; None removes an end or a number of uses."""
+    """Update the given fields of a payment link; None removes what is optional.
+
+    Of an ``item``, ``name`` and ``description`` can change.
+    """
     return patch(
         f"/v1/payment-links/{checked_id(payment_link_id)}",
         PaymentLink,
         active=active,
+        item=item if isinstance(item, UnsetType) else dict(item),
+        max_quantity=max_quantity,
         expires_at=expires_at if isinstance(expires_at, UnsetType) else millis(expires_at),
         max_uses=max_uses,
+        success_url=success_url,
+        client_reference=client_reference,
         metadata=metadata,
     )

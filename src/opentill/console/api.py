@@ -15,6 +15,7 @@ from opentill.console import (
     audit,
     bank_account,
     books,
+    dispute,
     gateways,
     home,
     merchant,
@@ -31,6 +32,7 @@ from opentill.console import (
     standing,
     terms,
     trial_balance,
+    unmatched,
 )
 from opentill.console.catalogue import PARTS
 
@@ -38,9 +40,11 @@ from opentill.console.catalogue import PARTS
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *needs.pages,
+    *unmatched.pages,
     *approvals.pages,
     *payments.pages,
     *payment.pages,
+    *dispute.pages,
     *merchants.pages,
     *merchant.pages,
     *standing.pages,

@@ -44,8 +44,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """Where it is looked at: a payment in the console, where something can be done to it."""
-        if self.below.startswith("/payments/"):
+        """Where it is looked at: in the console, if something can be done to it there."""
+        if self.below.startswith(("/payments/", "/disputes/")):
             return OF_CONSOLE + self.below
         return f"/dashboard/{self.merchant_id}{self.below}"
 
@@ -93,18 +93,8 @@ async def _disputes(tx: Tx, now: int) -> list[Item]:
     ]
 
 
-async def _unmatched(tx: Tx, _now: int) -> list[Item]:
-    return [
-        Item(
-            merchant_id=one.merchant_id,
-            subject=one.gateway_ref,
-            below=f"/payments/{one.order_id}",
-            at=one.created_at,
-            money=Money(one.amount_minor, one.currency),
-            detail=one.refusal,
-        )
-        for one in (await disputes.unmatched(tx))[:MOST]
-    ]
+async def _unmatched(tx: Tx, _now: int) -> int:
+    return len((await disputes.unmatched(tx))[:MOST])
 
 
 async def _duplicates(tx: Tx, now: int) -> list[Item]:
@@ -205,7 +195,12 @@ NEEDS: Final = (
         page="/reconciliation",
     ),
     _listed("disputes", "disputes.read", _disputes),
-    _listed("unmatched", "disputes.read", _unmatched),
+    Need(
+        name="unmatched",
+        permission="disputes.read",
+        count=_unmatched,
+        page="/needs/unmatched",
+    ),
     _listed("duplicates", "payments.read", _duplicates),
     _listed("refunds", "payments.read", _refunds),
     _listed("stuck", "payments.read", _stuck),

@@ -21,7 +21,7 @@ from opentill.disputes import Dispute
 from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
 from opentill.merchants.fees import Scope
-from opentill.orders import Order, Status
+from opentill.orders import Order, PaymentAttempt, Status
 from opentill.people import Permission
 from opentill.refunds import Refund
 
@@ -106,6 +106,24 @@ async def _end_refund(tx: Tx, given: Given, *, done: bool) -> object:
     )
 
 
+async def _given_back(tx: Tx, given: Given) -> None:
+    attempt_id = given.form.get("subject", "")
+    attempt = await orders.find_attempt(tx, given.order.merchant_id, attempt_id)
+    if attempt.order_id != given.order.id:
+        raise NotFound
+    if not _is_kept(attempt):
+        raise Invalid("attempt", "attempt must be one that its gateway refuses to give back")
+    await given.record(tx, "orders given back", attempt_id)
+    by = f"by {given.actor.who}: {given.actor.reason}"
+    outcome = RefundOutcome(status="SUCCEEDED", provider_ref=by)
+    await orders.given_back(tx, attempt, outcome, given.now)
+
+
+def _is_kept(attempt: PaymentAttempt) -> bool:
+    """Return whether it paid an order a second time, and its gateway keeps the money for good."""
+    return attempt.status == "DUPLICATE" and attempt.check_at is None
+
+
 async def _open_dispute(tx: Tx, given: Given) -> object:
     await given.record(tx, "disputes open", given.order.id)
     try:
@@ -138,6 +156,7 @@ CONFIRM: Final = Action("confirm", "orders.decide", _confirm)
 REVOKE: Final = Action("revoke", "orders.decide", _revoke)
 REFUND_DONE: Final = Action("refund-done", "orders.decide", partial(_end_refund, done=True))
 REFUND_FAILED: Final = Action("refund-failed", "orders.decide", partial(_end_refund, done=False))
+GIVEN_BACK: Final = Action("given-back", "orders.decide", _given_back)
 DISPUTE_OPEN: Final = Action("dispute-open", "disputes.decide", _open_dispute)
 DISPUTE_WON: Final = Action(
     "dispute-won", "disputes.decide", partial(_decide, event="won", command="win")
@@ -154,6 +173,7 @@ ACTIONS: Final = (
     REVOKE,
     REFUND_DONE,
     REFUND_FAILED,
+    GIVEN_BACK,
     DISPUTE_OPEN,
     DISPUTE_WON,
     DISPUTE_LOST,
@@ -190,6 +210,9 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
     for refund in payment.refunds:
         if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:
             yield from _of_refund(refund)
+    for attempt in filter(_is_kept, payment.attempts):
+        moves = (("payment_moves_back", Money(attempt.amount_minor, attempt.currency)),)
+        yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
     left = Money(order.amount_minor - order.refund_held_minor, order.currency)
     if orders.can(order, "disputed") and left.minor > 0:
         yield Offer(action=DISPUTE_OPEN, most=left)

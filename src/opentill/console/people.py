@@ -31,7 +31,7 @@ async def _people(
         staff = await people.colleagues(tx)
         invitations = await people.staff_invitations(tx, request.now)
     new: dict[str, Any] = {"email": "", "role": "support", "link": "", "mailed": False}
-    shown = {**new, "language": request.localizer.language, **values}
+    shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
         "people.html",

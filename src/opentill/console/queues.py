@@ -1,21 +1,29 @@
-"""What is due for the worker, how much of it and for how long."""
+"""What is due for the worker, how much of it and for how long; and what it has put aside."""
 
 from typing import Final
 
 from starlette.responses import Response
 
-from opentill import queues
+from opentill import mail, merchants, queues
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.zone import ZONE
 
 LATE_MS: Final = 300_000  # as the alert OpenTillQueueLate in deploy/prometheus/alerts.yml
+_ASIDE: Final = 50  # events put aside that are listed
 
 
 async def show(request: PageRequest) -> Response:
-    """List every queue with how much waits and how long the oldest has been due."""
+    """List every queue with how much waits and how long the oldest has been due.
+
+    Below: events that no mail could be made of, if there are any.
+    """
     localizer = request.localizer
     found = await queues.read(request.app.db, request.now)
+    async with request.app.db.connection() as tx:
+        aside = await mail.events_put_aside(tx, _ASIDE)
+        names = await merchants.names(tx, (one.merchant_id for one in aside))
 
     def number(waiting: int) -> str:
         return localizer.number(waiting) + ("+" if waiting >= queues.MOST else "")
@@ -26,6 +34,10 @@ async def show(request: PageRequest) -> Response:
         rows=[(one, number(one.waiting)) for one in found],
         late=LATE_MS,
         most=localizer.number(queues.MOST),
+        aside=aside,
+        aside_most=_ASIDE,
+        names=names,
+        zone=ZONE,
     )
 
 

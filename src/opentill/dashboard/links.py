@@ -8,14 +8,15 @@ from zoneinfo import ZoneInfo
 import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, payment_links, people, products
+from opentill import merchants, orders, payment_links, people, products
 from opentill.backoffice import lists, once, render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, PRICE_PATTERN, Money
+from opentill.dashboard import payments_columns
 from opentill.db.database import Tx
-from opentill.figures.model import day_of
+from opentill.figures.model import day_of, local
 from opentill.http import strictjson
 from opentill.payment_links import (
     LinkBody,
@@ -52,6 +53,17 @@ _ERRORS: Final = {
     "expiresAt": ("expires", "error_link_expires"),
     "clientReference": ("reference", "error_link_reference"),
 }
+
+
+# What can be changed, by the name of its field.
+_CHANGES: Final = ("name", "description", "quantity", "uses", "expires", "reference")
+_LONGEST_DESCRIPTION: Final = 1000
+_VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_NEWEST: Final = 20  # payments
+_COLUMNS: Final = (
+    *(one for one in payments_columns.COLUMNS if one.unasked and one.name != "product"),
+    payments_columns.AMOUNT,
+)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -136,9 +148,8 @@ def _body(entries: Entries, zone: ZoneInfo) -> LinkBody:
         }
         given["item"] = {name: text for name, text in item.items() if text or name == "name"}
     for field, name in (("maxQuantity", "quantity"), ("maxUses", "uses")):
-        text = entries[name]
-        if text:
-            given[field] = int(text) if text.isascii() and text.isdecimal() else text
+        if entries[name]:
+            given[field] = _whole(entries[name])
     if entries["expires"]:
         given["expiresAt"] = _end_of(entries["expires"], zone)
     return strictjson.decode(msgspec.json.encode(given), LinkBody)
@@ -207,23 +218,115 @@ def _to(request: PageRequest, link_id: str, done: str) -> Response:
 
 async def show_one(request: PageRequest) -> Response:
     """Show a payment link: its address, its code, and what it has sold."""
+    return await _link(request)
+
+
+async def _link(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    entries: Entries | None = None,
+) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, request.ids["link"])
         used = await payment_links.usage(tx, merchant.id, [link.id])
         sold = await products.of_ids(tx, merchant.id, [link.product_id or ""])
+        ids = await payment_links.newest_paid(tx, merchant.id, link.id, _NEWEST)
+        by_id = await orders.of_ids(tx, merchant.id, ids)
+    real, zone = request.app.settings.livemode, ZoneInfo(merchant.time_zone)
+    paid = await orders.all_with_livemode(
+        request.app.db.read, [by_id[one] for one in ids], deployment=real
+    )
     row = _row(link, sold.get(link.product_id or ""), used[link.id], request.now)
     return render.page(
         request,
         "link.html",
+        status,
         scripts=True,
-        zone=ZoneInfo(merchant.time_zone),
+        zone=zone,
         row=row,
         link=link,
+        columns=_COLUMNS,
+        rows=payments_columns.rows(request, zone, _COLUMNS, paid),
+        most=_NEWEST,
+        entries=entries or _kept(link, zone),
+        editing=entries is not None,
         sales=[(one, Money(one.paid_minor, one.currency)) for one in row.usage.sales if one.paid],
         address=link.address(request.app.settings.public_url),
-        errors={},
+        errors=errors or {},
     )
+
+
+def _kept(link: PaymentLink, zone: ZoneInfo) -> Entries:
+    """Return what can be changed of a link, as it would be typed."""
+    return {
+        "name": link.name or "",
+        "description": link.description,
+        "quantity": str(link.max_quantity),
+        "uses": "" if link.max_uses is None else str(link.max_uses),
+        "expires": "" if link.expires_at is None else _last_day(link.expires_at, zone),
+        "reference": link.client_reference or "",
+    }
+
+
+def _last_day(moment: int, zone: ZoneInfo) -> str:
+    """Return the day in which a moment (Unix ms) is, or which ends with it."""
+    return local(moment - 1, zone).date().isoformat()
+
+
+def _changed(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
+    """Check what was typed as the API checks its bodies. Raises Invalid."""
+    given: dict[str, Any] = {
+        "clientReference": entries["reference"] or None,
+        "maxQuantity": _whole(entries["quantity"] or "1"),
+        "maxUses": _whole(entries["uses"]) if entries["uses"] else None,
+    }
+    if link.product_id is None:
+        given["item"] = {name: entries[name] for name in ("name", "description")}
+    if entries["expires"] != _kept(link, zone)["expires"]:  # the API may have set an hour of it
+        given["expiresAt"] = _end_of(entries["expires"], zone) if entries["expires"] else None
+    return strictjson.decode(msgspec.json.encode(given), LinkUpdate)
+
+
+def _whole(text: str) -> int | str:
+    """Return a number that was typed, or the text that is none."""
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+async def change(request: PageRequest) -> Response:
+    """Change a payment link, unless somebody else has meanwhile."""
+    form, link_id = await request.form(), request.ids["link"]
+    entries = {name: form.get(name, "").strip() for name in _CHANGES}
+    entries["description"] = entries["description"].replace("\r\n", "\n")
+    version = form.get("version", "")
+    seen = int(version) if _VERSION.fullmatch(version) else 0
+    actor = people.actor_of(request.login, _REASON)
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        link = await payment_links.find(tx, merchant.id, link_id)
+    try:
+        body = _changed(entries, link, ZoneInfo(merchant.time_zone))
+        await request.app.db.run(
+            lambda tx: payment_links.update(
+                tx, merchant.id, link_id, body, request.now, seen=seen, actor=actor
+            )
+        )
+    except payment_links.Outdated:
+        return await _link(request, 409, {"edit": "error_link_changed"}, entries)
+    except Invalid as problem:
+        return await _link(request, 400, _change_error(problem, entries), entries)
+    return _to(request, link_id, "saved")
+
+
+def _change_error(problem: Invalid, entries: Entries) -> dict[str, str]:
+    """Return which field of the form was refused, and the key of what it accepts."""
+    if problem.field == "item":
+        if len(entries["description"]) > _LONGEST_DESCRIPTION:
+            return {"description": "error_product_description"}
+        return {"name": "error_product_name"}
+    name, sentence = _ERRORS.get(problem.field or "", ("edit", "error_link_change"))
+    return {name: sentence}
 
 
 async def switch(request: PageRequest) -> Response:
@@ -246,5 +349,6 @@ pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu="menu_links"),
     Page("POST", _PLACE, "sessions.write", create),
     Page("GET", _ONE, "payments.read", show_one),
+    Page("POST", _ONE, "sessions.write", change),
     Page("POST", f"{_ONE}/switch", "sessions.write", switch),
 )

@@ -133,6 +133,16 @@ async def connect(url: str, *, prepared: bool = True, timeout_s: float = 10) -> 
     return await asyncpg.connect(url, timeout=timeout_s, **options(prepared=prepared))
 
 
+async def make_anew(url: str, name: str) -> None:
+    """Drop the database ``name`` of an address, whoever uses it, and make an empty one."""
+    connection = await connect(url.replace(f"@/{name}?", "@/postgres?"), prepared=False)
+    try:
+        await connection.execute(queries.DROP_DATABASE.format(name))
+        await connection.execute(queries.CREATE_DATABASE.format(name))
+    finally:
+        await connection.close()
+
+
 async def loses_statements(url: str) -> bool:
     """Return whether the address is of a pooler that forgets prepared statements.
 

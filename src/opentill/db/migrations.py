@@ -3,21 +3,31 @@
 ``migrations/0001_name.sql`` and so on, each in a transaction of its own, so that a file is applied
 whole or not at all. Any number of processes may migrate at once: each transaction holds
 ``schema_migrations`` against other migrators, while readers, the running servers, go on.
+
+Whoever waits for a lock on a table keeps everybody else waiting behind. So a file waits for each of
+its locks for a moment only; then it is taken back, and tried again later. Files of indexes do
+without (``indexes.py``).
 """
 
+import asyncio
 import functools
 import hashlib
+import random
 import time
 from pathlib import Path
 from typing import Final
 
 import asyncpg
 import msgspec
+import structlog
 
-from opentill.core.errors import ConfigurationError
+from opentill.core.errors import ConfigurationError, Contended
 from opentill.db import connection as connections
-from opentill.db import queries
+from opentill.db import indexes, queries
 from opentill.db.database import Tx
+from opentill.db.indexes import Index
+
+_log: Final = structlog.get_logger()
 
 _PACKAGED: Final = Path(__file__).parents[1] / "migrations"
 _CHECKOUT: Final = Path(__file__).parents[3] / "migrations"
@@ -27,6 +37,10 @@ _COLLIDED: Final = (
     asyncpg.DuplicateTableError,
     asyncpg.UniqueViolationError,
 )
+PATIENCE_S: Final = 600.0
+_LOCK_WAIT: Final = "500ms"  # for which others may have to wait as well
+_LONGEST_PAUSE_S: Final = 10.0
+_IN_THE_WAY: Final = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
 class SchemaMismatch(ConfigurationError):
@@ -34,12 +48,16 @@ class SchemaMismatch(ConfigurationError):
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One file: its number, its name without the ending, its SQL and the digest of its bytes."""
+    """One file: its number, its name without the ending, its SQL and the digest of its bytes.
+
+    ``indexes``: the indexes that it builds and removes, None for one that runs in a transaction.
+    """
 
     version: int
     name: str
     sql: str
     sha256: str
+    indexes: list[Index] | None = None
 
 
 def folder() -> Path:
@@ -54,7 +72,12 @@ def migrations(directory: Path | None = None) -> list[Migration]:
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         number = int(path.stem.partition("_")[0])
-        found.append(Migration(number, path.stem, content.decode(), digest))
+        try:
+            its_indexes = indexes.listed(content.decode())
+        except ValueError as error:
+            message = f"migration {path.stem}: {error}"
+            raise SchemaMismatch(message) from None
+        found.append(Migration(number, path.stem, content.decode(), digest, its_indexes))
     if [migration.version for migration in found] != list(range(1, len(found) + 1)) or not found:
         message = f"the migrations are not numbered 1, 2, 3 …: {[m.name for m in found]}"
         raise SchemaMismatch(message)
@@ -67,17 +90,24 @@ def _shipped() -> list[Migration]:
     return migrations()
 
 
-async def migrate(url: str, directory: Path | None = None) -> list[str]:
+async def migrate(
+    url: str, directory: Path | None = None, *, patience_s: float = PATIENCE_S
+) -> list[str]:
     """Apply what is missing to the database ``url``; the names of what was applied, in order.
 
-    ``directory`` stands in for the shipped files, in tests. Raises ``SchemaMismatch`` if a file
-    was altered after it was applied, the database is of a newer OpenTill, or a file fails.
+    ``directory`` stands in for the shipped files, in tests. A file whose locks others hold is tried
+    again for ``patience_s``. Raises ``SchemaMismatch`` if a file was altered after it was applied,
+    the database is of a newer OpenTill, or a file fails.
     """
     known = migrations(directory)
     connection = await connections.connect(url, prepared=False)  # perhaps through a pooler
     try:
         await _create_table(connection)
-        return [migration.name for migration in known if await _apply(connection, migration, known)]
+        return [
+            migration.name
+            for migration in known
+            if await _apply_patiently(url, connection, migration, known, patience_s)
+        ]
     finally:
         await connection.close()
 
@@ -116,17 +146,45 @@ async def _create_table(connection: Tx) -> None:
             continue
 
 
-async def _apply(connection: Tx, migration: Migration, known: list[Migration]) -> bool:
+async def _apply_patiently(
+    url: str, connection: Tx, migration: Migration, known: list[Migration], patience_s: float
+) -> bool:
+    """Apply one file, again while others hold what it locks. Raises SchemaMismatch."""
+    end, pause_s = time.monotonic() + patience_s, 0.5
+    while True:
+        try:
+            return await _apply(url, connection, migration, known)
+        except (*_IN_THE_WAY, Contended) as error:
+            if time.monotonic() >= end:
+                message = (
+                    f"migration {migration.name} was taken back: others have held its tables for"
+                    f" {patience_s:.0f} s; end long transactions and run `opentill migrate` again"
+                )
+                raise SchemaMismatch(message) from error
+        except asyncpg.PostgresError as error:
+            ended = "failed and was taken back"
+            if migration.indexes is not None:
+                ended = "stopped, and goes on where `opentill migrate` is run again"
+            message = f"migration {migration.name} {ended}: {error}"
+            raise SchemaMismatch(message) from error
+        _log.warning("migration_waits", migration=migration.name, pause_s=pause_s)
+        await asyncio.sleep(random.uniform(pause_s / 2, pause_s))  # noqa: S311 - no secret
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+async def _apply(url: str, connection: Tx, migration: Migration, known: list[Migration]) -> bool:
     """Apply one file; ``False`` if the database has it, perhaps by a migrator beside us."""
-    async with connection.transaction():
+    # Other levels keep a snapshot, which building an index would wait for.
+    async with connection.transaction(isolation="read_committed"):
         await connection.execute(queries.LOCK_MIGRATIONS)
         if migration.version in await _applied(connection, known):
             return False
-        try:
+        if migration.indexes is None:
+            await queries.LIMIT_LOCK_WAITS.get(connection, longest=_LOCK_WAIT)
             await connection.execute(migration.sql)
-        except asyncpg.PostgresError as error:
-            message = f"migration {migration.name} failed and was taken back: {error}"
-            raise SchemaMismatch(message) from error
+        else:
+            await connection.execute(queries.STAND_OPEN)
+            await _build(url, migration.indexes)
         now = time.time_ns() // 1_000_000
         await queries.RECORD_MIGRATION.run(
             connection,
@@ -136,6 +194,15 @@ async def _apply(connection: Tx, migration: Migration, known: list[Migration]) -
             now=now,
         )
     return True
+
+
+async def _build(url: str, wanted: list[Index]) -> None:
+    """Build indexes on a connection of its own, while the other one holds off other migrators."""
+    builder = await connections.connect(url, prepared=False)
+    try:
+        await indexes.do(builder, wanted, _LOCK_WAIT)
+    finally:
+        await builder.close()
 
 
 async def _applied(connection: Tx, known: list[Migration], *, newer_ok: bool = False) -> set[int]:

@@ -110,6 +110,10 @@ create table if not exists schema_migrations (
 )
 """
 LOCK_MIGRATIONS: Final = "lock table schema_migrations in exclusive mode"
+# The transaction may stand open without a statement for as long as it takes. Plain text as well:
+# sent by itself it also closes what the statement before has left open, a snapshot that whoever
+# builds an index would wait for.
+STAND_OPEN: Final = "set local idle_in_transaction_session_timeout = 0"
 MIGRATIONS: Final = Query(
     Applied, "select version, name, sha256 from schema_migrations order by version"
 )
@@ -118,6 +122,40 @@ RECORD_MIGRATION: Final = Command(
     insert into schema_migrations (version, name, sha256, applied_at)
     values (:version, :name, :sha256, :now)
     """
+)
+
+# Plain text to be formatted, as names are no parameters.
+CREATE_INDEX: Final = "create {unique}index {way}{name} on {table} {rest}"
+DROP_INDEX: Final = "drop index concurrently if exists {}"
+DROP_INDEX_IN_PARTS: Final = "drop index {}"
+DROP_DATABASE: Final = "drop database if exists {} with (force)"
+CREATE_DATABASE: Final = "create database {}"
+# Of an index or a table that may not be there: then it is neither.
+IS_VALID_INDEX: Final = Value(
+    bool,
+    "select exists (select from pg_index where indexrelid = to_regclass(:name) and indisvalid)",
+)
+IS_PARTITIONED: Final = Value(
+    bool,
+    """
+    select exists (select from pg_class where oid = to_regclass(:name) and relkind in ('p', 'I'))
+    """,
+)
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """A part of a table in partitions that holds rows: its name as it stands in statements."""
+
+    name: str
+    oid: int
+
+
+PARTITIONS: Final = Query(
+    Partition,
+    """
+    select relid::text as name, relid::oid::bigint as oid
+    from pg_partition_tree(to_regclass(:name)) where isleaf order by relid::oid
+    """,
 )
 
 # ── replicas: positions in the write-ahead log, in bytes ───────────────────────────────────────

@@ -6,8 +6,9 @@ from opentill.mail.composing import (
     offer_new_password,
     send_receipt,
 )
-from opentill.mail.model import STATUSES, Mail, Preferences, Queue, Status
+from opentill.mail.model import STATUSES, Mail, Preferences, PutAside, Queue, Status
 from opentill.mail.outbox import (
+    events_put_aside,
     find_anywhere,
     make_due,
     newest,
@@ -35,6 +36,7 @@ __all__ = [
     "Options",
     "Outcome",
     "Preferences",
+    "PutAside",
     "Queue",
     "Server",
     "Status",
@@ -42,6 +44,7 @@ __all__ = [
     "Unreached",
     "ask_for_new_password",
     "change_preferences",
+    "events_put_aside",
     "find_anywhere",
     "invite",
     "make_due",

@@ -26,5 +26,6 @@ async def note_others(app: App) -> int:
 
 
 async def prune(tx: Tx, now: int) -> int:
-    """Delete a batch of mails that ended long ago, and return how many."""
-    return await queries.PRUNE.run(tx, before=now - KEEP_MS, limit=_BATCH)
+    """Delete a batch of what ended long ago, mails and events put aside; return how many."""
+    aside = await queries.PRUNE_PUT_ASIDE.run(tx, before=now - KEEP_MS, limit=_BATCH)
+    return aside + await queries.PRUNE.run(tx, before=now - KEEP_MS, limit=_BATCH)

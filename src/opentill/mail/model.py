@@ -99,6 +99,16 @@ class Behind(msgspec.Struct, frozen=True):
     number: int
 
 
+class PutAside(msgspec.Struct, frozen=True):
+    """An event that no mail could be made of, why, and when it was read (Unix ms)."""
+
+    merchant_id: str
+    number: int
+    event_id: str
+    reason: str
+    created_at: int
+
+
 class Audited(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of the audit log that may be worth a mail."""
 
@@ -164,9 +174,13 @@ class DigestDue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """How much waits, since when (Unix ms), and how many of the last day are unknown or failed."""
+    """How much waits, since when (Unix ms), and how many of the last day are unknown or failed.
+
+    ``put_aside``: how many events of the last day no mail could be made of.
+    """
 
     waiting: int
     oldest: int | None
     unknown: int
     failed: int
+    put_aside: int

@@ -13,7 +13,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.mail import queries
-from opentill.mail.model import Mail, NewMail, Queue, Row, Status
+from opentill.mail.model import STATUSES, Mail, NewMail, PutAside, Queue, Row, Status
 
 _LONGEST_ADDRESS: Final = 254
 _DAY_MS: Final = 86_400_000
@@ -125,14 +125,19 @@ async def of_merchant(
     limit: int,
 ) -> list[Mail]:
     """Return a merchant's mails, newest first, from before an id on."""
-    return await queries.LIST.all(
-        tx,
-        merchant_id=merchant_id,
-        before=before or _LAST,
-        status=status,
-        recipient=recipient,
-        limit=limit,
-    )
+    wanted = {
+        "merchant_id": merchant_id,
+        "status": _statuses(status),
+        "before": before or _LAST,
+        "limit": limit,
+    }
+    if recipient is None:
+        return await queries.LIST.all(tx, **wanted)
+    return await queries.LIST_TO.all(tx, recipient=recipient, **wanted)
+
+
+def _statuses(status: Status | None) -> list[Status]:
+    return list(STATUSES) if status is None else [status]
 
 
 async def of_order(tx: Tx, merchant_id: str, order_id: str, limit: int = 20) -> list[Mail]:
@@ -141,13 +146,20 @@ async def of_order(tx: Tx, merchant_id: str, order_id: str, limit: int = 20) -> 
 
 
 async def newest(tx: Tx, merchant_id: str | None, status: Status | None, limit: int) -> list[Mail]:
-    """Return mails of all merchants, or of one, the last changed first."""
-    return await queries.NEWEST.all(tx, merchant_id=merchant_id, status=status, limit=limit)
+    """Return mails of all merchants, the last changed first, or of one, the newest first."""
+    if merchant_id is not None:
+        return await of_merchant(tx, merchant_id, status=status, limit=limit)
+    return await queries.NEWEST.all(tx, status=_statuses(status), limit=limit)
 
 
 async def state(tx: Tx, now: int) -> Queue:
     """Return how much waits, and what of the last day is unknown or failed; up to 10,000 each."""
     return await queries.STATE.one(tx, since=now - _DAY_MS)
+
+
+async def events_put_aside(tx: Tx, limit: int) -> list[PutAside]:
+    """Return the events that no mail could be made of, the newest first, of all merchants."""
+    return await queries.EVENTS_PUT_ASIDE.all(tx, limit=limit)
 
 
 async def skip_waiting(tx: Tx, now: int) -> int:

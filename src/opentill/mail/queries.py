@@ -10,6 +10,7 @@ from opentill.mail.model import (
     Mail,
     NearDeadline,
     Preferences,
+    PutAside,
     Queue,
     StaffReader,
     StuckGateway,
@@ -47,13 +48,34 @@ BY_CAUSE = Query(
     where merchant_id = :merchant_id and cause = :cause and recipient = :recipient
     """,
 )
+# Of each of some statuses the newest, and of these the newest. Each is a range of its index in the
+# index's order, so that no other serves: where nearly all mails have one status, the primary key
+# would seem to, and all would be read for the few of another.
 LIST = Query(
     Mail,
     """
-    select * from mails where merchant_id = :merchant_id and id < :before
-        and (:status::text is null or status = :status)
-        and (:recipient::text is null or recipient = :recipient)
-    order by id desc limit :limit
+    select m.* from unnest(:status::text[]) as wanted (status)
+    cross join lateral (
+        select * from mails
+        where merchant_id = :merchant_id and (status, id) >= (wanted.status, '')
+            and (status, id) < (wanted.status, :before)
+        order by status desc, id desc limit :limit
+    ) m
+    order by m.id desc limit :limit
+    """,
+)
+LIST_TO = Query(
+    Mail,
+    """
+    select m.* from unnest(:status::text[]) as wanted (status)
+    cross join lateral (
+        select * from mails
+        where merchant_id = :merchant_id
+            and (recipient, status, id) >= (:recipient, wanted.status, '')
+            and (recipient, status, id) < (:recipient, wanted.status, :before)
+        order by recipient desc, status desc, id desc limit :limit
+    ) m
+    order by m.id desc limit :limit
     """,
 )
 OF_ORDER = Query(
@@ -63,14 +85,16 @@ OF_ORDER = Query(
     order by id desc limit :limit
     """,
 )
-# For the operator: of all merchants, or of one.
+# For the operator: of all merchants.
 NEWEST = Query(
     Mail,
     """
-    select * from mails
-    where (:merchant_id::text is null or merchant_id = :merchant_id)
-        and (:status::text is null or status = :status)
-    order by updated_at desc, id desc limit :limit
+    select m.* from unnest(:status::text[]) as wanted (status)
+    cross join lateral (
+        select * from mails where status = wanted.status
+        order by updated_at desc, id desc limit :limit
+    ) m
+    order by m.updated_at desc, m.id desc limit :limit
     """,
 )
 
@@ -155,8 +179,13 @@ MAKE_DUE = Command(
 PRUNE = Command(
     """
     delete from mails where (merchant_id, id) in (
-        select merchant_id, id from mails
-        where updated_at < :before and due_at is null order by updated_at limit :limit
+        select old.merchant_id, old.id
+        from unnest(array['SENT', 'FAILED', 'UNKNOWN']) as ended (status)
+        cross join lateral (
+            select merchant_id, id from mails
+            where status = ended.status and updated_at < :before order by updated_at limit :limit
+        ) old
+        limit :limit
     )
     """,
 )
@@ -170,7 +199,9 @@ STATE = Query(
         (select count(*) from (select from mails where updated_at >= :since
             and status = 'UNKNOWN' limit 10000) u) as unknown,
         (select count(*) from (select from mails where updated_at >= :since
-            and status = 'FAILED' limit 10000) f) as failed
+            and status = 'FAILED' limit 10000) f) as failed,
+        (select count(*) from (select from mail_events_put_aside where created_at >= :since
+            limit 10000) p) as put_aside
     """,
 )
 
@@ -185,6 +216,29 @@ OPEN_HEAD = Command(
 HEAD = Query(Head, "select number, since from mail_heads where merchant_id = :merchant_id")
 LOCK_HEAD = Value(int, "select number from mail_heads where merchant_id = :merchant_id for update")
 MOVE_HEAD = Command("update mail_heads set number = :number where merchant_id = :merchant_id")
+PUT_ASIDE = Command(
+    """
+    insert into mail_events_put_aside (merchant_id, number, event_id, reason, created_at)
+    values (:merchant_id, :number, :event_id, :reason, :now)
+    on conflict (merchant_id, number) do nothing
+    """,
+)
+# For the operator: of all merchants.
+EVENTS_PUT_ASIDE = Query(
+    PutAside,
+    """
+    select merchant_id, number, event_id, reason, created_at from mail_events_put_aside
+    order by created_at desc, merchant_id desc, number desc limit :limit
+    """,
+)
+PRUNE_PUT_ASIDE = Command(
+    """
+    delete from mail_events_put_aside where (merchant_id, number) in (
+        select merchant_id, number from mail_events_put_aside
+        where created_at < :before order by created_at limit :limit
+    )
+    """,
+)
 LAST_AUDITED = Value(int, "select coalesce(max(number), 0) from audit_log")
 # Merchants with events that are not read: numbered ones, or such as nobody has numbered.
 BEHIND = Query(

@@ -6,6 +6,8 @@ once; what waited before there was a mail server, or before a restore, is not ma
 
 from typing import Final
 
+import msgspec
+
 from opentill import adjustments, merchants, payouts, people
 from opentill.adjustments import Adjustment
 from opentill.core.settings import Settings
@@ -113,5 +115,6 @@ async def _reminders(tx: Tx, one: NearDeadline, days: int) -> list[NewMail]:
         mails += recipients.to_members(one.merchant_id, to, topic, cause, said)
     if not one.handled:
         topic = BY_NAME["dispute_deadline_staff"]
-        mails += recipients.to_staff(await recipients.staff(tx, topic), topic, cause, said)
+        of_staff = msgspec.structs.replace(said, path=f"/console/disputes/{one.id}")
+        mails += recipients.to_staff(await recipients.staff(tx, topic), topic, cause, of_staff)
     return mails

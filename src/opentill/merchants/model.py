@@ -163,6 +163,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     business: str  # what is sold
     address: str  # where it was sent from, "" by command
     applied_at: int
+    visitor: str | None  # what limits count that address under; None by command
 
 
 class Waiting(Application, frozen=True, kw_only=True):

@@ -92,8 +92,8 @@ CLOSED_AT = Value(
 INSERT_APPLICATION = Command(
     """
     insert into merchant_applications (merchant_id, name, email, website, business, address,
-        applied_at)
-    values (:merchant_id, :name, :email, :website, :business, :address, :applied_at)
+        applied_at, visitor)
+    values (:merchant_id, :name, :email, :website, :business, :address, :applied_at, :visitor)
     """,
 )
 APPLICATION = Query(
@@ -105,6 +105,23 @@ APPLIED_BY = Value(
     """
     select a.merchant_id from merchants m join merchant_applications a on a.merchant_id = m.id
     where m.status = 'APPLIED' and a.email = :email limit 1
+    """,
+)
+# When the newest but so many of an address came; null where there are not so many.
+APPLIED_FROM = Value(
+    int,
+    """
+    select applied_at from merchant_applications
+    where visitor = :visitor and applied_at > :since
+    order by applied_at desc offset :before limit 1
+    """,
+)
+WAITS_FROM = Value(
+    bool,
+    """
+    select exists (
+        select from merchant_applications a join merchants m on m.id = a.merchant_id
+        where a.visitor = :visitor and m.status = 'APPLIED')
     """,
 )
 WAITING = Query(
@@ -124,7 +141,8 @@ ALL = Query(
 # By a part of the name, or a whole id; the newest first. `:like` is a pattern.
 _FOUND = """
     from merchants
-    where :text = '' or id = :text or name ilike :like or display_name ilike :like
+    where (:text = '' or id = :text or name ilike :like or display_name ilike :like)
+        and (:status::text is null or status = :status)
 """
 SEARCH = Query(
     Merchant,

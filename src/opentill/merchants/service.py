@@ -41,13 +41,15 @@ async def all_merchants(tx: Tx, status: Status | None = None) -> list[Merchant]:
     return await queries.ALL.all(tx, status=status)
 
 
-async def search(tx: Tx, text: str, page: int, size: int) -> tuple[list[Merchant], int]:
+async def search(
+    tx: Tx, text: str, page: int, size: int, status: Status | None = None
+) -> tuple[list[Merchant], int]:
     """Return a page of the merchants with a text in their name or as their id, and how many.
 
-    The newest come first; "" finds all. There are thousands of merchants, not millions: they are
-    read through.
+    The newest come first; "" finds all, of any status or of one. There are thousands of merchants,
+    not millions: they are read through.
     """
-    found = {"text": text, "like": like(text)}
+    found = {"text": text, "like": like(text), "status": status}
     rows = await queries.SEARCH.all(tx, **found, limit=size, offset=(page - 1) * size)
     return rows, await queries.COUNT_FOUND.get(tx, **found) or 0
 

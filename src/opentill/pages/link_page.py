@@ -22,7 +22,7 @@ from opentill.http import idempotency
 from opentill.pages import branding, model, render
 from opentill.pages.payment_page import Endpoint, PageRequest, count_form
 from opentill.pages.responses import page
-from opentill.payment_links import Offered, Unusable, Wanted
+from opentill.payment_links import Held, Offered, Unusable, Wanted
 from opentill.web import cookies, qr
 from opentill.web.forms import check_origin, read
 from opentill.web.responses import GUARDS, drawing, see_other
@@ -33,6 +33,7 @@ _FORM_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]{1,3}", re.ASCII)
 _COOKIE: Final = "opentill_link"
 _GONE: Final = 410
+_TOO_MANY: Final = 429
 _MADE: Final = 303
 _LONGEST: Final = 16  # characters that are shown again
 
@@ -113,8 +114,9 @@ async def go_on(request: PageRequest, slug: str) -> Response:
         session = await _opened(request, offer, entries)
     except _Over:
         return see_other(here)
-    except Unusable as refused:
-        return await _page(request, offer, lang, state=refused.state)
+    except (Unusable, Held) as refused:
+        status = _TOO_MANY if isinstance(refused, Held) else 200
+        return await _page(request, offer, lang, state=refused.state, status=status)
     except NotPermitted:
         return await _page(request, offer, lang, state="INACTIVE", status=403)
     except Invalid as problem:
@@ -153,7 +155,12 @@ def _quantity(entries: model.LinkEntries) -> int:
 async def _opened(request: PageRequest, offer: Offered, entries: model.LinkEntries) -> Session:
     """Open a session, or return the one that this very form has opened. Raises _Over."""
     app, link, now = request.app, offer.link, request.now
-    wanted = Wanted(quantity=_quantity(entries), amount=entries.amount)
+    limited = app.settings.limit_payments_per_minute
+    wanted = Wanted(
+        quantity=_quantity(entries),
+        amount=entries.amount,
+        visitor=merchants.limit_subject(request.client_ip) if limited else None,
+    )
 
     async def work(tx: Tx) -> Session:
         return await payment_links.open_session(tx, app.gateways, link, wanted, app.settings, now)

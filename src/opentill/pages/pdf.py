@@ -1,7 +1,8 @@
 """Receipts as PDF, drawn by a process of their own: ``python -m opentill.pages.pdf``.
 
 Fonts with Chinese are large, and reading one would stay in the memory of every server process. The
-program reads a ``Sheet`` as JSON, writes the PDF, and ends; ``draw`` runs it, one at a time.
+program reads a ``Sheet`` as JSON, writes the PDF, and ends; ``draw`` runs it, one at a time. A few
+may wait for their turn, and for so long only; others are refused at once, until later.
 
 The standard fonts of PDF are enough for Western European text. For anything else a font of the
 machine is taken (decision 0086): that of the setting, or the first of ``PLACES`` that has all
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from opentill.core.errors import Unavailable
+
 if TYPE_CHECKING:
     from fpdf import FPDF
 
@@ -30,8 +33,8 @@ PLACES: Final = (
     "/usr/share/fonts/dejavu/DejaVuSans.ttf",
 )
 _NO_FONT: Final = 3  # exit code
-_TIMEOUT_S: Final = 20.0
-_ONE_AT_A_TIME: Final = asyncio.Semaphore(1)
+_TIMEOUT_S: Final = 20.0  # with the wait for its turn
+_MOST: Final = 8  # that are drawn or wait, in one process
 _STANDARD: Final = "helvetica"
 _ENCODING: Final = "windows-1252"  # of the standard fonts, with the sign of the euro
 _BODY: Final = "body"
@@ -72,21 +75,55 @@ def places(chosen: Path | None) -> list[str]:
     return [str(chosen)] if chosen is not None else list(PLACES)
 
 
+class Press:
+    """Runs a program that draws, one at a time, and ends what hangs."""
+
+    def __init__(self, command: Sequence[str], most: int, timeout_s: float) -> None:
+        """``most`` may be drawn or wait at once, each for no longer than ``timeout_s``."""
+        self._command = command
+        self._most = most
+        self._timeout_s = timeout_s
+        self._inside = 0
+        self._turn = asyncio.Semaphore(1)
+
+    async def draw(self, sheet: bytes) -> tuple[int, bytes]:
+        """Return the program's exit code and what it has written. Raises Unavailable."""
+        if self._inside >= self._most:
+            raise Unavailable(reason=f"{self._most} receipts are being drawn already, try again")
+        self._inside += 1
+        try:
+            async with asyncio.timeout(self._timeout_s), self._turn:
+                return await self._run(sheet)
+        except TimeoutError:
+            raise Unavailable(reason="drawing takes too long, try again") from None
+        finally:
+            self._inside -= 1
+
+    async def _run(self, sheet: bytes) -> tuple[int, bytes]:
+        process = _started(self._command)
+        try:
+            drawn, said = await asyncio.to_thread(process.communicate, sheet)
+        finally:
+            process.kill()  # which then ends its thread too; nothing, once it has ended
+        if process.returncode not in {0, _NO_FONT}:
+            raise subprocess.CalledProcessError(process.returncode, self._command, drawn, said)
+        return process.returncode, drawn
+
+
+def _started(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603 - our own
+
+
+_PRESS: Final = Press([sys.executable, "-P", "-m", __name__], _MOST, _TIMEOUT_S)
+
+
 async def draw(sheet: Sheet) -> bytes:
-    """Return a sheet as PDF. Raises NoFont, and TimeoutExpired if this machine is too slow."""
-    async with _ONE_AT_A_TIME:
-        done = await asyncio.to_thread(_run, msgspec.json.encode(sheet))
-    if done.returncode == _NO_FONT:
+    """Return a sheet as PDF. Raises NoFont, and Unavailable if too many are drawn or it hangs."""
+    code, drawn = await _PRESS.draw(msgspec.json.encode(sheet))
+    if code == _NO_FONT:
         raise NoFont
-    done.check_returncode()
-    return done.stdout
-
-
-def _run(sheet: bytes) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-P", "-m", __name__]
-    return subprocess.run(  # noqa: S603 - our own program
-        command, input=sheet, capture_output=True, timeout=_TIMEOUT_S, check=False
-    )
+    return drawn
 
 
 def made(sheet: Sheet) -> bytes:

@@ -4,6 +4,7 @@ from opentill.payment_links.model import (
     LinkBody,
     LinkItemBody,
     LinkUpdate,
+    Outdated,
     PaymentLink,
     PaymentLinkOut,
     Sales,
@@ -12,6 +13,7 @@ from opentill.payment_links.model import (
     state_of,
 )
 from opentill.payment_links.opening import (
+    Held,
     Offered,
     Unusable,
     Wanted,
@@ -25,16 +27,19 @@ from opentill.payment_links.service import (
     find,
     find_anywhere,
     list_page,
+    newest_paid,
     search,
     update,
     usage,
 )
 
 __all__ = [
+    "Held",
     "LinkBody",
     "LinkItemBody",
     "LinkUpdate",
     "Offered",
+    "Outdated",
     "PaymentLink",
     "PaymentLinkOut",
     "PaymentLinksQuery",
@@ -47,6 +52,7 @@ __all__ = [
     "find",
     "find_anywhere",
     "list_page",
+    "newest_paid",
     "offered",
     "open_session",
     "search",

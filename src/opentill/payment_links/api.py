@@ -126,10 +126,16 @@ operations: Final = (
         tag="Links",
         summary="Update a payment link",
         description="An extension of the contract. Only the fields that are sent change. What it "
-        "sells stays; sessions that are open can still be paid.",
+        "sells stays, at its price; an item can be called something else. Sessions that are open "
+        "stay as they are.",
         body=LinkUpdate,
         response=PaymentLinkOut,
         write=update,
+        refusals=(
+            "an `item` of a link that sells a product",
+            "`maxQuantity` over 1 where the customer enters the amount",
+            "`expiresAt` in the past",
+        ),
         example={"active": False},
         response_example={**_LINK, "status": "INACTIVE", "active": False},
     ),

@@ -16,6 +16,13 @@ State = Literal["ACTIVE", "INACTIVE", "EXPIRED", "USED_UP"]
 MOST_USES: Final = 100_000
 # A session of a link whose uses are limited holds one of them, so it ends sooner than others.
 HELD_MS: Final = 30 * 60 * 1000
+_MOST_HELD: Final = 3  # uses of such a link, by one visitor at once
+
+
+def most_held(max_uses: int) -> int:
+    """Return how many uses one visitor may hold unpaid: never all of several."""
+    return min(_MOST_HELD, max(1, max_uses // 2))
+
 
 _Moment = Annotated[
     int,
@@ -96,6 +103,16 @@ class Sales(msgspec.Struct, frozen=True, kw_only=True):
     open: int
     paid: int
     paid_minor: int
+
+
+class PaidUse(msgspec.Struct, frozen=True):
+    """A session of a link that was paid, by its order."""
+
+    order_id: str
+
+
+class Outdated(Exception):
+    """A link has changed since somebody saw what they want to change."""
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -206,12 +223,26 @@ class LinkBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = msgspec.field(default_factory=msgspec.Raw)
 
 
+class LinkItemUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes of an item; its amounts and its currency stay."""
+
+    name: Name | UnsetType = UNSET
+    description: Description | UnsetType | None = UNSET
+
+
 class LinkUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The body that changes a payment link; what is not sent stays."""
 
     active: Annotated[bool, Meta(description="true or false")] | UnsetType = UNSET
+    item: (
+        Annotated[LinkItemUpdate, Meta(description="an object with name, description or both")]
+        | UnsetType
+    ) = UNSET
+    max_quantity: Quantity | UnsetType = UNSET
     expires_at: _Moment | UnsetType | None = UNSET
     max_uses: _Uses | UnsetType | None = UNSET
+    success_url: _Url | UnsetType | None = UNSET
+    client_reference: ClientReference | UnsetType | None = UNSET
     metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
 
 

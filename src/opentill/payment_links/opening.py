@@ -13,7 +13,14 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.gateways.model import Gateway
 from opentill.payment_links import queries, service
-from opentill.payment_links.model import HELD_MS, PaymentLink, State, Usage, state_of
+from opentill.payment_links.model import (
+    HELD_MS,
+    PaymentLink,
+    State,
+    Usage,
+    most_held,
+    state_of,
+)
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +42,14 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a customer wants of a link: how many, or for how much where the amount is open."""
+    """What a customer wants of a link: how many, or for how much where the amount is open.
+
+    ``visitor`` is what the address is counted under that asks; None: it is not counted.
+    """
 
     quantity: int = 1
     amount: str = ""
+    visitor: str | None = None
 
 
 class Unusable(Invalid):
@@ -48,6 +59,15 @@ class Unusable(Invalid):
         """``state`` says why; ``ACTIVE`` for what only the merchant can put right."""
         super().__init__("link", "link must be one that can be used")
         self.state: State = state
+
+
+class Held(Invalid):
+    """A visitor has as many unpaid sessions of a link with a number of uses as one may have."""
+
+    def __init__(self) -> None:
+        """The visitor pays one of them, or lets it end."""
+        super().__init__("link", "link must be used by others, too: pay a session, or let it end")
+        self.state = "HELD"
 
 
 async def offered(tx: Tx, slug: str, now: int) -> Offered:
@@ -108,12 +128,14 @@ async def open_session(
     """Open a session for a customer. The link's row is locked until the end of ``tx``.
 
     So at no time are more of its sessions open or paid than it has uses. Raises Invalid on
-    ``amount`` and ``quantity``, Unusable, and what opening a session raises.
+    ``amount`` and ``quantity``, Unusable, Held, and what opening a session raises.
     """
     link = or_not_found(await queries.TAKE.first(tx, merchant_id=link.merchant_id, id=link.id))
     offer = await _offered(tx, link, now)
     if offer.state != "ACTIVE":
         raise Unusable(offer.state)
+    visitor = None if link.max_uses is None else wanted.visitor
+    await _check_held(tx, link, visitor)
     if not 1 <= wanted.quantity <= link.max_quantity:
         reason = f"quantity must be a whole number from 1 to {link.max_quantity}"
         raise Invalid("quantity", reason)
@@ -157,8 +179,20 @@ async def open_session(
         amount_minor=session.amount_minor,
         currency=session.currency,
         now=now,
+        visitor=visitor,
     )
     return session
+
+
+async def _check_held(tx: Tx, link: PaymentLink, visitor: str | None) -> None:
+    """Check that one visitor does not keep a link's uses from all others. Raises Held."""
+    if link.max_uses is None or visitor is None:
+        return
+    held = await queries.HELD_BY.get(
+        tx, merchant_id=link.merchant_id, payment_link_id=link.id, visitor=visitor
+    )
+    if (held or 0) >= most_held(link.max_uses):
+        raise Held
 
 
 async def unfinished(tx: Tx, link: PaymentLink, session_id: str, now: int) -> Session | None:

@@ -8,7 +8,7 @@ from opentill.db.query import Command, Query, Value
 from opentill.http.fields import meaning
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
-from opentill.payment_links.model import PaymentLink, Sales
+from opentill.payment_links.model import PaidUse, PaymentLink, Sales
 
 INSERT = Query(
     PaymentLink,
@@ -53,14 +53,17 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Change what was sent; null leaves `active` and `metadata` as they are.
+LOCKED = Query(
+    PaymentLink,
+    "select * from payment_links where merchant_id = :merchant_id and id = :id for update",
+)
 UPDATE = Query(
     PaymentLink,
     """
-    update payment_links set active = coalesce(:active, active),
-        expires_at = case when :sets_expires_at::boolean then :expires_at else expires_at end,
-        max_uses = case when :sets_max_uses::boolean then :max_uses else max_uses end,
-        metadata = coalesce(:metadata, metadata), updated_at = :now
+    update payment_links set active = :active, name = :name, description = :description,
+        max_quantity = :max_quantity, expires_at = :expires_at, max_uses = :max_uses,
+        success_url = :success_url, client_reference = :client_reference, metadata = :metadata,
+        updated_at = :now
     where merchant_id = :merchant_id and id = :id
     returning *
     """,
@@ -78,32 +81,43 @@ TAKE = Query(
 INSERT_USE = Command(
     """
     insert into payment_link_uses (merchant_id, payment_link_id, order_id, checkout_id, state,
-        amount_minor, currency, created_at)
+        amount_minor, currency, created_at, visitor)
     values (:merchant_id, :payment_link_id, :order_id, :checkout_id, 'OPEN', :amount_minor,
-        :currency, :now)
+        :currency, :now, :visitor)
     """,
 )
-# What has become of links, by currency. What the worker has not noted yet is read from the orders;
-# an order that was paid after its session had ended is among the late payments.
+# Uses that a visitor has taken, and has not paid or given back yet.
+HELD_BY = Value(
+    int,
+    """
+    select count(*) from payment_link_uses u
+    join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
+    where u.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
+        and u.state = 'OPEN' and u.visitor = :visitor and o.paid_at is null
+        and o.status in ('PENDING', 'CREATING')
+    """,
+)
+# What has become of links, by currency: the sums of what is noted as paid, and each session that
+# the worker has not noted yet, read from its order. An order that was paid after its session had
+# ended is among the late payments, which are few.
 USAGE = Query(
     Sales,
     """
-    select payment_link_id, currency, count(*) filter (where not paid) as open,
-        count(*) filter (where paid) as paid,
-        coalesce(sum(amount_minor) filter (where paid), 0)::bigint as paid_minor
+    select payment_link_id, currency, sum(open)::bigint as open, sum(paid)::bigint as paid,
+        sum(paid_minor)::bigint as paid_minor
     from (
-        select payment_link_id, currency, amount_minor, true as paid from payment_link_uses
+        select payment_link_id, currency, 0 as open, paid, paid_minor from payment_link_sales
         where merchant_id = :merchant_id and payment_link_id = any (:ids::text[])
-            and state = 'PAID'
         union all
-        select u.payment_link_id, u.currency, u.amount_minor, o.paid_at is not null
+        select u.payment_link_id, u.currency, (o.paid_at is null)::int,
+            (o.paid_at is not null)::int, case when o.paid_at is null then 0 else u.amount_minor end
         from payment_link_uses u
         join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
         where u.merchant_id = :merchant_id and u.payment_link_id = any (:ids::text[])
             and u.state = 'OPEN'
             and (o.paid_at is not null or o.status in ('PENDING', 'CREATING'))
         union all
-        select u.payment_link_id, u.currency, u.amount_minor, true
+        select u.payment_link_id, u.currency, 0, 1, u.amount_minor
         from late_payments late
         join payment_link_uses u on u.merchant_id = :merchant_id and u.order_id = late.order_id
         where late.merchant_id = :merchant_id and u.payment_link_id = any (:ids::text[])
@@ -113,11 +127,37 @@ USAGE = Query(
     order by payment_link_id, paid desc, currency
     """,
 )
+# The newest sessions of a link that were paid: by state, as above, each by its index.
+NEWEST_PAID = Query(
+    PaidUse,
+    """
+    select order_id from (
+        (select order_id, created_at from payment_link_uses
+            where merchant_id = :merchant_id and payment_link_id = :payment_link_id
+                and state = 'PAID'
+            order by created_at desc, order_id desc limit :limit)
+        union all
+        (select u.order_id, u.created_at from payment_link_uses u
+            join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
+            where u.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
+                and u.state = 'OPEN' and o.paid_at is not null
+            order by u.created_at desc, u.order_id desc limit :limit)
+        union all
+        (select u.order_id, u.created_at from late_payments late
+            join payment_link_uses u
+                on u.merchant_id = :merchant_id and u.order_id = late.order_id
+            where late.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
+                and u.state = 'ENDED'
+            order by u.created_at desc, u.order_id desc limit :limit)
+    ) paid
+    order by created_at desc, order_id desc limit :limit
+    """,
+)
 # Note what has become of sessions that links have opened: of some whose orders are paid or closed.
 NOTE_ENDED = Command(
     """
     update payment_link_uses u
-    set state = case when ended.paid_at is null then 'ENDED' else 'PAID' end
+    set state = case when ended.paid_at is null then 'ENDED' else 'PAID' end, visitor = null
     from (
         select seen.merchant_id, seen.order_id, o.paid_at from payment_link_uses seen
         join orders o on o.merchant_id = seen.merchant_id and o.id = seen.order_id

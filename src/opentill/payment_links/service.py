@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from opentill import checkouts, list_counts, merchants, products
@@ -19,13 +21,19 @@ from opentill.payment_links import queries
 from opentill.payment_links.model import (
     LinkBody,
     LinkItemBody,
+    LinkItemUpdate,
     LinkUpdate,
     NewLink,
+    Outdated,
     PaymentLink,
     Usage,
 )
 
 _LONGEST_REFERENCE = 200
+_CHANGEABLE: Final = (
+    "active", "name", "description", "max_quantity", "expires_at", "max_uses", "success_url",
+    "client_reference", "metadata",
+)  # fmt: skip
 
 
 async def create(
@@ -40,9 +48,7 @@ async def create(
     """Make a payment link. Raises Invalid. ``actor`` is a person who does it, for the audit log."""
     currency, least, most = await _sold(tx, merchant_id, body)
     item, quantity = body.item or None, body.max_quantity or 1
-    if item is not None and least != most and quantity > 1:
-        reason = "maxQuantity must be 1, or left out, where the customer enters the amount"
-        raise Invalid("maxQuantity", reason)
+    _check_quantity(least, most, quantity)
     checkouts.check_on_offer(gateways, currency, body.payment_methods)
     new = NewLink(
         merchant_id=merchant_id,
@@ -102,6 +108,13 @@ def _bounds(item: LinkItemBody) -> tuple[int, int]:
     return least, most
 
 
+def _check_quantity(least: int | None, most: int | None, quantity: int) -> None:
+    """Check that one is sold where the customer enters the amount. Raises Invalid."""
+    if least != most and quantity > 1:
+        reason = "maxQuantity must be 1, or left out, where the customer enters the amount"
+        raise Invalid("maxQuantity", reason)
+
+
 def _to_come(moment: int | None, now: int) -> int | None:
     if moment is not None and moment <= now:
         raise Invalid("expiresAt", "expiresAt must be a time to come, in Unix milliseconds")
@@ -119,34 +132,71 @@ async def update(
     body: LinkUpdate,
     now: int,
     *,
+    seen: int | None = None,
     actor: Actor | None = None,
 ) -> PaymentLink:
-    """Change what was sent; sessions that are open stay. Raises Invalid and NotFound.
+    """Change what was sent; sessions that are open stay.
 
-    ``actor`` is a person who does it, for the audit log.
+    ``seen`` is the ``updated_at`` (Unix ms) of what a person saw: if the link has changed since, it
+    stays as it is, unless there is nothing to change any more. ``actor`` is that person, for the
+    audit log. Raises Invalid, NotFound and Outdated.
     """
-    expires_at = None if isinstance(body.expires_at, UnsetType) else _to_come(body.expires_at, now)
-    sent = bytes(body.metadata)
-    link = or_not_found(
-        await queries.UPDATE.first(
-            tx,
-            merchant_id=merchant_id,
-            id=link_id,
-            active=None if isinstance(body.active, UnsetType) else body.active,
-            sets_expires_at=body.expires_at is not UNSET,
-            expires_at=expires_at,
-            sets_max_uses=body.max_uses is not UNSET,
-            max_uses=None if isinstance(body.max_uses, UnsetType) else body.max_uses,
-            metadata=inputs.metadata(body.metadata) if sent else None,
-            now=now,
-        )
-    )
+    old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=link_id))
+    wanted = _wanted(old, body, now)
+    changed = [name for name in _CHANGEABLE if getattr(old, name) != getattr(wanted, name)]
+    if seen is not None and not changed:
+        return old
+    if seen not in {None, old.updated_at}:
+        raise Outdated
+    values = {name: getattr(wanted, name) for name in _CHANGEABLE}
+    link = await queries.UPDATE.one(tx, merchant_id=merchant_id, id=link_id, **values, now=now)
     if actor is not None:
-        state = "on" if link.active else "off"
-        await merchants.record_audit(
-            tx, actor, "links set", merchant_id, f"{link_id}: {state}", now
-        )
+        state = [] if body.active is UNSET else ["on" if link.active else "off"]
+        what = ", ".join([*state, *(name for name in changed if name != "active")])
+        await merchants.record_audit(tx, actor, "links set", merchant_id, f"{link_id}: {what}", now)
     return link
+
+
+def _wanted(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
+    """Return a link as it is to become. Raises Invalid."""
+    changes: dict[str, Any] = {
+        name: sent
+        for name in ("active", "max_quantity", "max_uses")
+        if (sent := getattr(body, name)) is not UNSET
+    }
+    if not isinstance(body.expires_at, UnsetType):
+        same = body.expires_at == old.expires_at
+        changes["expires_at"] = old.expires_at if same else _to_come(body.expires_at, now)
+    if not isinstance(body.success_url, UnsetType):
+        changes["success_url"] = inputs.web_address("successUrl", body.success_url)
+    if not isinstance(body.client_reference, UnsetType):
+        changes["client_reference"] = _reference(body.client_reference)
+    if not isinstance(body.item, UnsetType):
+        changes |= _item_changes(old, body.item)
+    if bytes(body.metadata):
+        changes["metadata"] = inputs.metadata(body.metadata)
+    wanted = msgspec.structs.replace(old, **changes)
+    _check_quantity(wanted.least_minor, wanted.most_minor, wanted.max_quantity)
+    return wanted
+
+
+def _item_changes(old: PaymentLink, item: LinkItemUpdate) -> dict[str, str]:
+    if old.product_id is not None:
+        raise Invalid("item", "item must be left out: this link sells a product")
+    changes: dict[str, str] = {}
+    if not isinstance(item.name, UnsetType):
+        changes["name"] = items.named(item.name)
+    if not isinstance(item.description, UnsetType):
+        changes["description"] = item.description or ""
+    return changes
+
+
+async def newest_paid(tx: Tx, merchant_id: str, link_id: str, limit: int) -> list[str]:
+    """Return the orders of a link that were paid, those whose session was opened last first."""
+    found = await queries.NEWEST_PAID.all(
+        tx, merchant_id=merchant_id, payment_link_id=link_id, limit=limit
+    )
+    return [one.order_id for one in found]
 
 
 async def find(tx: Tx, merchant_id: str, link_id: str) -> PaymentLink:

@@ -2,7 +2,7 @@
 
 It is made of rows that do not change any more, so that it has the same bytes however often it is
 made; their SHA-256 is kept with the run. The id of a payout is the end-to-end id, by which the
-bank's report finds it again.
+bank's report finds it again. Texts are in the letters that banks take (``charset.py``).
 """
 
 import hashlib
@@ -11,16 +11,16 @@ import tempfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 from xml.sax.saxutils import escape
 
 from opentill.core import encryption
-from opentill.core.bankaccounts import CLEARING, BankAccount
+from opentill.core.bankaccounts import CLEARING, LONGEST_HOLDER, BankAccount
 from opentill.core.errors import ConfigurationError, Invalid
 from opentill.core.money import exponent
 from opentill.db.database import Db, Tx
 from opentill.http import csvfile
-from opentill.payouts import accounts, queries, runs
+from opentill.payouts import accounts, charset, queries, runs
 from opentill.payouts.model import Run, RunSums, Transfer
 
 NAMESPACE: Final = "urn:iso:std:iso:20022:tech:xsd:pain.001.001.09"
@@ -39,6 +39,25 @@ _AREA: Final = (
 _SEPA: Final = frozenset(_AREA.split())
 
 
+class Letters(NamedTuple):
+    """How a file writes references and names; ``plain``: as they are, as files once did."""
+
+    plain: bool
+
+    def reference(self, our_id: str) -> str:
+        """Write one of our ids."""
+        return our_id if self.plain else charset.reference(our_id)
+
+    def name(self, holder: str, *, sepa: bool) -> str:
+        """Write a name. Outside SEPA one that cannot be written in Latin letters stays as it is."""
+        if self.plain or not (sepa or charset.can_write(holder)):
+            return holder
+        return charset.text(holder, LONGEST_HOLDER)
+
+
+_LETTERS: Final = (Letters(plain=False), Letters(plain=True))
+
+
 def filename(run: Run) -> str:
     """Name a run's file."""
     return f"payouts_{run.currency}_{run.pay_on}_{run.id}.{run.form}"
@@ -47,42 +66,49 @@ def filename(run: Run) -> str:
 async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
     """Write the file of a run that is SENT, and return it at its beginning.
 
-    Its digest is kept when it is made first, and compared from then on. Raises NotFound, Invalid
-    and ConfigurationError.
+    Its digest is kept when it is made first, and compared from then on: a file that was made by a
+    version that wrote other letters is made with those again. Raises NotFound, Invalid and
+    ConfigurationError.
     """
-    file = tempfile.SpooledTemporaryFile(max_size=_MEMORY)  # noqa: SIM115 - the caller's from here
-    try:
-        digest = await _write(db, run_id, secret_key, file)
-        await _check_digest(db, run_id, digest)
-    except BaseException:
+    for letters in _LETTERS:
+        file = tempfile.SpooledTemporaryFile(max_size=_MEMORY)  # noqa: SIM115 - the caller's from here
+        try:
+            digest = await _write(db, run_id, secret_key, letters, file)
+            if await _is_first(db, run_id, digest):
+                file.seek(0)
+                return file
+        except BaseException:
+            file.close()
+            raise
         file.close()
-        raise
-    file.seek(0)
-    return file
+    message = f"the file of {run_id} is not the one that was made first: do not use it"
+    raise ConfigurationError(message)
 
 
-async def _write(db: Db, run_id: str, secret_key: str, file: IO[bytes]) -> str:
+async def _write(db: Db, run_id: str, secret_key: str, letters: Letters, file: IO[bytes]) -> str:
     digest = hashlib.sha256()
     async with db.snapshot() as tx:
         run = await runs.find(tx, run_id)
         if run.status != "SENT":
             raise Invalid("run", "run must be sent before its file is made")
         sums = await queries.RUN_SUMS.one(tx, run_id=run_id)
-        pieces = _xml(tx, run, sums, secret_key) if run.form == "xml" else _csv(tx, run, secret_key)
+        transfers = _transfers(tx, run, secret_key)
+        pieces = (
+            _xml(run, sums, transfers, letters)
+            if run.form == "xml"
+            else _csv(run, transfers, letters)
+        )
         async for piece in pieces:
             digest.update(piece)
             file.write(piece)
     return digest.hexdigest()
 
 
-async def _check_digest(db: Db, run_id: str, found: str) -> None:
-    """Keep the digest of the file that was made first, or compare with it."""
+async def _is_first(db: Db, run_id: str, found: str) -> bool:
+    """Keep the digest of the file that was made first, and return whether it is this one."""
     await db.run(lambda tx: queries.NOTE_DIGEST.run(tx, id=run_id, sha256=found))
     async with db.connection() as tx:
-        kept = (await runs.find(tx, run_id)).sha256
-    if kept != found:
-        message = f"the file of {run_id} is not the one that was made first ({kept}): do not use it"
-        raise ConfigurationError(message)
+        return (await runs.find(tx, run_id)).sha256 == found
 
 
 async def _transfers(
@@ -101,17 +127,17 @@ def _decimal(minor: int, currency: str) -> str:
     return f"{Decimal(minor).scaleb(-exponent(currency)):f}"
 
 
-def _remittance(one: Transfer) -> str:
-    return f"Payout {one.payout_id}"
+_Transfers = AsyncIterator[tuple[Transfer, BankAccount]]
 
 
-async def _csv(tx: Tx, run: Run, secret_key: str) -> AsyncIterator[bytes]:
+async def _csv(run: Run, transfers: _Transfers, letters: Letters) -> AsyncIterator[bytes]:
     async def rows() -> AsyncIterator[list[str]]:
-        async for one, account in _transfers(tx, run, secret_key):
+        async for one, account in transfers:
+            named = letters.reference(one.payout_id)
             yield [
-                one.payout_id, _decimal(one.amount_minor, one.currency), one.currency, run.pay_on,
+                named, _decimal(one.amount_minor, one.currency), one.currency, run.pay_on,
                 csvfile.cell(account.holder), account.number, account.bic, account.bank_code,
-                account.country, _remittance(one),
+                account.country, f"Payout {named}",
             ]  # fmt: skip
 
     async for piece in csvfile.chunks(COLUMNS, rows()):
@@ -153,8 +179,10 @@ def _is_sepa(run: Run, account: BankAccount) -> bool:
     return run.currency == "EUR" and account.is_iban and account.country in _SEPA
 
 
-def _head(run: Run, sums: RunSums) -> str:
+def _head(run: Run, sums: RunSums, letters: Letters) -> str:
     """Write everything before the first transfer."""
+    named = letters.reference(run.id)
+    holder = letters.name(run.source.holder, sepa=run.currency == "EUR" and run.source.is_iban)
     number, total = str(sums.in_file), _decimal(sums.file_minor, run.currency)
     made = datetime.fromtimestamp((run.sent_at or 0) // 1000, UTC)
     source = run.source
@@ -162,19 +190,19 @@ def _head(run: Run, sums: RunSums) -> str:
     agent = _agent(source) or _element("FinInstnId", _element("Othr", _text("Id", "NOTPROVIDED")))
     group = _element(
         "GrpHdr",
-        _text("MsgId", run.id),
+        _text("MsgId", named),
         _text("CreDtTm", f"{made:%Y-%m-%dT%H:%M:%S}Z"),
         _text("NbOfTxs", number),
         _text("CtrlSum", total),
-        _element("InitgPty", _text("Nm", source.holder)),
+        _element("InitgPty", _text("Nm", holder)),
     )
     payment = (
-        _text("PmtInfId", f"{run.id}-1"),
+        _text("PmtInfId", f"{named}-1"),
         _text("PmtMtd", "TRF"),
         _text("NbOfTxs", number),
         _text("CtrlSum", total),
         _element("ReqdExctnDt", _text("Dt", run.pay_on)),
-        _element("Dbtr", _text("Nm", source.holder)),
+        _element("Dbtr", _text("Nm", holder)),
         _element("DbtrAcct", _account(source, run.currency)),
         _element("DbtrAgt", agent),
     )
@@ -184,29 +212,32 @@ def _head(run: Run, sums: RunSums) -> str:
     )
 
 
-def _transfer(run: Run, one: Transfer, account: BankAccount) -> str:
+def _transfer(run: Run, one: Transfer, account: BankAccount, letters: Letters) -> str:
     sepa = _is_sepa(run, account) and run.source.is_iban
+    named = letters.reference(one.payout_id)
     service = _element("PmtTpInf", _element("SvcLvl", _text("Cd", "SEPA"))) if sepa else ""
     return _element(
         "CdtTrfTxInf",
-        _element("PmtId", _text("InstrId", one.payout_id), _text("EndToEndId", one.payout_id)),
+        _element("PmtId", _text("InstrId", named), _text("EndToEndId", named)),
         service,
         _element(
             "Amt", _text("InstdAmt", _decimal(one.amount_minor, one.currency), Ccy=one.currency)
         ),
         _text("ChrgBr", "SLEV" if sepa else "SHAR"),
         _element("CdtrAgt", _agent(account)),
-        _element("Cdtr", _text("Nm", account.holder)),
+        _element("Cdtr", _text("Nm", letters.name(account.holder, sepa=sepa))),
         _element("CdtrAcct", _account(account)),
-        _element("RmtInf", _text("Ustrd", _remittance(one))),
+        _element("RmtInf", _text("Ustrd", f"Payout {named}")),
     )
 
 
-async def _xml(tx: Tx, run: Run, sums: RunSums, secret_key: str) -> AsyncIterator[bytes]:
-    yield _head(run, sums).encode()
+async def _xml(
+    run: Run, sums: RunSums, transfers: _Transfers, letters: Letters
+) -> AsyncIterator[bytes]:
+    yield _head(run, sums, letters).encode()
     buffer, length = io.StringIO(), 0
-    async for one, account in _transfers(tx, run, secret_key):
-        length += buffer.write(_transfer(run, one, account) + "\n")
+    async for one, account in transfers:
+        length += buffer.write(_transfer(run, one, account, letters) + "\n")
         if length > _PIECE:
             yield buffer.getvalue().encode()
             buffer, length = io.StringIO(), 0

@@ -240,7 +240,7 @@ async def list_invitations(request: ApiRequest[PageQuery, Nothing]) -> Listing[I
     """List invitations that can still be accepted."""
     async with request.app.db.connection() as tx:
         found = await service.invitations(tx, request.merchant_id, request.now)
-    return _part(request.query, found, InvitationOut.of)
+    return _part(request.query, [one for one in found if not one.withdrawn], InvitationOut.of)
 
 
 async def invite(request: ApiRequest[Nothing, InvitationBody], tx: Tx) -> InvitationWithUrl:

@@ -168,10 +168,11 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int
     used_at: int | None
+    withdrawn: bool  # who made it may not make such any more
 
     def can_be_followed(self, now: int) -> bool:
-        """Return whether it is neither used nor over."""
-        return self.used_at is None and now < self.expires_at
+        """Return whether it is neither used nor over nor withdrawn."""
+        return self.used_at is None and now < self.expires_at and not self.withdrawn
 
 
 class Access(msgspec.Struct, frozen=True):

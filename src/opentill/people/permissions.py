@@ -122,7 +122,7 @@ RULES: Final = (
     Rule("balance.adjust", "", "admin finance", proof=True),
     Rule("orders.manage", "", "admin finance support"),
     Rule("orders.decide", "", "admin finance", proof=True),
-    Rule("disputes.decide", "", "admin support"),
+    Rule("disputes.decide", "", "admin support", proof=True),
     Rule("approvals.decide", "", "admin finance", proof=True),
     Rule("people.read", "", "admin auditor"),
     Rule("people.manage", "", "admin", proof=True),

@@ -12,6 +12,7 @@ from opentill.people.model import (
     Staff,
     Workplace,
 )
+from opentill.people.permissions import MERCHANT_ROLES, STAFF_ROLES, member_may, staff_may
 
 # ── persons ──
 INSERT_PERSON = Command(
@@ -223,8 +224,20 @@ NOTE_VISIT = Value(
 )
 
 # ── links ──
+_MAKER = r"substring(created_by from '\((per_[0-9a-z]+)\)$')"  # null: a command, by nobody of them
+_STAFF = ", ".join(f"'{one}'" for one in STAFF_ROLES if staff_may(one, "people.manage"))
+_OWNERS = ", ".join(f"'{one}'" for one in MERCHANT_ROLES if member_may(one, "team.manage"))
+# Who made a link may not make such any more: they were removed, or have another role.
+_IS_WITHDRAWN = f"""(
+    {_MAKER} is not null
+    and not exists (select from staff s where s.person_id = {_MAKER} and s.role in ({_STAFF}))
+    and not exists (
+        select from members m where m.merchant_id = person_links.merchant_id
+            and m.person_id = {_MAKER} and m.role in ({_OWNERS})))
+"""  # noqa: S608 - constants of ours
 _LINK_COLUMNS = (
-    "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at"
+    "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at,"
+    f" {_IS_WITHDRAWN} as withdrawn"
 )
 # In place of one for the same that nobody has followed: that one no longer works.
 INSERT_LINK = Query(
@@ -245,12 +258,14 @@ LINK = Query(
     Link,
     f"select {_LINK_COLUMNS} from person_links where token_sha256 = :token_sha256",  # noqa: S608 - ours
 )
-# Of several that follow a link at once, one gets the row.
+# Of several that follow a link at once, one gets the row. Whoever removes its maker holds what
+# ``service._use_link`` has locked before.
 USE_LINK = Query(
     Link,
     f"""
     update person_links set used_at = :now
     where token_sha256 = :token_sha256 and kind = :kind and used_at is null and expires_at > :now
+        and not {_IS_WITHDRAWN}
     returning {_LINK_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )

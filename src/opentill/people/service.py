@@ -139,7 +139,7 @@ async def join(
 
     async def work(tx: Tx) -> NewLogin:
         person = await _create(tx, link.email, name, stored, browser.language, now)
-        await _use_invitation(tx, token, person, now)
+        await _use_invitation(tx, link, token, person, now)
         return await logins.begin(tx, person, browser, now)
 
     try:
@@ -153,14 +153,20 @@ async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
     link, person = await read_link(tx, token, now)
     if link.kind != "INVITATION" or person is None or person.id != login.person_id:
         raise NotFound
-    await _use_invitation(tx, token, person, now)
+    await _use_invitation(tx, link, token, person, now)
 
 
-async def _use_invitation(tx: Tx, token: str, person: Person, now: int) -> None:
-    link = or_not_found(
-        await queries.USE_LINK.first(tx, token_sha256=digest(token), kind="INVITATION", now=now)
-    )
-    await _give_role(tx, link, person, now)
+async def _use_invitation(tx: Tx, link: Link, token: str, person: Person, now: int) -> None:
+    await _give_role(tx, await _use_link(tx, link, token, now), person, now)
+
+
+async def _use_link(tx: Tx, link: Link, token: str, now: int) -> Link:
+    """Use a link up, after whoever is about to remove its maker. Raises NotFound."""
+    if link.merchant_id is not None:
+        await merchants.lock(tx, link.merchant_id)
+    await queries.LOCK_ADMINS.all(tx)
+    used = await queries.USE_LINK.first(tx, token_sha256=digest(token), kind=link.kind, now=now)
+    return or_not_found(used)
 
 
 async def _create(
@@ -184,7 +190,6 @@ async def _create(
 
 async def _give_role(tx: Tx, link: Link, person: Person, now: int) -> None:
     if link.merchant_id is not None:
-        await merchants.lock(tx, link.merchant_id)
         await queries.SET_MEMBER.run(
             tx, merchant_id=link.merchant_id, person_id=person.id, role=link.role, now=now
         )
@@ -211,9 +216,7 @@ async def choose_password(
     stored = await passwords.hashed(password, cost)
 
     async def work(tx: Tx) -> None:
-        or_not_found(
-            await queries.USE_LINK.first(tx, token_sha256=digest(token), kind="RESET", now=now)
-        )
+        await _use_link(tx, link, token, now)
         await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now)
         await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
         actor = Actor(named(person.email, person.id), f"by a link of {link.created_by}")
@@ -234,7 +237,10 @@ async def everybody(tx: Tx) -> tuple[list[Member], list[Staff]]:
 
 
 async def invitations(tx: Tx, merchant_id: str, now: int) -> list[Link]:
-    """Return the invitations to a merchant that can still be accepted, oldest first."""
+    """Return the invitations to a merchant that are not used or over, oldest first.
+
+    Those that are ``withdrawn`` cannot be accepted.
+    """
     return await queries.INVITATIONS.all(tx, merchant_id=merchant_id, now=now)
 
 

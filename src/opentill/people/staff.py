@@ -32,7 +32,10 @@ async def logins_of(tx: Tx, person_id: str, now: int) -> list[Login]:
 
 
 async def staff_invitations(tx: Tx, now: int) -> list[Link]:
-    """Return the invitations to the staff that can still be accepted, oldest first."""
+    """Return the invitations to the staff that are not used or over, oldest first.
+
+    Those that are ``withdrawn`` cannot be accepted.
+    """
     return await queries.STAFF_INVITATIONS.all(tx, now=now)
 
 

@@ -165,11 +165,11 @@ async def reject_adjustment(
     made = await adjustments.reject(tx, adjustment_id, by, reason, now)
     difference_id = made.reference.partition("-")[0]
     seen = await queries.DIFFERENCE.first(tx, id=difference_id)
-    if seen is None or seen.resolved_at != made.created_at or made.reference != _reference(seen):
+    if seen is None or (seen.resolved_at, _reference(seen)) != (made.created_at, made.reference):
         return made  # it was about something else
     actor = operator_actions.actor(by, reason)
     earlier = EarlierResolution(
-        at=seen.resolved_at,
+        at=made.created_at,
         by=seen.resolved_by or "",
         resolution=seen.resolution or "",
         adjustment_id=made.id,
@@ -178,7 +178,7 @@ async def reject_adjustment(
         why=actor.reason,
     )
     again = await queries.REOPEN.one(
-        tx, id=seen.id, resolved_at=seen.resolved_at,
+        tx, id=seen.id, resolved_at=made.created_at,
         earlier=msgspec.json.encode([*seen.resolutions, earlier]).decode(),
     )  # fmt: skip
     subject = f"{again.id}: {again.what} {again.kind} {again.reference}, {made.id} was rejected"

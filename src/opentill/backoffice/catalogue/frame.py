@@ -25,6 +25,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "staff_support": "Staff: support",
         "staff_auditor": "Staff: auditor",
         "errors_title": "Please check your entries",
+        "error_form_used": "This form was sent before, with other entries, and has done its work. "
+        "Send it again if you want another one",
         "forbidden_title": "You may not do this",
         "forbidden_text": "Your role at this merchant does not include it. An owner of the team "
         "can change your role.",
@@ -75,6 +77,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "staff_support": "平台人员：客服",
         "staff_auditor": "平台人员：审计",
         "errors_title": "请检查您填写的内容",
+        "error_form_used": "此表单之前已以其他内容提交并执行。如需再创建一个，请再次提交",
         "forbidden_title": "您没有此权限",
         "forbidden_text": "您在此商户的角色不包含这项操作。团队所有者可以更改您的角色。",
         "forbidden_console": "您的角色不包含这项操作。管理员可以更改您的角色。",
@@ -123,6 +126,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "staff_support": "平台人員：客服",
         "staff_auditor": "平台人員：稽核",
         "errors_title": "請檢查您填寫的內容",
+        "error_form_used": "此表單之前已以其他內容送出並執行。如需再建立一個，請再次送出",
         "forbidden_title": "您沒有此權限",
         "forbidden_text": "您在此商戶的角色不包含這項操作。團隊擁有者可以變更您的角色。",
         "forbidden_console": "您的角色不包含這項操作。管理員可以變更您的角色。",

@@ -37,6 +37,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "Nothing that you entered is lost.",
         "proof_do": "Confirm and go on",
         "error_proof": "The password or the code is wrong",
+        "proof_files": "A file is not kept. You will be asked for it again.",
         "kept_title": "Please log in again",
         "kept_text": "You were logged out in the meantime. Nothing was done yet, and what you "
         "entered is kept: log in to the same account to go on.",
@@ -78,6 +79,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "proof_text": "此操作需要再次输入密码。您填写的内容不会丢失。",
         "proof_do": "确认并继续",
         "error_proof": "密码或验证码不正确",
+        "proof_files": "文件不会保留，稍后需要重新选择。",
         "kept_title": "请重新登录",
         "kept_text": "您已被退出登录。尚未执行任何操作，您填写的内容已保留：请登录同一账户后继续。",
         "kept_lost": "文件和密码不会保留，稍后需要重新提供。",
@@ -117,6 +119,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "proof_text": "此操作需要再次輸入密碼。您填寫的內容不會遺失。",
         "proof_do": "確認並繼續",
         "error_proof": "密碼或驗證碼不正確",
+        "proof_files": "檔案不會保留，稍後需要重新選擇。",
         "kept_title": "請重新登入",
         "kept_text": "您已被登出。尚未執行任何操作，您填寫的內容已保留：請登入同一帳戶後繼續。",
         "kept_lost": "檔案和密碼不會保留，稍後需要重新提供。",

@@ -6,6 +6,7 @@ from opentill.backoffice.model import Part
 from opentill.console.catalogue import (
     approvals,
     audit,
+    disputes,
     home,
     merchants,
     needs,
@@ -34,6 +35,7 @@ PARTS: Final[tuple[Part, ...]] = (
     standing.SENTENCES,
     terms.SENTENCES,
     payments.SENTENCES,
+    disputes.SENTENCES,
     payout_runs.SENTENCES,
     reconciliation.SENTENCES,
     trial_balance.SENTENCES,

@@ -38,6 +38,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "what the merchant reads, so “you” in it is the merchant.",
         "payment_its_page": "The merchant’s own page",
         "payment_actions": "What can be done",
+        "payment_disputes": "Disputes: deadline, evidence and notes",
         "payment_reason": "Reason",
         "payment_reason_hint": "For the audit log and the history of the payment, at most 255 "
         "characters.",
@@ -70,6 +71,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_moves_back": "The customer has got back",
         "payment_moves_left": "Leaves the merchant’s frozen balance",
         "payment_moves_returned": "Returns to the merchant’s balance",
+        "payment_do_given-back": "Second payment given back",
+        "payment_text_given-back": "When a gateway refuses for good to give a second "
+        "payment back, and you know that the customer has the money all the same, by a transfer "
+        "for example. Nothing moves in the books, which never had it.",
+        "payment_done_given-back": "That the second payment went back is recorded.",
         "payment_do_dispute-open": "Open a dispute",
         "payment_text_dispute-open": "When the customer takes the payment back through the bank, "
         "and the gateway does not report it. A payment that has settled is frozen so far.",
@@ -138,6 +144,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "指商户。",
         "payment_its_page": "商户自己的页面",
         "payment_actions": "可执行的操作",
+        "payment_disputes": "争议：截止时间、证据和备注",
         "payment_reason": "原因",
         "payment_reason_hint": "写入审计日志和付款历史，最多 255 个字符。",
         "payment_amount": "金额（{currency}）",
@@ -168,6 +175,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_moves_back": "客户已收到",
         "payment_moves_left": "从商户冻结余额扣除",
         "payment_moves_returned": "退回商户余额",
+        "payment_do_given-back": "重复付款已退回",
+        "payment_text_given-back": "适用于网关最终拒绝退回重复付款、而您已知客户"
+        "以其他方式（例如转账）收到款项的情况。账目中从未计入此款，没有资金变动。",
+        "payment_done_given-back": "已记录重复付款的退回。",
         "payment_do_dispute-open": "发起争议",
         "payment_text_dispute-open": "适用于客户通过银行追回付款、而网关不报告的情况。"
         "已结算的付款将被"
@@ -232,6 +243,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "指商戶。",
         "payment_its_page": "商戶自己的頁面",
         "payment_actions": "可執行的操作",
+        "payment_disputes": "爭議：截止時間、證據和備註",
         "payment_reason": "原因",
         "payment_reason_hint": "寫入稽核日誌和付款歷史，最多 255 個字元。",
         "payment_amount": "金額（{currency}）",
@@ -262,6 +274,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_moves_back": "客戶已收到",
         "payment_moves_left": "從商戶凍結餘額扣除",
         "payment_moves_returned": "退回商戶餘額",
+        "payment_do_given-back": "重複付款已退回",
+        "payment_text_given-back": "適用於閘道最終拒絕退回重複付款、而您已知客戶"
+        "以其他方式（例如轉帳）收到款項的情況。帳目中從未計入此款，沒有資金變動。",
+        "payment_done_given-back": "已記錄重複付款的退回。",
         "payment_do_dispute-open": "提出爭議",
         "payment_text_dispute-open": "適用於客戶透過銀行追回付款、而閘道不回報的情況。"
         "已結算的付款將被"

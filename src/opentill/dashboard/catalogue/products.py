@@ -54,8 +54,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "most 2,048 characters, without spaces, user name and password",
         "error_product_changed": "Somebody has changed this product since you opened the form; "
         "at the top is how it is now. Save again to replace that with your entries",
-        "error_form_used": "This form was sent before, with other entries, and has done its work. "
-        "Send it again if you want another one",
     },
     "zh-Hans": {
         "menu_products": "商品",
@@ -106,7 +104,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "最多 2,048 个字符，不含空格、用户名和密码",
         "error_product_changed": "您打开表单之后，有人更改了该商品，页面上方是其当前内容。"
         "再次保存将以您填写的内容替换",
-        "error_form_used": "此表单之前已以其他内容提交并执行。如需再创建一个，请再次提交",
     },
     "zh-Hant": {
         "menu_products": "商品",
@@ -157,6 +154,5 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "最多 2,048 個字元，不含空格、使用者名稱和密碼",
         "error_product_changed": "您開啟表單之後，有人變更了此商品，頁面上方是其目前內容。"
         "再次儲存將以您填寫的內容取代",
-        "error_form_used": "此表單之前已以其他內容送出並執行。如需再建立一個，請再次送出",
     },
 }

@@ -107,7 +107,7 @@ SENTENCES: Final[dict[str, str]] = {
     "merchant has handed in no evidence.",
     "deadline_staff_responded": "A dispute of {shop} can be responded to for less than {left}. The "
     "merchant has handed in evidence: send it to the bank, and note at the dispute that you did.",
-    "deadline_staff_open": "See the payment",
+    "deadline_staff_open": "See the dispute",
     "test_subject": "A test of OpenTill's mail",
     "test_text": "If you read this, mail works.",
 }

@@ -104,7 +104,7 @@ SENTENCES: Final[dict[str, str]] = {
     "deadline_staff_text": "{shop} 的一项争议的回应时间不足 {left}。商户尚未提交证据。",
     "deadline_staff_responded": "{shop} 的一项争议的回应时间不足 {left}。商户已提交证据："
     "请转交银行，并在争议中备注。",
-    "deadline_staff_open": "查看付款",
+    "deadline_staff_open": "查看争议",
     "test_subject": "OpenTill 邮件测试",
     "test_text": "如果您看到这封邮件，说明邮件功能正常。",
 }

@@ -104,7 +104,7 @@ SENTENCES: Final[dict[str, str]] = {
     "deadline_staff_text": "{shop} 的一項爭議的回應時間不足 {left}。商戶尚未提交證據。",
     "deadline_staff_responded": "{shop} 的一項爭議的回應時間不足 {left}。商戶已提交證據："
     "請轉交銀行，並在爭議中備註。",
-    "deadline_staff_open": "檢視付款",
+    "deadline_staff_open": "檢視爭議",
     "test_subject": "OpenTill 郵件測試",
     "test_text": "如果您看到這封郵件，表示郵件功能正常。",
 }

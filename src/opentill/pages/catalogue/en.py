@@ -127,6 +127,9 @@ SENTENCES: Final[dict[str, str]] = {
     "INACTIVE_text": "Nothing has been charged. Please ask {merchant}.",
     "EXPIRED_title": "This link has expired",
     "EXPIRED_text": "Nothing has been charged. Please ask {merchant} for a new one.",
+    "HELD_title": "You have payments open already",
+    "HELD_text": "Pay one of those that you have started with this link, or wait half an "
+    "hour until they end. Nothing has been charged.",
     "USED_UP_title": "This link has been used",
     "USED_UP_text": "Its payments are made or under way. If one of them is not"
     " finished, it can be used again within half an hour.",

@@ -121,6 +121,8 @@ SENTENCES: Final[dict[str, str]] = {
     "INACTIVE_text": "您没有被扣款。请联系 {merchant}。",
     "EXPIRED_title": "此链接已过期",
     "EXPIRED_text": "您没有被扣款。请向 {merchant} 索取新的链接。",
+    "HELD_title": "您已有未完成的付款",
+    "HELD_text": "请先完成您通过此链接发起的付款，或等待半小时后其自动失效。尚未扣款。",
     "USED_UP_title": "此链接已被使用",
     "USED_UP_text": "此链接的付款已完成或正在进行。如果其中有未完成的付款，半小时内可以再次使用。",
     # the receipt

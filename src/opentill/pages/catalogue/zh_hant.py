@@ -121,6 +121,8 @@ SENTENCES: Final[dict[str, str]] = {
     "INACTIVE_text": "您沒有被扣款。請聯絡 {merchant}。",
     "EXPIRED_title": "此連結已過期",
     "EXPIRED_text": "您沒有被扣款。請向 {merchant} 索取新的連結。",
+    "HELD_title": "您已有未完成的付款",
+    "HELD_text": "請先完成您透過此連結發起的付款，或等待半小時後其自動失效。尚未扣款。",
     "USED_UP_title": "此連結已被使用",
     "USED_UP_text": "此連結的付款已完成或正在進行。如果其中有未完成的付款，半小時內可以再次使用。",
     # the receipt

@@ -189,6 +189,7 @@ class Cluster:
         settings = dict(SETTINGS, unix_socket_directories=str(self.socket_dir))
         if not self._durable:
             settings.update(fsync="off", full_page_writes="off", synchronous_commit="off")
+            settings["max_wal_size"] = "128MB"  # nobody recovers from it
         command = [str(self._programs.path("postgres")), "-D", str(self.path)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]

@@ -203,6 +203,69 @@ def lock_serve(data_dir: Path) -> Lock:
     return lock
 
 
+_RESTORING: Final = "postgres.restoring"
+
+
+class Restoring:
+    """The mark that the database of a data directory is being restored: nothing else starts it.
+
+    It is there from before the database is made until all of the backup is in it. Whoever is killed
+    meanwhile leaves it, and another restore goes on.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        """Set the mark, or take that of a restore that has not finished. Raises DataDirError."""
+        self._path = prepare(data_dir)
+        gate = Lock(self._path / "postgres.start.lock")
+        try:
+            gate.take()
+            if _has_database(self._path) and not _is_restoring(self._path):
+                message = (
+                    f"{self._path} has a database; set OPENTILL_DATA_DIR to a directory without one"
+                )
+                raise DataDirError(message)
+            self._lock = Lock(self._path / _RESTORING)
+            if not self._lock.take(wait=False):
+                self._lock.release()
+                message = f"another `opentill restore` is at work in {self._path}"
+                raise DataDirError(message)
+            sync_directory(self._path)
+        finally:
+            gate.release()
+
+    def finish(self) -> None:
+        """Take the mark away: the database is whole."""
+        (self._path / _RESTORING).unlink()
+        sync_directory(self._path)
+
+    def release(self) -> None:
+        """Let another process go on with it."""
+        self._lock.release()
+
+
+def check_restored(data_dir: Path) -> None:
+    """Raise ``DataDirError`` if a restore has begun and not finished."""
+    if _is_restoring(data_dir):
+        message = (
+            f"the database in {data_dir} is not whole: `opentill restore` has not finished; run it"
+            f" again, or remove {_database(data_dir)} and {_RESTORING} beside it"
+        )
+        raise DataDirError(message)
+
+
+def _is_restoring(data_dir: Path) -> bool:
+    return (data_dir / _RESTORING).exists()
+
+
+def sync_directory(path: Path) -> None:
+    """Have names that were made, changed or removed in a directory outlive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class NoDatabase(DataDirError):
     """There is no database; the text says where it was looked for, and what to set."""
 

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Final, Self
 
 from opentill.server.embedded.cluster import Cluster
-from opentill.server.embedded.datadir import DataDirError, Lock, check_exists, prepare
+from opentill.server.embedded.datadir import (
+    DataDirError,
+    Lock,
+    check_exists,
+    check_restored,
+    prepare,
+)
 
 
 class EmbeddedPostgres:
@@ -22,12 +28,15 @@ class EmbeddedPostgres:
         self._users: Lock | None = users
 
     @classmethod
-    def start(cls, data_dir: Path, *, durable: bool = True, creates: bool = True) -> Self:
+    def start(
+        cls, data_dir: Path, *, durable: bool = True, creates: bool = True, restoring: bool = False
+    ) -> Self:
         """Attach to the server of ``data_dir``; start it if it does not run.
 
         ``creates``: make the cluster if there is none. ``durable=False`` turns fsync off, for
-        tests. Blocks for 0.2 s, for 2 s with a new cluster, or for as long as recovery takes after
-        a crash. Raises ``DataDirError``.
+        tests. ``restoring``: the caller holds the mark without which nobody starts a database that
+        is not whole. Blocks for 0.2 s, for 2 s with a new cluster, or for as long as recovery takes
+        after a crash. Raises ``DataDirError``.
         """
         if not creates:
             check_exists(data_dir)
@@ -37,6 +46,8 @@ class EmbeddedPostgres:
         try:
             cluster = Cluster(path, durable=durable)
             gate.take()
+            if not restoring:
+                check_restored(path)
             users.take(shared=True)
             cluster.ensure_running()
         except OSError as error:

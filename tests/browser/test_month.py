@@ -1,0 +1,377 @@
+"""The month of a platform, worked off in the console to clean books and an empty inbox.
+
+Five merchants, three currencies of different exponents, a hundred payments. What merchants,
+customers and the bank do goes by the API and the pages; what staff do, all of it, by the pages of
+the console. After each step the auditor reads the trial balance: every currency adds up to zero.
+"""
+
+import csv
+import io
+import re
+from collections.abc import AsyncIterator, Callable
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+from starlette.applications import Starlette
+
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from support.api_server import SECRETS, database
+from support.books import assert_books
+from support.cluster import CARD, REFUNDS_FAIL
+from support.console_staff import eventually, number
+from support.page_server import running
+from support.platform_month import (
+    PAYMENTS,
+    Month,
+    Shop,
+    customers_pay,
+    merchants_apply,
+    staff_join,
+    terms_rates_and_accounts,
+)
+
+pytestmark = [
+    pytest.mark.stress,
+    pytest.mark.browser,
+    pytest.mark.asyncio(loop_scope="session"),
+]
+HOUR: Final = 3_600_000
+DAY: Final = 24 * HOUR
+OWN: Final = (
+    "EUR:GB29NWBK60161331926819:NWBKGB2L,JPY:7654321:JP0009001,KWD:KW81CBKU0000000000001234560101"
+)
+PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
+NOTHING: Final = "Nothing needs anybody just now."
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def platform(
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    through: Callable[[str], str],
+) -> AsyncIterator[Starlette]:
+    """A server with worker and sandbox bank that takes applications and pays out."""
+    directory = tmp_path_factory.mktemp("month")
+    with database(postgres_url, template) as url:
+        settings = Settings(
+            database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
+            limit_checkouts_per_minute=0, limit_payments_per_minute=0, applications=True,
+            approval_above=Decimal(10), payout_accounts=OWN, operator_name="The Till Ltd",
+            **SECRETS,
+        )  # fmt: skip
+        async with running(settings, directory / "bank") as server:
+            yield server
+
+
+async def test_a_month_ends_with_clean_books_and_an_empty_inbox(
+    browser: Browser, platform: Starlette
+) -> None:
+    month = Month(platform, browser)
+    for step in (
+        staff_join, merchants_apply, terms_rates_and_accounts, customers_pay,
+        _the_bank_does_not_answer, _the_report_is_wrong,
+        _payments_settle_and_are_disputed, _a_dispute_without_an_order, _payouts,
+        _the_month_ends,
+    ):  # fmt: skip
+        await step(month)
+        if month.staff:
+            await month.balanced()
+    everybody = [*month.staff.values(), month.owner]
+    assert [(one.email, one.wrong) for one in everybody if one.wrong] == []
+    async with month.app.db.snapshot() as tx:
+        assert await assert_books(tx) > len(month.shops) * PAYMENTS * 3
+    await month.http.aclose()
+    for one in everybody:
+        await one.page.context.close()
+
+
+async def _paid_twice(month: Month, card: str) -> tuple[str, str]:
+    """Have a customer pay by a wallet and by card; return the order and the attempt by card."""
+    books = month["Harbour Books"]
+    session_id, order_id = await month.open(books)
+    attempts = [await month.begin(session_id, method) for method in ("CREDIT_CARD", "ALIPAY")]
+    assert len(set(attempts)) == len(attempts)
+    await month.use_phone(attempts[1])
+    await month.come_back(session_id, attempts[1])
+    await month.status(books, order_id, "PAID")
+    await month.type_card(attempts[0], card)
+    await month.come_back(session_id, attempts[0])
+    books.paid.append(order_id)
+    return order_id, attempts[0]
+
+
+async def _the_bank_does_not_answer(month: Month) -> None:
+    """Second payments and a refund go to the bank, whose answers are lost: each is done once."""
+    books, fin = month["Harbour Books"], month.staff["fin"]
+    fault = {"operation": "refund", "kind": "reset_after", "times": 100_000}
+    await month.at_bank("POST", "/faults", fault)
+    await month.at_bank("POST", "/faults", {**fault, "operation": "find_refund"})
+    await month.at_bank("POST", "/faults", {**fault, "operation": "callback", "kind": "drop"})
+    twice, second = await _paid_twice(month, CARD)
+    kept, _ = await _paid_twice(month, REFUNDS_FAIL)
+    order_id = books.paid[1]
+    await fin.go(f"/console/payments?query={order_id}")
+    await fin.follow('a[href$="/refund"]')
+    await fin.send("main form[method=get]", amount="10.00")
+    said = await fin.send("main form[method=post]", reason="a torn page", confirm="10.00")
+    assert "The refund is on its way" in said, said
+    await month.later(26 * HOUR)
+    await month.until_home("Second payments not given back: 2")
+    await month.until_home("Refunds that no gateway reports: 1")
+    await fin.go("/console/needs/refunds")
+    assert "Harbour Books" in await fin.words()
+    await month.balanced()
+    await month.at_bank("DELETE", "/faults")
+    await month.later(2 * HOUR)  # each waits for an hour at most between two tries
+    await month.until_home("Refunds that", there=False)
+
+    async def given_back() -> bool:
+        await fin.go(f"/console/payments/{twice}")
+        return "The second payment was given back" in await fin.words()
+
+    await eventually(given_back, "the second payment is not given back")
+    for attempt_id, back in ((second, 2450), (await month.attempt_of(order_id), 1000)):
+        payment = await month.at_bank("GET", f"/payments/{attempt_id}")
+        assert payment["refunded_minor"] == back
+
+    async def refused() -> bool:
+        await fin.go(f"/console/payments/{kept}")
+        return await fin.page.locator('form[action$="/given-back"]').count() > 0
+
+    await eventually(refused, "the bank does not refuse to give the other one back")
+    await month.later(2 * HOUR)
+    await month.until_home("Second payments not given back: 1")
+    await fin.go("/console/needs/duplicates")
+    await fin.follow("table a[href*='/payments/']")
+    await fin.page.wait_for_url(f"**/console/payments/{kept}")
+    said = await fin.send('form[action$="/given-back"]', reason="by a transfer of ours")
+    assert "the second payment went back is recorded" in said, said
+
+
+async def _report(month: Month) -> list[dict[str, str]]:
+    """Return the rows of the bank's settlement report."""
+    text = await month.at_bank("GET", "/settlement-report.csv")
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def _file(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
+    """Return a report as a file to upload."""
+    written = io.StringIO(newline="")
+    writer = csv.DictWriter(written, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return {"name": name, "mimeType": "text/csv", "buffer": written.getvalue().encode()}
+
+
+COMPARE: Final = 'form[method=post][action$="/reconciliation/compare"]'
+
+
+async def _the_report_is_wrong(month: Month) -> None:
+    """A wrong amount, two lines that are missing, one that nobody knows: each is worked off."""
+    fin, gus, books = month.staff["fin"], month.staff["gus"], month["Harbour Books"]
+    names = [await month.attempt_of(order_id) for order_id in books.paid[2:5]]
+    wrong, lost, late = names
+    rows = [row for row in await _report(month) if row["reference"] not in (lost, late)]
+    assert rows[-1]["reference"] not in names  # both are within the report's time
+    for row in rows:
+        if row["reference"] == wrong:
+            row["amount"] = "12.25"
+    unknown = {**rows[-1], "reference": "att_nobody", "amount": "3.00"}
+    await fin.go("/console/reconciliation")
+    said = await fin.send(COMPARE, file=_file([*rows, unknown], "november.csv"))
+    assert "4 differ" in said, said
+    assert "Differences between reports and books: 4" in await month.home()
+    why = {"Not the same": "they owe us 12.25", "Missing in the books": "another shop’s"}
+    for what, reason in why.items():
+        await fin.go("/console/reconciliation?which=open")
+        await fin.follow(f'table a:has-text("{what}")')
+        moved = {}
+        if what == "Not the same":
+            moved = {"adjust": "correct", "amount": "-12.25", "order": books.paid[2]}
+        said = await fin.send('form[action$="/resolve"]', reason=reason, **moved)
+        assert "The difference is resolved" in said, said
+    await fin.go("/console/reconciliation?which=open")
+    await fin.follow(f'tr:has-text("{lost}") a')
+    said = await fin.send('form[action$="/resolve"]', reason="on the next report, they say")
+    assert "1 wait for somebody" in said, said
+    assert "Waiting for a second person: 1" in await month.home()
+    page = await fin.go("/console/approvals")
+    assert "You asked for this" in await fin.words()
+    assert await page.locator('form[action$="/approve"]').count() == 0
+    await gus.go("/console/approvals")
+    await month.later(11 * 60_000)  # so that the approval asks for proof
+    assert "Approved." in await gus.send('form[action$="/approve"]')
+    await month.balanced()
+    late_row = [row for row in await _report(month) if row["reference"] == late]
+    await fin.go("/console/reconciliation")
+    await fin.send(COMPARE, file=_file(late_row, "late.csv"))
+    if "Choose" in await fin.words():  # the file does not outlive the question who one is
+        await fin.send(COMPARE, file=_file(late_row, "late.csv"))
+    assert "0 wait for somebody" in await fin.words(), await fin.words()
+
+
+async def _disputed(month: Month, shop: Shop, order_id: str) -> tuple[str, str]:
+    """Have the bank open a dispute; return its id there, and ours."""
+    payment = await month.attempt_of(order_id)
+    opened = await month.at_bank(
+        "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
+    )
+    await month.status(shop, order_id, "DISPUTED")
+    found = await month.api(shop, "GET", "/v1/disputes?orderId=" + order_id)
+    return opened["id"], found["items"][0]["id"]
+
+
+async def _payments_settle_and_are_disputed(month: Month) -> None:
+    """One is won with the merchant's evidence, one is lost, of which a reserve is held."""
+    books, tea, sue = month["Harbour Books"], month["Kyoto Tea"], month.staff["sue"]
+    await month.later(8 * DAY)
+    for shop in month.shops:
+        for order_id in shop.paid:
+            await month.status(shop, order_id, "SETTLED")
+    await month.balanced()
+    at_bank, ours = await _disputed(month, books, books.paid[5])
+    await sue.go(f"/console/payments?query={books.paid[5]}")
+    await sue.follow(f'a:has-text("{ours}")')
+    until = await sue.page.evaluate(f"new Date({month.app.clock() + 2 * DAY}).toISOString()")
+    form = 'form[action$="/deadline"]'
+    await sue.send(form, until=until[:10], reason="the bank's letter")
+    await sue.send('form[action$="/notes"]', note="The bank wants proof of delivery.")
+    assert "Disputes near their deadline: 1" in await month.home("sue")
+    await month.owner.go(f"/dashboard/{books.id}/disputes/{ours}")
+    assert "The bank wants proof of delivery." in await month.owner.words()
+    file = {"name": "receipt.pdf", "mimeType": "application/pdf", "buffer": PDF}
+    await month.owner.send('form[action$="/evidence"]', file=file)
+    await sue.go("/console/needs/disputes")
+    await sue.follow(f'a:has-text("{ours}")')
+    async with sue.page.expect_download() as downloading:
+        await sue.page.click('a:has-text("receipt.pdf")')
+    assert (await (await downloading.value).path()).read_bytes() == PDF
+    await month.balanced()
+    await month.at_bank("POST", f"/disputes/{at_bank}/won")
+    await month.status(books, books.paid[5], "SETTLED")
+    assert "Disputes near" not in await month.home("sue")
+    at_bank, ours = await _disputed(month, tea, tea.paid[0])
+    await sue.go(f"/console/payments/{tea.paid[0]}")
+    said = await sue.send('form[action$="/dispute-lost"]', reason="no tracking number")
+    assert "ended as lost" in said, said
+    await month.at_bank("POST", f"/disputes/{at_bank}/lost")
+    await month.status(tea, tea.paid[0], "CHARGEBACK")
+
+
+async def _a_dispute_without_an_order(month: Month) -> None:
+    """A letter opens a dispute; when the bank reports the same one, it is dismissed."""
+    dates, sue = month["Gulf Dates"], month.staff["sue"]
+    order_id = dates.paid[0]
+    await sue.go(f"/console/payments/{order_id}")
+    said = await sue.send('form[action$="/dispute-open"]', amount="7.25", reason="a letter")
+    assert "The dispute is open" in said, said
+    payment = await month.attempt_of(order_id)
+    opened = await month.at_bank(
+        "POST", f"/payments/{payment}/disputes", {"reason": "not received"}
+    )
+    await month.until_home("Disputes without an order: 1")
+    await month.balanced()
+    await sue.go("/console/needs/unmatched")
+    said = await sue.send('form[action$="/needs/unmatched"]', reason="the letter's dispute")
+    assert "It is dismissed" in said, said
+    await sue.go(f"/console/payments/{order_id}")
+    said = await sue.send('form[action$="/dispute-won"]', reason="the bank says so")
+    assert "ended as won" in said, said
+    await month.at_bank("POST", f"/disputes/{opened['id']}/won")
+    await month.status(dates, order_id, "SETTLED")
+    assert NOTHING in await month.home()
+
+
+async def _run(month: Month, currency: str, reference: str) -> dict[str, str]:
+    """Begin a run as one person and take its file as another; the amounts by end-to-end id."""
+    fin, gus = month.staff["fin"], month.staff["gus"]
+    await fin.go("/console/payouts")
+    said = await fin.send(
+        'form[action$="/payouts/run"]', currency=currency, reference=reference, reason="monthly"
+    )
+    assert "Ready" in said, said
+    taking = 'form[action$="/file"]:has([value=csv])'
+    assert "somebody else" in (await fin.send(taking)).lower()
+    await gus.go(re.sub(r"^https?://[^/]+|/file$", "", fin.page.url))
+    file = (await gus.download(taking)).decode()
+    rows = list(csv.DictReader(io.StringIO(file)))
+    return {row["endToEndId"]: row["amount"] for row in rows}
+
+
+async def _bank_says(month: Month, currency: str, lines: list[tuple[str, str, str]]) -> str:
+    """Upload the bank's report of payouts: end-to-end id, status and amount; what is said."""
+    rows = [
+        {
+            "end_to_end_id": id_, "status": status, "amount": amount, "currency": currency,
+            "bank_reference": f"BK{place}", "reason": "closed" if status == "returned" else "",
+        }
+        for place, (id_, status, amount) in enumerate(lines)
+    ]  # fmt: skip
+    gus = month.staff["gus"]
+    await gus.go("/console/payouts")
+    return await gus.send(
+        'form[action$="/payouts/report"]', report=_file(rows, f"bank-{now_ms()}.csv")
+    )
+
+
+async def _payouts(month: Month) -> None:
+    """A run for each currency; one payout comes back, and is paid to another account."""
+    soap, fin = month["Alpine Soap"], month.staff["fin"]
+    for currency in ("JPY", "KWD"):
+        amounts = await _run(month, currency, f"2026-11 {currency}")
+        assert len(amounts) == sum(shop.currency == currency for shop in month.shops)
+        sent = [(id_, "sent", amount) for id_, amount in amounts.items()]
+        assert f"{len(sent)} sent, 0 came back" in await _bank_says(month, currency, sent)
+    amounts = await _run(month, "EUR", "2026-11")
+    async with month.app.db.connection() as tx:
+        sql = "select id from payouts where merchant_id = $1"
+        payout = str(await tx.fetchval(sql, soap.id))
+    back = next(id_ for id_ in amounts if payout.removeprefix("po_") in id_.lower())
+    lines = [
+        (id_, "returned" if id_ == back else "sent", amount) for id_, amount in amounts.items()
+    ]
+    assert "1 sent, 1 came back" in await _bank_says(month, "EUR", lines)
+    await month.balanced()
+    await fin.go(f"/console/merchants/{soap.id}/bank-account")
+    account = {"account": "NL91ABNA0417164300", "holder": soap.name, "reason": "new bank"}
+    await fin.send('form[action$="/bank-account"]', **account)
+    await fin.go("/console/payouts")
+    assert "Account changed" in await fin.words()
+    await month.later(4 * DAY)
+    again = await _run(month, "EUR", "2026-11 again")
+    assert list(again.values()) == [amounts[back]]
+    sent = [(id_, "sent", amount) for id_, amount in again.items()]
+    assert "1 sent, 0 came back" in await _bank_says(month, "EUR", sent)
+
+
+async def _the_month_ends(month: Month) -> None:
+    """Reserves are released, the last report agrees, nothing waits, and the books are clean."""
+    fin, ada, auditor = month.staff["fin"], month.staff["admin"], month.staff["auditor"]
+    await month.later(15 * DAY)
+
+    async def released() -> bool:
+        await fin.go("/console/trial-balance")
+        return all(number(row[4]) == 0 for row in await fin.table("sums"))
+
+    await eventually(released, "reserves are still held")
+    await fin.go("/console/reconciliation")
+    said = await fin.send(COMPARE, file=_file(await _report(month), "december.csv"))
+    assert "0 differ" in said, said
+    assert "There are no differences" in said, said
+    for who in month.staff:
+        assert NOTHING in await month.home(who), (who, await month.home(who))
+
+    async def checked() -> bool:
+        await auditor.go("/console/books")
+        return "Not yet" not in await auditor.words()
+
+    await eventually(checked, "the books are not checked")
+    assert "Findings 0" in await auditor.words(), await auditor.words()
+    await ada.go("/console/audit/verify")
+    await ada.send('form[action$="/audit/verify"]')
+    assert await ada.page.locator(".box.good").count() == 1, await ada.words()

@@ -1,0 +1,127 @@
+"""Disputes in the console: the deadline, the merchant's evidence, notes, and dismissing."""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from html import unescape
+from typing import Final
+
+from opentill import disputes, orders
+from opentill.disputes import Dispute
+from support import world
+from support.api_server import Shop
+from support.people import TESTER, Visitor, person, title
+
+HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
+PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
+
+
+def hidden(page: str, action: str) -> dict[str, str]:
+    """Return the hidden fields of the form that is sent to a path."""
+    form = page.partition(f'action="{action}"')[2].partition("</form>")[0]
+    return {name: unescape(value) for name, value in HIDDEN.findall(form)}
+
+
+def audited(shop: Shop, action: str) -> list[tuple[str, str]]:
+    rows = shop.api_server.sql(
+        "select who, reason from audit_log where merchant_id = $1 and action = $2", shop.id, action
+    )
+    return [(row["who"], row["reason"]) for row in rows]
+
+
+def who(visitor: Visitor) -> str:
+    return f"{visitor.email} ({visitor.person_id})"
+
+
+def current(shop: Shop, dispute: Dispute) -> Dispute:
+    return shop.api_server.tx(lambda tx: disputes.find(tx, shop.id, dispute.id))
+
+
+def test_staff_name_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
+    agent = person(shop.api_server, None, staff_role="support")
+    dispute = shop.dispute(shop.paid()["id"])
+    place = f"/console/disputes/{dispute.id}"
+    assert f'href="{place}"' in agent.get(f"/console/payments/{dispute.order_id}").text
+    page = agent.get(place)
+    assert (title(page), "none named" in page.text) == ("Dispute of $9.99", True)
+    form = hidden(page.text, f"{place}/deadline") | {"reason": "the <bank> says so"}
+    today = datetime.fromtimestamp(shop.api_server.app.clock() // 1000, UTC).date()
+    day = str(today + timedelta(days=1))
+    for until, why, wrong in (
+        (str(today - timedelta(days=1)), "late", "Enter a day from today on"),
+        ("soon", "late", "Enter a day from today on"),
+        (day, " ", "Say why"),
+    ):
+        refused = agent.post(f"{place}/deadline", form | {"until": until, "reason": why})
+        assert (refused.status_code, wrong in refused.text) == (400, True), until
+        assert f'value="{until}"' in refused.text
+    for _ in range(2):  # a double click
+        done = agent.post(f"{place}/deadline", form | {"until": day})
+        assert done.headers["location"].endswith(f"{place}?done=deadline")
+    until = current(shop, dispute).respond_by or 0
+    last = datetime.fromtimestamp(until / 1000, UTC)
+    assert (last.date(), f"{last:%T}") == (date.fromisoformat(day), "23:59:59")
+    assert audited(shop, "disputes deadline") == [(who(agent), "the <bank> says so")]
+    other = hidden(page.text, f"{place}/deadline") | {"form_id": "0" * 32, "until": day}
+    stale = agent.post(f"{place}/deadline", other | {"reason": "an old page"})
+    assert (stale.status_code, "has changed since" in stale.text) == (409, True)
+    assert 'value="an old page"' in stale.text
+    assert f'href="{place}"' in agent.get("/console/needs/disputes").text
+
+
+def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: Shop) -> None:
+    server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
+    dispute = shop.dispute(shop.paid()["id"])
+    place = f"/console/disputes/{dispute.id}"
+    kept = server.run(
+        disputes.add_evidence(
+            server.app.db, shop.id, dispute.id, "r.pdf", PDF, actor=TESTER, now=server.app.clock()
+        )
+    )
+    page = agent.get(place).text
+    assert f'href="{place}/evidence/{kept.id}"' in page
+    file = agent.get(f"{place}/evidence/{kept.id}")
+    assert (file.content, file.headers["content-type"]) == (PDF, "application/pdf")
+    assert file.headers["content-disposition"].startswith("attachment")
+    form = hidden(page, f"{place}/notes")
+    assert agent.post(f"{place}/notes", form | {"note": " "}).status_code == 400
+    for _ in range(2):
+        done = agent.post(f"{place}/notes", form | {"note": "The bank wants\nproof."})
+        assert done.headers["location"].endswith(f"{place}?done=note")
+    changed = agent.post(f"{place}/notes", form | {"note": "Another."})
+    assert (changed.status_code, "was sent before" in changed.text) == (422, True)
+    assert ">\nAnother.</textarea>" in changed.text
+    owner = person(server, shop.id, "owner")
+    its = owner.get(f"/dashboard/{shop.id}/disputes/{dispute.id}").text
+    assert its.count("The bank wants\nproof.") == 1
+    assert [by for by, _ in audited(shop, "disputes note")] == [who(agent)]
+
+
+def test_an_unmatched_dispute_is_dismissed_with_a_reason_as_it_was_shown(shop: Shop) -> None:
+    server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
+    dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
+    ids = {"merchant_id": shop.id, "order_id": dispute.order_id}
+    order = server.tx(partial(orders.find, **ids))
+    server.tx(lambda tx: world.dispute_said(tx, order, "OPENED", now, ref="ref 1"))
+    place = "/console/needs/unmatched"
+
+    def form() -> dict[str, str]:
+        for inner in agent.get(place).text.split("<form ")[1:]:
+            found = {name: unescape(value) for name, value in HIDDEN.findall(inner)}
+            if found.get("merchant") == shop.id:
+                return found
+        raise AssertionError
+
+    first = form()
+    refused = agent.post(place, first | {"reason": " "})
+    assert (refused.status_code, "Say why" in refused.text) == (400, True)
+    server.tx(lambda tx: world.dispute_said(tx, order, "LOST", now + 1, ref="ref 1"))
+    stale = agent.post(place, first | {"reason": "as the letter says"})
+    assert (stale.status_code, "has changed since" in stale.text) == (409, True)
+    assert 'value="as the letter says"' in stale.text
+    done = agent.post(place, form() | {"reason": "as the letter says"})
+    assert done.headers["location"].endswith(f"{place}?done=1")
+    assert shop.id not in agent.get(place).text
+    assert audited(shop, "disputes dismiss") == [(who(agent), "as the letter says")]
+    again = agent.post(place, first | {"reason": "twice"})
+    assert (again.status_code, "twice" in again.text) == (409, True)
