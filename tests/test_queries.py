@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 import opentill
-from opentill.db.query import Command, Query, Statement, Value
+from opentill.cli import survey_statements
+from opentill.db.query import Query, Statement, Value
 from support.sources import nodes
 from support.statements import EVERYWHERE as EVERY_STATEMENT
-from support.statements import several
 
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
@@ -69,22 +69,7 @@ PYTHON: Final[dict[str, type]] = {
 }
 
 
-def _modules() -> list[ModuleType]:
-    names = [
-        found.name
-        for found in pkgutil.walk_packages(opentill.__path__, "opentill.")
-        if found.name.rpartition(".")[2] == "queries" or found.name in ALSO
-    ]
-    return [importlib.import_module(name) for name in names]
-
-
-STATEMENTS: Final = [
-    (f"{module.__name__.removeprefix('opentill.')}.{name}{index}", statement)
-    for module in _modules()
-    for name, value in vars(module).items()
-    for index, statement in several(value)
-    if isinstance(statement, Query | Value | Command)
-]
+STATEMENTS: Final = list(survey_statements.STATEMENTS.items())
 
 
 @pytest.fixture(scope="module")
@@ -403,7 +388,9 @@ def _given(arrays: str) -> list[str]:
 
 def test_statements_stand_in_queries_modules() -> None:
     """So that who reads one file of a feature has seen all its SQL."""
-    here = {module.__name__ for module in _modules()} | {"opentill.db.query"}
+    modules = {module.__name__ for module in survey_statements.modules()}
+    assert {name for name in modules if not name.endswith(".queries")} == set(ALSO)
+    here = modules | {"opentill.db.query"}
     for found in pkgutil.walk_packages(opentill.__path__, "opentill."):
         if found.name in here or found.name.endswith("__main__"):
             continue

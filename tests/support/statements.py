@@ -7,27 +7,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import opentill
+from opentill.cli.survey_statements import several
 from opentill.db.query import Command, Query, Value
-from opentill.list_counts.queries import Lists, ListStatements
-from opentill.orders.search_queries import SearchStatements
+from opentill.list_counts.queries import Lists
 
 # A clause that locks rows; comments of SQL are no part of it.
 LOCKS: Final = re.compile(
     r"\bfor\s+(no\s+key\s+)?(update|share|key\s+share)(\s+of\s+\w+)?(\s+skip\s+locked)?\b",
     re.IGNORECASE,
 )
-
-
-def several(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Number the statements of what a module has under one name: of a list, by its filters."""
-    if isinstance(value, dict):
-        return (
-            ("_BY_".join(["", *filters]).upper() + str(index), statement)
-            for filters, statements in value.items()
-            if isinstance(statements, ListStatements | SearchStatements)
-            for index, statement in enumerate(statements)
-        )
-    return enumerate(value) if isinstance(value, tuple) else [("", value)]
 
 
 def _values() -> Iterable[tuple[str, Any]]:

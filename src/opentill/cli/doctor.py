@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Final
+from typing import Annotated, Final, NoReturn
 from urllib.parse import urlsplit
 
 import typer
@@ -22,6 +22,14 @@ from opentill.server.embedded.datadir import NoDatabase, prepare
 OLDEST_PYTHON: Final = (3, 11)
 FREE_BYTES: Final = 1024**3
 _MARGIN: Final = 18  # level and subject
+Statements = Annotated[
+    bool,
+    typer.Option(
+        "--statements",
+        help="Instead, prepare and run every statement of OpenTill on the database; nothing is"
+        " changed.",
+    ),
+]
 _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -30,8 +38,10 @@ def register(app: typer.Typer) -> None:
     app.command()(doctor)
 
 
-def doctor(*, as_json: Json = False) -> None:
+def doctor(*, statements: Statements = False, as_json: Json = False) -> None:
     """Check this deployment and say what to do. Exit code 1 if something fails."""
+    if statements:
+        _survey(as_json=as_json)
     findings: list[Finding] = []
     for finding in examine():
         findings.append(finding)
@@ -40,6 +50,19 @@ def doctor(*, as_json: Json = False) -> None:
     if as_json:
         output.show(findings, as_json=True)
     sys.exit(1 if any(finding.level == "fail" for finding in findings) else 0)
+
+
+def _survey(*, as_json: bool) -> NoReturn:
+    """Try the statements, nothing else."""
+    from opentill.cli import doctor_statements
+
+    found = doctor_statements.look(session.settings())
+    if as_json:
+        output.show(found, as_json=True)
+    else:
+        for finding in doctor_statements.findings(found):
+            _print(finding)
+    sys.exit(1 if doctor_statements.failed(found) else 0)
 
 
 def _print(finding: Finding) -> None:

@@ -2,8 +2,27 @@
 
 from typing import Final
 
-from opentill.db.query import Value
+from opentill.db.query import Command, Value
 
 VERSION: Final = Value(int, "select current_setting('server_version_num')::int")
+ENGINE: Final = Value(str, "select version()")
 # Unix ms, at the moment at which the statement runs.
 CLOCK: Final = Value(int, "select (extract(epoch from clock_timestamp()) * 1000)::bigint")
+# What bounds the statements of a survey: until its transaction ends.
+STATEMENT_TIMEOUT: Final = Command("set local statement_timeout = '10s'")
+LOCK_TIMEOUT: Final = Command("set local lock_timeout = '2s'")
+IMMEDIATELY: Final = Command("set constraints all immediate")
+HAS_MERCHANTS: Final = Value(bool, "select exists(select from merchants)")
+# The tables with triggers of ours that this transaction has written no row to.
+UNTOUCHED: Final = Value(
+    str,
+    """
+    select string_agg(name, ', ' order by name) from (
+        select coalesce(pg_partition_root(relid), relid)::regclass::text as name
+        from pg_stat_xact_user_tables s
+        where schemaname = current_schema()
+            and exists (select from pg_trigger t where t.tgrelid = s.relid and not t.tgisinternal)
+        group by 1 having not bool_or(n_tup_ins + n_tup_upd + n_tup_del > 0)
+    ) untouched
+    """,
+)

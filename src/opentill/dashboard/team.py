@@ -32,7 +32,7 @@ async def _team(
         invitations = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
     new: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "mailed": False}
-    shown = {**new, "language": request.localizer.language, **values}
+    shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
         "team.html",
