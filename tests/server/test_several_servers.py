@@ -2,62 +2,19 @@
 
 import asyncio
 import collections
-import contextlib
-import itertools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from opentill.db.database import Db
+from support.balancer import Balancer
 from support.books import assert_books
 from support.cluster import Client, Cluster, Process, eventually, make_shop
 from support.commands import ForkServer
 from support.ports import free_port
 
 DAY_MS = 86_400_000
-
-
-class Balancer:
-    """Hands each new connection to the next server, as TCP balancers do."""
-
-    def __init__(self, targets: list[int]) -> None:
-        """``targets`` are ports of this machine."""
-        self._targets = itertools.cycle(targets)
-        self.used: collections.Counter[int] = collections.Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: list[asyncio.StreamWriter] = []
-
-    @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
-        """Listen at a port while the block runs."""
-        made = await asyncio.start_server(self._connected, "127.0.0.1", free_port(), backlog=512)
-        try:
-            yield made.sockets[0].getsockname()[1]
-        finally:
-            made.close()
-            for writer in self._writers:
-                writer.transport.abort()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            for writer in self._writers:
-                with contextlib.suppress(OSError):
-                    await writer.wait_closed()
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        port = next(self._targets)
-        self.used[port] += 1
-        self._writers.append(writer)
-        there, back = await asyncio.open_connection("127.0.0.1", port)
-        self._writers.append(back)
-        for source, target in ((reader, back), (there, writer)):
-            self._tasks.add(asyncio.create_task(self._pump(source, target)))
-
-    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while piece := await source.read(65536):
-                target.write(piece)
-                await target.drain()
-        target.close()
 
 
 @pytest.fixture

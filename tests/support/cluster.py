@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import itertools
 import os
 import random
 import re
@@ -27,6 +28,7 @@ from support.ports import free_port
 
 T = TypeVar("T")
 SECRET: Final = "the sandbox bank's secret, 32 characters and more"
+_NUMBERS: Final = itertools.count(1)
 CARD: Final = "4242424242424242"
 REFUNDS_FAIL: Final = "4000000000005126"
 DECLINED: Final = "4000000000000002"
@@ -63,10 +65,26 @@ class Process:
         self._fork_server = fork_server
         self._popen: subprocess.Popen[bytes] | Served | None = None
 
-    def another(self, name: str) -> "Process":
-        """Return one like it under another name, not started."""
+    def another(self, name: str, **environ: str) -> "Process":
+        """Return one like it under another name, not started; ``environ`` is what differs."""
         log = self._log.with_name(f"{name}.log")
-        return Process(name, self._words, self._env, log, self.port, self._fork_server)
+        env = self._env | environ
+        return Process(name, self._words, env, log, self.port, self._fork_server)
+
+    def command(self, *words: str) -> "Process":
+        """Return a command with the settings of this process, not started."""
+        log = self._log.with_name(f"{words[0]}-{next(_NUMBERS)}.log")
+        return Process(words[0], ["-m", "opentill", *words], self._env, log)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._popen is not None and self._popen.poll() is None
+
+    def wait(self, seconds: float = 180) -> int:
+        """Wait until it has ended; return its exit code, or minus the signal that ended it."""
+        assert self._popen is not None
+        return self._popen.wait(seconds)
 
     def start(self) -> None:
         """Start it, again if it was killed."""
@@ -127,16 +145,18 @@ class Cluster:
         database_url: str,
         servers: int = 2,
         fork_server: ForkServer | None = None,
+        source: Path | None = None,
         **settings: str,
     ) -> None:
         """Nothing runs yet; ``settings`` are further environment variables without prefix.
 
-        Servers and worker are forked off the fork server, if there is one.
+        Servers and worker are forked off the fork server, if there is one. ``source``: whose
+        programs they are, of another checkout perhaps.
         """
         program = ["-m", "opentill"] if fork_server is None else []
         ports = [free_port() for _ in range(servers + 1)]
         bank_url = f"http://127.0.0.1:{ports[0]}"
-        src = str(Path(opentill.__file__).parents[1])
+        src = str(source or Path(opentill.__file__).parents[1])
         bare = {k: v for k, v in os.environ.items() if not k.startswith(("OPENTILL_", "COV"))}
         common = bare | {
             "PYTHONPATH": src,

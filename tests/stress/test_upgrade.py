@@ -1,0 +1,215 @@
+"""The recipe docs/recipes/upgrade.md carried out while customers pay.
+
+``OPENTILL_TEST_UPGRADE_FROM`` is a checkout of the version that is upgraded from, such as
+``git worktree add --detach ../before COMMIT`` makes; without it that is the commit before the
+newest migration.
+"""
+
+import asyncio
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+import pytest
+
+import opentill
+from opentill.server.embedded.postgres import EmbeddedPostgres
+from support.balancer import Balancer
+from support.cluster import Cluster, Process, wait_for
+from support.mail_server import MailServer
+from support.ports import free_port
+from support.upgrading import Load, durations, run, told
+from support.webhook_receiver import Receiver, receiving
+
+pytestmark = pytest.mark.stress
+NEW: Final = Path(opentill.__file__).parents[1]
+SECONDS: Final = float(os.environ.get("STRESS_MINUTES", "0.2")) * 60 / 2
+CUSTOMERS: Final = 6
+LONGEST_S: Final = 2.0
+AT_ENTRIES: Final = (
+    "select exists (select from pg_locks where relation = 'entries'::regclass and not granted)"
+)
+AT_INDEXES: Final = "select to_regclass('epay_notifications_failed') is not null"
+MAILED: Final = (
+    "select m.topic, m.cause, e.created_at from mails m join events e"
+    " on e.merchant_id = m.merchant_id and strpos(m.cause, e.id) > 0"
+)
+
+
+class Upgrade:
+    """An old deployment under load, and what the new one's settings have besides."""
+
+    def __init__(
+        self, cluster: Cluster, url: str, load: Load, mail: MailServer, receiver: Receiver
+    ) -> None:
+        """Use ``old_deployment``."""
+        self.cluster, self.url, self.load, self.mail = cluster, url, load, mail
+        self.receiver = receiver
+        self.customers: list[asyncio.Task[None]] = []
+        self.replaced_at = 0.0  # time.time() at which the new worker was started
+        self.new = {
+            "PYTHONPATH": str(NEW),
+            "OPENTILL_SMTP_URL": mail.url,
+            "OPENTILL_MAIL_FROM": "till@example.com",
+        }
+
+    def command(self, *words: str) -> Process:
+        """Return a command of the new version."""
+        return self.cluster.worker.another("command", **self.new).command(*words)
+
+    async def replace(self, environ: dict[str, str]) -> None:
+        """Number 4: worker and servers, one after the other, at the same ports."""
+        worker = self.cluster.worker
+        worker.end()
+        assert await asyncio.to_thread(worker.wait) == 0, worker.output[-2000:]
+        self.replaced_at = time.time()
+        self.cluster.worker = worker.another(f"{worker.name}+", **environ)
+        self.cluster.worker.start()
+        for number, server in enumerate(self.cluster.servers):
+            server.end()
+            assert await asyncio.to_thread(server.wait) == 0, server.output[-2000:]
+            self.cluster.servers[number] = server.another(f"{server.name}+", **environ)
+            self.cluster.servers[number].start()
+            await asyncio.to_thread(wait_for, self.cluster.servers[number])
+            await asyncio.sleep(1)  # the balancer looks
+
+    async def end(self) -> None:
+        """Hold that nothing failed, the books are right, and all that happened was told."""
+        load = self.load
+        load.over = True
+        await asyncio.gather(*self.customers)
+        sys.stderr.write(f"\n{len(load.requests)} requests, {len(load.wrong)} wrong\n")
+        for request in (*load.wrong[:10], *load.slowest):
+            sys.stderr.write(f"  {request}\n")
+        assert await told(self.url, self.receiver.ids())
+        assert '"violations":[]' in (await run(self.command("ledger", "check", "--json")))
+        assert load.wrong == []
+        assert load.slowest[0].took_s < LONGEST_S, load.slowest
+
+
+def _version_before(folder: Path) -> Path:
+    """Return the source of the version to upgrade from, unpacked in ``folder`` if need be."""
+    if given := os.environ.get("OPENTILL_TEST_UPGRADE_FROM"):
+        return Path(given) / "src"
+    git = ["git", "-C", str(NEW.parent)]
+    newest = [*git, "log", "-1", "--diff-filter=A", "--format=%H", "--", "migrations"]
+    commit = subprocess.run(newest, check=True, capture_output=True, text=True).stdout.strip()
+    packed = [*git, "archive", f"{commit}^", "src", "migrations"]
+    content = subprocess.run(packed, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "src"
+
+
+@contextlib.asynccontextmanager
+async def old_deployment() -> AsyncIterator[Upgrade]:
+    """Two servers and a worker of the version before, behind a balancer, and customers."""
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opentill-upgrade-")))
+        postgres = await asyncio.to_thread(EmbeddedPostgres.start, folder)
+        stack.callback(postgres.release)
+        mail = stack.enter_context(MailServer())
+        receiver = await stack.enter_async_context(receiving())
+        port = free_port()
+        cluster = Cluster(
+            folder, postgres.url, source=_version_before(folder / "before"),
+            PUBLIC_URL=f"http://127.0.0.1:{port}", OUTGOING_ALLOW="127.0.0.0/8",
+            OUTGOING_HTTP="yes", DRAIN_DELAY_S="1",
+        )  # fmt: skip
+        await run(cluster.worker.command("migrate"))
+        stack.push_async_callback(asyncio.to_thread, cluster.stop)
+        await asyncio.to_thread(cluster.start)
+        made = await run(cluster.worker.command("merchants", "create", "Shop", "--json"))
+        merchant_id = made.split('"id":"')[1].split('"')[0]
+        made = await run(cluster.worker.command("keys", "create", merchant_id, "--json"))
+        key = made.split('"key":"')[1].split('"')[0]
+        await run(cluster.worker.command("webhooks", "add", merchant_id, receiver.url))
+        balancer = Balancer([server.port for server in cluster.servers], port)
+        await stack.enter_async_context(balancer.listening())
+        load = Load(cluster.public_url, cluster.bank.url, key)
+        stack.push_async_callback(load.close)
+        watch = asyncio.create_task(balancer.watch())
+        stack.callback(watch.cancel)
+        await load.prepare()
+        customers = [asyncio.create_task(load.customer()) for _ in range(CUSTOMERS)]
+        upgrade = Upgrade(cluster, postgres.url, load, mail, receiver)
+        upgrade.customers = customers
+        await asyncio.sleep(SECONDS)
+        try:
+            yield upgrade
+        finally:
+            load.over = True
+            await asyncio.gather(*customers)
+
+
+async def _migrated(upgrade: Upgrade) -> None:
+    """Numbers 2 and 3."""
+    await run(upgrade.command("settings"))
+    assert "run `opentill migrate`" in await run(upgrade.command("doctor"), right=1)
+    await run(upgrade.command("migrate"))
+    sys.stderr.write(f"\n{await durations(upgrade.url)}")
+
+
+async def test_an_upgrade_by_the_recipe_fails_no_request() -> None:
+    async with old_deployment() as upgrade:
+        await _migrated(upgrade)
+        await asyncio.sleep(SECONDS)  # the version before goes on serving
+        await upgrade.replace(upgrade.new)
+        await asyncio.sleep(SECONDS)
+        sys.stderr.write(await run(upgrade.command("doctor")))
+        await upgrade.end()
+        sys.stderr.write(f"{len(upgrade.mail.taken)} mails\n")
+        assert upgrade.mail.taken
+        before = f"e.created_at < {upgrade.replaced_at * 1000:.0f}"
+        assert await _found(upgrade.url, f"{MAILED} where {before}") == []
+
+
+async def test_a_migration_that_is_killed_is_run_again_and_no_request_fails() -> None:
+    async with old_deployment() as upgrade:
+        await _killed_where_it_waits(upgrade, "entries", "access share", AT_ENTRIES)
+        await _killed_where_it_waits(upgrade, "epay_notifications", "row exclusive", AT_INDEXES)
+        await run(upgrade.command("migrate"))
+        assert await _found(upgrade.url, "select from pg_index where not indisvalid") == []
+        await upgrade.replace(upgrade.new)
+        await asyncio.sleep(SECONDS)
+        await upgrade.end()
+
+
+async def _killed_where_it_waits(upgrade: Upgrade, table: str, lock: str, where: str) -> None:
+    """Kill the migration while another transaction, such as a backup's, is in its way.
+
+    If it does not come there, since the version before has that already, it just ends.
+    """
+    connection, looks = [await asyncpg.connect(upgrade.url) for _ in range(2)]
+    migrating = upgrade.command("migrate")
+    try:
+        async with connection.transaction():
+            await connection.execute(f"lock table {table} in {lock} mode")
+            migrating.start()
+            async with asyncio.timeout(120):
+                while migrating.runs and not await looks.fetchval(where):
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(3)  # others wait behind it, and it gives way
+            await asyncio.to_thread(migrating.kill)
+            await asyncio.sleep(1)
+    finally:
+        await connection.close()
+        await looks.close()
+    sys.stderr.write(f"\nkilled: {migrating.output}\n")
+
+
+async def _found(url: str, statement: str) -> list[asyncpg.Record]:
+    connection = await asyncpg.connect(url)
+    try:
+        return list(await connection.fetch(statement))
+    finally:
+        await connection.close()
