@@ -1,5 +1,6 @@
 """``opentill serve`` and its kin as real processes: ready, alone, killed, replaced, stopped."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import asyncpg
 import psutil
 import pytest
 
@@ -26,6 +28,10 @@ from support.ports import free_port
 
 TIMEOUT_S = 180.0  # of what takes seconds where nothing else runs
 MAX_RSS_MB = 150
+LATER = (
+    "insert into schema_migrations (version, name, sha256, applied_at)"
+    " values (9999, '9999_later', repeat('0', 64), 0)"
+)
 
 
 class Place:
@@ -282,6 +288,23 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     migrated = place.run("migrate", **external)
     assert migrated.stdout.startswith("applied 0001_schema\n")
     assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}
+    # Of the version after this one, which went back or is about to come.
+    asyncio.run(_execute(empty_database_url, LATER))
+    assert place.run("migrate", **external).stdout == "nothing to do\n"
+    checked = place.run("ledger", "check", **external)
+    assert checked.returncode == 0
+    [said] = _without_log(checked.stderr)
+    assert "of a newer OpenTill (it has 9999_later); this one runs with it" in said
+    found = place.run("doctor", "--json", **external).stdout
+    of_database = {one["subject"]: one for one in json.loads(found)}["database"]
+    assert of_database["level"] == "warn"
+    assert "9999_later" in of_database["text"]
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(statement)
+    await connection.close()
 
 
 @pooler.direct("its address is a path that the test makes")

@@ -27,10 +27,10 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def _checked(url: str, files: Path | None = None, *, newer_ok: bool = False) -> None:
+async def _checked(url: str, files: Path | None = None) -> list[str]:
     connection = await asyncpg.connect(url)
     try:
-        await check(connection, directory=files, newer_ok=newer_ok)
+        return await check(connection, directory=files)
     finally:
         await connection.close()
 
@@ -86,15 +86,27 @@ async def test_an_altered_file_is_refused(empty_database_url: str, files: Path) 
         assert "\n" not in str(e.value)
 
 
-async def test_a_newer_database_is_refused_unless_a_server_runs_already(
+async def test_the_version_before_runs_with_the_newer_schema_and_leaves_it(
     empty_database_url: str, files: Path
 ) -> None:
+    assert await migrate(empty_database_url, files) == ["0001_first", "0002_second"]
+    (files / "0002_second.sql").unlink()
+    assert await _checked(empty_database_url, files) == ["0002_second"]
+    assert await migrate(empty_database_url, files) == []
+    assert await _value(empty_database_url, "select count(*) from b") == 0
+
+
+async def test_a_version_that_is_too_old_for_the_schema_does_not_start(
+    empty_database_url: str, files: Path
+) -> None:
+    (files / "0003_less_needs_0002.sql").write_text("alter table a drop column n")
     await migrate(empty_database_url, files)
+    (files / "0003_less_needs_0002.sql").unlink()
+    assert await _checked(empty_database_url, files) == ["0003_less_needs_0002"]
     (files / "0002_second.sql").unlink()
     for attempt in (migrate, _checked):
-        with pytest.raises(SchemaMismatch, match="of a newer OpenTill .it has 0002_second"):
+        with pytest.raises(SchemaMismatch, match="it has 0003_less_needs_0002.; this one is too"):
             await attempt(empty_database_url, files)
-    await _checked(empty_database_url, files, newer_ok=True)
 
 
 async def test_readers_are_not_held_up_by_a_migration(empty_database_url: str, files: Path) -> None:

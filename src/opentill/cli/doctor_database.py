@@ -33,6 +33,9 @@ def findings(settings: Settings) -> Iterator[Finding]:
     if major < OLDEST_POSTGRES:
         text = f"PostgreSQL {major} is too old; use {OLDEST_POSTGRES} or newer"
         yield Finding("database", "fail", text)
+    elif found.newer:
+        text = f"PostgreSQL {major}, {where}; {session.NEWER.format(found.newer[-1])}"
+        yield Finding("database", "warn", text)
     else:
         yield Finding("database", "ok", f"PostgreSQL {major}, {where}, schema as it should be")
     if abs(found.clock_ahead_s) > CLOCK_TOLERANCE_S:
@@ -88,12 +91,13 @@ class _Asked(msgspec.Struct, frozen=True):
     stuck: int  # orders
     epay_opens: bool  # whether the stored Epay keys can be decrypted
     lacking: list["Lacking"]
+    newer: list[str]  # migrations of a newer OpenTill
 
 
 async def _ask(settings: Settings) -> _Asked:
     from opentill import epay, rates
     from opentill.cli import doctor_queries
-    from opentill.db import clock
+    from opentill.db import clock, migrations
     from opentill.db import connection as connections
     from opentill.orders import jobs
 
@@ -111,6 +115,7 @@ async def _ask(settings: Settings) -> _Asked:
         opens = await epay.key_decrypts(connection, settings.secret_key)
         oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
         lacking = await rates.lacking(connection, now, oldest)
-        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking)
+        newer = await migrations.check(connection)
+        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking, newer)
     finally:
         await connection.close()

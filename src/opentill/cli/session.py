@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LONGEST_PAUSE_S: Final = 5.0
+NEWER: Final = (
+    "the database is of a newer OpenTill (it has {}); this one runs with it for as long as an"
+    " upgrade takes, or going back"
+)
 
 
 def settings(
@@ -225,8 +229,9 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
     try:
         if forgets:
             raise ConfigurationError(connections.POOLER_HINT)
-        if migrated:
-            await migrations.check(connection)
+        newer = await migrations.check(connection) if migrated else []
+        if newer:
+            sys.stderr.write(f"opentill: {NEWER.format(newer[-1])}\n")
         if key is not None:
             await _check_key(connection, key)
     finally:

@@ -7,12 +7,18 @@ whole or not at all. Any number of processes may migrate at once: each transacti
 Whoever waits for a lock on a table keeps everybody else waiting behind. So a file waits for each of
 its locks for a moment only; then it is taken back, and tried again later. Files of indexes do
 without (``indexes.py``).
+
+The version before runs with the newer schema, also where it is started again: a crash in the middle
+of an upgrade, or going back. A file that takes away what earlier versions need says so in its name,
+and keeps them from starting: ``0031_drop_x_needs_0028`` runs with versions that know 0028
+(decision 0117).
 """
 
 import asyncio
 import functools
 import hashlib
 import random
+import re
 import time
 from pathlib import Path
 from typing import Final
@@ -26,6 +32,7 @@ from opentill.db import connection as connections
 from opentill.db import indexes, queries
 from opentill.db.database import Tx
 from opentill.db.indexes import Index
+from opentill.db.queries import Applied
 
 _log: Final = structlog.get_logger()
 
@@ -40,6 +47,7 @@ _COLLIDED: Final = (
 PATIENCE_S: Final = 600.0
 _LOCK_WAIT: Final = "500ms"  # for which others may have to wait as well
 _LONGEST_PAUSE_S: Final = 10.0
+_NEEDS: Final = re.compile(r"_needs_(\d{4})$")
 _IN_THE_WAY: Final = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
@@ -97,7 +105,7 @@ async def migrate(
 
     ``directory`` stands in for the shipped files, in tests. A file whose locks others hold is tried
     again for ``patience_s``. Raises ``SchemaMismatch`` if a file was altered after it was applied,
-    the database is of a newer OpenTill, or a file fails.
+    the database needs a newer OpenTill, or a file fails.
     """
     known = migrations(directory)
     connection = await connections.connect(url, prepared=False)  # perhaps through a pooler
@@ -112,26 +120,23 @@ async def migrate(
         await connection.close()
 
 
-async def check(
-    connection: Tx,
-    *,
-    newer_ok: bool = False,
-    directory: Path | None = None,
-) -> None:
-    """See that the database has exactly the schema of this OpenTill; reads one small table.
+async def check(connection: Tx, *, directory: Path | None = None) -> list[str]:
+    """See that this OpenTill runs with the database's schema; reads one small table.
 
-    ``newer_ok``: for a server that already runs while a rolling update migrates ahead of it.
+    Returns the names of what a newer one has applied that it runs with all the same.
     Raises ``SchemaMismatch``.
     """
     known = migrations(directory) if directory else _shipped()
     try:
-        applied = await _applied(connection, known, newer_ok=newer_ok)
+        applied = await _applied(connection, known)
     except asyncpg.UndefinedTableError:
-        applied = set[int]()
-    missing = [migration.name for migration in known if migration.version not in applied]
+        applied = []
+    versions = {one.version for one in applied}
+    missing = [migration.name for migration in known if migration.version not in versions]
     if missing:
         message = f"the database lacks {', '.join(missing)}; run `opentill migrate`"
         raise SchemaMismatch(message)
+    return [one.name for one in applied if one.version > len(known)]
 
 
 async def _create_table(connection: Tx) -> None:
@@ -177,7 +182,7 @@ async def _apply(url: str, connection: Tx, migration: Migration, known: list[Mig
     # Other levels keep a snapshot, which building an index would wait for.
     async with connection.transaction(isolation="read_committed"):
         await connection.execute(queries.LOCK_MIGRATIONS)
-        if migration.version in await _applied(connection, known):
+        if migration.version in {one.version for one in await _applied(connection, known)}:
             return False
         if migration.indexes is None:
             await queries.LIMIT_LOCK_WAITS.get(connection, longest=_LOCK_WAIT)
@@ -205,23 +210,26 @@ async def _build(url: str, wanted: list[Index]) -> None:
         await builder.close()
 
 
-async def _applied(connection: Tx, known: list[Migration], *, newer_ok: bool = False) -> set[int]:
-    """Return the versions that the database has. Raises SchemaMismatch if one is not as shipped."""
+async def _applied(connection: Tx, known: list[Migration]) -> list[Applied]:
+    """Return what the database has, in order.
+
+    Raises SchemaMismatch if a file is not as shipped, or one of a newer OpenTill does without us.
+    """
     digests = {migration.version: migration.sha256 for migration in known}
-    versions: set[int] = set()
-    for applied in await queries.MIGRATIONS.all(connection):
+    found = await queries.MIGRATIONS.all(connection)
+    for applied in found:
+        needs = _NEEDS.search(applied.name)
         if applied.version not in digests:
-            if newer_ok:
-                continue
-            message = (
-                f"the database is of a newer OpenTill (it has {applied.name}); update this one"
-            )
-            raise SchemaMismatch(message)
-        if applied.sha256 != digests[applied.version]:
+            if needs and int(needs[1]) > len(known):
+                message = (
+                    f"the database is of a newer OpenTill (it has {applied.name});"
+                    " this one is too old for it, update it"
+                )
+                raise SchemaMismatch(message)
+        elif applied.sha256 != digests[applied.version]:
             message = (
                 f"migration {applied.name} was altered after the database applied it;"
                 " restore the file and add a new migration instead"
             )
             raise SchemaMismatch(message)
-        versions.add(applied.version)
-    return versions
+    return found
