@@ -112,6 +112,14 @@ def test_a_unit_names_settings_that_are_there(unit: Path) -> None:
     assert set(re.findall(r"^(?:Environment=)?(OPENTILL_\w+)=", text, re.MULTILINE)) <= known
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_running_the_migration_again_stops_no_other_unit(unit: Path) -> None:
+    """A unit that requires another one is stopped when that is restarted, until it has ended."""
+    lines = unit.read_text().splitlines()
+    named = {line.partition("=")[0] for line in lines if "opentill-migrate.service" in line}
+    assert named == (set() if unit.stem == "opentill-migrate" else {"After", "Wants"})
+
+
 # ── by their own programs ────────────────────────────────────────────────────────────────────────
 
 
