@@ -10,7 +10,17 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import counters, dashboard, deliveries, deployment, emulator, growth, race, size
+from benchmarks import (
+    counters,
+    dashboard,
+    deliveries,
+    deployment,
+    emulator,
+    growth,
+    paid_order,
+    race,
+    size,
+)
 from benchmarks.contest import SCENARIOS
 from benchmarks.deployment import machine
 from benchmarks.driver import Driver
@@ -21,6 +31,7 @@ from opentill.server.embedded.postgres import EmbeddedPostgres
 PARTS: Final = {
     "workers": "several server processes, beside pgbench with a plain payment",
     "counters": "what exact totals cost a write",
+    "order-cost": "what a whole paid order costs, from its session to its event",
     "growth": "from a thousand orders to a million: lists, export, settle, ledger check",
     "dashboard": "pages and searches of a merchant with a million orders",
     "webhooks": "deliveries to a receiver on loopback",
@@ -67,6 +78,8 @@ async def measure(run: Run) -> None:
         await race.workers(run)
     if "counters" in chosen:
         await counters.measure(run)
+    if "order-cost" in chosen:
+        await paid_order.measure(run)
     if "growth" in chosen:
         await growth.measure(run)
     if "dashboard" in chosen:

@@ -72,7 +72,7 @@ async def measure(run: Run) -> None:
     async with run.database("bench_webhooks", ENDPOINTS) as apart:
         receiving = Beside(receiver)
         try:
-            await _endpoints(apart, receiving.port)
+            await make_endpoints(apart, receiving.port)
             env = environment(
                 run.data_dir,
                 free_port(),
@@ -98,7 +98,7 @@ async def measure(run: Run) -> None:
             receiving.close()
 
 
-async def _endpoints(apart: Apart, port: int) -> None:
+async def make_endpoints(apart: Apart, port: int) -> None:
     """Give each merchant an endpoint."""
     check_url = UrlCheck(lambda _url: None)  # the deployment may send to loopback
     for place, tenant in enumerate(apart.seed.tenants):
@@ -111,21 +111,22 @@ async def _endpoints(apart: Apart, port: int) -> None:
 
 async def _deliver(apart: Apart, port: int, endpoints: int, count: int) -> float:
     """Write events as payments do, wait until all were received, and return how many a second."""
-    before, _ = _received(port)
+    before, _ = received(port)
     merchants = [tenant.merchant_id for tenant in apart.seed.tenants[:endpoints]]
     async with apart.db.transaction() as tx:
         await tx.execute(_EVENTS, merchants, count, now_ms(), os.urandom(5).hex(), timeout=60)
         await tx.execute(_DELIVERIES, timeout=60)
     started = time.monotonic()
     while True:
-        received, last_at = _received(port)
-        if received - before >= count:
+        arrived, last_at = received(port)
+        if arrived - before >= count:
             return count / (last_at - started)
-        assert time.monotonic() - started < _GIVE_UP_S, f"{received - before} of {count} received"
+        assert time.monotonic() - started < _GIVE_UP_S, f"{arrived - before} of {count} received"
         await asyncio.sleep(0.05)
 
 
-def _received(port: int) -> tuple[int, float]:
+def received(port: int) -> tuple[int, float]:
+    """Return how many deliveries a receiver has taken, and when the last was."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", "/")
     count, last_at = msgspec.json.decode(connection.getresponse().read())

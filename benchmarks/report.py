@@ -33,6 +33,7 @@ class Report(msgspec.Struct, kw_only=True):
     resident_mb: dict[str, float] = {}
     figures: dict[str, list[float]] = {}  # by name, one of each round
     growth: dict[str, dict[str, list[tuple[int, float]]]] = {}  # by series and operation
+    stages: dict[str, dict[str, list[float]]] = {}  # of a paid order, by stage and figure
     failures: list[str] = []  # responses that were not 2xx, beside the contest's
     minutes: float = 0.0
     partial: bool = False  # not everything was chosen
@@ -66,6 +67,7 @@ def text(report: Report) -> str:
         lines += [*_contest(report), ""]
     if report.growth:
         lines += [*_growth(report), ""]
+    lines += _stages(report)
     lines += ["## Other figures: median, and each round", ""]
     shown = {name for scenario in report.samples for name in _of_contest(report, scenario)}
     for name, values in report.figures.items():
@@ -147,6 +149,21 @@ def _contest(report: Report) -> list[str]:
     heads = ["", "", "requests/s", "p50 ms", "p99 ms", "server µs", "PostgreSQL µs", "driver busy"]
     about = "µs: processor time for each request, which other work on the machine hardly moves."
     return ["## Figures: medians of the rounds", "", *_table(heads, rows), "", about]
+
+
+def _stages(report: Report) -> list[str]:
+    """Return what each part of the way of a paid order costs."""
+    if not report.stages:
+        return []
+    heads = list(dict.fromkeys(name for found in report.stages.values() for name in found))
+    rows = [
+        [stage, *(f"{statistics.median(found.get(name, [0.0])):.2f}" for name in heads)]
+        for stage, found in report.stages.items()
+    ]
+    sums = [sum(float(row[n]) for row in rows) for n in range(1, len(heads) + 1)]
+    rows.append(["together", *(f"{value:.2f}" for value in sums)])
+    table = _table(["", *heads], rows)
+    return ["## A paid order, part by part: medians of the rounds", "", *table, ""]
 
 
 def _growth(report: Report) -> list[str]:

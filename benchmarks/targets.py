@@ -124,6 +124,12 @@ def _pages() -> list[Target]:
 TARGETS: Final = (
     *_operations(),
     *_payments(),
+    Target("a paid order: PostgreSQL", "paid order, PostgreSQL ms", 1.2, at_most=True, unit=" ms"),
+    Target(
+        "a paid order: server, worker, PostgreSQL", "paid order, all ms", 3.0, at_most=True,
+        unit=" ms",
+    ),
+    Target("a paid order: log", "paid order, log kB", 9.0, at_most=True, unit=" kB"),
     *_lists(),
     *_pages(),
     Target("home page, compressed", "home page's weight", 100, at_most=True, unit=" kB"),

@@ -12,8 +12,9 @@ import random
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +96,7 @@ LONG: Final = (
 # Tests make and remove files by the ten thousand, of which none has to outlive them.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only the parent of directories of chance names
 ROOM: Final = 4 << 30  # bytes: a whole run takes less
+DAY_S: Final = 86_400
 _numbers: Final = itertools.count(1)
 _MADE: Final = pytest.StashKey[Path]()
 
@@ -144,6 +146,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if "TMPDIR" not in os.environ and _takes_programs_and_databases(MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # and that of all that is started
+        _forget_killed_runs()
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
         config.stash[_MADE] = Path(config.option.basetemp)
@@ -154,6 +157,14 @@ def _takes_programs_and_databases(folder: Path) -> bool:
         return False
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC
+
+
+def _forget_killed_runs() -> None:
+    """Give back the memory of what nobody has looked at for a day."""
+    for left in MEMORY.glob("opentill-test*"):
+        with suppress(OSError):  # somebody else's, or just removed
+            if left.stat().st_mtime < time.time() - DAY_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @pytest.hookimpl(trylast=True)

@@ -12,6 +12,7 @@ from opentill.core.errors import Invalid
 from opentill.core.payment_methods import Method
 from opentill.http import schemas
 from opentill.http.fields import CreatedAt, meaning
+from opentill.merchants import logo_path
 from opentill.orders import NewOrder
 from opentill.orders.model import Source
 from opentill.products.model import Currency, Description, Image, Name, Price
@@ -245,9 +246,19 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class PublicSession(Session, frozen=True, kw_only=True):
-    """A session as its page finds it, with whether its merchant may charge: None, or why not."""
+    """A session as its page finds it, with what the page shows of its merchant."""
 
-    charge_off: str | None
+    charge_off: str | None  # why the merchant may not charge, None while it may
+    logo_sha256: str | None
+    accent_color: str | None
+    support_email: str | None
+    support_url: str | None
+    terms_url: str | None
+
+    @property
+    def logo_path(self) -> str | None:
+        """The path of the merchant's logo, None without one."""
+        return logo_path(self.merchant_id, self.logo_sha256)
 
 
 class Sales(msgspec.Struct, frozen=True):

@@ -36,7 +36,9 @@ BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id
 BY_PUBLIC_ID = Query(
     PublicSession,
     """
-    select c.*, m.charge_off from directory d
+    select c.*, m.charge_off, m.logo_sha256, m.accent_color, m.support_email, m.support_url,
+        m.terms_url
+    from directory d
     join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id
     join merchants m on m.id = d.merchant_id
     where d.id = :id

@@ -317,13 +317,16 @@ async def pay(
     entered: PayerInput,
     public_url: str,
     now: int,
+    *,
+    seen: PageView | None = None,
 ) -> PaymentAttempt | None:
     """Start to pay a session as its customer; None if it can no longer, or cannot now, be paid.
 
-    Calling it twice is harmless. Raises NotFound, and Invalid on ``email``, ``name``, ``method``,
-    or ``attempts`` for an order that was tried too often.
+    Calling it twice is harmless. ``seen`` is what the caller has just read of the session: what
+    counts is read again with the order's lock. Raises NotFound, and Invalid on ``email``, ``name``,
+    ``method``, or ``attempts`` for an order that was tried too often.
     """
-    view = or_not_found(await page_view(db, session_id))
+    view = seen or or_not_found(await page_view(db, session_id))
     session, last = view.session, view.last_attempt
     if session.status != "OPEN" or session.expires_at <= now or session.charge_off is not None:
         return None
@@ -374,15 +377,19 @@ async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
 
 
 async def refresh(
-    db: Db, gateways: Mapping[str, Gateway], session_id: str, attempt_id: str, now: int
+    db: Db, gateways: Mapping[str, Gateway], seen: PageView, attempt_id: str, now: int
 ) -> PaymentAttempt:
-    """Ask the gateway about an attempt of a session, whose customer is back. Raises NotFound."""
-    view = or_not_found(await page_view(db, session_id))
+    """Ask the gateway about an attempt of a session, whose customer is back. Raises NotFound.
+
+    ``seen`` is what the caller has just read of the session.
+    """
     if not is_id(attempt_id):
         raise NotFound
-    async with db.connection() as tx:
-        attempt = await orders.find_attempt(tx, view.session.merchant_id, attempt_id)
-    if attempt.order_id != view.order.id:
+    attempt = seen.last_attempt
+    if attempt is None or attempt.id != attempt_id:
+        async with db.connection() as tx:
+            attempt = await orders.find_attempt(tx, seen.session.merchant_id, attempt_id)
+    if attempt.order_id != seen.order.id:
         raise NotFound
     if attempt.status in UNDECIDED:
         return await orders.ask(db, gateways, attempt, now)

@@ -36,6 +36,7 @@ from opentill.merchants.model import (
     Terms,
     TermsVersion,
     Waiting,
+    logo_path,
 )
 from opentill.merchants.profile import (
     PROFILE_FIELDS,
@@ -129,6 +130,7 @@ __all__ = [
     "limit_subject",
     "lock",
     "lock_audit_log",
+    "logo_path",
     "may_call",
     "merchant_of_key",
     "names",

@@ -119,7 +119,12 @@ class Merchant(Terms, frozen=True, kw_only=True):
     @property
     def logo_path(self) -> str | None:
         """The path of the logo, which changes with it; None without one."""
-        return self.logo_sha256 and f"/logos/{self.id}/{self.logo_sha256}"
+        return logo_path(self.id, self.logo_sha256)
+
+
+def logo_path(merchant_id: str, digest: str | None) -> str | None:
+    """Return the path of a merchant's logo with this digest, None without one."""
+    return digest and f"/logos/{merchant_id}/{digest}"
 
 
 class CapabilityOff(NotPermitted):

@@ -123,9 +123,7 @@ async def _go_on(
     None is recorded if the customer, in another tab, or a callback was faster. The last value says
     whether the attempt is new.
     """
-    ended = await service.apply_outcome(
-        tx, before.merchant_id, before.id, outcome, now, gateway=before.gateway
-    )
+    ended = await service.apply_to(tx, before, outcome, now)
     order, last = await _last(tx, intent)
     overtaken = last is None or last.id != ended.id or order.status != "PENDING"
     able = candidates(gateways, intent.method, order.currency)
@@ -159,11 +157,7 @@ async def _apply(
     db: Db, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
 ) -> PaymentAttempt:
     """Apply the outcome that the attempt's own gateway reported."""
-    return await db.run(
-        lambda tx: service.apply_outcome(
-            tx, attempt.merchant_id, attempt.id, outcome, now, gateway=attempt.gateway
-        )
-    )
+    return await db.run(lambda tx: service.apply_to(tx, attempt, outcome, now))
 
 
 async def ask(

@@ -188,8 +188,18 @@ async def apply_outcome(
     OfAnotherGateway.
     """
     seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
-    order = await lock(tx, merchant_id, seen.order_id)
-    attempt = await queries.ATTEMPT.first(tx, merchant_id=merchant_id, id=attempt_id) or seen
+    return await apply_to(tx, seen, outcome, now)
+
+
+async def apply_to(
+    tx: Tx, seen: PaymentAttempt, outcome: PaymentOutcome, now: int
+) -> PaymentAttempt:
+    """Apply the outcome that an attempt's own gateway reports of it, as ``apply_outcome`` does.
+
+    ``seen`` may be out of date: the attempt is read again with the order's lock.
+    """
+    order = await lock(tx, seen.merchant_id, seen.order_id)
+    attempt = await find_attempt(tx, seen.merchant_id, seen.id)
     match outcome.status:
         case "SUCCEEDED":
             return await _received(tx, order, attempt, outcome, now)

@@ -125,6 +125,29 @@ TRANSITION = Query(
     select merchant_id, id from moved
     """,  # noqa: S608 - the columns are constants of ours
 )
+# The same for the transitions to CREATING and PENDING: no session, other attempt or notification
+# follows them, and of the columns only those of the payer change. Each part of a statement that
+# finds nothing to do costs PostgreSQL its preparation (decision 0112).
+OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
+UNPAID = Query(
+    Transitioned,
+    f"""
+    with moved as (
+        update orders set status = :target, history_number = history_number + 1,
+            updated_at = greatest(updated_at, :now::bigint),
+            {_each("{0} = :{0}", OF_UNPAID)}
+        where merchant_id = :merchant_id and id = :order_id and status = :source
+            and history_number = :history_number
+        returning merchant_id, id, history_number, updated_at
+    ), noted as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
+        from moved
+    )
+    select merchant_id, id from moved
+    """,  # noqa: S608 - as above
+)
 # The same for many orders that are confirmed, or that settle: arrays of columns that such a batch
 # leaves as they are, and joins with tables that it does not concern, would cost much (decision
 # 0048). What belongs to an order is carried along, not joined again.

@@ -26,6 +26,7 @@ from opentill.orders.model import (
     Transitioned,
 )
 
+_UNPAID: Final = ("CREATING", "PENDING")
 _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
 
 
@@ -133,8 +134,11 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
     if not planned:
         return []
     if len(planned) == 1:
-        values = {name: value(planned[0]) for name, value in _VALUES.items()}
-        return await transition_queries.TRANSITION.all(tx, **values, now=now)
+        (taken,) = planned
+        unpaid = taken.row.target in _UNPAID
+        one = transition_queries.UNPAID if unpaid else transition_queries.TRANSITION
+        values = {name: value(taken) for name, value in _VALUES.items() if name in one.names}
+        return await one.all(tx, **values, now=now)
     events_ = {taken.row.event for taken in planned}
     statements = {transition_queries.MANY.get(event) for event in events_}
     statement = statements.pop()

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from opentill import context, merchants
+from opentill.checkouts import PublicSession
 from opentill.core.errors import NotFound
 from opentill.core.ids import is_id
 from opentill.merchants import Merchant
@@ -26,8 +27,11 @@ _ACCENTS: Final = {
 }
 
 
-def brand_of(merchant: Merchant) -> Brand:
-    """Return what the payment page shows of a merchant beside its name."""
+def brand_of(merchant: Merchant | PublicSession) -> Brand:
+    """Return what the payment page shows of a merchant beside its name.
+
+    A session as its page finds it has that too.
+    """
     return Brand(
         logo=merchant.logo_path,
         accent=merchant.accent_color,

@@ -81,7 +81,11 @@ class PageRequest:
         return response
 
     async def payment(self, session_id: str) -> model.Payment:
-        """Look a session up as its customer sees it. Raises NotFound.
+        """Look a session up as its customer sees it. Raises NotFound."""
+        return (await self.looked_up(session_id))[1]
+
+    async def looked_up(self, session_id: str) -> tuple[checkouts.PageView, model.Payment]:
+        """Look a session up: as it is, and as its customer sees it. Raises NotFound.
 
         Orders of the Epay API get a page in Chinese, unless the browser asks for another language.
         """
@@ -95,9 +99,7 @@ class PageRequest:
         )
         view = msgspec.structs.replace(view, order=order)
         self.locale = view.session.locale
-        async with self.app.db.connection() as tx:
-            merchant = await merchants.find(tx, view.order.merchant_id)
-        payment = _payment(view, self.app, branding.brand_of(merchant))
+        payment = _payment(view, self.app)
         if model.state_of(payment, self.now) == "open":  # elsewhere the e-mail is masked
             email, name = self._prefilled(view)
             payment = msgspec.structs.replace(payment, email=email, name=name)
@@ -108,7 +110,7 @@ class PageRequest:
                     self.app, view.order.merchant_id, view.order.id
                 )
                 payment = msgspec.structs.replace(payment, success_url=address)
-        return payment
+        return view, payment
 
     def _prefilled(self, view: checkouts.PageView) -> tuple[str, str]:
         """Return the first e-mail and name: what this browser has sent, or the merchant's."""
@@ -124,7 +126,7 @@ class PageRequest:
         return prefilled
 
 
-def _payment(view: checkouts.PageView, app: App, brand: model.Brand) -> model.Payment:
+def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
     currency = session.currency
     offered = gateways.offered(app.gateways, currency)
@@ -160,7 +162,7 @@ def _payment(view: checkouts.PageView, app: App, brand: model.Brand) -> model.Pa
             qr_text=last.qr_text,
             reason=last.reason,
         ),
-        brand=brand,
+        brand=branding.brand_of(session),
         quantity=order.quantity or 1,
         reference=order.client_reference,
     )
@@ -183,7 +185,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
     check_origin(request.headers, request.app.settings.public_url)
     await count_form(request, "pay")
     form = await read(request.headers, request.receive)
-    payment = await request.payment(session_id)
+    view, payment = await request.looked_up(session_id)
     visit = request.visit(form.get("lang"))
     if model.state_of(payment, request.now) != "open":
         return see_other(render.path(payment, visit))
@@ -205,6 +207,7 @@ async def submit(request: PageRequest, session_id: str) -> Response:
                 ),
                 request.app.settings.public_url,
                 request.now,
+                seen=view,
             )
         except Invalid as problem:
             _log.info("payment form refused", field=problem.field)
@@ -249,12 +252,12 @@ async def proceed(request: PageRequest, session_id: str, attempt_id: str) -> Res
 
 async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> Response:
     """Ask the gateway what became of the attempt, for a moment, and show the page."""
-    payment = await request.payment(session_id)
+    view, payment = await request.looked_up(session_id)
     visit = request.visit()
     try:
         async with asyncio.timeout(_ASK_GATEWAY_S):
             await checkouts.refresh(
-                request.app.db, request.app.gateways, session_id, attempt_id, request.now
+                request.app.db, request.app.gateways, view, attempt_id, request.now
             )
     except TimeoutError:
         _log.warning("gateway slow", attempt=attempt_id)  # the worker goes on asking

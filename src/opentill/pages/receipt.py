@@ -11,7 +11,7 @@ from babel.core import get_global
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill import checkouts, merchants, orders, refunds
+from opentill import merchants, orders, refunds
 from opentill.core import settingvalues
 from opentill.core.errors import NotFound, TooManyRequests
 from opentill.core.money import Money
@@ -30,11 +30,8 @@ _PAID: Final[tuple[model.State, ...]] = ("paid", "refunded")
 
 async def _read(request: PageRequest, session_id: str) -> model.Receipt:
     """Look up what was paid. Raises NotFound if nothing was."""
-    payment = await request.payment(session_id)
+    view, payment = await request.looked_up(session_id)
     if model.state_of(payment, request.now) not in _PAID or payment.paid_at is None:
-        raise NotFound
-    view = await checkouts.page_view(request.app.db, session_id)
-    if view is None:
         raise NotFound
     merchant_id = view.order.merchant_id
     async with request.app.db.connection() as tx:

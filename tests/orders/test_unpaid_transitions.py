@@ -1,0 +1,37 @@
+"""The statement of the transitions to CREATING and PENDING does all that they need."""
+
+import msgspec
+
+from opentill import orders
+from opentill.db.database import Tx
+from opentill.orders import service, transition_queries
+from opentill.orders.model import TRANSITIONS, Order
+from support.world import NOW, opened
+
+
+def test_nothing_else_follows_from_the_transitions_that_have_a_statement_of_their_own() -> None:
+    rows = [row for row in TRANSITIONS if row.target in ("CREATING", "PENDING")]
+    assert {row.event for row in rows} == {"submitted", "accepted", "declined"}
+    assert not [row for row in rows if row.session or row.postings or row.emits]
+
+
+async def test_of_the_columns_of_an_order_a_submitted_payment_writes_those_of_the_payer(
+    tx: Tx,
+) -> None:
+    order = await opened(tx)
+    payer = orders.Payer(email="eve@example.com", name="Eve", ip="203.0.113.9", locale="en")
+    await service.start_attempt(tx, order, "sandbox", "ALIPAY", payer, NOW + 5)
+    after = await orders.find(tx, order.merchant_id, order.id)
+    assert _differing(order, after) == {
+        "status", "history_number", "updated_at", *transition_queries.OF_UNPAID
+    }  # fmt: skip
+    assert (after.customer_email, after.customer_name, after.payer_ip) == (
+        "eve@example.com",
+        "Eve",
+        "203.0.113.9",
+    )
+
+
+def _differing(before: Order, after: Order) -> set[str]:
+    names = msgspec.structs.fields(Order)
+    return {f.name for f in names if getattr(before, f.name) != getattr(after, f.name)}
