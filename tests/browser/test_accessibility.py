@@ -20,6 +20,7 @@ from opentill.app import FACES
 from opentill.cli.demo_history import History
 from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
+from support import world
 from support.page_checks import look, looks
 from support.payout_runs import ANN, OWN, payee, wanted
 from support.people import CHEAP, PASSWORD, TESTER, address
@@ -71,8 +72,8 @@ _ELSEWHERE: Final = {
     "/console/disputes/*/evidence/*",  # the same
     "/console/trial-balance/ledger.csv",  # a file, by a form
 }
-# Of what needs somebody, the pages are alike: one of them is looked at.
-_ALIKE: Final = re.compile(r"/console/needs/(?!disputes$)")  # fmt: skip
+# Of what needs somebody, the pages are alike but for one with forms: two of them are looked at.
+_ALIKE: Final = re.compile(r"/console/needs/(?!(disputes|unmatched)$)")  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -233,6 +234,8 @@ async def test_every_page_of_the_console_keeps_the_rules(
         await merchants.apply(tx, form, now, address="192.0.2.1")
         (one, *_) = await disputes.search(tx, owner[0], "OPEN")
         await disputes.set_deadline(tx, one.merchant_id, one.id, now + 3_600_000, now)
+        order = await orders.find(tx, one.merchant_id, one.order_id)
+        await world.dispute_said(tx, order, "OPENED", now, ref="of no order")
 
     async def be_paid_out(tx: Any) -> payouts.Run:
         rule = payouts.HoldRule(app.settings.secret_key, 3)

@@ -64,6 +64,9 @@ UNIQUE: Final = frozenset(
 ONE_OF_EACH: Final = frozenset(
     {"merchants", "epay_products", "search_heads", "mail_heads", "mail_preferences"}
 )  # what a merchant has no two of
+NUMBERED: Final = frozenset({
+    ("entries", "number"), ("events", "number"), ("mail_events_put_aside", "number"),
+})  # fmt: skip
 AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 # They name something as a place to go on from, or tell every endpoint of it.
 RANGES: Final = frozenset({
@@ -324,7 +327,7 @@ class Examiner:
                 else f"sha256({column})"
                 if (table, column) == ("epay_refunds", "request")
                 else "number + 1000000"
-                if (table, column) in {("entries", "number"), ("events", "number")}
+                if (table, column) in NUMBERED
                 else column
                 for column in columns
             ]
