@@ -1,13 +1,14 @@
 """Exchange rates and settings in the console."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from support.api_server import Shop
-from support.people import person
+from support.people import PASSWORD, person
 
 
 def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
@@ -68,6 +69,37 @@ def test_the_newest_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -
     for wrong, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
         refused = send(wrong)
         assert (refused.status_code, sentence in refused.text) == (400, True), wrong
+
+
+def test_a_file_outlives_the_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
+    finance, now = person(shop.api_server, None, staff_role="finance"), shop.api_server.app.clock()
+    day = datetime.fromtimestamp(now / 1000, UTC) - timedelta(days=1)
+    content = f"Date,USD,\n{day:%Y-%m-%d},1.3377,\n".encode()
+    path, kept = "/console/rates/import", re.compile(r'name="(kept_file\.\w+)" value="([^"]*)"')
+
+    def send(content: bytes, **fields: str) -> Any:
+        files = {"file": ("Kurse ä.csv", content, "text/csv")}
+        return finance.http.post(path, data=fields, files=files)
+
+    def go_on(fields: dict[str, str]) -> Any:
+        # In parts, as the page's form says.
+        return finance.http.post(path, files={name: (None, text) for name, text in fields.items()})
+
+    clock(now + 11 * 60_000)
+    asked = send(content)
+    assert 'name="proof_password"' in asked.text
+    assert 'enctype="multipart/form-data"' in asked.text
+    fields = dict(kept.findall(asked.text))
+    again = go_on(fields | {"proof_password": "wrong"})
+    assert (again.status_code, dict(kept.findall(again.text))) == (403, fields)
+    broken = go_on({"kept_file.file": "a:not base64", "proof_password": PASSWORD})
+    assert broken.status_code == 400
+    large = send(b"x" * (7 * 1024 * 1024))
+    assert "The file is too large to be kept" in large.text
+    assert kept.search(large.text) is None
+    done = go_on(fields | {"proof_password": PASSWORD})
+    assert done.headers["location"] == "/console/rates?done=1"
+    assert shop.api_server.sql("select from exchange_rates where rate = 1.3377")
 
 
 def test_the_settings_are_shown_without_secrets(shop: Shop) -> None:

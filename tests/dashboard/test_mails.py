@@ -129,6 +129,13 @@ def test_an_invitation_is_mailed_with_its_link_encrypted(mailing: ApiServer, sho
         languages = sorted(one.language for one in _mails(mailing, recipient=form["email"]))
         assert languages == ["en", "zh-Hans", "zh-Hant"]
         assert inviter.post(f"{place}/invite?lang=en", form | {"language": "x"}).status_code == 400
+        for _ in range(7):
+            inviter.post(f"{place}/invite?lang=en", form)
+        often = inviter.post(f"{place}/invite?lang=en", form)
+        assert often.status_code == 429
+        assert "Ten messages were sent to this address" in often.text
+        assert f'value="{form["email"]}"' in often.text
+        assert len(_mails(mailing, recipient=form["email"])) == 10
 
 
 def test_a_person_reads_their_own_mails_in_the_language_that_they_join_in_or_choose(

@@ -142,7 +142,7 @@ CASES: Final = {
     ),
     "db.queries.PRUNE_WINDOWS": Case(
         "rate_limit_windows",
-        lambda _: {"before": LATE, "after": LATE},
+        lambda _: {"before": LATE, "before_hourly": LATE, "after": LATE},
         "last_at = last_at + 1",
         None,
     ),

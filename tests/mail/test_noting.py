@@ -8,6 +8,7 @@ import pytest
 
 from opentill import mail, merchants, orders, payouts, people
 from opentill.core.money import Money
+from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
 from opentill.mail import jobs, looking, noting, outbox, queries
 from opentill.mail.model import Mail
@@ -192,6 +193,38 @@ async def test_a_receipt_is_sent_again_once_for_each_form(db: Db) -> None:
     assert first.id == same.id != other.id
     async with db.connection() as tx:
         assert len(await mail.of_order(tx, paid.merchant_id, paid.id)) == 2
+
+
+async def test_an_address_gets_ten_messages_in_an_hour_that_persons_ask_for(
+    db: Db,
+) -> None:
+    order = await _open(db)
+    paid = await db.run(lambda tx: _pay(tx, order))
+
+    async def send(number: int, now: int = NOW) -> Mail:
+        return await db.run(
+            lambda tx: mail.send_receipt(
+                tx, SETTINGS, paid.merchant_id, paid.id, f"form {number}", now
+            )
+        )
+
+    sent = await asyncio.gather(*(send(number) for number in range(14)), return_exceptions=True)
+    refused = [one for one in sent if isinstance(one, mail.TooManyMails)]
+    assert (len(refused), len(sent)) == (4, 14)
+    assert (
+        "at most 10 messages in an hour that persons ask for; another one may be sent in 60 min"
+        in str(refused[0].reason)
+    )
+    (made, *_) = [one for one in sent if isinstance(one, Mail)]
+    async with db.connection() as tx:
+        assert len(await mail.of_order(tx, paid.merchant_id, paid.id)) == 10
+        await rate_limits.prune(tx, NOW + HOUR_MS // 2)
+        await tx.execute("update mails set status = 'SENT', due_at = null")
+    with pytest.raises(mail.TooManyMails):
+        await db.run(
+            lambda tx: mail.resend(tx, SETTINGS, paid.merchant_id, made.id, "x", NOW + HOUR_MS - 1)
+        )
+    assert (await send(20, NOW + HOUR_MS)).status == "WAITING"
 
 
 async def test_mails_that_ended_long_ago_are_removed(db: Db) -> None:

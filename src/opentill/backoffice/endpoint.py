@@ -162,13 +162,8 @@ async def _proof(request: PageRequest) -> Response | None:
             return None
     async with request.app.db.connection() as tx:
         second = await people.has_second_factor(tx, request.login)
+    files = await request.kept_files()
     return render.page(
-        request,
-        "proof.html",
-        status,
-        form=form,
-        files=bool(await request.files()),
-        errors=errors,
-        second=second,
-        wait=wait,
-    )
+        request, "proof.html", status, form=form | files, errors=errors, second=second, wait=wait,
+        files=bool(files), lost=len(files) < len(await request.files()),
+    )  # fmt: skip

@@ -152,7 +152,13 @@ class PageRequest:
         who = self._login.person_id if self._login else self.browser.address
         with self.app.uploads.turn(who):
             self._allow_body_s(TIME_S)
-            return await forms.read_with_files(self.headers, self._receive, self.most_of_files)
+            form = await forms.read_with_files(self.headers, self._receive, self.most_of_files)
+        forms.take_kept(form)
+        return form
+
+    async def kept_files(self) -> dict[str, str]:
+        """Return the files of the form as fields, those that are small enough to come once more."""
+        return forms.kept(await self.files(), self.most_of_files)
 
     @property
     def sender(self) -> str:

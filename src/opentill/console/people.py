@@ -67,6 +67,8 @@ async def invite(request: PageRequest) -> Response:
 
     try:
         made, mailed = await request.app.db.run(work)
+    except mail.TooManyMails:
+        return await _people(request, 429, {"email": "error_mail_often"}, **typed, role=role)
     except Invalid as problem:
         error = "error_staff" if "staff" in (problem.reason or "") else "error_email"
         return await _people(request, 400, {"email": error}, **typed, role=role)

@@ -107,6 +107,8 @@ async def _again(request: PageRequest, send: Callable[[Tx], Awaitable[mail.Mail]
         await once.make(request, work)
     except KeyReused:
         return render.see_other(request, here)
+    except mail.TooManyMails:
+        return await _page(request, 429, {"mails": "error_mail_often"})
     except Invalid:
         return await _page(request, 409, {"mails": "error_mail_again"})
     return render.see_other(request, f"{here}?done=again")

@@ -70,6 +70,8 @@ async def invite(request: PageRequest) -> Response:
 
     try:
         made, mailed = await request.app.db.run(work)
+    except mail.TooManyMails:
+        return await _team(request, 429, {"email": "error_mail_often"}, **typed, role=role)
     except Invalid as problem:
         member = "member" in (problem.reason or "")
         error = "error_member" if member else "error_email"

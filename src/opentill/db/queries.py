@@ -36,38 +36,54 @@ class Window(msgspec.Struct, frozen=True):
 
 
 _TIME: Final = "case when :limit::bigint > 1000 then (:now::bigint / 1000 + 1) * 1000 else :now end"
-# Clocks of servers differ a little; a time further ahead is from before the clock was set back.
-_LIVE: Final = """unnest(w.hits, w.counts) as live (hit, count)
-    where hit > :now - 60000 and hit <= :now + 60000"""
-# Also a part of the statement that authenticates, through ``rate_limits``.
-HIT_SQL: Final = f"""
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+
+
+def _live(window_ms: int) -> str:
+    # Clocks of servers differ a little; a time further ahead is from before the clock was set back.
+    return f"""unnest(w.hits, w.counts) as live (hit, count)
+    where hit > :now::bigint - {window_ms} and hit <= :now::bigint + {MINUTE_MS}"""
+
+
+def _hit(window_ms: int) -> str:
+    live = _live(window_ms)
+    return f"""
     insert into rate_limit_windows as w (scope, subject, hits, counts, last_at)
     values (:scope::text, :subject::text, array[{_TIME}], array[1], :now::bigint)
     on conflict (scope, subject) do update
         set (hits, counts) = (
                 select array_agg(hit order by hit), array_agg(count order by hit) from (
                     select hit, sum(count)::int as count from (
-                        select hit, count from {_LIVE} union all select {_TIME}, 1
+                        select hit, count from {live} union all select {_TIME}, 1
                     ) as one group by hit
                 ) as summed),
             last_at = :now::bigint
-        where (select coalesce(sum(count), 0) from {_LIVE}) < :limit
+        where (select coalesce(sum(count), 0) from {live}) < :limit
     returning (select sum(count)::bigint from unnest(counts) count) as used, hits[1] as oldest
 """  # noqa: S608 - put together from constants of ours
-HIT: Final = Query(Window, HIT_SQL)
-WINDOW: Final = Query(
-    Window,
-    """
+
+
+def _window(window_ms: int) -> str:
+    return f"""
     select coalesce(sum(count), 0)::bigint as used, coalesce(min(hit), :now::bigint) as oldest
-    from rate_limit_windows w, unnest(w.hits, w.counts) as live (hit, count)
-    where w.scope = :scope and w.subject = :subject
-        and hit > :now::bigint - 60000 and hit <= :now::bigint + 60000
-    """,
-)
+    from rate_limit_windows w, {_live(window_ms)} and w.scope = :scope and w.subject = :subject
+    """  # noqa: S608 - likewise
+
+
+# Also a part of the statement that authenticates, through ``rate_limits``.
+HIT_SQL: Final = _hit(MINUTE_MS)
+HIT: Final = Query(Window, HIT_SQL)
+WINDOW: Final = Query(Window, _window(MINUTE_MS))
+# Of scopes whose name says so.
+HIT_HOURLY: Final = Query(Window, _hit(HOUR_MS))
+WINDOW_HOURLY: Final = Query(Window, _window(HOUR_MS))
 PRUNE_WINDOWS: Final = Command(
     """
     delete from rate_limit_windows where (scope, subject) in (
-        select scope, subject from rate_limit_windows where last_at < :before or last_at > :after
+        select scope, subject from rate_limit_windows
+        where (last_at < :before or last_at > :after)
+            and (scope not like 'hourly %' or last_at < :before_hourly or last_at > :after)
         limit 1000 for update skip locked)
     """
 )

@@ -1,4 +1,4 @@
-"""Rate limits: sliding windows of one minute, exact across all processes.
+"""Rate limits: sliding windows of one minute or one hour, exact across all processes.
 
 A window is the list of the times at which requests passed, with how many passed then; one statement
 drops the old ones, counts and adds. The row lock of the upsert makes it exact: of requests that
@@ -23,6 +23,7 @@ __all__ = [
     "Window",
     "forget",
     "hit",
+    "hit_hourly",
     "hit_merchant",
     "prune",
     "retry_after_s",
@@ -51,6 +52,18 @@ async def hit_merchant(
             raise TooManyRequests(limit, await retry_after_s(tx, what, merchant_id, now))
 
 
+async def hit_hourly(tx: Tx, what: str, subject: str, limit: int, now: int) -> None:
+    """Count something in the transaction that does it, ``limit`` times an hour at most.
+
+    Others who do it for the same subject wait until the transaction ends. Raises TooManyRequests.
+    """
+    where = {"scope": f"hourly {what}", "subject": subject, "now": now}
+    if await queries.HIT_HOURLY.first(tx, **where, limit=limit) is None:
+        window = await queries.WINDOW_HOURLY.one(tx, **where)
+        wait_s = -(-(window.oldest + queries.HOUR_MS - now) // 1000)
+        raise TooManyRequests(limit, min(max(1, wait_s), queries.HOUR_MS // 1000 + 1))
+
+
 async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
     """Return after how many whole seconds the oldest request leaves the window."""
     window = await queries.WINDOW.first(tx, scope=scope, subject=subject, now=now)
@@ -59,9 +72,12 @@ async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
 
 
 async def prune(tx: Tx, now: int) -> int:
-    """Delete a batch of windows that nobody used for two minutes, and return how many."""
+    """Delete a batch of windows that nobody used for twice as long, and return how many."""
     return await queries.PRUNE_WINDOWS.run(
-        tx, before=now - 2 * WINDOW_MS, after=now + 2 * WINDOW_MS
+        tx,
+        before=now - 2 * WINDOW_MS,
+        before_hourly=now - 2 * queries.HOUR_MS,
+        after=now + 2 * WINDOW_MS,
     )
 
 

@@ -6,7 +6,7 @@ from opentill.mail.composing import (
     offer_new_password,
     send_receipt,
 )
-from opentill.mail.model import STATUSES, Mail, Preferences, PutAside, Queue, Status
+from opentill.mail.model import STATUSES, Mail, Preferences, PutAside, Queue, Status, TooManyMails
 from opentill.mail.outbox import (
     events_put_aside,
     find_anywhere,
@@ -40,6 +40,7 @@ __all__ = [
     "Queue",
     "Server",
     "Status",
+    "TooManyMails",
     "Topic",
     "Unreached",
     "ask_for_new_password",

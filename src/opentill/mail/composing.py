@@ -21,7 +21,7 @@ async def send_receipt(
     """Send the receipt of a paid order, as it is now, once for each ``request_id``.
 
     Whether the merchant wants receipts does not matter: somebody asks for this one. Raises NotFound
-    for an order that is not paid, and Invalid if it cannot be sent.
+    for an order that is not paid, Invalid if it cannot be sent, and TooManyMails.
     """
     order = await orders.find(tx, merchant_id, order_id)
     if order.paid_at is None:
@@ -39,6 +39,7 @@ async def send_receipt(
         otherwise=await preferences.of(tx, merchant_id),
     )
     for made in await outbox.queue(tx, settings, [mail], now):
+        await outbox.count_asked(tx, made.recipient, now)
         return made
     where = {"merchant_id": merchant_id, "cause": mail.cause, "recipient": mail.recipient}
     return await queries.BY_CAUSE.one(tx, **where)
@@ -47,7 +48,10 @@ async def send_receipt(
 async def invite(
     tx: Tx, settings: Settings, made: NewLink, by: str, language: Language, now: int
 ) -> bool:
-    """Mail an invitation in the transaction that makes it; False where there is no mail server."""
+    """Mail an invitation in the transaction that makes it; False where there is no mail server.
+
+    Raises TooManyMails.
+    """
     link = made.link
     mail = NewMail(
         merchant_id=link.merchant_id or OF_NOBODY,
@@ -57,13 +61,16 @@ async def invite(
         language=language,
         data=topics.Invitation(by=by, expires_at=link.expires_at),
     )
-    return bool(await outbox.queue(tx, settings, [mail], now, secret=made.path))
+    return await _with_link(tx, settings, mail, made.path, now)
 
 
 async def offer_new_password(
     tx: Tx, settings: Settings, made: NewLink, language: Language, now: int
 ) -> bool:
-    """Mail the way to a new password in the transaction that makes it, as ``invite`` does."""
+    """Mail the way to a new password in the transaction that makes it, as ``invite`` does.
+
+    Raises TooManyMails.
+    """
     mail = NewMail(
         merchant_id=OF_NOBODY,
         topic="reset",
@@ -72,7 +79,14 @@ async def offer_new_password(
         language=language,
         data=topics.Reset(at=now),
     )
-    return bool(await outbox.queue(tx, settings, [mail], now, secret=made.path))
+    return await _with_link(tx, settings, mail, made.path, now)
+
+
+async def _with_link(tx: Tx, settings: Settings, mail: NewMail, path: str, now: int) -> bool:
+    written = await outbox.queue(tx, settings, [mail], now, secret=path)
+    if written:
+        await outbox.count_asked(tx, mail.recipient, now)
+    return bool(written)
 
 
 async def ask_for_new_password(

@@ -4,6 +4,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from opentill.core.errors import TooManyRequests
 from opentill.web.catalogue import Language
 
 Status = Literal["WAITING", "SENDING", "SENT", "FAILED", "UNKNOWN"]
@@ -23,7 +24,20 @@ WAITS_MS: Final = (
     24 * HOUR_MS,
 )
 GIVE_UP_MS: Final = 3 * 24 * HOUR_MS  # a message that nobody has taken by then is out of date
+ASKED_PER_HOUR: Final = 10  # to one address, by persons: again, receipts and invitations
 KEEP_MS: Final = 90 * 24 * HOUR_MS
+
+
+class TooManyMails(TooManyRequests):
+    """Persons have sent an address as many messages within an hour as they may."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        """``retry_after_s``: after how many seconds there may be another one."""
+        super().__init__(ASKED_PER_HOUR, retry_after_s)
+        self.reason = (
+            f"an address gets at most {ASKED_PER_HOUR} messages in an hour that persons ask for;"
+            f" another one may be sent in {-(-retry_after_s // 60)} min"
+        )
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """The outbox: a row for each message and recipient, and how one is sent again."""
 
+import hashlib
 from collections.abc import Sequence
 from email.utils import parseaddr
 from typing import Final
@@ -7,13 +8,24 @@ from typing import Final
 import msgspec
 
 from opentill.core import encryption
-from opentill.core.errors import Invalid, or_not_found
+from opentill.core.errors import Invalid, TooManyRequests, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.settings import Settings
+from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.mail import queries
-from opentill.mail.model import STATUSES, Mail, NewMail, PutAside, Queue, Row, Status
+from opentill.mail.model import (
+    ASKED_PER_HOUR,
+    STATUSES,
+    Mail,
+    NewMail,
+    PutAside,
+    Queue,
+    Row,
+    Status,
+    TooManyMails,
+)
 
 _LONGEST_ADDRESS: Final = 254
 _DAY_MS: Final = 86_400_000
@@ -76,7 +88,7 @@ async def resend(
     """Send a message once more, as a row of its own; the same ``request_id`` does it once.
 
     A message that may have arrived keeps its Message-ID, by which a mailbox knows it again. Raises
-    NotFound, and Invalid for one that is still to be sent or whose link is gone.
+    NotFound, Invalid for one that is still to be sent or whose link is gone, and TooManyMails.
     """
     if not settings.sends_mail:
         raise Invalid("mail", "mail must be set up: there is no mail server")
@@ -97,9 +109,22 @@ async def resend(
         message_id=found.message_id if same else _message_id(settings, fresh),
     )
     for made in await _write(tx, [again], now):
+        await count_asked(tx, made.recipient, now)
         return made
     where = {"merchant_id": merchant_id, "cause": cause, "recipient": found.recipient}
     return await queries.BY_CAUSE.one(tx, **where)
+
+
+async def count_asked(tx: Tx, recipient: str, now: int) -> None:
+    """Count a message that somebody has sent: a stolen login is to flood nobody's mailbox.
+
+    Raises TooManyMails.
+    """
+    reader = hashlib.sha256(recipient.encode()).hexdigest()
+    try:
+        await rate_limits.hit_hourly(tx, "mails asked for", reader, ASKED_PER_HOUR, now)
+    except TooManyRequests as problem:
+        raise TooManyMails(problem.retry_after_s) from None
 
 
 _ONCE: Final = ("invitation", "reset")  # topics whose messages have a link that works once

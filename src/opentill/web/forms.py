@@ -1,9 +1,10 @@
 """Forms that people send: refused from foreign sites, and read; some bring files along."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import msgspec
 import multipart  # type: ignore[import-untyped]  # it does not say that it brings types
@@ -57,6 +58,35 @@ class Upload(msgspec.Struct, frozen=True):
 
     name: str
     content: bytes
+
+
+KEPT: Final = "kept_file."  # begins the name of a field that holds a file, see ``kept``
+
+
+def kept(files: Mapping[str, Upload], most: int) -> dict[str, str]:
+    """Write files as the fields of a page that asks for something before their form is taken.
+
+    A page cannot put a file back where it was chosen. Those beyond ``most`` characters in all are
+    left out.
+    """
+    fields = dict[str, str]()
+    for name, file in files.items():
+        text = f"{quote(file.name, safe='')}:{b64encode(file.content).decode()}"
+        if len(text) <= most:
+            fields[KEPT + name] = text
+            most -= len(text)
+    return fields
+
+
+def take_kept(form: "Form") -> None:
+    """Make files of the fields that hold some. Raises Invalid."""
+    for name in [one for one in form.fields if one.startswith(KEPT)]:
+        called, _, content = form.fields.pop(name).partition(":")
+        try:
+            upload = Upload(unquote(called), b64decode(content, validate=True))
+        except ValueError:
+            raise Invalid(*_ACCEPTED) from None
+        form.files.setdefault(name.removeprefix(KEPT), upload)
 
 
 class Form(NamedTuple):
