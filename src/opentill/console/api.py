@@ -11,6 +11,7 @@ from opentill.backoffice import endpoint
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.console import (
+    adjustments,
     approvals,
     audit,
     bank_account,
@@ -49,6 +50,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *merchant.pages,
     *standing.pages,
     *terms.pages,
+    *adjustments.pages,
     *bank_account.pages,
     *payout_runs.pages,
     *reconciliation.pages,

@@ -4,6 +4,7 @@ from typing import Final
 
 from opentill.backoffice.model import Part
 from opentill.console.catalogue import (
+    adjustments,
     approvals,
     audit,
     disputes,
@@ -34,6 +35,7 @@ PARTS: Final[tuple[Part, ...]] = (
     settings.SENTENCES,
     standing.SENTENCES,
     terms.SENTENCES,
+    adjustments.SENTENCES,
     payments.SENTENCES,
     disputes.SENTENCES,
     payout_runs.SENTENCES,
