@@ -1,7 +1,7 @@
 """Adjusting a merchant's balance: what that moves, then, once it is confirmed, the adjustment.
 
 What ``opentill balance freeze|unfreeze|recharge|correct|fee`` does, through the same service. The
-entries stand in the address of the first step, so that nothing that was typed is lost.
+entries stand in the address of the page that shows it, so that nothing that was typed is lost.
 """
 
 from collections.abc import Mapping
