@@ -17,7 +17,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.ledger import Balance
+from opentill.ledger import Account, Balance
 from opentill.merchants import Actor, Merchant, operator_actions
 
 
@@ -37,7 +37,7 @@ async def quote(tx: Tx, merchant_id: str, asked: AdjustmentRequest, above: Decim
     move = BY_KIND[asked.kind, asked.account, 1 if asked.amount_minor > 0 else -1]
     held = await ledger.balance(tx, merchant_id, currency)
     changes = {move.source: -abs(asked.amount_minor), move.target: abs(asked.amount_minor)}
-    moved = [
+    moved: list[tuple[Account, int, int]] = [
         (name, before, before + changes[name])
         for name in ledger.MERCHANT_ACCOUNTS
         if name in changes
