@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 SCREEN := chromium-headless-shell fonts-noto-cjk
 ARGS ?=
-# Tests also wait for servers and the database: three workers keep two cores busy.
-WORKERS ?= 3
+# Tests also wait for servers and the database: four workers keep two cores busy.
+WORKERS ?= 4
 USUAL := not stress and not image and not clients and not deploy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set, each of the many processes that tests start compiles every file anew.

@@ -531,6 +531,7 @@ class Business:
         async def read(tx: Tx) -> None:
             await adjustments.request(tx, self.id, asked, None, self.now)
             assert await adjustments.of_order(tx, self.id, order.id)
+            assert await adjustments.newest(tx, self.id, 20)
             assert await ledger.caused_by(tx, self.id, causes)
             assert await disputes.of_order(tx, self.id, order.id)
             moments = [row.at for row in await orders.history(tx, self.id, order.id)]

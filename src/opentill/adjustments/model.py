@@ -1,5 +1,6 @@
 """What an adjustment is, the table of its kinds, and its shape for people."""
 
+from collections.abc import Sequence
 from typing import Final, Literal, Self, get_args
 
 import msgspec
@@ -62,6 +63,18 @@ class AdjustmentRequest(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     account: Held = "available"
     order_id: str | None = None  # of a correction
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """What an adjustment would move if it were made now, in minor units.
+
+    ``moved`` has the merchant's own accounts that it is about: name, before, after. With ``waits``
+    it moves nothing before a second person approves.
+    """
+
+    currency: str
+    moved: Sequence[tuple[Account, int, int]]
+    waits: bool
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,10 @@ WAITING = Query(
     order by created_at, id
     """,
 )
+NEWEST = Query(
+    Adjustment,
+    "select * from adjustments where merchant_id = :merchant_id order by id desc limit :limit",
+)
 # Few: operators make them, one by one.
 OF_ORDER = Query(
     Adjustment,

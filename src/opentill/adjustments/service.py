@@ -10,14 +10,41 @@ from opentill.adjustments.model import (
     Adjustment,
     AdjustmentRequest,
     Decision,
+    Quote,
     Status,
 )
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.ledger import Balance
+from opentill.ledger import Account, Balance
 from opentill.merchants import Actor, Merchant, operator_actions
+
+
+async def quote(tx: Tx, merchant_id: str, asked: AdjustmentRequest, above: Decimal | None) -> Quote:
+    """Return what an adjustment would move, changing nothing; ``above`` is as of ``request``.
+
+    Raises NotFound, and Invalid as ``request`` does, but not for what the balance does not allow.
+    """
+    merchant = await merchants.find(tx, merchant_id)
+    currency = merchant.settlement_currency
+    reference = operator_actions.reference(asked.reference)
+    first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
+    if first is not None:
+        _same(first, asked)
+    operator_actions.actor(asked.by, asked.reason)
+    await _check(tx, merchant, asked)
+    move = BY_KIND[asked.kind, asked.account, 1 if asked.amount_minor > 0 else -1]
+    held = await ledger.balance(tx, merchant_id, currency)
+    changes = {move.source: -abs(asked.amount_minor), move.target: abs(asked.amount_minor)}
+    moved: list[tuple[Account, int, int]] = [
+        (name, before, before + changes[name])
+        for name in ledger.MERCHANT_ACCOUNTS
+        if name in changes
+        for before in [getattr(held, name) if held else 0]
+    ]
+    waits = operator_actions.needs_second(asked.amount_minor, currency, above)
+    return Quote(currency, moved, waits)
 
 
 async def request(
@@ -158,6 +185,11 @@ async def waiting(tx: Tx, merchant_id: str | None = None) -> list[Adjustment]:
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
     return await queries.WAITING.all(tx, merchant_id=merchant_id)
+
+
+async def newest(tx: Tx, merchant_id: str, limit: int) -> list[Adjustment]:
+    """Return a merchant's newest adjustments, whatever became of them, newest first."""
+    return await queries.NEWEST.all(tx, merchant_id=merchant_id, limit=limit)
 
 
 async def of_order(tx: Tx, merchant_id: str, order_id: str) -> list[Adjustment]:

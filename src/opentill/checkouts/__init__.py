@@ -1,5 +1,12 @@
 """Checkout sessions: a product on sale to one customer for 24 hours."""
 
+from opentill.checkouts.gateway_tests import (
+    GatewayTest,
+    NotFirst,
+    OpenedTest,
+    open_gateway_test,
+    opened_gateway_tests,
+)
 from opentill.checkouts.listing import page as list_page
 from opentill.checkouts.listing import sales
 from opentill.checkouts.model import (
@@ -30,8 +37,11 @@ from opentill.checkouts.service import (
 
 __all__ = [
     "AmountOutOfBounds",
+    "GatewayTest",
     "Item",
     "ItemBody",
+    "NotFirst",
+    "OpenedTest",
     "PageView",
     "PayerInput",
     "PublicSession",
@@ -46,7 +56,9 @@ __all__ = [
     "expire",
     "find",
     "list_page",
+    "open_gateway_test",
     "open_session",
+    "opened_gateway_tests",
     "page_view",
     "pay",
     "record_opening",

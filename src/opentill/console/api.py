@@ -11,11 +11,13 @@ from opentill.backoffice import endpoint
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.console import (
+    adjustments,
     approvals,
     audit,
     bank_account,
     books,
     dispute,
+    gateway_tests,
     gateways,
     home,
     merchant,
@@ -49,6 +51,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *merchant.pages,
     *standing.pages,
     *terms.pages,
+    *adjustments.pages,
     *bank_account.pages,
     *payout_runs.pages,
     *reconciliation.pages,
@@ -57,6 +60,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *audit.pages,
     *people.pages,
     *gateways.pages,
+    *gateway_tests.pages,
     *queues.pages,
     *rates.pages,
     *settings.pages,

@@ -1,6 +1,6 @@
 """How the gateways do: attempts, success, latency, the last refusal, and what they have not said.
 
-Nothing is called here: a test payment at a real gateway would be a real payment.
+Nothing is called here: each leads to a test payment (``gateway_tests.py``).
 """
 
 from collections.abc import Sequence

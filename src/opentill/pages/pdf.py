@@ -101,10 +101,12 @@ class Press:
 
     async def _run(self, sheet: bytes) -> tuple[int, bytes]:
         process = _started(self._command)
+        talk = asyncio.create_task(asyncio.to_thread(process.communicate, sheet))
         try:
-            drawn, said = await asyncio.to_thread(process.communicate, sheet)
+            drawn, said = await asyncio.shield(talk)
         finally:
-            process.kill()  # which then ends its thread too; nothing, once it has ended
+            process.kill()  # which ends the thread, too; does nothing once it has ended
+            await talk  # closes the pipes, even if the time was up before the thread began
         if process.returncode not in {0, _NO_FONT}:
             raise subprocess.CalledProcessError(process.returncode, self._command, drawn, said)
         return process.returncode, drawn

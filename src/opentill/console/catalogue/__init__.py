@@ -4,9 +4,11 @@ from typing import Final
 
 from opentill.backoffice.model import Part
 from opentill.console.catalogue import (
+    adjustments,
     approvals,
     audit,
     disputes,
+    gateway_tests,
     home,
     merchants,
     needs,
@@ -29,11 +31,13 @@ PARTS: Final[tuple[Part, ...]] = (
     merchants.SENTENCES,
     audit.SENTENCES,
     operations.SENTENCES,
+    gateway_tests.SENTENCES,
     people.SENTENCES,
     rates.SENTENCES,
     settings.SENTENCES,
     standing.SENTENCES,
     terms.SENTENCES,
+    adjustments.SENTENCES,
     payments.SENTENCES,
     disputes.SENTENCES,
     payout_runs.SENTENCES,

@@ -1,0 +1,152 @@
+"""A test payment through one gateway: the form that opens it, and the address to pay it at.
+
+It is an ordinary payment of a merchant, so that it shows what customers of that gateway get; staff
+give it back with the refund of its page.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import checkouts, merchants, orders, people
+from opentill.backoffice import once, render
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.checkouts import GatewayTest, OpenedTest
+from opentill.console.zone import ZONE
+from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Problem
+from opentill.core.ids import is_id
+from opentill.core.money import EXPONENTS, Money
+from opentill.core.payment_methods import METHODS
+from opentill.db.database import Tx
+from opentill.gateways import methods_of
+from opentill.orders import Order
+
+_FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
+_REASON: Final = "on the page of gateways"
+_DAYS_MS: Final = 30 * 86_400_000
+_NEWEST: Final = 20  # that are listed, of 30 days
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """A test payment in the list, with what became of it; ``through`` is "" before an attempt."""
+
+    opened: OpenedTest
+    order: Order
+    amount: str
+    through: str
+
+
+async def _newest(tx: Tx, request: PageRequest) -> list[Tested]:
+    """Return the newest test payments, newest first."""
+    found: list[Tested] = []
+    for one in await checkouts.opened_gateway_tests(tx, request.now - _DAYS_MS, _NEWEST):
+        order = await orders.find(tx, one.merchant_id, one.order_id)
+        last = await orders.last_attempt(tx, one.merchant_id, one.order_id)
+        amount = request.localizer.amount(Money(order.amount_minor, order.currency))
+        found.append(Tested(one, order, amount, last.gateway if last else ""))
+    return found
+
+
+async def show(request: PageRequest) -> Response:
+    """Show the form, the newest test payments, and where to pay one that was just opened."""
+    return await _page(request, {name: request.query.get(name, "") for name in _FIELDS})
+
+
+async def _page(
+    request: PageRequest,
+    typed: Mapping[str, str],
+    errors: Mapping[str, str] | None = None,
+    status: int = 200,
+    *,
+    wait: str = "",
+) -> Response:
+    gateways = request.app.gateways
+    name = typed["gateway"] if typed["gateway"] in gateways else next(iter(gateways))
+    offered = {one for code in EXPONENTS for one in methods_of(gateways, name, code)}
+    opened = await checkouts.page_view(request.app.db, request.query.get("opened", ""))
+    async with request.app.db.connection() as tx:
+        found = await _newest(tx, request)
+        names = await merchants.names(tx, (one.opened.merchant_id for one in found))
+    if opened is not None and opened.order.id not in {one.order.id for one in found}:
+        opened = None  # some other session
+    return render.page(
+        request,
+        "gateway_test.html",
+        status,
+        gateway=name,
+        found=found,
+        names=names,
+        manages=request.may("orders.decide"),
+        methods=[one for one in METHODS if one in offered],
+        typed=typed,
+        opened=opened,
+        link=f"{request.app.settings.public_url}/checkout/{opened.session.id}" if opened else "",
+        form_id=once.new_form_id(),
+        errors=dict(errors or {}),
+        wait=wait,
+        zone=ZONE,
+    )
+
+
+async def open_one(request: PageRequest) -> Response:
+    """Open a test payment, once for each form."""
+    form = await request.form()
+    typed = {name: form.get(name, "").strip() for name in _FIELDS}
+    settings, actor = request.app.settings, people.actor_of(request.login, _REASON)
+    typed["currency"] = typed["currency"].upper()
+
+    async def work(tx: Tx) -> str:
+        if not is_id(typed["merchant"]):
+            raise NotFound
+        made = await checkouts.open_gateway_test(
+            tx,
+            request.app.gateways,
+            typed["merchant"],
+            GatewayTest(**{name: typed[name] for name in GatewayTest.__struct_fields__}),
+            actor,
+            request.now,
+            settings,
+        )
+        return made.id
+
+    try:
+        made = await once.make(request, work)
+    except (Invalid, KeyReused, NotFound, NotPermitted) as problem:
+        status, errors, wait = _refused(problem)
+        return await _page(request, typed, errors, status, wait=wait)
+    return render.see_other(request, f"{PLACE}?gateway={typed['gateway']}&opened={made}")
+
+
+def _refused(problem: Problem) -> tuple[int, dict[str, str], str]:
+    """Return the status, the field with the key of its sentence, and a value that this names."""
+    match problem:
+        case KeyReused():
+            return 422, {"gateway": "error_form_used"}, ""
+        case NotFound():
+            return 400, {"merchant": "tested_error_merchant"}, ""
+        case checkouts.NotFirst(first=first):
+            return 409, {"gateway": "tested_error_first"}, first
+        case merchants.CapabilityOff(why=why):
+            return 403, {"merchant": "tested_error_off"}, why
+        case Invalid(field=name):
+            field, key = _ERRORS.get(name or "", ("currency", "tested_error_rate"))
+            return 400, {field: key}, ""
+        case _:
+            return 403, {"merchant": "tested_error_agreement"}, ""
+
+
+# field of the service → field of the form, and the key of the sentence that says what it accepts
+_ERRORS: Final = {
+    "gateway": ("gateway", "tested_error_gateway"),
+    "price": ("amount", "tested_error_amount"),
+    "currency": ("currency", "tested_error_currency"),
+    "method": ("method", "tested_error_method"),
+}
+PLACE: Final = f"{OF_CONSOLE}/gateways/test"
+pages: Final = (
+    Page("GET", PLACE, "deployment.read", show),
+    Page("POST", PLACE, "orders.decide", open_one),
+)
