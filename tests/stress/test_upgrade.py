@@ -1,8 +1,8 @@
 """The recipe docs/recipes/upgrade.md carried out while customers pay.
 
 ``OPENTILL_TEST_UPGRADE_FROM`` is a checkout of the version that is upgraded from, such as
-``git worktree add --detach ../before COMMIT`` makes; without it that is the commit before the
-newest migration.
+``git worktree add --detach ../before COMMIT`` makes; without it that is the newest commit that has
+not all migrations.
 """
 
 import asyncio
@@ -96,15 +96,23 @@ class Upgrade:
         assert load.slowest[0].took_s < LONGEST_S, load.slowest
 
 
+def _git(*words: str) -> bytes:
+    git = ["git", "-C", str(NEW.parent), *words]
+    return subprocess.run(git, check=True, capture_output=True).stdout
+
+
 def _version_before(folder: Path) -> Path:
     """Return the source of the version to upgrade from, unpacked in ``folder`` if need be."""
     if given := os.environ.get("OPENTILL_TEST_UPGRADE_FROM"):
         return Path(given) / "src"
-    git = ["git", "-C", str(NEW.parent)]
-    newest = [*git, "log", "-1", "--diff-filter=A", "--format=%H", "--", "migrations"]
-    commit = subprocess.run(newest, check=True, capture_output=True, text=True).stdout.strip()
-    packed = [*git, "archive", f"{commit}^", "src", "migrations"]
-    content = subprocess.run(packed, check=True, capture_output=True).stdout
+    now = _git("ls-tree", "HEAD", "migrations/").decode().splitlines()
+    for commit in _git("log", "--format=%H", "--", "migrations").decode().split():
+        then = _git("ls-tree", commit, "migrations/").decode().splitlines()
+        if len(then) < len(now) and then == now[: len(then)]:  # the others are of branches
+            break
+    else:
+        pytest.skip("no commit has fewer migrations")
+    content = _git("archive", commit, "src", "migrations")
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(folder, filter="data")
     return folder / "src"
