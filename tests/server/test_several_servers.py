@@ -10,7 +10,7 @@ import pytest
 from opentill.db.database import Db
 from support.balancer import Balancer
 from support.books import assert_books
-from support.cluster import Client, Cluster, Process, eventually, make_shop
+from support.cluster import Client, Cluster, PatientClient, Process, eventually, make_shop
 from support.commands import ForkServer
 from support.ports import free_port
 
@@ -57,7 +57,7 @@ async def test_three_servers_and_three_workers_are_one_service(db: tuple[Db, Clu
         through = Cluster(Path("/nonexistent"), "", servers=1)  # only to say where it is
         through.bank = cluster.bank
         through.servers[0].port = port
-        async with Client(through, shop.key) as client:
+        async with PatientClient(through, shop.key) as client:
             await _exact_limit(client)
             client.http.headers.pop("X-Forwarded-For")
             orders = await _paid(client, shop.product_id)

@@ -8,6 +8,7 @@ import pytest
 
 from opentill import webhooks
 from opentill.core.errors import Invalid
+from opentill.db.database import Tx
 from opentill.webhooks import Event
 from support.webhook_harness import WebhookHarness
 
@@ -47,11 +48,13 @@ async def test_readers_and_writers_at_once_lose_nothing_and_see_one_order(
     merchant_id, chance = await harness.merchant(), random.Random(3)
     writing = True
 
+    async def emit_slowly(tx: Tx) -> None:
+        await webhooks.emit(tx, [Event(merchant_id, "order.paid", {}, harness.now())])
+        await asyncio.sleep(chance.random() * 0.02)
+
     async def write() -> None:
         for _ in range(15):
-            async with harness.db.transaction() as tx:
-                await webhooks.emit(tx, [Event(merchant_id, "order.paid", {}, harness.now())])
-                await asyncio.sleep(chance.random() * 0.02)
+            await harness.db.run(emit_slowly)
 
     async def follow() -> list[str]:
         seen: list[str] = []

@@ -196,13 +196,13 @@ test("what a server refuses before it looks at the key decides nothing", async (
   await assert.rejects(client.refunds.create("order_01"), { name: "Unauthorized", maybeDone: true });
 });
 
-for (const [said, least, most] of [
-  ["7", 7_000, 7_000],
-  [new Date(Date.now() + 60_000).toUTCString(), 50_000, 60_000],
-  ["soon", undefined, undefined],
+for (const [what, said, least, most] of [
+  ["seconds", () => "7", 7_000, 7_000],
+  ["a date", () => new Date(Date.now() + 60_000).toUTCString(), 50_000, 60_000],
+  ["a word", () => "soon", undefined, undefined],
 ]) {
-  test(`a rate limit is waited for as long as there is time: ${said}`, async () => {
-    const limited = () => problem(429, 42901, "Too many requests", { "retry-after": said });
+  test(`a rate limit is waited for as long as there is time: ${what}`, async () => {
+    const limited = () => problem(429, 42901, "Too many requests", { "retry-after": said() });
     const client = scripted([limited(), limited()], { attempts: 2, firstDelayMs: 1, totalMs: 100 });
     const error = await client.balance.get().catch((found) => found);
     assert.deepEqual([error.name, error.maybeDone], ["RateLimited", false]);
