@@ -188,6 +188,11 @@ CASES: Final = {
     "mail.queries.LOCK_HEAD": Case(
         "mail_heads", mine, "number = number + 1", "number"
     ),
+    "mail.queries.LOCK_ASIDE": Case(
+        "mail_events_put_aside",
+        lambda _: {"only": None, "merchant_id": "", "number": -1, "limit": 1000},
+        "reason = reason || '.'", "reason",
+    ),
     "http.queries.PRUNE_IGNORED": Case(
         "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
     ),
@@ -324,6 +329,9 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     )
     await merchants.create_key(tx, merchant_id, "production", world.NOW)
     await tx.execute("insert into mail_heads values ($1, 0, 0)", merchant_id)
+    await tx.execute(
+        "insert into mail_events_put_aside values ($1, 1, 'evt_1', '', $2)", merchant_id, world.NOW
+    )
     for status in ("WAITING", "SENDING"):
         await tx.execute(
             "insert into mails values ($1, $2, 'test', $2, 'a@example.com', null, 'en', '{}', null,"

@@ -88,7 +88,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
-        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE"
+        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE LOCK_ASIDE"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
@@ -754,6 +754,8 @@ class Business:
         assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, recipient=to, limit=50))
         aside = {"merchant_id": self.id, "number": 1, "event_id": "evt_1", "reason": "KeyError"}
         api_server.tx(lambda tx: mail_queries.PUT_ASIDE.run(tx, **aside, now=now))
+        key = {"merchant_id": self.id, "number": 1}
+        api_server.tx(lambda tx: mail_queries.TAKE_BACK.run(tx, **key))
         assert api_server.tx(lambda tx: mail.of_order(tx, self.id, order.id))
 
     def reading(self) -> None:

@@ -1,5 +1,6 @@
 """Mail: what customers, members, people and staff are written, each message once."""
 
+from opentill.mail.aside import Reread, reread
 from opentill.mail.composing import (
     ask_for_new_password,
     invite,
@@ -38,6 +39,7 @@ __all__ = [
     "Preferences",
     "PutAside",
     "Queue",
+    "Reread",
     "Server",
     "Status",
     "TooManyMails",
@@ -55,6 +57,7 @@ __all__ = [
     "offer_new_password",
     "preferences_of",
     "reach",
+    "reread",
     "resend",
     "send_receipt",
     "skip_waiting",
