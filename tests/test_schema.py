@@ -76,6 +76,7 @@ QUEUES: Final = {
     "mails_due",
     "mails_last_changed",
     "mail_events_put_aside_newest",
+    "gateway_tests_newest",
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",
