@@ -2,6 +2,7 @@
 
 from opentill.mail.aside import Reread, reread
 from opentill.mail.composing import (
+    NewInvitation,
     ask_for_new_password,
     invite,
     offer_new_password,
@@ -34,6 +35,7 @@ __all__ = [
     "Connection",
     "Mail",
     "Mailer",
+    "NewInvitation",
     "Options",
     "Outcome",
     "Preferences",
