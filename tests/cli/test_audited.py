@@ -47,7 +47,8 @@ OTHERS: Final = {
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
     " orders:confirm,refund,revoke,given-back,note refunds:done,failed"
-    " disputes:open,win,lose,recover,deadline disputes:dismiss,note payouts:create,approve,reject,paid,failed,run,file,report"
+    " disputes:open,win,lose,recover,deadline,dismiss,note"
+    " payouts:create,approve,reject,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test"
     " mail:resend,reread,test",

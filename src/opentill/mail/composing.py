@@ -9,7 +9,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.http import inputs
-from opentill.mail import of_events, outbox, preferences, queries, topics
+from opentill.mail import contents, of_events, outbox, preferences, queries
 from opentill.mail.model import MINUTE_MS, OF_NOBODY, Mail, NewMail
 from opentill.merchants import Actor
 from opentill.people import MerchantRole, NewLink, StaffRole, normal
@@ -85,7 +85,7 @@ async def invite(
         cause=link.id,
         recipient=link.email,
         language=wanted.language or await people.language_of(tx, actor.who),
-        data=topics.Invitation(by=wanted.by, expires_at=link.expires_at),
+        data=contents.Invitation(by=wanted.by, expires_at=link.expires_at),
     )
     return made, await _with_link(tx, settings, mail, made.path, now)
 
@@ -103,7 +103,7 @@ async def offer_new_password(
         cause=made.link.id,
         recipient=made.link.email,
         language=language,
-        data=topics.Reset(at=now),
+        data=contents.Reset(at=now),
     )
     return await _with_link(tx, settings, mail, made.path, now)
 
@@ -130,6 +130,6 @@ async def ask_for_new_password(
         cause=f"reset {now // _PATIENCE_MS}",
         recipient=address,
         language=language,
-        data=topics.Reset(at=now),
+        data=contents.Reset(at=now),
     )
     await outbox.queue(tx, settings, [mail], now)

@@ -5,8 +5,9 @@ from typing import Final
 
 from opentill.db.database import Tx
 from opentill.mail import recipients
+from opentill.mail.contents import Entry
 from opentill.mail.model import Audited, NewMail
-from opentill.mail.topics import BY_NAME, Entry
+from opentill.mail.topics import BY_NAME
 
 _TOPICS: Final = {  # by action
     "webhooks disable": "endpoint_disabled",
