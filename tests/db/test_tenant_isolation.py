@@ -48,6 +48,7 @@ from opentill.mail import looking, noting
 from opentill.mail import queries as mail_queries
 from opentill.orders import confirmation, indexing, payments, settlement
 from opentill.orders import jobs as order_jobs
+from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import catchup
 from opentill.webhooks.dispatch import Dispatcher
@@ -261,6 +262,9 @@ class Business:
                     tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
                 )
             )
+        idle = {"merchant_id": self.id, "payment_link_id": link.id, "before": self.now * 2}
+        assert api_server.tx(lambda tx: link_queries.HAS_IDLE.get(tx, **idle))
+        assert api_server.tx(lambda tx: link_queries.LOCK_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
         shop.confirm(session.order_id)
