@@ -97,8 +97,8 @@ HELD_BY = Value(
         and o.status in ('PENDING', 'CREATING')
     """,
 )
-# A use whose session nobody has tried to pay for a while, the one that was opened first. The time of
-# the order is that of the last try, and is looked at again once its lock is there.
+# A use whose session nobody has tried to pay for a while, the one that was opened first. The time
+# of its order is that of the last try, and is looked at again once its lock is there.
 _IDLE: Final = """
     from payment_link_uses u
     join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
