@@ -245,6 +245,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.WITHDRAW_OF_STAFF",
         # of staff, over all merchants
         "disputes.queries.DUE",
+        "disputes.queries.OF_ALL",
+        "checkouts.queries.GATEWAY_TESTS",
         "epay.queries.FAILED_NOTICES",
         "orders.queries.DUPLICATES",
         "orders.queries.STUCK_ORDERS",

@@ -77,6 +77,7 @@ QUEUES: Final = {
     "mails_last_changed",
     "mail_events_put_aside_newest",
     "gateway_tests_newest",
+    "disputes_of_all",
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",

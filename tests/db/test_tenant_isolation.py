@@ -55,6 +55,7 @@ from opentill.webhooks.dispatch import Dispatcher
 from support import world
 from support.api_server import ApiServer, Shop
 from support.epay_shop import EpayShop, Inbox
+from support.people import TESTER
 from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
 from support.tenant_examiner import Examiner
@@ -74,8 +75,8 @@ EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
-        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
-        "disputes.queries": "ANYWHERE SEARCH",
+        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
+        "disputes.queries": "ANYWHERE SEARCH OF_ALL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
@@ -240,6 +241,20 @@ class Business:
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        test = self.api_server.tx(
+            lambda tx: checkouts.open_gateway_test(
+                tx,
+                {"sandbox": self.app.gateways["sandbox"]},
+                self.id,
+                checkouts.GatewayTest(
+                    gateway="sandbox", method="CREDIT_CARD", currency="USD", amount="1"
+                ),
+                TESTER,
+                self.now,
+                self.app.settings,
+            )
+        )
+        assert self.api_server.tx(lambda tx: checkouts.is_gateway_test(tx, self.id, test.order_id))
         assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
