@@ -250,7 +250,8 @@ def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]
 
     # As the library writes them: a file for each process, and a count for each bucket.
     for path in Path(os.environ[VARIABLE]).glob("histogram_*.db"):
-        for key, value, *_ in MmapedDict.read_all_values_from_file(str(path)):
+        found = MmapedDict.read_all_values_from_file(str(path))  # type: ignore[no-untyped-call] # of theirs
+        for key, value, *_ in found:
             if key.startswith(f'["{name}",'):
                 _, sample_name, labels, _ = json.loads(key)
                 yield sample_name.removeprefix(f"{name}_"), labels, value

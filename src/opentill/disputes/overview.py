@@ -38,7 +38,7 @@ async def of_all(tx: Tx, sought: Sought, limit: int) -> list[Dispute]:
             at, last_id = last.created_at, last.id
     return await queries.OF_ALL.all(
         tx,
-        statuses=list(sought.statuses),
+        status=list(sought.statuses),
         since=sought.since,
         until=sought.until,
         due=sought.due,

@@ -71,7 +71,7 @@ DUE = Query(
 OF_ALL = Query(
     Dispute,
     """
-    select d.* from unnest(:statuses::text[]) as wanted (status)
+    select d.* from unnest(:status::text[]) as wanted (status)
     cross join lateral (
         select * from disputes
         where status = wanted.status and created_at between :since and :until

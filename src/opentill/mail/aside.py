@@ -46,7 +46,7 @@ class Reread(msgspec.Struct, frozen=True):
     put_aside: int = 0
 
 
-async def each(
+async def make_each(
     tx: Tx,
     found: Sequence[_T],
     make: Callable[[Sequence[_T]], Awaitable[int]],
@@ -67,7 +67,7 @@ async def each(
             return 0
     made = 0
     for one in found:
-        made += await each(tx, [one], make, put_aside)
+        made += await make_each(tx, [one], make, put_aside)
     return made
 
 
@@ -117,7 +117,7 @@ async def reread(tx: Tx, settings: Settings, merchant_id: str | None, now: int) 
         )
         if not rows:
             return Reread(read, made, still)
-        made += await each(tx, rows, make, keep)
+        made += await make_each(tx, rows, make, keep)
         read, last = read + len(rows), rows[-1]
 
 

@@ -123,7 +123,7 @@ async def _note(
     async def put_aside(event: NumberedEvent, error: Exception) -> None:
         await aside.put(tx, merchant_id, event.number, event.id, error, now)
 
-    made = await aside.each(tx, batch.events, make, put_aside)
+    made = await aside.make_each(tx, batch.events, make, put_aside)
     await queries.MOVE_HEAD.run(tx, merchant_id=merchant_id, number=batch.cursor)
     return made
 
@@ -144,7 +144,7 @@ async def audit_log(db: Db, settings: Settings, now: int) -> int:
             await aside.put(tx, OF_NOBODY, entry.number, f"audit {entry.number}", error, now)
 
         if entries:
-            await aside.each(tx, entries, make, put_aside)
+            await aside.make_each(tx, entries, make, put_aside)
             await queries.MOVE_HEAD.run(tx, merchant_id=OF_NOBODY, number=entries[-1].number)
         return len(entries)
 
