@@ -3,7 +3,6 @@
 import io
 import re
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,8 @@ from opentill.cli.demo_history import History
 from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
 from support import world
+from support.javascript import npm_ci
+from support.once import once
 from support.page_checks import look, looks
 from support.payout_runs import ANN, OWN, payee, wanted
 from support.people import CHEAP, PASSWORD, TESTER, address
@@ -81,15 +82,14 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The script of axe-core, installed as its lock file says."""
     if shutil.which("npm") is None:
         pytest.skip("no npm here")
-    place = tmp_path_factory.mktemp("axe")
+    return (once(tmp_path_factory, "axe", _install) / "axe.min.js").read_text()
+
+
+def _install(place: Path) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(_AXE / name, place)
-    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"]
-    done = subprocess.run(
-        command, cwd=place, capture_output=True, text=True, timeout=180, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return (place / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    npm_ci(place)
+    shutil.copy(place / "node_modules" / "axe-core" / "axe.min.js", place)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -20,7 +20,7 @@ import pytest
 import typer
 
 from opentill.cli import build
-from support.commands import ForkServer
+from support.commands import ForkServer, forking
 from support.deployment import TIMEOUT_S, Deployment
 
 TOP: Final = Path(__file__).parents[2]
@@ -81,9 +81,8 @@ class Demo:
 @pytest.fixture(scope="module")
 def libraries() -> Iterator[ForkServer]:
     """What it forks imports our own modules itself, as a command in an interpreter of its own."""
-    fork_server = ForkServer("libraries")
-    yield fork_server
-    fork_server.close()
+    with forking("libraries") as path:
+        yield ForkServer(path)
 
 
 @pytest.fixture(scope="module")
