@@ -46,7 +46,7 @@ _RANDOM_BITS: Final = 12
 _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
-# The digit of a byte's lowest five bits: random bytes become random digits in one step.
+# The digit of a byte's lowest five bits: random bytes become random digits at once.
 _DIGIT_OF: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
 _AT_ONCE: Final = 256  # a call of the operating system for each id cost more than all the rest
 _TAIL: Final = 12  # digits
