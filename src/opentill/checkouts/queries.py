@@ -161,7 +161,7 @@ COUNT_EXPIRED = Value(
     int,
     """
     select count(*) from (
-        select from checkouts where status = 'OPEN' and expires_at <= :now limit 10000
+        select 1 from checkouts where status = 'OPEN' and expires_at <= :now limit 10000
     ) due
     """,
 )

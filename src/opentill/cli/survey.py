@@ -16,6 +16,7 @@ import msgspec
 from opentill.cli import doctor_queries
 from opentill.core.errors import Problem
 from opentill.db.connection import Unprepared
+from opentill.db.database import fit_statements
 from opentill.db.query import NotOneRow, Statement
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ async def survey(
     """
     connection = await connect()
     try:
+        await fit_statements(connection)
         version = await doctor_queries.ENGINE.get(connection) or ""
         has_merchants = await doctor_queries.HAS_MERCHANTS.get(connection) is not False
         tried: dict[str, _Tried] = {}

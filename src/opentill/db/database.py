@@ -16,10 +16,11 @@ import asyncpg
 from opentill.core import tracing
 from opentill.core.errors import Contended, Unavailable
 from opentill.db import connection as connections
-from opentill.db import queries
+from opentill.db import distribution_queries, queries
 from opentill.db.connection import COLLIDED, Tries
 from opentill.db.pool import Pool
 from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
+from opentill.db.query import take_distributed_forms
 
 T = TypeVar("T")
 
@@ -98,6 +99,12 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
 
 
+async def fit_statements(connection: Tx) -> None:
+    """Use the forms of statements for distributed tables, if the database has what places them."""
+    if await distribution_queries.HAS_EXTENSION.get(connection):
+        take_distributed_forms()
+
+
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
     """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
     await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
@@ -173,7 +180,9 @@ class Db:
         db = cls(Pool(traced if tracing.is_on() else open_, size), acquire_timeout_s)
         if eager:
             try:
-                db.give_back(await db.borrow())
+                connection = await db.borrow()
+                await fit_statements(connection)
+                db.give_back(connection)
             except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
                 raise Unavailable(reason=f"the database does not respond: {error}") from error
         return db

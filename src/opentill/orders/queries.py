@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
 from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerchant
@@ -44,6 +44,11 @@ LOCK_MANY = Query(
     from unnest((select :merchant_id::text[]), :id::text[]) as wanted (merchant_id, id)
     join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
     order by o.merchant_id, o.id for update of o
+    """,
+    # All of one merchant there: rows are locked on one node only.
+    distributed="""
+    select * from orders where merchant_id = (:merchant_id::text[])[1] and id = any (:id::text[])
+    order by id for update
     """,
 )
 # For the operator, who has only the order's id: one index lookup for each merchant.
@@ -109,7 +114,7 @@ SET_METHOD = Command(
 SET_CUSTOMER = Command(
     """
     update orders set customer_name = :customer_name,
-        customer_email = case :customer_email when '' then customer_email else :customer_email end
+        customer_email = case when :customer_email = '' then customer_email else :customer_email end
     where merchant_id = :merchant_id and id = :id
     """,
 )
@@ -230,9 +235,9 @@ UPDATE_ATTEMPT = Query(
     PaymentAttempt,
     """
     update payment_attempts set status = :status,
-        provider_ref = case :provider_ref when '' then provider_ref else :provider_ref end,
-        action_url = case :action_url when '' then action_url else :action_url end,
-        qr_text = case :qr_text when '' then qr_text else :qr_text end,
+        provider_ref = case when :provider_ref = '' then provider_ref else :provider_ref end,
+        action_url = case when :action_url = '' then action_url else :action_url end,
+        qr_text = case when :qr_text = '' then qr_text else :qr_text end,
         reason = :reason, check_at = :check_at, updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id
     returning *
@@ -257,9 +262,7 @@ KEEP_CARDS = Command(
 )
 # Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
 # `:gateways` only those of these, or, if they are not `:included`, of all others.
-CLAIM_ATTEMPTS = Query(
-    PaymentAttempt,
-    """
+_CLAIM_ATTEMPTS = """
     update payment_attempts a set check_at = :lease_until, checks = checks + 1
     from (
         select merchant_id, id from payment_attempts
@@ -267,10 +270,10 @@ CLAIM_ATTEMPTS = Query(
             or (gateway = any(:gateways)) = :included::boolean)
         order by check_at limit :limit for update skip locked
     ) due
-    where a.merchant_id = due.merchant_id and a.id = due.id
+    where a.merchant_id = due.merchant_id and a.id = due.id and a.check_at <= :now
     returning a.*
-    """,
-)
+    """
+CLAIM_ATTEMPTS = Query(PaymentAttempt, _CLAIM_ATTEMPTS, distributed=waiting(_CLAIM_ATTEMPTS))
 # Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
 # may have been; taken back only if the request surely did not reach it.
 GIVING_BACK = Command(
@@ -342,7 +345,7 @@ STUCK = Value(
     int,
     """
     select count(*) from (
-        select from orders where status = 'CREATING' and updated_at <= :since limit 10000) stuck
+        select 1 from orders where status = 'CREATING' and updated_at <= :since limit 10000) stuck
     """,
 )
 STUCK_ORDERS = Query(
@@ -396,6 +399,12 @@ UNCOUNTED_MERCHANTS = Query(
     )
     select id as merchant_id from merchant where id is not null limit :limit
     """,
+    distributed="""
+    select distinct merchant_id from payment_attempts
+    where merchant_id > :after
+        and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+    order by merchant_id limit :limit
+    """,
 )
 # When the first attempt of a merchant ended that is not counted, or whose count is out of date.
 UNCOUNTED_SINCE = Value(
@@ -425,7 +434,7 @@ PRUNE_HISTORY = Command(
 )
 COUNT_DUE = Value(
     int,
-    "select count(*) from (select from payment_attempts where check_at <= :now limit 10000) due",
+    "select count(*) from (select 1 from payment_attempts where check_at <= :now limit 10000) due",
 )
 # The oldest row of each queue: one look into its index.
 OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")

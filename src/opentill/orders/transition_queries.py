@@ -85,7 +85,7 @@ TRANSITION = Query(
     f"""
     with taken as (
         update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
-            provider_ref = case :provider_ref::text when '' then provider_ref
+            provider_ref = case when :provider_ref::text = '' then provider_ref
                 else :provider_ref::text end,
             updated_at = greatest(updated_at, :now::bigint)
         where merchant_id = :merchant_id and id = :attempt_id::text and status = :attempt_before
@@ -104,7 +104,7 @@ TRANSITION = Query(
         from moved
     ), followed as (
         update checkouts set status = :session::text, updated_at = :now::bigint,
-            expires_at = case :event when 'expired' then least(expires_at, :now::bigint)
+            expires_at = case when :event = 'expired' then least(expires_at, :now::bigint)
                 else expires_at end
         where merchant_id = :merchant_id and id = (select checkout_id from moved)
             and status = 'OPEN' and :session::text is not null
@@ -189,7 +189,7 @@ CONFIRMATIONS = Query(
                 {_each("{0}", _OF_CONFIRMATIONS)})
     ), taken as (
         update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
-            provider_ref = case w.provider_ref when '' then a.provider_ref else w.provider_ref end,
+            provider_ref = case when w.provider_ref = '' then a.provider_ref else w.provider_ref end,
             updated_at = greatest(a.updated_at, :now::bigint)
         from wanted w
         where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before
