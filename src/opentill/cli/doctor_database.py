@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill.cli import session
+from opentill.cli import doctor_cluster, session
 from opentill.cli.exposure import Finding
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
@@ -52,6 +52,8 @@ def findings(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("orders", "ok", "none has waited too long for a bank's response")
     yield _rates(found.lacking)
+    if found.cluster is not None:
+        yield from doctor_cluster.findings(found.cluster)
     if found.epay_opens:
         yield Finding("epay", "ok", "the keys that there are can be read")
     else:
@@ -92,6 +94,7 @@ class _Asked(msgspec.Struct, frozen=True):
     epay_opens: bool  # whether the stored Epay keys can be decrypted
     lacking: list["Lacking"]
     newer: list[str]  # migrations of a newer OpenTill
+    cluster: doctor_cluster.Cluster | None
 
 
 async def _ask(settings: Settings) -> _Asked:
@@ -99,12 +102,14 @@ async def _ask(settings: Settings) -> _Asked:
     from opentill.cli import doctor_queries
     from opentill.db import clock, migrations
     from opentill.db import connection as connections
+    from opentill.db.database import fit_statements
     from opentill.orders import jobs
 
     connection = await connections.connect(
         settings.database_url or "", prepared=settings.db_prepared
     )
     try:
+        await fit_statements(connection)
         version = await doctor_queries.VERSION.get(connection) or 0
         database_ms = await doctor_queries.CLOCK.get(connection) or 0
         # Compared at once: an embedded database takes its time to stop afterwards.
@@ -116,6 +121,7 @@ async def _ask(settings: Settings) -> _Asked:
         oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
         lacking = await rates.lacking(connection, now, oldest)
         newer = await migrations.check(connection)
-        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking, newer)
+        cluster = await doctor_cluster.ask(connection)
+        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking, newer, cluster)
     finally:
         await connection.close()

@@ -9,7 +9,6 @@ from opentill.cli import output, session
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
 
-
 Distributed = Annotated[
     bool,
     typer.Option(
@@ -60,7 +59,9 @@ def migrate(*, distributed: Distributed = False, as_json: Json = False) -> None:
         message = f"the database cannot be migrated: {str(error) or type(error).__name__}"
         raise ConfigurationError(message) from None
     if as_json:
-        output.show({"applied": applied} | ({"placed": placed} if distributed else {}), as_json=True)
+        output.show(
+            {"applied": applied} | ({"placed": placed} if distributed else {}), as_json=True
+        )
     else:
         lines = [*(f"applied {name}" for name in applied), *(f"placed {name}" for name in placed)]
         typer.echo("\n".join(lines) or "nothing to do")

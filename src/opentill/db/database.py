@@ -19,8 +19,8 @@ from opentill.db import connection as connections
 from opentill.db import distribution_queries, queries
 from opentill.db.connection import COLLIDED, Tries
 from opentill.db.pool import Pool
+from opentill.db.query import Statement, take_distributed_forms
 from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
-from opentill.db.query import take_distributed_forms
 
 T = TypeVar("T")
 
@@ -107,7 +107,10 @@ async def fit_statements(connection: Tx) -> None:
 
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
     """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
-    await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
+    if Statement.distributes:  # the nodes are told of what is set by a statement of its own
+        await tx.execute(queries.LIMIT_LOCK_WAITS_OF_NODES.format(longest))
+    else:
+        await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
 
 
 def once_committed(tx: Tx, work: Callable[[], None]) -> None:

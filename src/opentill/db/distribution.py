@@ -53,6 +53,22 @@ async def is_distributed(connection: Tx) -> bool:
     return await is_cluster(connection) and bool(await _placed(connection))
 
 
+async def unplaced(connection: Tx) -> list[str]:
+    """Return the tables of ours that are still to be placed, on a cluster."""
+    placed = await _placed(connection)
+    return [name for name, place in PLACES.items() if place != "plain" and name not in placed]
+
+
+async def unset(connection: Tx) -> list[str]:
+    """Return the settings of ``SETTINGS`` that this connection has otherwise, in words."""
+    found = {name: await queries.SETTING.get(connection, name=name) for name in SETTINGS}
+    return [
+        f"{name} is {found[name]} and should be {wanted}"
+        for name, wanted in SETTINGS.items()
+        if found[name] != wanted
+    ]
+
+
 async def check_cluster(connection: Tx) -> None:
     """See that there is a cluster to place tables on. Raises CannotDistribute."""
     if not await is_cluster(connection):
@@ -84,7 +100,7 @@ async def distribute(connection: Tx) -> list[str]:
     placed = await _placed(connection)
     for one in placed.values():
         _check_place(one)
-    missing = [name for name, place in PLACES.items() if place != "plain" and name not in placed]
+    missing = await unplaced(connection)
     if not missing:
         return []
     await connection.execute(queries.BEGIN_PLACING)

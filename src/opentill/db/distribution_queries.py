@@ -52,8 +52,8 @@ REPLICATE: Final = "select create_reference_table('{}')"
 MAKE_KNOWN: Final = "select citus_add_local_table_to_metadata('{}')"
 DROP_KEY: Final = "alter table {} drop constraint {}"
 ADD_KEY: Final = "alter table {} add constraint {} {}"
-# Until the transaction ends. A table with a key to one that is on every node is placed, and altered,
-# by one connection to each node.
+# Until the transaction ends. A table with a key to one that is on every node is placed, and
+# altered, by one connection to each node.
 BEGIN_PLACING: Final = """
 set local citus.enable_unsafe_triggers = on;
 set local citus.multi_shard_modify_mode = 'sequential';

@@ -129,8 +129,8 @@ async def migrate(
 async def distribute(url: str) -> tuple[list[str], list[str]]:
     """Bring the database to this schema and place its tables on its cluster, all or none.
 
-    Returns what was applied and the tables that were placed. Raises what ``migrate`` raises, and ``CannotDistribute``
-    where there is no cluster or a table is placed otherwise.
+    Returns what was applied and the tables that were placed. Raises what ``migrate`` raises, and
+    ``CannotDistribute`` where there is no cluster or a table is placed otherwise.
     """
     connection = await connections.connect(url, prepared=False)
     try:

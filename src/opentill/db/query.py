@@ -7,10 +7,11 @@ A few statements have a second form, for a database whose tables are distributed
 (decision 0118): the first time a process finds itself on one, it takes these for good.
 """
 
+import copy
 import operator
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, cast
 
 import asyncpg
 import msgspec
@@ -156,6 +157,14 @@ class Statement:
             self.in_two_forms.append(self)
             if self.distributes:
                 self.take(distributed)
+
+    def in_distributed_form(self) -> Self | None:
+        """Return this statement as it is where tables are distributed, None if it is the same."""
+        if self.distributed is None:
+            return None
+        made = copy.copy(self)
+        made.take(self.distributed)
+        return made
 
     def take(self, sql: str) -> None:
         """Send this from now on; it has the same parameters as before."""

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from opentill.db.query import Command, Query, Value, waiting
@@ -18,6 +19,14 @@ from opentill.orders.model import (
     Status,
 )
 from opentill.orders.note_model import OrderNote
+
+
+class OfMerchant(msgspec.Struct, frozen=True):
+    """Whose a public id is."""
+
+    id: str
+    merchant_id: str
+
 
 MERCHANT_OF = Value(str, "select merchant_id from directory where id = :id")
 BY_ID = Query(Order, "select * from orders where merchant_id = :merchant_id and id = :id")
@@ -207,6 +216,18 @@ ATTEMPTS_OF_GATEWAYS = Query(
     join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.id
         and a.gateway = wanted.gateway
     """,
+)
+# The same of one merchant, where tables are distributed: a batch there is of one (decision 0118).
+ATTEMPTS_OF_MERCHANT = Query(
+    PaymentAttempt,
+    """
+    select a.* from unnest(:gateway::text[], :id::text[]) as wanted (gateway, id)
+    join payment_attempts a on a.merchant_id = :merchant_id and a.id = wanted.id
+        and a.gateway = wanted.gateway
+    """,
+)
+MERCHANTS_OF = Query(
+    OfMerchant, "select id, merchant_id from directory where id = any (:ids::text[])"
 )
 LAST_ATTEMPT = Query(
     PaymentAttempt,

@@ -346,4 +346,6 @@ BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     )
     for columns in (("status",), ("product_id",), ("status", "product_id"))
 }
-COUNT_WAITING = Value(int, "select count(*) from (select 1 from search_changes limit 10000) waiting")
+COUNT_WAITING = Value(
+    int, "select count(*) from (select 1 from search_changes limit 10000) waiting"
+)

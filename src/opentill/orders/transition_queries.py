@@ -189,7 +189,8 @@ CONFIRMATIONS = Query(
                 {_each("{0}", _OF_CONFIRMATIONS)})
     ), taken as (
         update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
-            provider_ref = case when w.provider_ref = '' then a.provider_ref else w.provider_ref end,
+            provider_ref = case when w.provider_ref = '' then a.provider_ref
+                else w.provider_ref end,
             updated_at = greatest(a.updated_at, :now::bigint)
         from wanted w
         where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before

@@ -179,7 +179,11 @@ SET_FAILING = Command(
 # enabled endpoint is due.
 WAITING = Value(
     int,
-    "select count(*) from (select 1 from webhook_deliveries where try_at is not null limit 10000) w",
+    """
+    select count(*) from (
+        select 1 from webhook_deliveries where try_at is not null limit 10000
+    ) w
+    """,
 )
 OLDEST = Value(
     int,
