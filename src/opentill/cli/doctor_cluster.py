@@ -37,6 +37,11 @@ class Cluster(msgspec.Struct, frozen=True):
     settings: Sequence[str]  # that are not as they should be
     repairs: bool  # whether somebody ends transactions that were left prepared
 
+    @property
+    def silent(self) -> list[str]:
+        """The nodes that do not respond: what is about all merchants cannot be asked."""
+        return [node.name for node in self.nodes if node.facts is None]
+
 
 async def ask(connection: "Tx") -> Cluster | None:
     """Ask a cluster about itself; None for a database on one machine. Raises what asyncpg does."""
@@ -64,9 +69,10 @@ def findings(found: Cluster) -> Iterator[Finding]:
         text = f"{len(found.unplaced)} tables are on one machine; `opentill migrate --distributed`"
         yield Finding("cluster", "fail", text)
         return
-    silent = [node.name for node in found.nodes if node.facts is None]
-    if silent:
-        text = f"{', '.join(silent)} does not respond: merchants there get 503 until it is back"
+    if found.silent:
+        text = (
+            f"{', '.join(found.silent)} does not respond: merchants there get 503 until it is back"
+        )
         yield Finding("cluster", "fail", text)
     else:
         text = f"{found.citus}, {len(found.nodes)} nodes, all tables placed"

@@ -29,6 +29,9 @@ def findings(settings: Settings) -> Iterator[Finding]:
     except ConfigurationError as error:
         yield Finding("database", "fail", str(error))
         return
+    if isinstance(found, doctor_cluster.Cluster):
+        yield from doctor_cluster.findings(found)
+        return
     major = found.version // 10_000
     if major < OLDEST_POSTGRES:
         text = f"PostgreSQL {major} is too old; use {OLDEST_POSTGRES} or newer"
@@ -97,7 +100,8 @@ class _Asked(msgspec.Struct, frozen=True):
     cluster: doctor_cluster.Cluster | None
 
 
-async def _ask(settings: Settings) -> _Asked:
+async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
+    """Ask; of a cluster that lacks a node only what it says of itself."""
     from opentill import epay, rates
     from opentill.cli import doctor_queries
     from opentill.db import clock, migrations
@@ -110,6 +114,9 @@ async def _ask(settings: Settings) -> _Asked:
     )
     try:
         await fit_statements(connection)
+        cluster = await doctor_cluster.ask(connection)
+        if cluster is not None and cluster.silent:
+            return cluster
         version = await doctor_queries.VERSION.get(connection) or 0
         database_ms = await doctor_queries.CLOCK.get(connection) or 0
         # Compared at once: an embedded database takes its time to stop afterwards.
@@ -121,7 +128,6 @@ async def _ask(settings: Settings) -> _Asked:
         oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
         lacking = await rates.lacking(connection, now, oldest)
         newer = await migrations.check(connection)
-        cluster = await doctor_cluster.ask(connection)
         return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking, newer, cluster)
     finally:
         await connection.close()

@@ -6,6 +6,7 @@ never commits. ``db`` owns its transactions and may call the outside between the
 
 import asyncio
 import functools
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -39,6 +40,7 @@ _AWAY: Final = (
     asyncpg.InternalClientError,  # the server has announced the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
 )
+_NODE_LOST: Final = re.compile(r"connection|on at least one active node|could not receive data")
 # After these a connection is of no use: what it waits for may never come, or it leads to a server
 # that is not the primary any more.
 _HOPELESS: Final = (
@@ -83,7 +85,7 @@ class Lent:
         """Give it back, fit for the next. Raises Unavailable if the database is away."""
         if self._alarm is not None:
             self._alarm.cancel()
-        away = isinstance(error, _AWAY) or _ended(self._connection, error)
+        away = isinstance(error, _AWAY) or _ended(self._connection, error) or _lost_a_node(error)
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
@@ -97,6 +99,11 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     It has one class of errors for that and for defects of ours, such as a parameter too few.
     """
     return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
+
+
+def _lost_a_node(error: BaseException | None) -> bool:
+    """Return whether a cluster has lost a node meanwhile: Citus calls that an internal error."""
+    return isinstance(error, asyncpg.InternalServerError) and bool(_NODE_LOST.search(str(error)))
 
 
 async def fit_statements(connection: Tx) -> None:

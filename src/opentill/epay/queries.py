@@ -91,7 +91,7 @@ SET_TYPE = Command(
 _KEPT = """
     select e.*, o.status, o.amount_minor, o.paid_at, o.payment_method, o.customer_email,
         coalesce((select provider_ref from payment_attempts a
-            where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), '') as provider_ref
+            where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), '') as provider_ref
     from epay_orders e
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
 """
@@ -255,7 +255,7 @@ NEWEST_NOTICES = Query(
     """
     select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at,
         (select out_trade_no from epay_orders e
-            where e.merchant_id = n.merchant_id and e.order_id = n.order_id) as out_trade_no
+            where e.merchant_id = :merchant_id and e.order_id = n.order_id) as out_trade_no
     from epay_notifications n
     where merchant_id = :merchant_id and (:state::text is null or state = :state)
     order by created_at desc, order_id desc limit :limit

@@ -13,7 +13,7 @@ LEFT = Query(
             where o.merchant_id = :merchant_id and (o.status = 'CREATING'
                 or o.status = 'PENDING' and exists (
                     select from payment_attempts a
-                    where a.merchant_id = o.merchant_id and a.order_id = o.id
+                    where a.merchant_id = :merchant_id and a.order_id = o.id
                         and a.status in ('SUBMITTED', 'PENDING', 'ACTION_REQUIRED')))
             limit :limit) found) as payments,
         (select count(*) from (

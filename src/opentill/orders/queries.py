@@ -396,7 +396,7 @@ COUNT_FAILED = Query(
         order by updated_at limit :limit for update skip locked
     ), marked as (
         update payment_attempts a set counted_at = u.at from uncounted u
-        where a.merchant_id = u.merchant_id and a.id = u.id
+        where a.merchant_id = :merchant_id and a.id = u.id
         returning coalesce(u.at, u.was) as since, a.gateway, a.method, a.currency,
             case when u.at is null then -1 else 1 end as failed
     )

@@ -80,7 +80,7 @@ SENDING = Value(
         select merchant_id, id, sent from refunds
         where merchant_id = :merchant_id and id = :id and status = 'PROCESSING' for update
     ) before
-    where r.merchant_id = before.merchant_id and r.id = before.id
+    where r.merchant_id = :merchant_id and r.id = before.id
     returning before.sent
     """,
 )
