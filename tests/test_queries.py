@@ -23,8 +23,10 @@ from support.statements import EVERYWHERE as EVERY_STATEMENT
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
+    "opentill.db.distribution_queries": "placing tables on a cluster",
     "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
+    "opentill.orders.confirmation_queries": "batches of reported payments",
     "opentill.orders.customer_queries": "customers, who have no rows of their own",
     "opentill.orders.export_queries": "the statements of the export",
     "opentill.orders.lookup_queries": "from an id or a number to its orders",
@@ -206,10 +208,10 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.queries.EMIT",
         "ledger.queries.POST",
         "ledger.queries.LOCK_MANY",
-        "orders.queries.LOCK_MANY",
+        "orders.confirmation_queries.LOCK_MANY",
         "orders.transition_queries.CONFIRMATIONS",
         "orders.transition_queries.SETTLEMENTS",
-        "orders.queries.ATTEMPTS_OF_GATEWAYS",
+        "orders.confirmation_queries.ATTEMPTS_OF_GATEWAYS",
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",
         "webhooks.queries.SEARCH",

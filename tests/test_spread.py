@@ -13,7 +13,7 @@ from opentill.db.placement import PLACES
 from test_queries import STATEMENTS
 
 RECIPE: Final = Path(__file__).parents[1] / "docs" / "recipes" / "go-past-one-machine.md"
-FUNCTIONS: Final = migrations.folder() / "distributed.sql"
+FUNCTIONS: Final = migrations.folder() / "distributed" / "triggers.sql"
 DISTRIBUTED: Final = {name for name, place in PLACES.items() if place == "distributed"}
 
 
@@ -111,13 +111,13 @@ def test_triggers_refuse_or_count(catalogue: Any) -> None:
                              re.sub(r"'[^']*'", "", row["prosrc"])), row["proname"]  # fmt: skip
 
 
-# The functions that read transition tables as the migrations have them: what distributed.sql makes
+# The functions that read transition tables as the migrations have them: what triggers.sql makes
 # of each is to do the same. Whoever changes one changes the other, and then the digest.
 TRANSITIONS: Final = {
-    "check_and_count_entries": "",
-    "count_changed_orders": "",
-    "count_deleted_orders": "",
-    "sum_paid_uses": "",
+    "check_and_count_entries": "b79c4cc6f96d30ab7fc72f15d8f274a9",
+    "count_changed_orders": "ffb272f9a5426204cf9e0c7f173c4133",
+    "count_deleted_orders": "bc1b8bd99ad0537b55c9245e3c1266a9",
+    "sum_paid_uses": "7451a684d5fdb4677c0a666bccb8f5e1",
 }
 
 

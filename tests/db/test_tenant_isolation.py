@@ -156,7 +156,9 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
-        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
+        # payments that are confirmed together: tests/orders/test_confirmation.py
+        "orders.confirmation_queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
+        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_incremental.py

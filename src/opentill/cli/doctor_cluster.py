@@ -21,7 +21,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """Settings of a node, and what waits there."""
+    """Settings of a node, and what was left there."""
 
     prepared: int  # how many transactions may be prepared
     wal_level: str

@@ -114,7 +114,7 @@ async def fit_statements(connection: Tx) -> None:
 
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
     """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
-    if Statement.distributes:  # the nodes are told of what is set by a statement of its own
+    if Statement.distributes:  # what a function sets does not reach the nodes
         await tx.execute(queries.LIMIT_LOCK_WAITS_OF_NODES.format(longest))
     else:
         await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)

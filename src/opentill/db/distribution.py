@@ -44,7 +44,7 @@ class CannotDistribute(ConfigurationError):
 
 
 async def is_cluster(connection: Tx) -> bool:
-    """Return whether the database has Citus; whether tables are placed is another question."""
+    """Return whether the database has Citus, with tables placed on it or without."""
     return bool(await queries.HAS_EXTENSION.get(connection))
 
 

@@ -145,7 +145,9 @@ async def _distribute(connection: Tx) -> list[str]:
     async with connection.transaction(isolation="read_committed"):
         await connection.execute(queries.LOCK_MIGRATIONS)
         placed = await distribution.distribute(connection)
-        await distribution.set_up(connection, (folder() / "distributed.sql").read_text())
+        await distribution.set_up(
+            connection, (folder() / "distributed" / "triggers.sql").read_text()
+        )
     return placed
 
 

@@ -17,7 +17,8 @@ from opentill.db.database import Db, Tx, limit_lock_waits, once_committed
 from opentill.db.query import Statement
 from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
-from opentill.orders import cards, queries
+from opentill.orders import cards
+from opentill.orders import confirmation_queries as queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
@@ -40,7 +41,7 @@ class Report(msgspec.Struct, frozen=True):
         return self.gateway, self.gateway_event.attempt_id
 
 
-class Together(NamedTuple):
+class Batch(NamedTuple):
     """Reports that are confirmed in one transaction; the merchant, if all are of one."""
 
     merchant_id: str | None
@@ -71,14 +72,14 @@ def confirmation(
     return Change(order=paid, event="confirmed", cause=cause, posted=received(paid))
 
 
-async def by_transaction(db: Db, reports: Sequence[Report]) -> list[Together]:
+async def by_transaction(db: Db, reports: Sequence[Report]) -> list[Batch]:
     """Say which reports are to be confirmed in one transaction: all, on one machine.
 
     Where tables are distributed, those of one merchant: the transaction of several would lock rows
     on several nodes, and has to be prepared on each before it can be committed.
     """
     if not Statement.distributes:
-        return [Together(None, reports)]
+        return [Batch(None, reports)]
     ids = [report.gateway_event.attempt_id for report in reports]
     async with db.connection() as tx:
         found = await queries.MERCHANTS_OF.all(tx, ids=ids)
@@ -88,19 +89,19 @@ async def by_transaction(db: Db, reports: Sequence[Report]) -> list[Together]:
         merchant_id = merchants.get(report.gateway_event.attempt_id)
         if merchant_id is not None:
             parts.setdefault(merchant_id, []).append(report)
-    return [Together(merchant_id, part) for merchant_id, part in parts.items()]
+    return [Batch(merchant_id, part) for merchant_id, part in parts.items()]
 
 
-async def _attempts(tx: Tx, together: Together) -> list[PaymentAttempt]:
+async def _attempts(tx: Tx, batch: Batch) -> list[PaymentAttempt]:
     """Return the attempts that are reported; locks are then waited for half a second each."""
     named = {
-        "gateway": [report.gateway for report in together.reports],
-        "id": [report.gateway_event.attempt_id for report in together.reports],
+        "gateway": [report.gateway for report in batch.reports],
+        "id": [report.gateway_event.attempt_id for report in batch.reports],
     }
-    if together.merchant_id is None:
+    if batch.merchant_id is None:
         return await queries.ATTEMPTS_OF_GATEWAYS.all(tx, **named)
     await limit_lock_waits(tx, "500ms")
-    return await queries.ATTEMPTS_OF_MERCHANT.all(tx, merchant_id=together.merchant_id, **named)
+    return await queries.ATTEMPTS_OF_MERCHANT.all(tx, merchant_id=batch.merchant_id, **named)
 
 
 async def confirm_many(
@@ -111,7 +112,7 @@ async def confirm_many(
     The others have changed nothing and are to be applied one by one. ``merchant_id``: whose all of
     them are, see ``by_transaction``.
     """
-    found = await _attempts(tx, Together(merchant_id, reports))
+    found = await _attempts(tx, Batch(merchant_id, reports))
     attempts = {(attempt.gateway, attempt.id): attempt for attempt in found}
     wanted = sorted({(attempt.merchant_id, attempt.order_id) for attempt in found})
     if not wanted:

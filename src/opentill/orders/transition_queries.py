@@ -94,7 +94,7 @@ PLACE = Command(
         end=")",
         noted=", noted as (",
         last=""")
-    select id from merchants where id = :merchant_id and charge_off is null""",
+    select from merchants where id = :merchant_id and charge_off is null""",
     ),
 )
 MAY_CHARGE = Value(
