@@ -5,19 +5,22 @@ the sandbox bank.
 """
 
 import asyncio
+import functools
 import gc
 import itertools
 import os
 import random
 import shutil
+import ssl
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import httpcore2
 import hypothesis
 import pytest
 import structlog
@@ -28,11 +31,12 @@ from opentill.db import connection, migrations
 from opentill.server.embedded import cluster
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.embedded.programs import find_programs
-from support import pooler
+from support import commands, pooler
 from support.api_server import api_server, clock, shop
 from support.commands import fork_server
 from support.databases import Databases
-from support.deployment import deployment, migrated
+from support.deployment import copy, deployment, migrated
+from support.once import once
 from support.pooler import POOLED
 from support.sandbox_bank import bank_url
 from support.transactions import (
@@ -127,6 +131,17 @@ structlog.configure(
 )
 _LOG: Final = structlog.get_config()
 
+# To read the system's certificates takes a moment, and every client makes a context with them: here
+# all of a process have the same one. Where the environment names others, they are read.
+_MAKE_CONTEXT: Final = ssl.create_default_context
+_SHARED_CONTEXT: Final = functools.cache(_MAKE_CONTEXT)
+ssl.create_default_context = lambda *given, **named: (
+    _MAKE_CONTEXT(*given, **named)
+    if given or named or {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()
+    else _SHARED_CONTEXT()
+)
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
+
 cluster.SETTINGS = dict(  # type: ignore[misc] # of every server that a test starts in its process
     cluster.SETTINGS, default_transaction_isolation=ISOLATION
 )
@@ -150,6 +165,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="opentill-tests-")
         config.stash[_MADE] = Path(config.option.basetemp)
+    os.environ.pop(commands.SHARED, None)  # that of a run that has started this one
+    if config.getoption("numprocesses", None):
+        shared = ExitStack()
+        os.environ[commands.SHARED] = shared.enter_context(commands.forking())
+        config.add_cleanup(shared.close)
 
 
 def _takes_programs_and_databases(folder: Path) -> bool:
@@ -239,7 +259,7 @@ def log_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of the database ``opentill`` of an empty server that lasts as long as the worker.
 
     Writes are not synced: no test of the worker survives a power cut. Tests that do kill servers
@@ -247,12 +267,25 @@ def postgres_url() -> Iterator[str]:
     """
     # Not in pytest's own directory: every pytest that starts closes that to other users, and
     # PostgreSQL runs as another user if we are root.
-    with (
-        tempfile.TemporaryDirectory(prefix="opentill-test-") as directory,
-        EmbeddedPostgres.start(Path(directory), durable=False) as server,
-        _tethered(int((Path(directory) / "postgres" / "postmaster.pid").read_text().split()[0])),
-    ):
-        yield server.url
+    made = once(tmp_path_factory, "postgres", _make_template)
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        copy(made / "postgres", Path(directory) / "postgres")
+        with (
+            EmbeddedPostgres.start(Path(directory), durable=False) as server,
+            _tethered(int((Path(directory) / "postgres/postmaster.pid").read_text().split()[0])),
+        ):
+            yield server.url
+
+
+def _make_template(place: Path) -> None:
+    """Make the files of a server with a migrated database, which each worker copies."""
+    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        with EmbeddedPostgres.start(Path(directory), durable=False) as server:
+            url = server.url
+            _sql(url, f"create database {TEMPLATE}")
+            # In a thread: a browser test may have left a running event loop in this one.
+            _in_thread(lambda: asyncio.run(migrations.migrate(_named(url, TEMPLATE))))
+        copy(Path(directory) / "postgres", place / "postgres")
 
 
 @pytest.fixture(scope="session")
@@ -277,9 +310,6 @@ def _tethered(process: int) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def template(postgres_url: str) -> str:
     """Name of a migrated database that nobody connects to."""
-    _sql(postgres_url, f"create database {TEMPLATE}")
-    # In a thread: a browser test may have left a running event loop in this one.
-    _in_thread(lambda: asyncio.run(migrations.migrate(_named(postgres_url, TEMPLATE))))
     return TEMPLATE
 
 

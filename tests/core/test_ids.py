@@ -1,7 +1,10 @@
 """Ids sort by the time they were made; session ids cannot be guessed."""
 
 import re
+import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 import pytest
@@ -24,6 +27,48 @@ def test_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
             made += sorted(ids.new_id("order") for _ in range(20))
     assert made == sorted(made)
     assert len(set(made)) == len(made)
+
+
+def test_an_id_is_a_uuid_of_version_7(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = 1_736_932_500_123
+    monkeypatch.setattr(time, "time_ns", lambda: at * 1_000_000 + 400_000)
+    numbers = set()
+    for _ in range(600):
+        number = 0
+        for digit in ids.new_id("order").removeprefix("order_"):
+            number = number << 5 | "0123456789abcdefghjkmnpqrstvwxyz".index(digit)
+        assert number >> 80 == at
+        assert number >> 76 & 15 == 7  # RFC 9562 §4.2
+        assert number >> 64 & 4095 == int(0.4 * 4096)
+        assert number >> 62 & 3 == 2  # RFC 9562 §4.1
+        numbers.add(number & 2**62 - 1)
+    assert len(numbers) == 600
+    for bit in range(62):  # each of the 62 takes both values
+        assert len({number >> bit & 1 for number in numbers}) == 2
+
+
+_FORKED = """
+import os
+from opentill.core.ids import new_id
+
+new_id("req")  # what is random was drawn for many
+child = os.fork()
+print(*(new_id("req")[-12:] for _ in range(100)), flush=True)
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_process_that_was_forked_makes_ids_of_its_own() -> None:
+    # A process of its own, since this one has threads, which a fork must not have.
+    made = subprocess.run([sys.executable, "-c", _FORKED], check=True, capture_output=True)
+    assert len(set(made.stdout.split())) == 200
+
+
+def test_threads_make_ids_of_their_own() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: [ids.new_id("req")[-12:] for _ in range(1_000)], range(8)))
+    assert len({tail for tails in made for tail in tails}) == 8_000
 
 
 def test_session_ids_are_160_random_bits() -> None:

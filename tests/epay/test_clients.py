@@ -17,6 +17,8 @@ from epay_sdk import (
 )
 
 from support.epay_shop import EpayShop
+from support.javascript import npm_ci
+from support.once import once
 
 _NODE: Final = Path(__file__).parent / "node"
 
@@ -61,15 +63,13 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the JavaScript client as its lock file says, outside of the tree."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("no Node.js here")
-    place = tmp_path_factory.mktemp("node")
+    return once(tmp_path_factory, "epay_client", _install)
+
+
+def _install(place: Path) -> None:
     for name in ("package.json", "package-lock.json", "shop.js"):
         shutil.copy(_NODE / name, place)
-    command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"]
-    done = subprocess.run(
-        command, cwd=place, capture_output=True, text=True, timeout=180, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return place
+    npm_ci(place)
 
 
 def test_the_javascript_client_pays_and_follows_an_order(

@@ -24,6 +24,7 @@ from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from support.books import assert_books
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, SECRET, Cluster, eventually, wait_for
+from support.commands import ForkServer
 from support.world import NOW, merchant, product, refunded, session
 
 PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests hand them in
@@ -31,10 +32,10 @@ PUBLIC = "http://127.0.0.1:9"  # where callbacks of the bank never arrive: tests
 
 @pytest.fixture(scope="module")
 def cluster(
-    module_database_url: str, tmp_path_factory: pytest.TempPathFactory
+    module_database_url: str, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     """Run a bank alone."""
-    cluster = Cluster(tmp_path_factory.mktemp("bank"), module_database_url, servers=1)
+    cluster = Cluster(tmp_path_factory.mktemp("bank"), module_database_url, 1, fork_server)
     cluster.bank.start()
     try:
         wait_for(cluster.bank)

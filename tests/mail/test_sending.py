@@ -12,6 +12,7 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.mail import Mailer, Options, outbox, queries
 from opentill.mail.model import Mail
+from support.commands import ForkServer
 from support.mail_server import Fault, MailServer, certified, logins
 from support.mailing import each_once, fill, numbered, settings_of, statuses, storm
 
@@ -200,7 +201,7 @@ async def test_without_a_mail_server_nothing_is_written(db: Db) -> None:
     ("count", "kills"), [(120, 2), pytest.param(10_000, 20, marks=pytest.mark.stress)]
 )
 async def test_each_recipient_gets_a_message_once_though_mailers_are_killed(
-    db: Db, database_url: str, count: int, kills: int
+    fork_server: ForkServer, db: Db, database_url: str, count: int, kills: int
 ) -> None:
     chance = random.Random(7)
 
@@ -208,7 +209,7 @@ async def test_each_recipient_gets_a_message_once_though_mailers_are_killed(
         return chance.choice(("later", "cut")) if chance.random() < 0.3 else ""
 
     with MailServer(fault) as server:
-        await storm(db, database_url, server, count=count, kills=kills)
+        await storm(fork_server, db, database_url, server, count=count, kills=kills)
         ended = await each_once(db, server, count)
     assert ended["SENT"] > count / 2
     assert set(ended) <= {"SENT", "UNKNOWN"}

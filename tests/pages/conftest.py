@@ -1,4 +1,4 @@
-"""A running deployment for the tests of whole requests."""
+"""A running deployment for the tests of whole requests; each has a merchant of its own."""
 
 from support.page_server import open_session, page_server
 

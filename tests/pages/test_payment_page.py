@@ -1,17 +1,19 @@
 """Requests to the pages, without a browser: the form's checks, errors, headers."""
 
 import asyncio
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 from starlette.applications import Starlette
 
 from opentill import checkouts
+from opentill.core.settings import Settings
 from opentill.pages.catalogue import SENTENCES
 from opentill.pages.model import METHODS
 from opentill.web import assets
 from support.api_server import ApiServer, Shop
-from support.page_server import Open
+from support.page_server import Open, opening, running
 
 
 def _address(page_server: Starlette, session: checkouts.Session) -> str:
@@ -73,7 +75,8 @@ async def test_sending_the_form_twice_at_once_starts_one_payment(
         )
     assert {answer.status_code for answer in answers} == {303}
     async with page_server.state.app.db.connection() as tx:
-        assert await tx.fetchval("select count(*) from payment_attempts") == 1
+        attempts = "select count(*) from payment_attempts where merchant_id = $1"
+        assert await tx.fetchval(attempts, session.merchant_id) == 1
 
 
 # method, path, status: everything below /checkout is answered with a page
@@ -115,14 +118,12 @@ async def test_whatever_is_asked_below_checkout_is_answered_with_a_page(
 
 
 async def test_without_the_database_there_is_a_page_that_asks_for_patience(
-    page_server: Starlette, open_session: Open
+    settings: Settings, tmp_path: Path
 ) -> None:
-    session = await open_session()
-    await page_server.state.app.db.close()
-    async with httpx2.AsyncClient() as client:
-        answer = await client.get(
-            _address(page_server, session), headers={"accept-language": "zh-CN"}
-        )
+    async with running(settings, tmp_path / "bank") as server, httpx2.AsyncClient() as client:
+        address = _address(server, await (await opening(server))())
+        await server.state.app.db.close()
+        answer = await client.get(address, headers={"accept-language": "zh-CN"})
     assert answer.status_code == 503
     assert "retry-after" in answer.headers
     assert "我们马上回来" in answer.text
@@ -161,13 +162,18 @@ async def test_a_code_to_scan_is_drawn_by_us_and_waits_on_our_page(
         async with page_server.state.app.db.connection() as tx:
             await tx.execute(
                 "update payment_attempts set action_url = '', qr_text = 'https://qr.example'"
+                " where merchant_id = $1",
+                session.merchant_id,
             )
         onward = urlsplit(address)._replace(path="").geturl() + sent.headers["location"]
         shown = await client.get(onward)
         attempt = sent.headers["location"].rpartition("/")[2].partition("?")[0]
         code = await client.get(f"{address}/qr/{attempt}.svg")
         async with page_server.state.app.db.connection() as tx:
-            await tx.execute("update payment_attempts set qr_text = repeat('x', 4000)")
+            await tx.execute(
+                "update payment_attempts set qr_text = repeat('x', 4000) where merchant_id = $1",
+                session.merchant_id,
+            )
         too_long = await client.get(f"{address}/qr/{attempt}.svg")
         back = await client.get(f"{address}/return/{attempt}?lang=zh-Hans")
     assert "扫码支付" in shown.text

@@ -4,8 +4,6 @@ import hashlib
 import hmac
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from opentill.sandbox.callbacks import LONGEST_WAIT_S, sign
+from support.commands import ForkServer, Served
 from support.ports import free_socket, url_of
 from support.sandbox_bank import (
     HURRY,
@@ -24,6 +23,7 @@ from support.sandbox_bank import (
     wait_until,
 )
 
+_STDERR: Final = 2
 _BANK: Final = """
 import sys, uvicorn
 from pathlib import Path
@@ -85,13 +85,13 @@ def test_a_dead_receiver_does_not_hold_up_the_others(shop: Shop) -> None:
 
 
 @pytest.fixture
-def start_bank(tmp_path: Path) -> Any:
+def start_bank(fork_server: ForkServer, tmp_path: Path) -> Any:
     """Start banks as processes that can be killed."""
-    processes: list[subprocess.Popen[bytes]] = []
+    processes: list[Served] = []
 
-    def start(port: int) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", _BANK, str(port), str(tmp_path), SECRET]
-        processes.append(subprocess.Popen(command, env=os.environ | {"PYTHONWARNINGS": ""}))
+    def start(port: int) -> Served:
+        words = ["-c", _BANK, str(port), str(tmp_path), SECRET]
+        processes.append(fork_server.start_logged(words, os.environ, tmp_path, _STDERR))
         return processes[-1]
 
     yield start
@@ -101,7 +101,7 @@ def start_bank(tmp_path: Path) -> Any:
 
 
 def test_a_killed_bank_goes_on_where_it_was(
-    start_bank: Callable[[int], subprocess.Popen[bytes]],
+    start_bank: Callable[[int], Served],
 ) -> None:
     away = free_socket()  # nobody listens yet
     receiver = Receiver()

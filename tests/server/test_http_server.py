@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from opentill.core.settings import Settings
 from opentill.server import http_server
 from opentill.server.http_server import ServeError, Server, bind, make
 from opentill.server.protocol import ALLOW_BODY_S, Phase
+from support.commands import ForkServer
 
 # Nothing that arrives is ever too late; whoever reads to the end has not to wait for long.
 PATIENT = Settings(
@@ -118,23 +121,29 @@ _STARTING = """if True:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "refusing"])
-def test_a_server_that_waits_for_its_database_can_be_stopped(number: int, silent: bool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as database:
+def test_a_server_that_waits_for_its_database_can_be_stopped(
+    fork_server: ForkServer, tmp_path: Path, number: int, silent: bool
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as database,
+        (tmp_path / "stderr").open("w+") as stderr,
+    ):
         url = f"postgresql://u@127.0.0.1:{database.getsockname()[1]}/x"
         if not silent:
             database.close()
-        with subprocess.Popen(
-            [sys.executable, "-c", _STARTING, url],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
-            assert process.stdout is not None
+        words = ["-c", _STARTING, url]
+        process = fork_server.start(words, os.environ, tmp_path, stderr.fileno())
+        assert process.stdout is not None
+        with process.stdout:
             assert process.stdout.readline() == "starts\n"
             time.sleep(0.5)
             process.send_signal(number)
             asked = time.monotonic()
-            _, said = process.communicate(timeout=60)
+            code = process.wait(60)
             took = time.monotonic() - asked
-    assert process.returncode == 0, said
+        stderr.seek(0)
+        said = stderr.read()
+    assert code == 0, said
     assert took < 10, said  # it would go on trying for 30 s
     assert "Traceback" not in said
     assert "failed" not in said

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from opentill.db.database import Db
+from support.commands import ForkServer
 from support.mail_server import Fault, MailServer
 from support.mailing import each_once, storm
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.stress
 
 
 async def test_ten_thousand_mails_arrive_once_through_twenty_kills(
-    db: Db, database_url: str
+    fork_server: ForkServer, db: Db, database_url: str
 ) -> None:
     chance = random.Random(16)
 
@@ -24,7 +25,7 @@ async def test_ten_thousand_mails_arrive_once_through_twenty_kills(
 
     started = time.monotonic()
     with MailServer(fault) as server:
-        await storm(db, database_url, server, count=10_000, kills=20)
+        await storm(fork_server, db, database_url, server, count=10_000, kills=20)
         ended = await each_once(db, server, 10_000)
     took = time.monotonic() - started
     sys.stderr.write(f"\n{dict(ended)}, {server.connections} connections, {took:.0f} s")

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from opentill.webhooks.hosts import HostLimit
+from support.commands import ForkServer
 from support.dispatcher_crashes import all_arrived, failing, storm
 from support.webhook_harness import WebhookHarness, until, webhook_harness
 from support.webhook_receiver import Receiver, receiving
@@ -24,11 +25,13 @@ async def harness(database_url: str) -> AsyncIterator[WebhookHarness]:
         yield made
 
 
-async def test_ten_thousand_events_arrive_through_twenty_kills(harness: WebhookHarness) -> None:
+async def test_ten_thousand_events_arrive_through_twenty_kills(
+    fork_server: ForkServer, harness: WebhookHarness
+) -> None:
     chance = random.Random(16)
     started = time.monotonic()
     async with receiving(failing(chance, 0.3)) as receiver:
-        await storm(harness, receiver, 10_500, 20, lease_s=1.5)
+        await storm(fork_server, harness, receiver, 10_500, 20, lease_s=1.5)
         await all_arrived(harness, receiver)
         took = time.monotonic() - started
         sys.stderr.write(

@@ -59,7 +59,7 @@ class Process:
         port: int = 0,
         fork_server: ForkServer | None = None,
     ):
-        """Not started yet. With a fork server ``words`` are of a command, else of Python."""
+        """Not started yet. Without a fork server ``words`` are of Python, never of a command."""
         self.name, self.port = name, port
         self._words, self._env, self._log = words, env, log
         self._fork_server = fork_server
@@ -150,7 +150,7 @@ class Cluster:
     ) -> None:
         """Nothing runs yet; ``settings`` are further environment variables without prefix.
 
-        Servers and worker are forked off the fork server, if there is one. ``source``: whose
+        All are forked off the fork server, if there is one. ``source``: whose
         programs they are, of another checkout perhaps.
         """
         program = ["-m", "opentill"] if fork_server is None else []
@@ -176,7 +176,7 @@ class Cluster:
         }
         self.bank = Process(
             "bank", ["-c", _BANK, str(folder / "bank"), str(ports[0]), SECRET],
-            bare | {"PYTHONPATH": src}, folder / "bank.log", ports[0],
+            bare | {"PYTHONPATH": src}, folder / "bank.log", ports[0], fork_server,
         )  # fmt: skip
         self.servers = [
             Process(

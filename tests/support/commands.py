@@ -27,6 +27,8 @@ REFUSED = 2
 # Who runs commands that nobody has logged in for.
 USER: Final = pwd.getpwuid(os.geteuid()).pw_name
 SOURCE: Final = Path(__file__).parents[2] / "src"
+# Path of the fork server that the workers of a run share, for which it is an environment variable.
+SHARED: Final = "OPENTILL_TEST_FORK_SERVER"
 _CLIENT: Final = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -86,19 +88,9 @@ class Served:
 class ForkServer:
     """Where commands and servers are forked."""
 
-    def __init__(self, much: str = "everything") -> None:
-        """Start it; it ends with its standard input. For ``much`` see ``fork_server.py``."""
-        self._folder = tempfile.TemporaryDirectory(prefix="opentill-fork-server-")
-        self._path = str(Path(self._folder.name) / "socket")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-            listener.bind(self._path)
-            listener.listen(64)
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", str(Path(__file__).with_name("fork_server.py")),
-                 str(listener.fileno()), much],
-                stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
-                env=os.environ | {"PYTHONPATH": str(SOURCE)},
-            )  # fmt: skip
+    def __init__(self, path: str) -> None:
+        """``path``: of its socket. Use ``forking`` or the fixture."""
+        self._path = path
 
     def run(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, given: bytes
@@ -139,7 +131,10 @@ class ForkServer:
     def start_logged(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, log: int
     ) -> Served:
-        """Start a command that lasts until it gets a signal; all its output goes to ``log``."""
+        """Start what lasts until it gets a signal; all its output goes to ``log``.
+
+        The words are of a command or, if they begin with ``-c`` or a path, of Python.
+        """
         with Path(os.devnull).open() as nothing:
             streams = [nothing.fileno(), log, log]
             return Served(self._ask(streams, words, environ, directory, lasts=True), None)
@@ -161,10 +156,23 @@ class ForkServer:
         command.chmod(0o755)
         return command
 
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate(timeout=30)
-        self._folder.cleanup()
+
+@contextlib.contextmanager
+def forking(much: str = "everything") -> Iterator[str]:
+    """Have a fork server, and give the path of its socket. For ``much`` see ``fork_server.py``."""
+    with tempfile.TemporaryDirectory(prefix="opentill-fork-server-") as folder:
+        path = str(Path(folder) / "socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(path)
+            listener.listen(64)
+            process = subprocess.Popen(
+                [sys.executable, "-P", str(Path(__file__).with_name("fork_server.py")),
+                 str(listener.fileno()), much],
+                stdin=subprocess.PIPE, pass_fds=[listener.fileno()],
+                env=os.environ | {"PYTHONPATH": str(SOURCE)},
+            )  # fmt: skip
+        yield path
+        process.communicate(timeout=30)
 
 
 def _names(answer: Any) -> Iterator[str]:
@@ -181,10 +189,9 @@ def _names(answer: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
-    """One for all commands of a worker."""
-    fork_server = ForkServer()
-    yield fork_server
-    fork_server.close()
+    """One for all commands of a run."""
+    with contextlib.ExitStack() as stack:
+        yield ForkServer(os.environ.get(SHARED) or stack.enter_context(forking()))
 
 
 class Commands:

@@ -13,6 +13,8 @@ from typing import Any, Final, Self, TypeVar
 
 import asyncpg
 
+from support.books import assert_books
+
 T = TypeVar("T")
 _USES: Final = 40  # then the rows that were deleted have made it slow
 _CATALOGS: Final = (
@@ -38,6 +40,10 @@ _OTHERS: Final = """
     select pg_terminate_backend(pid, 10000) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
+
+
+def _name(url: str) -> str:
+    return url.partition("@/")[2].partition("?")[0]
 
 
 class _Database:
@@ -89,12 +95,27 @@ class Databases:
 
     def give_back(self, url: str) -> None:
         """Take a database back, whatever was done to it."""
-        name = url.partition("@/")[2].partition("?")[0]
-        database = self._lent.pop(name)
+        database = self._lent.pop(_name(url))
         if self._run(self._clean(database)):
             self._free.append(database)
         else:
             self._run(self._drop(database))
+
+    async def assert_books(self, url: str) -> None:
+        """Fail if the books in a database that is lent are not right.
+
+        The connection that is kept has planned the long statements for the test before; a new one
+        would take longer to plan them than to run them.
+        """
+        connection = self._lent[_name(url)].connection
+        if connection.is_closed():  # by the test
+            connection = await asyncpg.connect(url)
+            await assert_books(connection)
+            await connection.close()
+            return
+        await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(assert_books(connection), self._loop)
+        )
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
@@ -107,7 +128,8 @@ class Databases:
         await self._server.execute(
             f"create database {name} template {self._template} strategy wal_log"
         )
-        database = _Database(name, await asyncpg.connect(self._address(name)))
+        once = {"plan_cache_mode": "force_generic_plan"}
+        database = _Database(name, await asyncpg.connect(self._address(name), server_settings=once))
         connection = database.connection
         database.born = await connection.fetchval("select txid_current()")
         database.schema = await connection.fetch(_SCHEMA, database.born)

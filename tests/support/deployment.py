@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import ForkServer, Served, clean
+from support.once import once
 from support.ports import free_port
 
 TIMEOUT_S = 180.0
@@ -98,11 +99,15 @@ class Deployment:
 
 
 @pytest.fixture(scope="session")
-def migrated(fork_server: ForkServer) -> Iterator[Path]:
+def migrated(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory as ``opentill migrate`` makes it, to be copied."""
-    with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        Deployment(Path(directory), fork_server).done("migrate")
-        yield Path(directory) / "data"
+
+    def make(place: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+            Deployment(Path(directory), fork_server).done("migrate")
+            copy(Path(directory) / "data", place / "data")
+
+    return once(tmp_path_factory, "migrated", make) / "data"
 
 
 @pytest.fixture(scope="session")
@@ -112,9 +117,9 @@ def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
         yield deployment
 
 
-def copy(migrated: Path, data: Path) -> None:
-    """Make a data directory that has its database already."""
-    subprocess.run(["cp", "-a", str(migrated), str(data)], check=True)
+def copy(files: Path, place: Path) -> None:
+    """Copy the files of a database that does not run, or a data directory with one."""
+    subprocess.run(["cp", "-a", str(files), str(place)], check=True)
 
 
 @contextmanager

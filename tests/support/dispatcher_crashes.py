@@ -1,13 +1,19 @@
 """Events through dispatchers that are killed, to a receiver that fails."""
 
 import asyncio
+import os
 import random
+import sys
+from pathlib import Path
 from typing import Any, Final
 
+from support.commands import ForkServer, Served
 from support.webhook_harness import WebhookHarness, until
 from support.webhook_receiver import Receiver
 
 MINUTE: Final = 60_000
+_PROGRAM: Final = Path(__file__).with_name("dispatcher_process.py")
+_STDERR: Final = 2
 
 
 def failing(chance: random.Random, part: float) -> Any:
@@ -15,14 +21,28 @@ def failing(chance: random.Random, part: float) -> Any:
     return lambda _: chance.choice((500, "reset", "hang", 302)) if chance.random() < part else 200
 
 
+def _process(fork_server: ForkServer, harness: WebhookHarness, lease_s: float) -> Served:
+    """Start a dispatcher as a process of its own, to be killed."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return fork_server.start_logged(
+        [str(_PROGRAM), harness.url, "0.4", str(lease_s)],
+        os.environ | {"PYTHONPATH": paths}, Path.cwd(), _STDERR,
+    )  # fmt: skip
+
+
 async def storm(
-    harness: WebhookHarness, receiver: Receiver, events: int, kills: int, lease_s: float
+    fork_server: ForkServer,
+    harness: WebhookHarness,
+    receiver: Receiver,
+    events: int,
+    kills: int,
+    lease_s: float,
 ) -> None:
     """Send events through dispatchers that are killed, until all have arrived."""
     merchant_ids = [await harness.merchant() for _ in range(5)]
     for merchant_id in merchant_ids:
         await harness.endpoint(merchant_id, receiver.url)
-    process = harness.process(timeout_s=0.4, lease_s=lease_s)
+    process = _process(fork_server, harness, lease_s)
     try:
         for batch in range(kills + 1):
             for merchant_id in merchant_ids:
@@ -32,7 +52,7 @@ async def storm(
             if batch < kills:
                 process.kill()
                 process.wait()
-                process = harness.process(timeout_s=0.4, lease_s=lease_s)
+                process = _process(fork_server, harness, lease_s)
         end = asyncio.get_running_loop().time() + 600
         while (await harness.statuses()).get("PENDING"):
             assert asyncio.get_running_loop().time() < end, await harness.statuses()

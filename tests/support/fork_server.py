@@ -2,8 +2,11 @@
 
 ``python fork_server.py LISTENER MUCH`` takes orders at a listening socket, whose descriptor it is
 given: an ``Order`` as JSON, with the descriptors of the three streams. The answer is the exit code,
-sent when the command has ended; that of what ``lasts`` is preceded by its process id. It ends with
-its standard input.
+sent when the command has ended; that of what ``lasts`` is preceded by its process id. It imports at
+the first order, and ends with its standard input.
+
+The words of an order are those of ``opentill``, or of ``python``: ``-c`` and a program, or the path
+of one.
 
 ``MUCH`` is ``everything``, or ``libraries``: then what it forks imports our own modules itself, in
 the order in which a command comes to them.
@@ -18,6 +21,7 @@ import multiprocessing
 import os
 import pickle
 import pkgutil
+import runpy
 import select
 import signal
 import socket
@@ -61,16 +65,23 @@ def _ready_command_line() -> None:
     supervisor._spawn = _Warm()
 
 
-def serve(listener: socket.socket) -> None:
+def serve(listener: socket.socket, much: str) -> None:
     """Fork off a process for each order, until the standard input ends."""
+    if _has_order(listener):
+        load(much)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them: they answer themselves
-    while sys.stdin not in select.select([sys.stdin, listener], [], [])[0]:
+    while _has_order(listener):
         connection, _ = listener.accept()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             listener.close()
             _obey(connection)
         connection.close()
+
+
+def _has_order(listener: socket.socket) -> bool:
+    """Wait for the next order; False at the end of the standard input."""
+    return sys.stdin not in select.select([sys.stdin, listener], [], [])[0]
 
 
 def _obey(connection: socket.socket) -> NoReturn:
@@ -91,21 +102,18 @@ def _obey(connection: socket.socket) -> NoReturn:
     places = environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [place for place in places if place and place not in sys.path]
     os.chdir(directory)
-    sys.argv = ["opentill", *words]
     code = 1
     try:
-        code = _run()
+        code = _run(words)
     finally:
         with contextlib.suppress(OSError):
             connection.send(b"%d" % code)
         os._exit(code)
 
 
-def _run() -> int:
-    from opentill.__main__ import main
-
+def _run(words: list[str]) -> int:
     try:
-        main()
+        _be(words)
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else int(left.code is not None)
     except BaseException:  # noqa: BLE001 - as the interpreter does it
@@ -115,6 +123,21 @@ def _run() -> int:
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
+
+
+def _be(words: list[str]) -> None:
+    begin = words[0] if words else ""
+    if begin == "-c":
+        sys.argv = ["-c", *words[2:]]
+        exec(words[1], {"__name__": "__main__"})  # noqa: S102 - a test's own
+    elif begin.endswith(".py"):
+        sys.argv = words
+        runpy.run_path(begin, run_name="__main__")
+    else:
+        from opentill.__main__ import main
+
+        sys.argv = ["opentill", *words]
+        main()
 
 
 class _Popen(popen_spawn_posix.Popen):
@@ -170,5 +193,4 @@ class _Warm(context.SpawnContext):
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as listening:
-        load(sys.argv[2])
-        serve(listening)
+        serve(listening, sys.argv[2])

@@ -1,6 +1,5 @@
 """The JavaScript client, built as its lock file says: once for all workers of a run."""
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
+
+from support.once import once
 
 TOP: Final = Path(__file__).parents[2]
 SOURCE: Final = TOP / "clients" / "javascript"
@@ -48,26 +49,21 @@ def run(
 def javascript_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the package; a program in the folder can import ``@opentill/client``."""
     need("node", "npm")
-    place = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        place = place.parent  # which the workers of a run share
-    with (place / "javascript.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        built = place / "javascript"
-        if not (built / "dist").is_dir():
-            _build(built)
-        return built
+    return once(tmp_path_factory, "javascript", _build)
+
+
+def npm_ci(place: Path) -> None:
+    """Install what the lock file of a folder names."""
+    run(["npm", "ci", *_NPM_OPTIONS], place)
 
 
 def _build(place: Path) -> None:
     unwanted = shutil.ignore_patterns("node_modules", "dist")
     shutil.copytree(SOURCE, place, ignore=unwanted, dirs_exist_ok=True)
-    run(["npm", "ci", *_NPM_OPTIONS], place)
-    part = place / "dist.part"
-    run([place / "node_modules/.bin/tsc", "-p", ".", "--outDir", part], place)
+    npm_ci(place)
+    run([place / "node_modules/.bin/tsc", "-p", "."], place)
     (place / "node_modules" / "@opentill").mkdir()
-    (place / "node_modules" / "@opentill" / "client").symlink_to(place)
-    part.rename(place / "dist")  # last: other workers take it as done
+    (place / "node_modules" / "@opentill" / "client").symlink_to("../..")
 
 
 def node_tests(place: Path, file: str, **environ: str) -> str:

@@ -1,8 +1,7 @@
 """Mail for tests: settings with a mail server, and rows of the outbox."""
 
 import asyncio
-import subprocess
-import sys
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from opentill.db.database import Db
 from opentill.mail import outbox, queries, topics
 from opentill.mail.model import NewMail
 from support.api_server import SECRETS
+from support.commands import ForkServer, Served
 from support.mail_server import MailServer
 
 SENDER: Final = "Example Pay <pay@example.com>"
@@ -54,23 +54,21 @@ async def statuses(db: Db) -> Counter[str]:
     return Counter({row["status"]: row["n"] for row in rows})
 
 
-def process(url: str, server: MailServer, lease_ms: int, wait_ms: int) -> subprocess.Popen[bytes]:
+def _process(fork_server: ForkServer, url: str, server: MailServer) -> Served:
     """Start a mailer that is to be killed."""
-    places = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
-    arguments = [url, server.url, str(lease_ms), str(wait_ms)]
-    return subprocess.Popen(
-        [sys.executable, str(_PROCESS), *arguments],
-        env={"PYTHONPATH": ":".join(places), "PATH": "/usr/bin:/bin"},
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
+    words = [str(_PROCESS), url, server.url, "4000", "50"]
+    environ = {"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "/usr/bin:/bin"}
+    with Path(os.devnull).open("w") as nothing:
+        return fork_server.start_logged(words, environ, Path.cwd(), nothing.fileno())
 
 
-async def storm(db: Db, url: str, server: MailServer, count: int, kills: int) -> None:
+async def storm(
+    fork_server: ForkServer, db: Db, url: str, server: MailServer, count: int, kills: int
+) -> None:
     """Send mails through mailers that are killed, until each has ended."""
     settings = settings_of(server.url)
     await fill(db, settings, count)
-    running = process(url, server, 4000, 50)
+    running = _process(fork_server, url, server)
     loop = asyncio.get_running_loop()
     end = loop.time() + 60 + count / 20
     try:
@@ -81,7 +79,7 @@ async def storm(db: Db, url: str, server: MailServer, count: int, kills: int) ->
                 await asyncio.sleep(0.01)
             running.kill()
             running.wait()
-            running = process(url, server, 4000, 50)
+            running = _process(fork_server, url, server)
         while set(await statuses(db)) & {"WAITING", "SENDING"}:
             assert loop.time() < end, await statuses(db)
             await asyncio.sleep(0.1)

@@ -5,10 +5,12 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import pytest_asyncio
 import uvicorn
 from starlette.applications import Starlette
@@ -19,6 +21,7 @@ from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
+from support.api_server import SECRETS, database
 from support.ports import free_socket, url_of
 
 Open = Callable[..., Awaitable[checkouts.Session]]
@@ -58,16 +61,33 @@ async def running(settings: Settings, bank_dir: Path) -> AsyncIterator[Starlette
         yield server
 
 
-@pytest_asyncio.fixture
-async def page_server(settings: Settings, tmp_path: Path) -> AsyncIterator[Starlette]:
-    """A server with worker and sandbox bank on free ports."""
-    async with running(settings, tmp_path / "bank") as server:
-        yield server
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def page_server(
+    postgres_url: str,
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    through: Callable[[str], str],
+) -> AsyncIterator[Starlette]:
+    """One server with worker and sandbox bank for all tests of a worker, without rate limits."""
+    directory = tmp_path_factory.mktemp("till")
+    with database(postgres_url, template) as url:
+        settings = Settings(
+            database_url=through(url),
+            data_dir=directory,
+            limit_ip_per_minute=0,
+            limit_checkouts_per_minute=0,
+            limit_payments_per_minute=0,
+            outgoing_http=True,
+            outgoing_allow=(ip_network("127.0.0.0/8"),),
+            **SECRETS,
+        )
+        async with running(settings, directory / "bank") as server:
+            yield server
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def open_session(page_server: Starlette) -> Open:
-    """Open checkout sessions of one merchant."""
+    """Open checkout sessions of a merchant of the test's own."""
     return await opening(page_server)
 
 

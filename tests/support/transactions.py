@@ -13,6 +13,7 @@ from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.server.embedded.programs import find_programs
 from support.books import assert_books
+from support.databases import Databases
 
 Step = Callable[[Tx], Awaitable[None]]
 Each = Callable[[Step], None]
@@ -122,13 +123,12 @@ async def _rolled_back(connection: asyncpg.Connection) -> AsyncIterator[Tx]:
 
 
 @pytest.fixture
-async def db(database_url: str) -> AsyncIterator[Db]:
+async def db(databases: Databases, database_url: str) -> AsyncIterator[Db]:
     """Connect to a database of the test's own; the books are right at its end."""
     db = await Db.connect(database_url, 10, acquire_timeout_s=20)
     try:
         yield db
-        async with db.transaction() as tx:
-            await assert_books(tx)
+        await databases.assert_books(database_url)
     finally:
         await db.close()
 

@@ -2,13 +2,9 @@
 
 import asyncio
 import contextlib
-import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Any, Final
 
 from opentill import merchants, webhooks
@@ -22,7 +18,6 @@ SECRET_KEY: Final = "test-secret-key-test-secret-key-0123"
 LOOPBACK: Final = Policy(
     allow_http=True, allowed_networks=(ip_network("127.0.0.0/8"), ip_network("::1/128"))
 )
-PROGRAM: Final = Path(__file__).with_name("dispatcher_process.py")
 
 
 class WebhookHarness:
@@ -89,12 +84,6 @@ class WebhookHarness:
         finally:
             stop.set()
             await task
-
-    def process(self, timeout_s: float, lease_s: float) -> subprocess.Popen[bytes]:
-        """Start a dispatcher as a process of its own, to be killed."""
-        command = [sys.executable, str(PROGRAM), self.url, str(timeout_s), str(lease_s)]
-        paths = os.pathsep.join(path for path in sys.path if path)
-        return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths})
 
 
 @contextlib.asynccontextmanager

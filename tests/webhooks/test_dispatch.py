@@ -18,6 +18,7 @@ from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from opentill.webhooks.leases import EndpointLease
 from opentill.webhooks.model import DeliveryAttempt, LeaseRow
 from opentill.webhooks.results import Results, result_of
+from support.commands import ForkServer
 from support.dispatcher_crashes import all_arrived, failing, storm
 from support.webhook_harness import SECRET_KEY, WebhookHarness, until
 from support.webhook_receiver import Got, receiving
@@ -428,11 +429,11 @@ async def _all_done(harness: WebhookHarness) -> bool:
 
 
 async def test_every_event_arrives_though_a_third_fails_and_the_dispatcher_is_killed(
-    harness: WebhookHarness,
+    fork_server: ForkServer, harness: WebhookHarness
 ) -> None:
     chance = random.Random(7)
     async with receiving(failing(chance, 0.3)) as receiver:
-        await storm(harness, receiver, 120, 2, lease_s=1.5)
+        await storm(fork_server, harness, receiver, 120, 2, lease_s=1.5)
         await all_arrived(harness, receiver)
 
 

@@ -5,8 +5,8 @@ alphabet, so that they sort by time. Session ids stand in public addresses and a
 """
 
 import hashlib
+import os
 import re
-import secrets
 import time
 from typing import Final, Literal
 
@@ -46,9 +46,35 @@ _RANDOM_BITS: Final = 12
 _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
+# The digit of a byte's lowest five bits: random bytes become random digits at once.
+_DIGIT_OF: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
+_AT_ONCE: Final = 256  # a call of the operating system for each id cost more than all the rest
+_TAIL: Final = 12  # digits
+_tails: Final[list[tuple[int, str]]] = []  # random: two bits and digits; each is used once
+os.register_at_fork(after_in_child=_tails.clear)
+_of_millis = (0, "0" * 10)  # the digits of the millisecond of the last id
+
+
 def _base32(number: int, pairs: int) -> str:
     # A list, since a generator costs half as much again.
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
+
+
+def _random_digits(number: int) -> str:
+    """Return so many random digits, of five bits each."""
+    return os.urandom(number).translate(_DIGIT_OF).decode()
+
+
+def _tail() -> tuple[int, str]:
+    """Return two random bits and twelve random digits, which nobody was given before."""
+    try:
+        return _tails.pop()
+    except IndexError:
+        digits = _random_digits(_AT_ONCE * _TAIL)
+        cut = [digits[at : at + _TAIL] for at in range(0, len(digits), _TAIL)]
+        bits = [byte & 3 for byte in os.urandom(_AT_ONCE)]
+        _tails.extend(zip(bits[1:], cut[1:], strict=True))
+        return bits[0], cut[0]
 
 
 def new_id(prefix: Prefix) -> str:
@@ -56,10 +82,19 @@ def new_id(prefix: Prefix) -> str:
 
     48 bits of milliseconds, 12 of their fraction (RFC 9562 §6.2, method 3), 62 random bits.
     """
+    global _of_millis  # noqa: PLW0603 - one assignment, so that threads see the old or the new
     millis, nanos = divmod(time.time_ns(), 1_000_000)
+    known, digits = _of_millis
+    if known != millis:
+        digits = _base32(millis, 5)
+        _of_millis = (millis, digits)
     fraction = (nanos << 12) // 1_000_000
-    uuid7 = millis << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
-    return f"{prefix}_{_base32(uuid7, 13)}"
+    bits, tail = _tail()
+    # The version, 7, and the variant, 2, stand before and after the fraction.
+    return (
+        f"{prefix}_{digits}{_PAIRS[7 << 6 | fraction >> 6]}"
+        f"{_PAIRS[(fraction & 63) << 4 | 2 << 2 | bits]}{tail}"
+    )
 
 
 def derived_id(prefix: Prefix, text: str) -> str:
@@ -75,12 +110,12 @@ def first_id(prefix: Prefix, millis: int) -> str:
 
 def new_session_id() -> str:
     """Make a checkout session id: 160 random bits, so that it cannot be guessed."""
-    return f"cs_{_base32(secrets.randbits(160), 16)}"
+    return f"cs_{_random_digits(32)}"
 
 
 def new_slug() -> str:
     """Make the last part of a public address: 160 random bits, so that it cannot be guessed."""
-    return _base32(secrets.randbits(160), 16)
+    return _random_digits(32)
 
 
 def number_of(made: str) -> int:

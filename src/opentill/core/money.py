@@ -33,6 +33,7 @@ PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?$"
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
+_SHOWN: Final = 2  # decimals, of every currency
 MOST_MINOR: Final = 10**16  # of an order: an error in a rate must not overflow the ledger
 
 
@@ -83,10 +84,12 @@ def show(minor: int, currency: str) -> str:
     one would make the shown numbers disagree with the books.
     """
     decimals = exponent(currency)
-    hundredths, rest = divmod(abs(minor) * 100, 10**decimals)
-    if rest:
-        msg = f"{minor} minor units of {currency} are no whole hundredths"
-        raise ValueError(msg)
+    hundredths = abs(minor)
+    if decimals != _SHOWN:  # most currencies have as many as are shown
+        hundredths, rest = divmod(hundredths * 100, 10**decimals)
+        if rest:
+            msg = f"{minor} minor units of {currency} are no whole hundredths"
+            raise ValueError(msg)
     return f"{'-' if minor < 0 else ''}{hundredths // 100}.{hundredths % 100:02}"
 
 

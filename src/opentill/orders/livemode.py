@@ -65,5 +65,7 @@ async def known(read: Read, found: Sequence[Order], *, deployment: bool) -> list
 
 async def known_one(tx: Tx, order: Order, *, deployment: bool) -> Order:
     """Return the order with ``livemode`` filled in, by the caller's connection."""
+    if order.livemode is not None:  # since its payment was confirmed: nothing to ask
+        return order
     (one,) = await known(lambda work: work(tx), [order], deployment=deployment)
     return one

@@ -1,6 +1,5 @@
 """The adapter for the sandbox bank. It stores nothing."""
 
-import hashlib
 import hmac
 import logging
 import re
@@ -164,7 +163,7 @@ class SandboxGateway:
             msg = "no usable Sandbox-Signature header"
             raise BadCallback(msg)
         signed = timestamp[1].encode() + b"." + body
-        expected = hmac.new(self._secret, signed, hashlib.sha256).hexdigest()
+        expected = hmac.digest(self._secret, signed, "sha256").hex()
         if not any(hmac.compare_digest(expected, v1) for v1 in _SIGNATURE.findall(header)):
             msg = "the signature does not fit the body"
             raise BadCallback(msg)
