@@ -90,7 +90,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
-        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE LOCK_ASIDE"
+        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE ASIDE_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
@@ -158,7 +158,9 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
-        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
+        # payments that are confirmed together: tests/orders/test_confirmation.py
+        "orders.confirmation_queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
+        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_incremental.py

@@ -161,7 +161,7 @@ COUNT_EXPIRED = Value(
     int,
     """
     select count(*) from (
-        select from checkouts where status = 'OPEN' and expires_at <= :now limit 10000
+        select 1 from checkouts where status = 'OPEN' and expires_at <= :now limit 10000
     ) due
     """,
 )
@@ -177,7 +177,7 @@ IS_GATEWAY_TEST = Value(
     bool,
     """
     select exists (
-        select from gateway_tests where merchant_id = :merchant_id and order_id = :order_id
+        select 1 from gateway_tests where merchant_id = :merchant_id and order_id = :order_id
     )
     """,
 )

@@ -22,7 +22,7 @@ from opentill.mail.model import LONGEST_RESULT, OF_NOBODY, NewMail, PutAside
 
 _log: Final = structlog.get_logger()
 _T = TypeVar("_T")
-_ROWS: Final = 500  # that are locked at once
+_ROWS: Final = 500  # that are read at once
 # What is no event's fault, and goes away by itself: it is tried again.
 _PASSING: Final = (
     *COLLIDED,
@@ -100,11 +100,12 @@ async def reread(tx: Tx, settings: Settings, merchant_id: str | None, now: int) 
     read, made, still, last = 0, 0, 0, PutAside("", -1, "", "", 0)
 
     async def make(rows: Sequence[PutAside]) -> int:
-        wanted = [mail for row in rows for mail in await _mails(tx, settings, row, since)]
-        written = len(await outbox.queue(tx, settings, wanted, now))
+        wanted: list[NewMail] = []
         for row in rows:
-            await queries.TAKE_BACK.run(tx, merchant_id=row.merchant_id, number=row.number)
-        return written
+            # Another one who reads them now waits here, and then finds it gone.
+            if await queries.TAKE_BACK.run(tx, merchant_id=row.merchant_id, number=row.number):
+                wanted += await _mails(tx, settings, row, since)
+        return len(await outbox.queue(tx, settings, wanted, now))
 
     async def keep(row: PutAside, error: Exception) -> None:
         nonlocal still
@@ -112,7 +113,7 @@ async def reread(tx: Tx, settings: Settings, merchant_id: str | None, now: int) 
         await put(tx, row.merchant_id, row.number, row.event_id, error, now)
 
     while True:
-        rows = await queries.LOCK_ASIDE.all(
+        rows = await queries.ASIDE_AFTER.all(
             tx, only=merchant_id, merchant_id=last.merchant_id, number=last.number, limit=_ROWS
         )
         if not rows:

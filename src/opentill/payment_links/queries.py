@@ -106,12 +106,12 @@ _IDLE: Final = """
         and u.state = 'OPEN' and u.created_at <= :before and o.paid_at is null
         and o.status = 'PENDING' and o.updated_at <= :before
         and not exists (
-            select from payment_attempts a
+            select 1 from payment_attempts a
             where a.merchant_id = :merchant_id and a.order_id = u.order_id
                 and a.status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
         )
 """
-HAS_IDLE = Value(bool, f"select exists (select {_IDLE})")
+HAS_IDLE = Value(bool, f"select exists (select 1 {_IDLE})")
 LOCK_IDLE = Value(
     str,
     f"""
