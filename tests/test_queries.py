@@ -23,8 +23,10 @@ from support.statements import EVERYWHERE as EVERY_STATEMENT
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
+    "opentill.db.distribution_queries": "placing tables on a cluster",
     "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
+    "opentill.orders.confirmation_queries": "batches of reported payments",
     "opentill.orders.customer_queries": "customers, who have no rows of their own",
     "opentill.orders.export_queries": "the statements of the export",
     "opentill.orders.lookup_queries": "from an id or a number to its orders",
@@ -70,6 +72,15 @@ PYTHON: Final[dict[str, type]] = {
 
 
 STATEMENTS: Final = list(survey_statements.STATEMENTS.items())
+# With those for distributed tables, which are valid on one machine as well.
+FORMS: Final = [
+    *STATEMENTS,
+    *(
+        (f"{name}, distributed", form)
+        for name, statement in STATEMENTS
+        if (form := statement.in_distributed_form()) is not None
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +92,7 @@ def prepared(postgres_url: str, template: str) -> dict[str, list[tuple[str, str]
         connection = await asyncpg.connect(url)
         try:
             found = {}
-            for name, statement in STATEMENTS:
+            for name, statement in FORMS:
                 made = await connection.prepare(statement.sql)
                 found[name] = [(column.name, column.type.name) for column in made.get_attributes()]
             return found
@@ -122,9 +133,7 @@ def test_every_statement_is_valid_and_gives_what_its_struct_holds(
     prepared: dict[str, list[tuple[str, str]]],
 ) -> None:
     wrong = {
-        name: found
-        for name, statement in STATEMENTS
-        if (found := _misfits(statement, prepared[name]))
+        name: found for name, statement in FORMS if (found := _misfits(statement, prepared[name]))
     }
     assert wrong == {}
 
@@ -199,10 +208,10 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.queries.EMIT",
         "ledger.queries.POST",
         "ledger.queries.LOCK_MANY",
-        "orders.queries.LOCK_MANY",
+        "orders.confirmation_queries.LOCK_MANY",
         "orders.transition_queries.CONFIRMATIONS",
         "orders.transition_queries.SETTLEMENTS",
-        "orders.queries.ATTEMPTS_OF_GATEWAYS",
+        "orders.confirmation_queries.ATTEMPTS_OF_GATEWAYS",
         # the outbox and the dispatcher, over all merchants
         "webhooks.queries.ANYWHERE",
         "webhooks.queries.SEARCH",
@@ -245,6 +254,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "people.queries.WITHDRAW_OF_STAFF",
         # of staff, over all merchants
         "disputes.queries.DUE",
+        "disputes.queries.OF_ALL",
+        "checkouts.queries.GATEWAY_TESTS",
         "epay.queries.FAILED_NOTICES",
         "orders.queries.DUPLICATES",
         "orders.queries.STUCK_ORDERS",
@@ -277,7 +288,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "merchant_history", "merchant_applications",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
         "payout_transfers", "payout_requests",
-        "payment_links", "payment_link_uses", "payment_link_sales",
+        "payment_links", "payment_link_uses", "payment_link_sales", "gateway_tests",
     )  # fmt: skip
     wrong = {
         name: text

@@ -45,6 +45,14 @@ def test_all_runs_on_an_empty_database_and_nothing_is_kept(
     assert opentill.json("audit", "list") == before
 
 
+async def test_forms_for_distributed_tables_run_on_one_machine_too(database_url: str) -> None:
+    forms = {name: one.in_distributed_form() for name, one in STATEMENTS.items()}
+    forms = {name: form for name, form in forms.items() if form is not None}
+    assert len(forms) > 20
+    found = await _survey(database_url, forms, [])  # type: ignore[arg-type]
+    assert [one for feature in found.features for one in feature.failures] == []
+
+
 def test_no_statement_is_forgotten() -> None:
     known = {id(statement) for statement in STATEMENTS.values()}
     assert {name for name, one in EVERYWHERE.items() if id(one) not in known} == set()

@@ -48,12 +48,14 @@ from opentill.mail import looking, noting
 from opentill.mail import queries as mail_queries
 from opentill.orders import confirmation, indexing, payments, settlement
 from opentill.orders import jobs as order_jobs
+from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import catchup
 from opentill.webhooks.dispatch import Dispatcher
 from support import world
 from support.api_server import ApiServer, Shop
 from support.epay_shop import EpayShop, Inbox
+from support.people import TESTER
 from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
 from support.tenant_examiner import Examiner
@@ -73,8 +75,8 @@ EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
-        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
-        "disputes.queries": "ANYWHERE SEARCH",
+        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
+        "disputes.queries": "ANYWHERE SEARCH OF_ALL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
@@ -88,7 +90,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
-        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE"
+        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE ASIDE_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
@@ -156,7 +158,9 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
-        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS ATTEMPTS_OF_GATEWAYS FORGOTTEN"
+        # payments that are confirmed together: tests/orders/test_confirmation.py
+        "orders.confirmation_queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
+        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS FORGOTTEN"
         " UNCOUNTED_MERCHANTS"
         " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
         # what is wrong in the books: tests/ledger/test_incremental.py
@@ -239,6 +243,20 @@ class Business:
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        test = self.api_server.tx(
+            lambda tx: checkouts.open_gateway_test(
+                tx,
+                {"sandbox": self.app.gateways["sandbox"]},
+                self.id,
+                checkouts.GatewayTest(
+                    gateway="sandbox", method="CREDIT_CARD", currency="USD", amount="1"
+                ),
+                TESTER,
+                self.now,
+                self.app.settings,
+            )
+        )
+        assert self.api_server.tx(lambda tx: checkouts.is_gateway_test(tx, self.id, test.order_id))
         assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
@@ -261,6 +279,9 @@ class Business:
                     tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
                 )
             )
+        idle = {"merchant_id": self.id, "payment_link_id": link.id, "before": self.now * 2}
+        assert api_server.tx(lambda tx: link_queries.HAS_IDLE.get(tx, **idle))
+        assert api_server.tx(lambda tx: link_queries.LOCK_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
         shop.confirm(session.order_id)
@@ -754,6 +775,8 @@ class Business:
         assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, recipient=to, limit=50))
         aside = {"merchant_id": self.id, "number": 1, "event_id": "evt_1", "reason": "KeyError"}
         api_server.tx(lambda tx: mail_queries.PUT_ASIDE.run(tx, **aside, now=now))
+        key = {"merchant_id": self.id, "number": 1}
+        api_server.tx(lambda tx: mail_queries.TAKE_BACK.run(tx, **key))
         assert api_server.tx(lambda tx: mail.of_order(tx, self.id, order.id))
 
     def reading(self) -> None:

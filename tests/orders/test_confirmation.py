@@ -11,7 +11,8 @@ from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import Order, PaymentAttempt, queries
+from opentill.orders import Order, PaymentAttempt
+from opentill.orders import confirmation_queries as queries
 from opentill.outgoing.client import to_merchants
 from support.world import (
     NOW,

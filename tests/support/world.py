@@ -85,6 +85,17 @@ async def paid(tx: Tx, order: Order, now: int = NOW) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
+async def paid_twice(tx: Tx, order: Order, now: int = NOW) -> PaymentAttempt:
+    """Have an order paid twice at once, and return the second attempt, a DUPLICATE."""
+    attempts = [await submitted(tx, order, now)]
+    await said(tx, attempts[0], "ACTION_REQUIRED", now, action_url="https://bank.example")
+    again = await orders.find(tx, order.merchant_id, order.id)
+    attempts.append(await submitted(tx, again, now))
+    for each in attempts:
+        await said(tx, each, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
+    return await orders.find_attempt(tx, order.merchant_id, attempts[1].id)
+
+
 async def in_status(tx: Tx, status: str, **what: Any) -> Order:
     """Make an order of the given status by the way that customers take."""
     order = await opened(tx, **what)

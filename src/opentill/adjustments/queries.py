@@ -22,7 +22,7 @@ INSERT = Query(
     insert into adjustments (merchant_id, id, kind, status, amount_minor, currency, account,
         order_id, reference, reason, asked_by, created_at, decided_at)
     values (:merchant_id, :id, :kind, :status, :amount_minor, :currency, :account, :order_id,
-        :reference, :reason, :asked_by, :now, case :status when 'DONE' then :now::bigint end)
+        :reference, :reason, :asked_by, :now, case when :status = 'DONE' then :now::bigint end)
     returning *
     """,
 )

@@ -46,12 +46,22 @@ class Confirmations:
     async def _batch(self, batch: Sequence[Report]) -> list[bool]:
         """Confirm a batch; return for each whether it is done."""
         now = self._clock()
+        done = set[tuple[str, str]]()
+        for merchant_id, reports in await orders.by_transaction(self._db, batch):
+            done |= await self._together(merchant_id, reports, now)
+        return [report.key in done for report in batch]
+
+    async def _together(
+        self, merchant_id: str | None, reports: Sequence[Report], now: int
+    ) -> set[tuple[str, str]]:
+        """Confirm in one transaction; return the keys of those that are done."""
         try:
-            done = await self._db.run(lambda tx: orders.confirm_many(tx, batch, now))
+            return await self._db.run(
+                lambda tx: orders.confirm_many(tx, reports, now, merchant_id=merchant_id)
+            )
         except Contended:
-            done = set[tuple[str, str]]()
+            return set()
         except Unavailable:  # holds for each of them, and trying each would take as long again
             raise
         except Exception:  # noqa: BLE001 - applied one by one, it is raised to the right caller
-            done = set[tuple[str, str]]()
-        return [report.key in done for report in batch]
+            return set()

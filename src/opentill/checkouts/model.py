@@ -299,6 +299,16 @@ class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
     locale: str
 
 
+class OpenedTest(msgspec.Struct, frozen=True):
+    """A test payment that was opened: of which gateway and order, by whom and when (Unix ms)."""
+
+    merchant_id: str
+    order_id: str
+    gateway: str
+    who: str
+    created_at: int
+
+
 class Offer(msgspec.Struct, frozen=True):
     """All that is needed to open a session: the product, the merchant's terms, the rates."""
 

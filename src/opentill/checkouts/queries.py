@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.checkouts.model import Offer, PublicSession, Session, Status
-from opentill.db.query import Query, Value
+from opentill.checkouts.model import Offer, OpenedTest, PublicSession, Session, Status
+from opentill.db.query import Command, Query, Value
 from opentill.http.fields import meaning
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import ListStatements
@@ -161,8 +161,31 @@ COUNT_EXPIRED = Value(
     int,
     """
     select count(*) from (
-        select from checkouts where status = 'OPEN' and expires_at <= :now limit 10000
+        select 1 from checkouts where status = 'OPEN' and expires_at <= :now limit 10000
     ) due
     """,
 )
 OLDEST_EXPIRY = Value(int, "select min(expires_at) from checkouts where status = 'OPEN'")
+# Sessions that staff opened to see that a gateway works.
+INSERT_GATEWAY_TEST = Command(
+    """
+    insert into gateway_tests (merchant_id, order_id, gateway, who, created_at)
+    values (:merchant_id, :order_id, :gateway, :who, :now)
+    """,
+)
+IS_GATEWAY_TEST = Value(
+    bool,
+    """
+    select exists (
+        select 1 from gateway_tests where merchant_id = :merchant_id and order_id = :order_id
+    )
+    """,
+)
+# For staff: of all merchants, newest first.
+GATEWAY_TESTS = Query(
+    OpenedTest,
+    """
+    select merchant_id, order_id, gateway, who, created_at from gateway_tests
+    where order_id < :before order by order_id desc limit :limit
+    """,
+)

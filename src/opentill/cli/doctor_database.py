@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill.cli import session
+from opentill.cli import doctor_cluster, session
 from opentill.cli.exposure import Finding
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
@@ -28,6 +28,9 @@ def findings(settings: Settings) -> Iterator[Finding]:
             found = session.run(_ask(ready))
     except ConfigurationError as error:
         yield Finding("database", "fail", str(error))
+        return
+    if isinstance(found, doctor_cluster.Cluster):
+        yield from doctor_cluster.findings(found)
         return
     major = found.version // 10_000
     if major < OLDEST_POSTGRES:
@@ -52,6 +55,8 @@ def findings(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("orders", "ok", "none has waited too long for a bank's response")
     yield _rates(found.lacking)
+    if found.cluster is not None:
+        yield from doctor_cluster.findings(found.cluster)
     if found.epay_opens:
         yield Finding("epay", "ok", "the keys that there are can be read")
     else:
@@ -92,19 +97,26 @@ class _Asked(msgspec.Struct, frozen=True):
     epay_opens: bool  # whether the stored Epay keys can be decrypted
     lacking: list["Lacking"]
     newer: list[str]  # migrations of a newer OpenTill
+    cluster: doctor_cluster.Cluster | None
 
 
-async def _ask(settings: Settings) -> _Asked:
+async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
+    """Ask; of a cluster that lacks a node only what it says of itself."""
     from opentill import epay, rates
     from opentill.cli import doctor_queries
     from opentill.db import clock, migrations
     from opentill.db import connection as connections
+    from opentill.db.database import fit_statements
     from opentill.orders import jobs
 
     connection = await connections.connect(
         settings.database_url or "", prepared=settings.db_prepared
     )
     try:
+        await fit_statements(connection)
+        cluster = await doctor_cluster.ask(connection)
+        if cluster is not None and cluster.silent:
+            return cluster
         version = await doctor_queries.VERSION.get(connection) or 0
         database_ms = await doctor_queries.CLOCK.get(connection) or 0
         # Compared at once: an embedded database takes its time to stop afterwards.
@@ -116,6 +128,6 @@ async def _ask(settings: Settings) -> _Asked:
         oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
         lacking = await rates.lacking(connection, now, oldest)
         newer = await migrations.check(connection)
-        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking, newer)
+        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking, newer, cluster)
     finally:
         await connection.close()

@@ -4,6 +4,24 @@ from typing import Final
 
 from opentill.db.query import Command, Value
 
+# Plain text: only a database with Citus has these functions.
+CITUS: Final = "select citus_version()"
+NODES: Final = """
+select n.nodename || ':' || n.nodeport as name, coalesce(r.success, false) as ok, r.result
+from pg_dist_node n left join run_command_on_all_nodes($$
+    select json_build_object(
+        'prepared', current_setting('max_prepared_transactions')::int,
+        'wal_level', current_setting('wal_level'),
+        'left', (select count(*) from pg_prepared_xacts
+            where database = current_database() and prepared < now() - interval '5 minutes'))
+$$) r on r.nodeid = n.nodeid
+where n.noderole = 'primary' order by n.nodeid
+"""
+REPAIRS: Final = """
+select exists (select from pg_stat_activity
+    where datname = current_database() and backend_type = 'Citus Maintenance Daemon'
+        or application_name like 'Citus Maintenance Daemon%' and datname = current_database())
+"""
 VERSION: Final = Value(int, "select current_setting('server_version_num')::int")
 ENGINE: Final = Value(str, "select version()")
 # Unix ms, at the moment at which the statement runs.

@@ -6,6 +6,7 @@ never commits. ``db`` owns its transactions and may call the outside between the
 
 import asyncio
 import functools
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -16,9 +17,10 @@ import asyncpg
 from opentill.core import tracing
 from opentill.core.errors import Contended, Unavailable
 from opentill.db import connection as connections
-from opentill.db import queries
+from opentill.db import distribution_queries, queries
 from opentill.db.connection import COLLIDED, Tries
 from opentill.db.pool import Pool
+from opentill.db.query import Statement, take_distributed_forms
 from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ _AWAY: Final = (
     asyncpg.InternalClientError,  # the server has announced the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
 )
+_NODE_LOST: Final = re.compile(r"connection|on at least one active node|could not receive data")
 # After these a connection is of no use: what it waits for may never come, or it leads to a server
 # that is not the primary any more.
 _HOPELESS: Final = (
@@ -82,7 +85,7 @@ class Lent:
         """Give it back, fit for the next. Raises Unavailable if the database is away."""
         if self._alarm is not None:
             self._alarm.cancel()
-        away = isinstance(error, _AWAY) or _ended(self._connection, error)
+        away = isinstance(error, _AWAY) or _ended(self._connection, error) or _lost_a_node(error)
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
@@ -98,9 +101,23 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
 
 
+def _lost_a_node(error: BaseException | None) -> bool:
+    """Return whether a cluster has lost a node meanwhile: Citus calls that an internal error."""
+    return isinstance(error, asyncpg.InternalServerError) and bool(_NODE_LOST.search(str(error)))
+
+
+async def fit_statements(connection: Tx) -> None:
+    """Use the forms of statements for distributed tables, if the database has what places them."""
+    if await distribution_queries.HAS_EXTENSION.get(connection):
+        take_distributed_forms()
+
+
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
     """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
-    await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
+    if Statement.distributes:  # what a function sets does not reach the nodes
+        await tx.execute(queries.LIMIT_LOCK_WAITS_OF_NODES.format(longest))
+    else:
+        await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
 
 
 def once_committed(tx: Tx, work: Callable[[], None]) -> None:
@@ -173,7 +190,9 @@ class Db:
         db = cls(Pool(traced if tracing.is_on() else open_, size), acquire_timeout_s)
         if eager:
             try:
-                db.give_back(await db.borrow())
+                connection = await db.borrow()
+                await fit_statements(connection)
+                db.give_back(connection)
             except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
                 raise Unavailable(reason=f"the database does not respond: {error}") from error
         return db

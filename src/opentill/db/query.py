@@ -2,12 +2,16 @@
 
 SQL says ``:name``; PostgreSQL wants ``$1``. A statement is compiled once, when its module is
 imported. Its values come by name as well, so that two of them cannot change places unseen.
+
+A few statements have a second form, for a database whose tables are distributed over machines
+(decision 0118): the first time a process finds itself on one, it takes these for good.
 """
 
+import copy
 import operator
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, cast
 
 import asyncpg
 import msgspec
@@ -31,10 +35,12 @@ _TOKEN: Final = re.compile(
     | ::|:=                                  # a cast, and the assignment of a named argument
     | (?P<comment>/\*)
     | (?P<position>\$\d+)
+    | (?P<end>;)
     | (?<![\w\])"']):(?P<name>[^\W\d]\w*)
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT_LINES: Final = re.compile(r"--[^\n]*")
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
@@ -72,6 +78,24 @@ def compile_sql(text: str) -> Compiled:
             parts += (text[copied : found.start()], f"${number}")
             copied = at
     return Compiled("".join(parts) + text[copied:], tuple(numbers))
+
+
+def split_sql(text: str) -> list[str]:
+    """Return the statements of a file, each without its semicolon. Raises ValueError as above."""
+    found: list[str] = []
+    begin = at = 0
+    while (token := _TOKEN.search(text, at)) is not None:
+        at = token.end()
+        if token["comment"]:
+            at = _end_of_comment(text, at)
+        elif token["open"]:
+            msg = f"a string without an end in: {text}"
+            raise ValueError(msg)
+        elif token["end"]:
+            found.append(text[begin : token.start()])
+            begin = at
+    found.append(text[begin:])
+    return [statement for statement in found if _COMMENT_LINES.sub("", statement).strip()]
 
 
 def _end_of_comment(text: str, at: int) -> int:
@@ -115,8 +139,35 @@ def like(text: str) -> str:
 class Statement:
     """What every statement has: the SQL for PostgreSQL, and the names of its parameters."""
 
-    def __init__(self, sql: str) -> None:
-        """``sql`` names its parameters ``:name``."""
+    in_two_forms: ClassVar[list["Statement"]] = []
+    distributes: ClassVar[bool] = False  # whether this process is on a distributed database
+
+    def __init__(self, sql: str, *, distributed: str | None = None) -> None:
+        """``sql`` names its parameters ``:name``.
+
+        ``distributed`` takes its place where tables are distributed: it has the same parameters
+        and returns the same. Raises ValueError where the parameters differ.
+        """
+        self.take(sql)
+        self.distributed = distributed
+        if distributed is not None:
+            if {*compile_sql(distributed).names} != {*self.names}:
+                msg = f"the form for distributed tables has other parameters: {distributed}"
+                raise ValueError(msg)
+            self.in_two_forms.append(self)
+            if self.distributes:
+                self.take(distributed)
+
+    def in_distributed_form(self) -> Self | None:
+        """Return this statement as it is where tables are distributed, None if it is the same."""
+        if self.distributed is None:
+            return None
+        made = copy.copy(self)
+        made.take(self.distributed)
+        return made
+
+    def take(self, sql: str) -> None:
+        """Send this from now on; it has the same parameters as before."""
         self.text = sql
         self.sql, self.names = compile_sql(sql)
         self._count = len(self.names)
@@ -152,6 +203,26 @@ class Statement:
         return TypeError(f"the statement takes {takes}: {'; '.join(wrong)}")
 
 
+def waiting(sql: str) -> str:
+    """Return the form for distributed tables of a statement that takes rows nobody has locked.
+
+    Citus locks no rows on several nodes ahead of changing them. So who wants the same rows waits,
+    and then looks again: what changes the rows must ask once more whether they are to be taken.
+    """
+    found = re.sub(r"\s+for update (?:of \w+ )?skip locked", "", sql)
+    if found == sql:
+        msg = f"nothing is skipped in: {sql}"
+        raise ValueError(msg)
+    return found
+
+
+def take_distributed_forms() -> None:
+    """Use the forms for distributed tables in this process, also of what is imported later."""
+    Statement.distributes = True
+    for statement in Statement.in_two_forms:
+        statement.take(statement.distributed or "")
+
+
 class Query(Statement, Generic[S]):
     """A statement whose rows are structs: every column is a field of the same name.
 
@@ -160,9 +231,9 @@ class Query(Statement, Generic[S]):
     migrates ahead of those that still serve.
     """
 
-    def __init__(self, struct: type[S], sql: str) -> None:
+    def __init__(self, struct: type[S], sql: str, *, distributed: str | None = None) -> None:
         """``sql`` returns exactly the struct's fields."""
-        super().__init__(sql)
+        super().__init__(sql, distributed=distributed)
         self.struct = struct
         self._fields = struct.__struct_fields__
         self._cells = _picker(self._fields)
@@ -203,9 +274,9 @@ class Query(Statement, Generic[S]):
 class Value(Statement, Generic[V]):
     """A statement that returns one value of type ``V``, or None where there is no row."""
 
-    def __init__(self, kind: type[V], sql: str) -> None:
+    def __init__(self, kind: type[V], sql: str, *, distributed: str | None = None) -> None:
         """``sql`` returns one column."""
-        super().__init__(sql)
+        super().__init__(sql, distributed=distributed)
         self.kind = kind
 
     async def get(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> V | None:

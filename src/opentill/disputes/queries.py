@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.disputes.evidence_model import Evidence
 from opentill.disputes.model import Dispute, Note, Status, Unmatched
 from opentill.http.paging import PageQuery
@@ -62,6 +62,31 @@ DUE = Query(
     """
     select * from disputes where status = 'OPEN' and respond_by <= :until
     order by respond_by, id limit :limit
+    """,
+)
+
+
+# Of all merchants, newest first: of each of some statuses the newest, and of these the newest. Each
+# is a range of its index.
+OF_ALL = Query(
+    Dispute,
+    """
+    select d.* from unnest(:status::text[]) as wanted (status)
+    cross join lateral (
+        select * from disputes
+        where status = wanted.status and created_at between :since and :until
+            and (created_at, id) < (:before_at::bigint, :before_id::text)
+            and (:due::bigint is null or respond_by <= :due)
+        order by created_at desc, id desc limit :limit
+    ) d
+    order by d.created_at desc, d.id desc limit :limit
+    """,
+    distributed="""
+    select * from disputes
+    where status = any (:status::text[]) and created_at between :since and :until
+        and (created_at, id) < (:before_at::bigint, :before_id::text)
+        and (:due::bigint is null or respond_by <= :due)
+    order by created_at desc, id desc limit :limit
     """,
 )
 
@@ -215,13 +240,11 @@ CLOSE_UNMATCHED = Query(
 # Claim events that are due to be tried again, at growing intervals, and at once when the order was
 # paid after the last try: then the event had overtaken the payment. A minute is allowed for clocks
 # that differ.
-CLAIM_UNMATCHED = Query(
-    Unmatched,
-    """
+_CLAIM_UNMATCHED = """
     update unmatched_disputes u
     set tries = u.tries + 1, try_at = :now::bigint + (60000::bigint << least(u.tries + 1, 6))
     from (
-        select merchant_id, gateway, gateway_ref from unmatched_disputes kept
+        select merchant_id, gateway, gateway_ref, tries from unmatched_disputes kept
         where closed_at is null and (try_at <= :now or exists (
             select from orders o
             where o.merchant_id = kept.merchant_id and o.id = kept.order_id and o.paid_at <= :now
@@ -231,9 +254,10 @@ CLAIM_UNMATCHED = Query(
     ) due
     where (u.merchant_id, u.gateway, u.gateway_ref)
         = (due.merchant_id, due.gateway, due.gateway_ref)
+        and u.closed_at is null and u.tries = due.tries
     returning u.*
-    """,
-)
+    """
+CLAIM_UNMATCHED = Query(Unmatched, _CLAIM_UNMATCHED, distributed=waiting(_CLAIM_UNMATCHED))
 MAKE_DUE = Command(
     "update unmatched_disputes set try_at = :now where closed_at is null and try_at > :now"
 )

@@ -1,6 +1,6 @@
 """All SQL about Epay credentials, orders and notices."""
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.epay.model import (
     Credentials,
     EpayMerchant,
@@ -91,7 +91,7 @@ SET_TYPE = Command(
 _KEPT = """
     select e.*, o.status, o.amount_minor, o.paid_at, o.payment_method, o.customer_email,
         coalesce((select provider_ref from payment_attempts a
-            where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), '') as provider_ref
+            where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), '') as provider_ref
     from epay_orders e
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
 """
@@ -151,13 +151,12 @@ KEEP_REQUEST = Value(
     returning refund_id
     """,
 )
-PRUNE_REQUESTS = Command(
-    """
+_PRUNE_REQUESTS = """
     delete from epay_refunds where (merchant_id, request) in (
         select merchant_id, request from epay_refunds where created_at <= :until
         order by created_at limit 1000 for update skip locked)
     """
-)
+PRUNE_REQUESTS = Command(_PRUNE_REQUESTS, distributed=waiting(_PRUNE_REQUESTS))
 
 # Claim notices that are due: whoever claims has them until `:lease_until`. Of one merchant at most
 # `:per_merchant` are on the way at a time; `:notices` says how many are of each merchant. It goes
@@ -196,6 +195,23 @@ CLAIM_NOTICES = Query(
     )
     update epay_notifications n set due_at = :lease_until from due
     where n.merchant_id = due.merchant_id and n.order_id = due.order_id
+    returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, created_at,
+        updated_at
+    """,
+    distributed="""
+    with ranked as (
+        select n.merchant_id, n.order_id, coalesce(busy.notices, 0)
+            + row_number() over (partition by n.merchant_id order by n.due_at) as place
+        from epay_notifications n
+        left join unnest(:merchant_id::text[], :notices::integer[]) as busy (merchant_id, notices)
+            using (merchant_id)
+        where n.due_at <= :now
+    ), due as (
+        select merchant_id, order_id from ranked where place <= :per_merchant
+        order by place, random() limit :limit
+    )
+    update epay_notifications n set due_at = :lease_until from due
+    where n.merchant_id = due.merchant_id and n.order_id = due.order_id and n.due_at <= :now
     returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, created_at,
         updated_at
     """,
@@ -239,7 +255,7 @@ NEWEST_NOTICES = Query(
     """
     select merchant_id, order_id, state, due_at, tries, answer as result, created_at, updated_at,
         (select out_trade_no from epay_orders e
-            where e.merchant_id = n.merchant_id and e.order_id = n.order_id) as out_trade_no
+            where e.merchant_id = :merchant_id and e.order_id = n.order_id) as out_trade_no
     from epay_notifications n
     where merchant_id = :merchant_id and (:state::text is null or state = :state)
     order by created_at desc, order_id desc limit :limit
@@ -259,7 +275,7 @@ COUNT_NOTICES = Value(
     int,
     """
     select count(*) from (
-        select from epay_notifications where due_at <= :now limit 10000
+        select 1 from epay_notifications where due_at <= :now limit 10000
     ) due
     """,
 )

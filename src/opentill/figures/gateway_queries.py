@@ -50,6 +50,28 @@ DIFFER = Value(
         ) f
     ) tried
     """,
+    # Each merchant has one first version of its terms, on the node of the merchant.
+    distributed="""
+    select (sums.payments, sums.failed) is distinct from (paid.payments, tried.failed)
+    from (
+        select coalesce(sum(payments), 0) as payments, coalesce(sum(failed), 0) as failed
+        from gateway_figures
+    ) sums, (
+        select coalesce(sum(f.payments), 0) as payments
+        from figure_heads h cross join lateral (
+            select payments from figures f
+            where f.merchant_id = h.merchant_id and f.currency = h.currency
+            order by f.since desc limit 1
+        ) f
+    ) paid, (
+        select coalesce(sum(f.failed), 0) as failed
+        from merchant_terms m cross join lateral (
+            select failed from attempt_figures f where f.merchant_id = m.merchant_id
+            order by f.since desc limit 1
+        ) f
+        where m.version = 1
+    ) tried
+    """,
 )
 # Whoever counts waits until what is counted anew is committed.
 LOCK = Command("lock table gateway_figures in exclusive mode")

@@ -172,8 +172,9 @@ BEHIND_OF = Query(
 WAITING = Value(
     int,
     """
-    select (sum(b.entries) - coalesce((select sum(number) from figure_heads), 0))::bigint
-    from balances b
+    select (b.entries - coalesce(h.number, 0))::bigint
+    from (select sum(entries) as entries from balances) b,
+        (select sum(number) as number from figure_heads) h
     """,
 )
 
@@ -245,7 +246,7 @@ UNTIL = Query(
     cross join unnest(:before::bigint[]) as wanted (before)
     cross join lateral (
         select * from figures f
-        where f.merchant_id = h.merchant_id and f.currency = h.currency and f.since < wanted.before
+        where f.merchant_id = :merchant_id and f.currency = h.currency and f.since < wanted.before
         order by f.since desc limit 1
     ) f
     where h.merchant_id = :merchant_id

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -69,13 +69,12 @@ STORE: Final = Command(
     where merchant_id = :merchant_id and key = :key
     """,
 )
-PRUNE: Final = Command(
-    """
+_PRUNE: Final = """
     delete from idempotency_keys where (merchant_id, key) in (
         select merchant_id, key from idempotency_keys where created_at < :before
         order by created_at limit 1000 for update skip locked)
-    """,
-)
+    """
+PRUNE: Final = Command(_PRUNE, distributed=waiting(_PRUNE))
 
 NOTE_REFUSED: Final = Command(
     """
@@ -101,6 +100,17 @@ TRIM_REFUSED: Final = Command(
     ) beyond
     where r.merchant_id = beyond.merchant_id and r.at = beyond.at and r.id = beyond.id
     """,
+    distributed="""
+    delete from refused_requests r using (
+        select merchant_id, at, id from (
+            select merchant_id, at, id,
+                row_number() over (partition by merchant_id order by at desc, id desc) as place
+            from refused_requests where merchant_id = any (:merchant_id::text[])
+        ) placed
+        where place > :most
+    ) beyond
+    where r.merchant_id = beyond.merchant_id and r.at = beyond.at and r.id = beyond.id
+    """,
 )
 NEWEST_REFUSED: Final = Query(
     RefusedRequest,
@@ -109,13 +119,12 @@ NEWEST_REFUSED: Final = Query(
     order by at desc, id desc limit :limit
     """,
 )
-PRUNE_REFUSED: Final = Command(
-    """
+_PRUNE_REFUSED: Final = """
     delete from refused_requests where (merchant_id, at, id) in (
         select merchant_id, at, id from refused_requests where at <= :until
         order by at limit 1000 for update skip locked)
-    """,
-)
+    """
+PRUNE_REFUSED: Final = Command(_PRUNE_REFUSED, distributed=waiting(_PRUNE_REFUSED))
 
 # In the order of the key, so that processes that write the same wait for each other.
 NOTE_IGNORED: Final = Command(
@@ -144,6 +153,19 @@ TRIM_IGNORED: Final = Command(
     where i.merchant_id = beyond.merchant_id and i.method = beyond.method
         and i.route = beyond.route and i.fields = beyond.fields
     """,
+    distributed="""
+    delete from ignored_fields i using (
+        select merchant_id, method, route, fields from (
+            select merchant_id, method, route, fields,
+                row_number() over (partition by merchant_id order by last_at desc, last_id desc)
+                    as place
+            from ignored_fields where merchant_id = any (:merchant_id::text[])
+        ) placed
+        where place > :most
+    ) beyond
+    where i.merchant_id = beyond.merchant_id and i.method = beyond.method
+        and i.route = beyond.route and i.fields = beyond.fields
+    """,
 )
 NEWEST_IGNORED: Final = Query(
     IgnoredFields,
@@ -152,10 +174,9 @@ NEWEST_IGNORED: Final = Query(
     order by last_at desc, last_id desc limit :limit
     """,
 )
-PRUNE_IGNORED: Final = Command(
-    """
+_PRUNE_IGNORED: Final = """
     delete from ignored_fields where (merchant_id, method, route, fields) in (
         select merchant_id, method, route, fields from ignored_fields where last_at <= :until
         order by last_at limit 1000 for update skip locked)
-    """,
-)
+    """
+PRUNE_IGNORED: Final = Command(_PRUNE_IGNORED, distributed=waiting(_PRUNE_IGNORED))

@@ -261,10 +261,9 @@ _RULES: Final = {
             ) as each_row
             group by 1, 2, 3, 4, 5
         ) as hours
-        cross join lateral (select hours.part union select '') as p (part)
-        cross join lateral (
-            values ('all', 0), ('day', hour / 86400000 * 86400000), ('hour', hour)
-        ) as s (span, since)
+        cross join unnest(case when part = '' then array[''] else array[part, ''] end) as p (part)
+        cross join unnest(array['all', 'day', 'hour'],
+            array[0, hour / 86400000 * 86400000, hour]) as s (span, since)
     ) as both_sides
     group by merchant_id, list, part, span, since, kind
     having sum(counted) <> sum(there)

@@ -115,6 +115,12 @@ LOCK_MANY = Query(
     join balances b on b.merchant_id = wanted.merchant_id and b.currency = wanted.currency
     order by b.merchant_id, b.currency for update of b
     """,
+    # All of one merchant there: rows are locked on one node only.
+    distributed="""
+    select * from balances
+    where merchant_id = (:merchant_id::text[])[1] and currency = any (:currency::text[])
+    order by currency for update
+    """,
 )
 # The row that postings change. Not an upsert of the posting itself: PostgreSQL holds the row that
 # an upsert proposes against the constraints, and a change alone may lower what the balance holds.

@@ -130,18 +130,21 @@ CHANGED = Query(
     ) as changes
     from merchant where id is not null limit :limit
     """,
+    distributed="""
+    select merchant_id, least(count(*), :most) as changes from list_changes
+    where merchant_id > :after group by merchant_id order by merchant_id limit :limit
+    """,
 )
 # Move changes of a merchant into the counts and return how many. What comes and goes
 # within them is not written. In the order of the keys, so that two who do it wait for each other.
 ROLL = Value(
     int,
     """
-    with few as materialized (
-        select ctid from list_changes where merchant_id = :merchant_id
-        limit :limit for update skip locked
-    ), taken as (
+    with taken as (
         delete from list_changes
-        where merchant_id = :merchant_id and ctid = any (array(select ctid from few))
+        where merchant_id = :merchant_id and ctid = any (array(
+            select ctid from list_changes where merchant_id = :merchant_id
+            limit :limit for update skip locked))
         returning *
     ), change as (
         select list, part, at, kind, rows from taken where kind is not null

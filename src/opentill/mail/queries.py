@@ -1,6 +1,6 @@
 """All SQL about mail."""
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.mail.model import (
     Audited,
     Behind,
@@ -96,26 +96,28 @@ NEWEST = Query(
     ) m
     order by m.updated_at desc, m.id desc limit :limit
     """,
+    distributed="""
+    select * from mails where status = any (:status::text[])
+    order by updated_at desc, id desc limit :limit
+    """,
 )
 
 # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
 # The intent: who has begun to send says until when how it ended is written.
-CLAIM = Query(
-    Mail,
-    """
+_CLAIM = """
     with due as (
         select merchant_id, id from mails where due_at <= :now and status = 'WAITING'
         order by due_at limit :limit for update skip locked
     )
     update mails m set status = 'SENDING', attempts = m.attempts + 1, due_at = :lease_until,
         updated_at = :now
-    from due where m.merchant_id = due.merchant_id and m.id = due.id
+    from due where m.merchant_id = due.merchant_id and m.id = due.id and m.status = 'WAITING'
     returning m.*
-    """,
-)
+    """
+CLAIM = Query(Mail, _CLAIM, distributed=waiting(_CLAIM))
 HAS_DUE = Value(
-    bool, "select exists (select from mails where due_at <= :now and status = 'WAITING')"
+    bool, "select exists (select 1 from mails where due_at <= :now and status = 'WAITING')"
 )
 # The result of the attempt of this number, also where it comes after the lease.
 RECORD = Command(
@@ -135,19 +137,18 @@ PUT_BACK = Command(
     """,
 )
 # Whoever began these has not said how they ended.
-LAPSE = Command(
-    """
+_LAPSE = """
     with due as (
         select merchant_id, id from mails where due_at <= :now and status = 'SENDING'
         order by due_at limit :limit for update skip locked
     )
     update mails m set status = 'UNKNOWN', due_at = null, secret = null, result = :result,
         updated_at = :now
-    from due where m.merchant_id = due.merchant_id and m.id = due.id
-    """,
-)
-GIVE_UP = Command(
+    from due
+    where m.merchant_id = due.merchant_id and m.id = due.id and m.status = 'SENDING'
     """
+LAPSE = Command(_LAPSE, distributed=waiting(_LAPSE))
+_GIVE_UP = """
     with old as (
         select merchant_id, id from mails
         where due_at is not null and status = 'WAITING' and created_at < :before
@@ -155,9 +156,10 @@ GIVE_UP = Command(
     )
     update mails m set status = 'FAILED', due_at = null, secret = null, updated_at = :now,
         result = left('given up after three days; ' || m.result, 300)
-    from old where m.merchant_id = old.merchant_id and m.id = old.id
-    """,
-)
+    from old
+    where m.merchant_id = old.merchant_id and m.id = old.id and m.status = 'WAITING'
+    """
+GIVE_UP = Command(_GIVE_UP, distributed=waiting(_GIVE_UP))
 # Of all merchants: a restored backup's, which may have been sent since.
 SKIP_WAITING = Command(
     """
@@ -169,8 +171,9 @@ SKIP_WAITING = Command(
 # What happened before now is not mailed any more, and what operators did is read.
 SKIP_UNREAD = Command(
     """
-    update mail_heads set since = greatest(since, :now), number = case merchant_id
-        when '' then (select coalesce(max(number), 0) from audit_log) else number end
+    update mail_heads h set since = greatest(h.since, :now),
+        number = case when h.merchant_id = '' then audited.number else h.number end
+    from (select coalesce(max(number), 0) as number from audit_log) audited
     """
 )
 MAKE_DUE = Command(
@@ -188,19 +191,25 @@ PRUNE = Command(
         limit :limit
     )
     """,
+    distributed="""
+    delete from mails where (merchant_id, id) in (
+        select merchant_id, id from mails
+        where status in ('SENT', 'FAILED', 'UNKNOWN') and updated_at < :before limit :limit
+    )
+    """,
 )
 STATE = Query(
     Queue,
     """
     select
-        (select count(*) from (select from mails where due_at is not null limit 10000) q)
+        (select count(*) from (select 1 from mails where due_at is not null limit 10000) q)
             as waiting,
         (select min(due_at) from mails where due_at is not null) as oldest,
-        (select count(*) from (select from mails where updated_at >= :since
+        (select count(*) from (select 1 from mails where updated_at >= :since
             and status = 'UNKNOWN' limit 10000) u) as unknown,
-        (select count(*) from (select from mails where updated_at >= :since
+        (select count(*) from (select 1 from mails where updated_at >= :since
             and status = 'FAILED' limit 10000) f) as failed,
-        (select count(*) from (select from mail_events_put_aside where created_at >= :since
+        (select count(*) from (select 1 from mail_events_put_aside where created_at >= :since
             limit 10000) p) as put_aside
     """,
 )
@@ -220,8 +229,21 @@ PUT_ASIDE = Command(
     """
     insert into mail_events_put_aside (merchant_id, number, event_id, reason, created_at)
     values (:merchant_id, :number, :event_id, :reason, :now)
-    on conflict (merchant_id, number) do nothing
+    on conflict (merchant_id, number) do update set reason = excluded.reason
     """,
+)
+# Of all merchants, or of one: those after a row, so that who reads them again reads each once.
+ASIDE_AFTER = Query(
+    PutAside,
+    """
+    select merchant_id, number, event_id, reason, created_at from mail_events_put_aside
+    where (merchant_id, number) > (:merchant_id::text, :number::bigint)
+        and (:only::text is null or merchant_id = :only)
+    order by merchant_id, number limit :limit
+    """,
+)
+TAKE_BACK = Command(
+    "delete from mail_events_put_aside where merchant_id = :merchant_id and number = :number",
 )
 # For the operator: of all merchants.
 EVENTS_PUT_ASIDE = Query(
@@ -251,6 +273,20 @@ BEHIND = Query(
     where m.id > :after and (h.number > coalesce(k.number, 0)
         or exists (select from events e where e.merchant_id = m.id and e.number is null))
     order by m.id limit :limit
+    """,
+    distributed="""
+    select seen.merchant_id, coalesce(k.number, 0) as number
+    from (
+        select merchant_id, max(number) as number from (
+            select merchant_id, number from event_heads where merchant_id > :after
+            union all
+            select merchant_id, 9223372036854775807 from events
+            where number is null and merchant_id > :after
+        ) known group by merchant_id
+    ) seen
+    left join mail_heads k on k.merchant_id = seen.merchant_id
+    where seen.number > coalesce(k.number, 0)
+    order by seen.merchant_id limit :limit
     """,
 )
 AUDITED = Query(
@@ -325,6 +361,31 @@ NEAR_DEADLINES = Query(
             select from mails w where w.merchant_id in (d.merchant_id, '')
                 and w.cause = concat('deadline ', d.id, ' ', d.respond_by, ' ', :stage::text)
         )
+    order by d.respond_by, d.id limit :limit
+    """,
+    distributed="""
+    select d.merchant_id, d.id, d.order_id, d.amount_minor, d.currency, d.reason, d.respond_by,
+        m.name as merchant_name, greatest(e.at, n.at) is not null as responded,
+        coalesce(n.handled_at >= coalesce(greatest(e.at, n.at), 0), false) as handled
+    from disputes d
+    join merchants m on m.id = d.merchant_id
+    left join (
+        select merchant_id, dispute_id, max(at) as at from dispute_evidence
+        group by merchant_id, dispute_id
+    ) e on e.merchant_id = d.merchant_id and e.dispute_id = d.id
+    left join (
+        select merchant_id, dispute_id, max(at) filter (where by_merchant) as at,
+            max(at) filter (where not by_merchant) as handled_at
+        from dispute_notes group by merchant_id, dispute_id
+    ) n on n.merchant_id = d.merchant_id and n.dispute_id = d.id
+    left join mails w on w.merchant_id = d.merchant_id
+        and w.cause = concat('deadline ', d.id, ' ', d.respond_by, ' ', :stage::text)
+    where d.status = 'OPEN' and d.respond_by <= :until
+        and (d.respond_by, d.id) > (:after::bigint, :after_id::text)
+        and d.respond_by - d.created_at >= :length
+        and w.id is null
+        and concat('deadline ', d.id, ' ', d.respond_by, ' ', :stage::text) not in (
+            select cause from mails where merchant_id = '' and cause like 'deadline %')
     order by d.respond_by, d.id limit :limit
     """,
 )

@@ -59,10 +59,9 @@ NOTE_CHANGE = Query(
     """
     insert into merchant_history (merchant_id, number, at, event, from_status, to_status,
         capability, who, reason, notes)
-    values (:merchant_id,
-        (select coalesce(max(number), 0) + 1 from merchant_history
-            where merchant_id = :merchant_id),
-        :at, :event, :from_status, :to_status, :capability, :who, :reason, :notes)
+    select :merchant_id, coalesce(max(number), 0) + 1, :at::bigint, :event, :from_status,
+        :to_status, :capability, :who, :reason, :notes
+    from merchant_history where merchant_id = :merchant_id
     returning *
     """,
 )

@@ -9,30 +9,30 @@ LEFT = Query(
     """
     select
         (select count(*) from (
-            select from orders o
+            select 1 from orders o
             where o.merchant_id = :merchant_id and (o.status = 'CREATING'
                 or o.status = 'PENDING' and exists (
                     select from payment_attempts a
-                    where a.merchant_id = o.merchant_id and a.order_id = o.id
+                    where a.merchant_id = :merchant_id and a.order_id = o.id
                         and a.status in ('SUBMITTED', 'PENDING', 'ACTION_REQUIRED')))
             limit :limit) found) as payments,
         (select count(*) from (
-            select from refunds
+            select 1 from refunds
             where merchant_id = :merchant_id and try_at is not null and status = 'PROCESSING'
             limit :limit) found) as refunds,
         (select count(*) from (
-            select from disputes where merchant_id = :merchant_id and status = 'OPEN'
+            select 1 from disputes where merchant_id = :merchant_id and status = 'OPEN'
             limit :limit) found) as disputes,
         (select count(*) from (
-            select from payouts where merchant_id = :merchant_id and status = 'PENDING'
+            select 1 from payouts where merchant_id = :merchant_id and status = 'PENDING'
             limit :limit) found) as payouts,
         (select count(*) from (
-            select from payout_requests where merchant_id = :merchant_id and status = 'WAITING'
+            select 1 from payout_requests where merchant_id = :merchant_id and status = 'WAITING'
             union all
-            select from adjustments where merchant_id = :merchant_id and status = 'WAITING'
+            select 1 from adjustments where merchant_id = :merchant_id and status = 'WAITING'
             limit :limit) found) as approvals,
         (select count(*) from (
-            select from orders where merchant_id = :merchant_id and status = 'PENDING'
+            select 1 from orders where merchant_id = :merchant_id and status = 'PENDING'
             limit :limit) found) as sessions
     """,
 )

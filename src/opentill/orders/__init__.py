@@ -4,7 +4,7 @@ from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
 from opentill.orders.cards import shown as show_card
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
-from opentill.orders.confirmation import Report, confirm_many
+from opentill.orders.confirmation import Report, by_transaction, confirm_many
 from opentill.orders.customer_model import CustomerOrder, CustomerSums
 from opentill.orders.customers import (
     MOST_SUMMED,
@@ -52,6 +52,7 @@ from opentill.orders.notes import complete_refund, hold_refund, note, release_re
 from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments import ask, callback_url, submit
 from opentill.orders.search_model import Concerned
+from opentill.orders.second_payments import given_back_manually, is_kept
 from opentill.orders.service import (
     apply_outcome,
     attempt_of,
@@ -110,6 +111,7 @@ __all__ = [
     "ask",
     "attempt_of",
     "attempts",
+    "by_transaction",
     "callback_url",
     "can",
     "card_of",
@@ -132,9 +134,11 @@ __all__ = [
     "find_by_anything",
     "find_customers",
     "given_back",
+    "given_back_manually",
     "has_product",
     "history",
     "hold_refund",
+    "is_kept",
     "last_attempt",
     "list_page",
     "livemode_of",

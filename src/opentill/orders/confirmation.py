@@ -8,15 +8,17 @@ before balances, so that batches of several processes cannot deadlock.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from opentill.core import metrics
-from opentill.db.database import Tx, once_committed
+from opentill.db.database import Db, Tx, limit_lock_waits, once_committed
+from opentill.db.query import Statement
 from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
-from opentill.orders import cards, queries
+from opentill.orders import cards
+from opentill.orders import confirmation_queries as queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
@@ -37,6 +39,13 @@ class Report(msgspec.Struct, frozen=True):
     def key(self) -> tuple[str, str]:
         """The gateway and the attempt."""
         return self.gateway, self.gateway_event.attempt_id
+
+
+class Batch(NamedTuple):
+    """Reports that are confirmed in one transaction; the merchant, if all are of one."""
+
+    merchant_id: str | None
+    reports: Sequence[Report]
 
 
 def confirmation(
@@ -63,16 +72,47 @@ def confirmation(
     return Change(order=paid, event="confirmed", cause=cause, posted=received(paid))
 
 
-async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple[str, str]]:
+async def by_transaction(db: Db, reports: Sequence[Report]) -> list[Batch]:
+    """Say which reports are to be confirmed in one transaction: all, on one machine.
+
+    Where tables are distributed, those of one merchant: the transaction of several would lock rows
+    on several nodes, and has to be prepared on each before it can be committed.
+    """
+    if not Statement.distributes:
+        return [Batch(None, reports)]
+    ids = [report.gateway_event.attempt_id for report in reports]
+    async with db.connection() as tx:
+        found = await queries.MERCHANTS_OF.all(tx, ids=ids)
+    merchants = {one.id: one.merchant_id for one in found}
+    parts: dict[str, list[Report]] = {}
+    for report in reports:
+        merchant_id = merchants.get(report.gateway_event.attempt_id)
+        if merchant_id is not None:
+            parts.setdefault(merchant_id, []).append(report)
+    return [Batch(merchant_id, part) for merchant_id, part in parts.items()]
+
+
+async def _attempts(tx: Tx, batch: Batch) -> list[PaymentAttempt]:
+    """Return the attempts that are reported; locks are then waited for half a second each."""
+    named = {
+        "gateway": [report.gateway for report in batch.reports],
+        "id": [report.gateway_event.attempt_id for report in batch.reports],
+    }
+    if batch.merchant_id is None:
+        return await queries.ATTEMPTS_OF_GATEWAYS.all(tx, **named)
+    await limit_lock_waits(tx, "500ms")
+    return await queries.ATTEMPTS_OF_MERCHANT.all(tx, merchant_id=batch.merchant_id, **named)
+
+
+async def confirm_many(
+    tx: Tx, reports: Sequence[Report], now: int, *, merchant_id: str | None = None
+) -> set[tuple[str, str]]:
     """Confirm the payments of usual reports; return the keys of the reports that are done.
 
-    The others have changed nothing and are to be applied one by one.
+    The others have changed nothing and are to be applied one by one. ``merchant_id``: whose all of
+    them are, see ``by_transaction``.
     """
-    found = await queries.ATTEMPTS_OF_GATEWAYS.all(
-        tx,
-        gateway=[report.gateway for report in reports],
-        id=[report.gateway_event.attempt_id for report in reports],
-    )
+    found = await _attempts(tx, Batch(merchant_id, reports))
     attempts = {(attempt.gateway, attempt.id): attempt for attempt in found}
     wanted = sorted({(attempt.merchant_id, attempt.order_id) for attempt in found})
     if not wanted:

@@ -110,7 +110,7 @@ COLUMNS: Final = (
             when paid_attempt_id is null then :livemode
             else coalesce((
                 select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from payment_attempts a
-                where a.merchant_id = o.merchant_id and a.id = o.paid_attempt_id), :livemode)
+                where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), :livemode)
             end)::text
         """,  # noqa: S608 - constants of ours
     ),

@@ -9,7 +9,7 @@ from opentill.db.query import Query
 from opentill.orders.search_model import Concerned
 
 
-def _by(found: str) -> Query[Concerned]:
+def _by(found: str, *, distributed: str | None = None) -> Query[Concerned]:
     """Make the statement that looks for an order in each of the merchants."""
     return Query(
         Concerned,
@@ -17,6 +17,7 @@ def _by(found: str) -> Query[Concerned]:
         select m.merchant_id, found.order_id
         from unnest(:merchant_id::text[]) as m (merchant_id) cross join lateral ({found}) found
         """,  # noqa: S608 - constants of ours
+        distributed=distributed,
     )
 
 
@@ -55,7 +56,18 @@ ENTRY: Final = _by(
     from entries e
     where e.merchant_id = m.merchant_id and e.created_at = :created_at and e.id = :id
         and e.source_type in ('order', 'refund', 'dispute')
-    """
+    """,
+    distributed="""
+    select e.merchant_id, case when e.source_type = 'order' then e.source_id
+        else coalesce(r.order_id, d.order_id) end as order_id
+    from entries e
+    left join refunds r on r.merchant_id = e.merchant_id and r.id = e.source_id
+        and e.source_type = 'refund'
+    left join disputes d on d.merchant_id = e.merchant_id and d.id = e.source_id
+        and e.source_type = 'dispute'
+    where e.merchant_id = any (:merchant_id::text[]) and e.created_at = :created_at and e.id = :id
+        and e.source_type in ('order', 'refund', 'dispute')
+    """,
 )
 REFUND_NO: Final = _by(
     "select r.order_id from refunds r where r.merchant_id = m.merchant_id and r.refund_no = :id"

@@ -4,13 +4,13 @@ from opentill.db.query import Query, Value
 from opentill.orders.model import PaymentAttempt, Unanswered
 
 COUNT_SETTLEMENTS = Value(
-    int, "select count(*) from (select from orders where settle_at <= :now limit 10000) due"
+    int, "select count(*) from (select 1 from orders where settle_at <= :now limit 10000) due"
 )
 COUNT_RELEASES = Value(
     int,
     """
     select count(*) from (
-        select from orders where reserve_status = 'HELD' and status <> 'DISPUTED'
+        select 1 from orders where reserve_status = 'HELD' and status <> 'DISPUTED'
             and reserve_release_at <= :now limit 10000
     ) due
     """,
@@ -35,5 +35,14 @@ LAST_REFUSED = Query(
         order by id desc limit :newest
     ) a
     where a.status in ('DECLINED', 'REFUSED') order by a.gateway, a.updated_at desc
+    """,
+    # Each merchant has one first version of its terms, on the node of the merchant.
+    distributed="""
+    select distinct on (a.gateway) a.* from merchant_terms m cross join lateral (
+        select * from payment_attempts where merchant_id = m.merchant_id
+        order by id desc limit :newest
+    ) a
+    where m.version = 1 and a.status in ('DECLINED', 'REFUSED')
+    order by a.gateway, a.updated_at desc
     """,
 )

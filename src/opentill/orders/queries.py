@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
 from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerchant
@@ -35,17 +35,6 @@ LOCKED = Query(
     Order, "select * from orders where merchant_id = :merchant_id and id = :id for update"
 )
 
-# Many orders, in the order in which everybody locks them. The subquery hides how many they are from
-# PostgreSQL, so that it keeps one plan (decision 0111).
-LOCK_MANY = Query(
-    Order,
-    """
-    select o.*
-    from unnest((select :merchant_id::text[]), :id::text[]) as wanted (merchant_id, id)
-    join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
-    order by o.merchant_id, o.id for update of o
-    """,
-)
 # For the operator, who has only the order's id: one index lookup for each merchant.
 ANYWHERE = Query(
     Order,
@@ -109,7 +98,7 @@ SET_METHOD = Command(
 SET_CUSTOMER = Command(
     """
     update orders set customer_name = :customer_name,
-        customer_email = case :customer_email when '' then customer_email else :customer_email end
+        customer_email = case when :customer_email = '' then customer_email else :customer_email end
     where merchant_id = :merchant_id and id = :id
     """,
 )
@@ -189,20 +178,6 @@ PAID_THROUGH = Query(
 ATTEMPT = Query(
     PaymentAttempt, "select * from payment_attempts where merchant_id = :merchant_id and id = :id"
 )
-# Attempts of any merchants, each if it went through the gateway that speaks of it. The
-# transaction then waits half a second for a lock, lest one merchant's hold up the others'. One plan
-# serves for any number (decision 0111).
-ATTEMPTS_OF_GATEWAYS = Query(
-    PaymentAttempt,
-    """
-    with patience as materialized (select set_config('lock_timeout', '500ms', true))
-    select a.* from patience
-    cross join unnest((select :gateway::text[]), :id::text[]) as wanted (gateway, id)
-    join directory d on d.id = wanted.id
-    join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.id
-        and a.gateway = wanted.gateway
-    """,
-)
 LAST_ATTEMPT = Query(
     PaymentAttempt,
     """
@@ -230,9 +205,9 @@ UPDATE_ATTEMPT = Query(
     PaymentAttempt,
     """
     update payment_attempts set status = :status,
-        provider_ref = case :provider_ref when '' then provider_ref else :provider_ref end,
-        action_url = case :action_url when '' then action_url else :action_url end,
-        qr_text = case :qr_text when '' then qr_text else :qr_text end,
+        provider_ref = case when :provider_ref = '' then provider_ref else :provider_ref end,
+        action_url = case when :action_url = '' then action_url else :action_url end,
+        qr_text = case when :qr_text = '' then qr_text else :qr_text end,
         reason = :reason, check_at = :check_at, updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id
     returning *
@@ -257,9 +232,7 @@ KEEP_CARDS = Command(
 )
 # Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
 # `:gateways` only those of these, or, if they are not `:included`, of all others.
-CLAIM_ATTEMPTS = Query(
-    PaymentAttempt,
-    """
+_CLAIM_ATTEMPTS = """
     update payment_attempts a set check_at = :lease_until, checks = checks + 1
     from (
         select merchant_id, id from payment_attempts
@@ -267,10 +240,10 @@ CLAIM_ATTEMPTS = Query(
             or (gateway = any(:gateways)) = :included::boolean)
         order by check_at limit :limit for update skip locked
     ) due
-    where a.merchant_id = due.merchant_id and a.id = due.id
+    where a.merchant_id = due.merchant_id and a.id = due.id and a.check_at <= :now
     returning a.*
-    """,
-)
+    """
+CLAIM_ATTEMPTS = Query(PaymentAttempt, _CLAIM_ATTEMPTS, distributed=waiting(_CLAIM_ATTEMPTS))
 # Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
 # may have been; taken back only if the request surely did not reach it.
 GIVING_BACK = Command(
@@ -342,7 +315,7 @@ STUCK = Value(
     int,
     """
     select count(*) from (
-        select from orders where status = 'CREATING' and updated_at <= :since limit 10000) stuck
+        select 1 from orders where status = 'CREATING' and updated_at <= :since limit 10000) stuck
     """,
 )
 STUCK_ORDERS = Query(
@@ -372,7 +345,7 @@ COUNT_FAILED = Query(
         order by updated_at limit :limit for update skip locked
     ), marked as (
         update payment_attempts a set counted_at = u.at from uncounted u
-        where a.merchant_id = u.merchant_id and a.id = u.id
+        where a.merchant_id = :merchant_id and a.id = u.id
         returning coalesce(u.at, u.was) as since, a.gateway, a.method, a.currency,
             case when u.at is null then -1 else 1 end as failed
     )
@@ -395,6 +368,12 @@ UNCOUNTED_MERCHANTS = Query(
         from merchant where merchant.id is not null
     )
     select id as merchant_id from merchant where id is not null limit :limit
+    """,
+    distributed="""
+    select distinct merchant_id from payment_attempts
+    where merchant_id > :after
+        and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+    order by merchant_id limit :limit
     """,
 )
 # When the first attempt of a merchant ended that is not counted, or whose count is out of date.
@@ -425,7 +404,7 @@ PRUNE_HISTORY = Command(
 )
 COUNT_DUE = Value(
     int,
-    "select count(*) from (select from payment_attempts where check_at <= :now limit 10000) due",
+    "select count(*) from (select 1 from payment_attempts where check_at <= :now limit 10000) due",
 )
 # The oldest row of each queue: one look into its index.
 OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")

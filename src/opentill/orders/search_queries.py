@@ -36,6 +36,10 @@ WAITING = Query(
     ) as changes
     from merchant where id is not null limit :limit
     """,
+    distributed="""
+    select merchant_id, least(count(*), :most) as changes from search_changes
+    where merchant_id > :after group by merchant_id order by merchant_id limit :limit
+    """,
 )
 ADD_HEAD = Command(
     "insert into search_heads (merchant_id) values (:merchant_id) on conflict do nothing"
@@ -342,4 +346,6 @@ BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
     )
     for columns in (("status",), ("product_id",), ("status", "product_id"))
 }
-COUNT_WAITING = Value(int, "select count(*) from (select from search_changes limit 10000) waiting")
+COUNT_WAITING = Value(
+    int, "select count(*) from (select 1 from search_changes limit 10000) waiting"
+)

@@ -14,6 +14,7 @@ from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Tx, once_committed
+from opentill.db.query import Statement
 from opentill.gateways.model import (
     Method,
     OfAnotherGateway,
@@ -121,9 +122,13 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
 async def place(tx: Tx, new: NewOrder, now: int) -> bool:
     """Place an order, PENDING, with the session that it is paid in, OPEN.
 
-    Returns whether it did: not for a merchant that may not charge.
+    Returns whether it did: not for a merchant that may not charge, whose transaction is to be
+    rolled back.
     """
-    return bool(await transition_queries.PLACE.run(tx, new, now=now))
+    placed = bool(await transition_queries.PLACE.run(tx, new, now=now))
+    if placed and Statement.distributes:
+        return bool(await transition_queries.MAY_CHARGE.get(tx, merchant_id=new.merchant_id))
+    return placed
 
 
 async def set_payment_link(tx: Tx, merchant_id: str, order_id: str, link_id: str) -> None:

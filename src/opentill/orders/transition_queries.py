@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from opentill.db.query import Command, Query
+from opentill.db.query import Command, Query, Value
 from opentill.orders.model import Order, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
@@ -39,22 +39,18 @@ def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
 # statement writes them, with the first line of the history and the directory's entry. Nothing is
 # written for a merchant that may not charge: its row is held as the foreign keys do anyway, so that
 # whoever suspends it waits for this statement, and this one for them (decision 0082).
-PLACE = Command(
-    """
-    with allowed as materialized (
-        select id as merchant_id from merchants
-        where id = :merchant_id and charge_off is null for key share
-    ), listed as (
-        insert into directory (id, merchant_id) select :id, merchant_id from allowed
+_PLACE: Final = """
+    {with_} listed as (
+        insert into directory (id, merchant_id) {rows} :id, {merchant} {end}
     ), session as (
         insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
             status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
             expires_at, created_at, updated_at, method, quantity, methods, locale,
             client_reference)
-        select merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
+        {rows} {merchant}, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
             :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
             :expires_at, :now, :now, :method, :quantity, :methods, :locale, :client_reference
-        from allowed
+        {end}
     ), placed as (
         insert into orders (merchant_id, id, checkout_id, product_id, product_name,
             product_description, product_image, source, status, history_number, currency,
@@ -64,18 +60,46 @@ PLACE = Command(
             refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
             updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
             reserve_days, dispute_fee_minor, quantity, client_reference)
-        select merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
+        {rows} {merchant}, :order_id, :id, :product_id, :product_name, :product_description,
             :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
             :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
             :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
             :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
             :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
             :dispute_fee_minor, :quantity, :client_reference
-        from allowed
-    )
+        {end}
+    ){noted}
     insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
-    select merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id from allowed
-    """,
+    {rows} {merchant}, :order_id, 1, :now, 'opened', 'PENDING', :id {end}{last}
+    """
+# Where tables are distributed, rows are given and not selected: Citus copies selected ones into a
+# table, and may then commit them apart from the directory. The merchant's row is on every node and
+# held by the foreign keys alone, so MAY_CHARGE looks at it again afterwards.
+PLACE = Command(
+    _PLACE.format(
+        with_="""with allowed as materialized (
+        select id as merchant_id from merchants
+        where id = :merchant_id and charge_off is null for key share
+    ),""",
+        rows="select",
+        merchant="merchant_id",
+        end="from allowed",
+        noted="",
+        last="",
+    ),
+    distributed=_PLACE.format(
+        with_="with",
+        rows="values (",
+        merchant=":merchant_id",
+        end=")",
+        noted=", noted as (",
+        last=""")
+    select from merchants where id = :merchant_id and charge_off is null""",
+    ),
+)
+MAY_CHARGE = Value(
+    bool,
+    "select exists (select 1 from merchants where id = :merchant_id and charge_off is null)",
 )
 # Take the transition of a locked order; returns nothing where the order, or the attempt that paid
 # it, is no longer as it was read. One order by scalars, not as a batch of one: that is planned anew
@@ -85,7 +109,7 @@ TRANSITION = Query(
     f"""
     with taken as (
         update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
-            provider_ref = case :provider_ref::text when '' then provider_ref
+            provider_ref = case when :provider_ref::text = '' then provider_ref
                 else :provider_ref::text end,
             updated_at = greatest(updated_at, :now::bigint)
         where merchant_id = :merchant_id and id = :attempt_id::text and status = :attempt_before
@@ -104,7 +128,7 @@ TRANSITION = Query(
         from moved
     ), followed as (
         update checkouts set status = :session::text, updated_at = :now::bigint,
-            expires_at = case :event when 'expired' then least(expires_at, :now::bigint)
+            expires_at = case when :event = 'expired' then least(expires_at, :now::bigint)
                 else expires_at end
         where merchant_id = :merchant_id and id = (select checkout_id from moved)
             and status = 'OPEN' and :session::text is not null
@@ -189,7 +213,8 @@ CONFIRMATIONS = Query(
                 {_each("{0}", _OF_CONFIRMATIONS)})
     ), taken as (
         update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
-            provider_ref = case w.provider_ref when '' then a.provider_ref else w.provider_ref end,
+            provider_ref = case when w.provider_ref = '' then a.provider_ref
+                else w.provider_ref end,
             updated_at = greatest(a.updated_at, :now::bigint)
         from wanted w
         where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before

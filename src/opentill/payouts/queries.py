@@ -90,8 +90,8 @@ TRANSITION = Query(
     """
     update payouts set status = :target, updated_at = greatest(updated_at, :now::bigint),
         bank_reference = :bank_reference, failure_reason = :failure_reason,
-        paid_at = case :target when 'PAID' then :now::bigint end,
-        failed_at = case :target when 'FAILED' then :now::bigint end
+        paid_at = case when :target = 'PAID' then :now::bigint end,
+        failed_at = case when :target = 'FAILED' then :now::bigint end
     where merchant_id = :merchant_id and id = :id and status = :source
     returning *
     """,

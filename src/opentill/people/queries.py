@@ -243,6 +243,7 @@ _LINK_COLUMNS = (
 INSERT_LINK = Query(
     Link,
     f"""
+    with made as (
     insert into person_links (id, token_sha256, kind, email, merchant_id, role, staff_role,
         created_by, created_at, expires_at)
     values (:id, :token_sha256, :kind, :email, :merchant_id, :role, :staff_role, :created_by,
@@ -251,7 +252,9 @@ INSERT_LINK = Query(
         id = excluded.id, token_sha256 = excluded.token_sha256, role = excluded.role,
         staff_role = excluded.staff_role, created_by = excluded.created_by,
         created_at = excluded.created_at, expires_at = excluded.expires_at
-    returning {_LINK_COLUMNS}
+    returning *
+    )
+    select {_LINK_COLUMNS} from made as person_links
     """,  # noqa: S608 - a constant of ours
 )
 LINK = Query(

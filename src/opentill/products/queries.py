@@ -28,11 +28,14 @@ _UNRATED = """
 INSERT = Query(
     Saved,
     f"""
-    insert into products (merchant_id, id, name, description, image, price_minor, currency, status,
-        metadata, created_at, updated_at)
-    values (:merchant_id, :id, :name, :description, :image, :price_minor, :currency, 'ACTIVE',
-        :metadata, :now, :now)
-    returning *, {_UNRATED}
+    with products as (
+        insert into products (merchant_id, id, name, description, image, price_minor, currency,
+            status, metadata, created_at, updated_at)
+        values (:merchant_id, :id, :name, :description, :image, :price_minor, :currency, 'ACTIVE',
+            :metadata, :now, :now)
+        returning *
+    )
+    select *, {_UNRATED} from products
     """,  # noqa: S608 - a part that is a constant of ours
 )
 # The archived product that items in a currency stand on. Whatever was changed in it is put right.
@@ -75,7 +78,7 @@ ARCHIVE = Command(
     """
     update products
     set status = 'ARCHIVED',
-        updated_at = case status when 'ACTIVE' then :now::bigint else updated_at end
+        updated_at = case when status = 'ACTIVE' then :now::bigint else updated_at end
     where merchant_id = :merchant_id and id = :id
     """,
 )

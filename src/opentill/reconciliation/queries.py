@@ -48,7 +48,7 @@ NAMED = Query(
     where id = any(:names) or provider_ref = any(:names) or payment = any(:names)
     """,  # noqa: S608 - a constant of ours
 )
-KNOWN = Value(bool, "select exists (select from payment_attempts where gateway = :gateway)")
+KNOWN = Value(bool, "select exists (select 1 from payment_attempts where gateway = :gateway)")
 
 
 # ── Files, and the inbox ──

@@ -1,6 +1,6 @@
 """All SQL about refunds."""
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.refunds.model import OfOrder, Refund
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id and id = :id")
@@ -48,18 +48,16 @@ FINISH = Query(
     """
     update refunds set status = :status, try_at = null, error_message = :error_message,
         updated_at = greatest(updated_at, :now::bigint),
-        provider_ref = case :provider_ref when '' then provider_ref else :provider_ref end,
-        succeeded_at = case :status when 'SUCCEEDED' then :now::bigint end,
-        failed_at = case :status when 'FAILED' then :now::bigint end
+        provider_ref = case when :provider_ref = '' then provider_ref else :provider_ref end,
+        succeeded_at = case when :status = 'SUCCEEDED' then :now::bigint end,
+        failed_at = case when :status = 'FAILED' then :now::bigint end
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     returning *
     """,
 )
 # Claim refunds that are to be sent or asked about: whoever claims has them until `:lease_until`.
 # With `:gateways` only those by these, or, if they are not `:included`, by all others.
-CLAIM = Query(
-    Refund,
-    """
+_CLAIM = """
     update refunds r set try_at = :lease_until, tries = tries + 1
     from (
         select w.merchant_id, w.id from refunds w
@@ -68,10 +66,10 @@ CLAIM = Query(
             where a.merchant_id = w.merchant_id and a.id = w.attempt_id) = :included::boolean)
         order by w.try_at limit :limit for update skip locked
     ) due
-    where r.merchant_id = due.merchant_id and r.id = due.id
+    where r.merchant_id = due.merchant_id and r.id = due.id and r.try_at <= :now
     returning r.*
-    """,
-)
+    """
+CLAIM = Query(Refund, _CLAIM, distributed=waiting(_CLAIM))
 # Committed right before the gateway is called, so that it is known later whether the gateway may
 # have the refund. Returns whether it was sent before; nothing for a refund that has ended since.
 SENDING = Value(
@@ -82,7 +80,7 @@ SENDING = Value(
         select merchant_id, id, sent from refunds
         where merchant_id = :merchant_id and id = :id and status = 'PROCESSING' for update
     ) before
-    where r.merchant_id = before.merchant_id and r.id = before.id
+    where r.merchant_id = :merchant_id and r.id = before.id
     returning before.sent
     """,
 )
@@ -110,6 +108,6 @@ UNREPORTED = Query(
 OVERDRAFT = Value(int, "select overdraft_minor from merchants where id = :merchant_id")
 MAKE_DUE = Command("update refunds set try_at = :now where try_at > :now")
 COUNT_DUE = Value(
-    int, "select count(*) from (select from refunds where try_at <= :now limit 10000) due"
+    int, "select count(*) from (select 1 from refunds where try_at <= :now limit 10000) due"
 )
 OLDEST_TRY = Value(int, "select min(try_at) from refunds where try_at is not null")

@@ -7,7 +7,7 @@ delivery needs no lease of its own. A worker that dies loses its leases when the
 
 from typing import Final
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.webhooks.model import Due, HostRow, LeaseRow, TakenLease
 
 # The endpoints that have deliveries to send, and when the first one is due: one index lookup each.
@@ -22,6 +22,10 @@ _TO_SEND: Final = """with recursive waiting as (
             order by merchant_id, endpoint_id, try_at limit 1
         ) n
     )"""
+_TO_SEND_DISTRIBUTED: Final = """with waiting as (
+        select merchant_id, endpoint_id, min(try_at) as try_at from webhook_deliveries
+        where try_at is not null group by merchant_id, endpoint_id
+    )"""
 # The host of an endpoint, whose URL was checked, in lower case and without port.
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
 _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
@@ -29,10 +33,7 @@ _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
 # first, then the longest due first. Deliveries are due by `:now`, business time; leases end by
 # `:real_now`. A lease of more than ten minutes is from before the clock was set back, and of a
 # worker that has ended: one that runs renews its leases.
-TAKE_LEASES = Query(
-    TakenLease,
-    f"""
-    {_TO_SEND}, ranked as (
+_TAKE_LEASES: Final = f""", ranked as (
         select w.merchant_id, w.endpoint_id, at.host, l.failing_since is not null as failing,
             row_number() over (partition by l.failing_since is null order by w.try_at) as place,
             row_number() over (partition by at.host order by l.failing_since is not null, w.try_at)
@@ -61,9 +62,13 @@ TAKE_LEASES = Query(
         where l.until not {_LEASED} for update of l skip locked
     )
     update endpoint_leases l set owner = :owner, until = :until from free f
-    where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
+    where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id and l.until not {_LEASED}
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
-    """,  # noqa: S608 - constants of ours
+    """  # noqa: S608 - constants of ours
+TAKE_LEASES = Query(
+    TakenLease,
+    _TO_SEND + _TAKE_LEASES,
+    distributed=_TO_SEND_DISTRIBUTED + waiting(_TAKE_LEASES),
 )
 # Renew the leases of hosts, and return those that are still ours.
 RENEW_HOSTS = Query(
@@ -105,6 +110,24 @@ DUE = Query(
             and d.try_at <= :now and not (d.endpoint_id || d.event_id = any (:sending::text[]))
         order by d.try_at, d.event_id limit lease.room
     ) d
+    left join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
+    where e.status = 'ENABLED' and (v.id is not null or d.type = 'webhook.test')
+    """,  # noqa: S608 - constants of ours
+    distributed=f"""
+    select d.merchant_id, d.endpoint_id, d.event_id, d.attempts, d.step, d.created_at, v.body,
+        e.url, e.secret, e.old_secret, e.old_secret_until, l.failing_since
+    from unnest(:merchant_id::text[], :endpoint_id::text[], :host::text[], :room::int[])
+        as lease (merchant_id, endpoint_id, host, room)
+    join webhook_endpoints e on e.merchant_id = lease.merchant_id and e.id = lease.endpoint_id
+        and {_HOST} = lease.host
+    join endpoint_leases l on l.merchant_id = e.merchant_id and l.endpoint_id = e.id
+    join (
+        select *, row_number() over (
+            partition by merchant_id, endpoint_id order by try_at, event_id) as place
+        from webhook_deliveries
+        where endpoint_id = any (:endpoint_id::text[]) and try_at <= :now
+            and not (endpoint_id || event_id = any (:sending::text[]))
+    ) d on d.merchant_id = e.merchant_id and d.endpoint_id = e.id and d.place <= lease.room
     left join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
     where e.status = 'ENABLED' and (v.id is not null or d.type = 'webhook.test')
     """,  # noqa: S608 - constants of ours
@@ -156,7 +179,11 @@ SET_FAILING = Command(
 # enabled endpoint is due.
 WAITING = Value(
     int,
-    "select count(*) from (select from webhook_deliveries where try_at is not null limit 10000) w",
+    """
+    select count(*) from (
+        select 1 from webhook_deliveries where try_at is not null limit 10000
+    ) w
+    """,
 )
 OLDEST = Value(
     int,
@@ -166,4 +193,10 @@ OLDEST = Value(
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
     where w.try_at <= :now and e.status = 'ENABLED'
     """,  # noqa: S608 - a constant of ours
+    distributed=f"""
+    {_TO_SEND_DISTRIBUTED}
+    select min(w.try_at) from waiting w
+    join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
+    where w.try_at <= :now and e.status = 'ENABLED'
+    """,  # noqa: S608 - constants of ours
 )

@@ -420,4 +420,13 @@ PRUNE_EVENTS = Command(
             where merchant_id = m.id and id < :keep_from order by id limit :limit
         ) v)
     """,
+    # Each merchant has one first version of its terms, on the node of the merchant.
+    distributed="""
+    delete from events where (merchant_id, id) in (
+        select v.merchant_id, v.id from merchant_terms m cross join lateral (
+            select merchant_id, id from events
+            where merchant_id = m.merchant_id and id < :keep_from order by id limit :limit
+        ) v
+        where m.version = 1)
+    """,
 )

@@ -1,0 +1,162 @@
+"""Placing tables on a cluster: all or none, once, and what a later migration makes as well."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from opentill.db import distribution, distribution_queries, migrations
+from opentill.db.distribution import CannotDistribute
+from opentill.db.placement import PLACES
+from opentill.db.query import split_sql
+from support import citus
+from support.commands import Commands, opentill
+
+__all__ = ["opentill"]
+
+# What Citus calls our places.
+KINDS = {"distributed": "distributed", "reference": "reference", "coordinator": "local"}
+PLACED = {name: KINDS[place] for name, place in PLACES.items() if place != "plain"}
+
+
+async def test_one_machine_is_told_what_is_missing(database_url: str) -> None:
+    with pytest.raises(CannotDistribute, match="does not have Citus: install it on every node"):
+        await migrations.distribute(database_url)
+
+
+def test_a_file_is_split_where_its_statements_end() -> None:
+    text = """
+        create table a (n int); -- one; more
+        create function f() returns int language sql as $$ select 1; $$;
+        /* ; */ insert into a values (';');
+        -- the end;
+    """
+    assert [one.split()[0] for one in split_sql(text)] == ["create", "--", "/*"]
+
+
+@pytest.fixture
+async def empty() -> AsyncIterator[str]:
+    """Address of an empty database on the cluster."""
+    async with citus.database() as url:
+        yield url
+
+
+async def _kinds(url: str) -> dict[str, str]:
+    rows = await citus.run(url, distribution_queries.PLACED)
+    return {row["name"]: row["kind"] for row in rows}
+
+
+@citus.needed
+async def test_all_tables_are_placed_once(empty: str) -> None:
+    applied, placed = await migrations.distribute(empty)
+    assert (len(applied), set(placed)) == (len(migrations.migrations()), set(PLACED))
+    assert await _kinds(empty) == PLACED
+    assert await migrations.distribute(empty) == ([], [])
+    (colocated,) = await citus.run(
+        empty,
+        "select count(distinct colocation_id) as groups from citus_tables"
+        " where citus_table_type = 'distributed'",
+    )
+    assert colocated["groups"] == 1
+    (keys,) = await citus.run(
+        empty,
+        "select count(*) from pg_constraint"
+        " where contype = 'f' and conrelid in ('orders'::regclass, 'checkouts'::regclass)",
+    )
+    assert keys["count"] == 4
+
+
+@citus.needed
+async def test_who_is_ended_meanwhile_has_placed_nothing(
+    empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrations.migrate(empty)
+    begun = asyncio.Event()
+    place = distribution._place
+
+    async def slowly(connection: object, name: str) -> None:
+        await place(connection, name)  # type: ignore[arg-type]
+        if name == "refunds":
+            begun.set()
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(distribution, "_place", slowly)
+    task = asyncio.create_task(migrations.distribute(empty))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await _kinds(empty) == {}
+    monkeypatch.undo()
+    assert set((await migrations.distribute(empty))[1]) == set(PLACED)
+
+
+@citus.needed
+async def test_a_table_that_is_placed_otherwise_is_named(empty: str) -> None:
+    await migrations.migrate(empty)
+    await citus.run(empty, "select create_reference_table('exchange_rates')",
+                    "select create_distributed_table('list_changes', 'list')")  # fmt: skip
+    found = "list_changes is distributed by list and should be distributed by merchant_id"
+    with pytest.raises(CannotDistribute, match=found):
+        await migrations.distribute(empty)
+
+
+@citus.needed
+async def test_a_cluster_without_nodes_is_refused() -> None:
+    async with citus.database(registered=False) as url:
+        with pytest.raises(CannotDistribute, match="does not have Citus"):
+            await migrations.distribute(url)
+        await citus.run(url, "create extension citus")
+        with pytest.raises(CannotDistribute, match="citus_set_coordinator_host"):
+            await migrations.distribute(url)
+
+
+@citus.needed
+async def test_a_later_migration_places_what_it_makes(
+    empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrations.distribute(empty)
+    for one in migrations.folder().glob("[0-9]*.sql"):
+        (tmp_path / one.name).write_bytes(one.read_bytes())
+    number = len(migrations.migrations())
+    (tmp_path / f"{number + 1:04}_more.sql").write_text("""
+        -- [orders] More of an order; it says what.
+        create table more (
+            merchant_id text not null,
+            order_id    text not null,
+            said        text not null default ';',
+            primary key (merchant_id, order_id),
+            foreign key (merchant_id, order_id) references orders (merchant_id, id)
+        );
+        create trigger more_is_final before update or delete on more
+            for each row execute function refuse_change();
+        alter table orders add column more text;
+        alter table orders add constraint orders_more check (length(more) < 9) not valid;
+        insert into more (merchant_id, order_id)
+        select merchant_id, id from orders where created_at > 0;
+    """)
+    (tmp_path / f"{number + 2:04}_index.sql").write_text(
+        "-- concurrently\ncreate index concurrently orders_more_due on orders (more);"
+    )
+    monkeypatch.setattr(distribution, "PLACES", {**PLACES, "more": "distributed"})
+    assert len(await migrations.migrate(empty, tmp_path)) == 2
+    assert (await _kinds(empty))["more"] == "distributed"
+    (valid,) = await citus.run(
+        empty, "select indisvalid from pg_index where indexrelid = 'orders_more_due'::regclass"
+    )
+    assert valid["indisvalid"]
+
+
+@citus.needed
+async def test_every_statement_runs_there_and_doctor_finds_nothing(
+    opentill: Commands, empty: str
+) -> None:
+    opentill.environ["OPENTILL_DATABASE_URL"] = empty
+    assert len(opentill.json("migrate", "--distributed")["placed"]) == len(PLACED)
+    found = opentill.json("doctor", "--statements")
+    assert [one for feature in found["features"] for one in feature["failures"]] == []
+    assert found["order"] == []
+    said = json.loads(opentill.run("doctor", "--json").stdout)
+    assert [one["level"] for one in said if one["subject"] == "cluster"] == ["ok"], said
