@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpcore2
 import hypothesis
@@ -99,6 +99,7 @@ LONG: Final = (
     "tests/exploration/",
     "tests/epay/test_clients.py",
 )
+TESTS: Final = Path(__file__).parent
 # Tests make and remove files by the ten thousand, of which none has to outlive them.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only the parent of directories of chance names
 ROOM: Final = 4 << 30  # bytes: a whole run takes less
@@ -160,6 +161,7 @@ def pytest_configure(config: pytest.Config) -> None:
     are root, the embedded PostgreSQL is another user, and could not start under it at that moment.
     """
     if hasattr(config, "workerinput"):
+        config.args = _turned(config.args, config.workerinput)
         return
     if "TMPDIR" not in os.environ and _takes_programs_and_databases(MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # and that of all that is started
@@ -172,6 +174,23 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = ExitStack()
         os.environ[commands.SHARED] = shared.enter_context(commands.forking())
         config.add_cleanup(shared.close)
+
+
+def _turned(args: list[str], worker: dict[str, Any]) -> list[str]:
+    """Let each worker import another part of the tests first, and the other parts after it.
+
+    pytest compiles a test file that nobody has compiled before. All would compile all of them if
+    they came to the same ones at the same time. They end with the tests in the same order.
+    """
+    if args != [str(TESTS)] and args != [TESTS.name]:
+        return args
+    places = sorted(str(path) for path in TESTS.iterdir() if path.is_dir() or _is_test(path))
+    first = int(worker["workerid"].removeprefix("gw")) * len(places) // worker["workercount"]
+    return places[first:] + places[:first]
+
+
+def _is_test(path: Path) -> bool:
+    return path.name.startswith("test_") and path.suffix == ".py"
 
 
 def _takes_programs_and_databases(folder: Path) -> bool:
@@ -201,7 +220,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, or shuffle; every xdist worker comes to the same order."""
     modules: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    for item in sorted(items, key=lambda item: item.nodeid.partition("::")[0]):
         modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
     if ORDER:
         chance = random.Random(int(ORDER))
