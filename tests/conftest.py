@@ -71,6 +71,8 @@ TEMPLATE: Final = "opentill_template"
 # the same number.
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
+# Files of a server that has the first of the migrations, for a run inside another run.
+BEGUN: Final = os.environ.get("OPENTILL_TEST_POSTGRES", "")
 # The files whose tests last longest, in this order; the browser's all in one worker.
 LONG: Final = (
     "tests/browser/",
@@ -260,8 +262,12 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was made until here out of every collection of garbage."""
+    """Leave what was made until here out of every collection of garbage, and collect seldom.
+
+    As often as an interpreter does it by itself, it takes a tenth of a worker's time.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
@@ -278,7 +284,13 @@ def log_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a server with a migrated database, which each worker copies."""
+    return once(tmp_path_factory, "postgres", _make_template) / "postgres"
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_files: Path) -> Iterator[str]:
     """Address of the database ``opentill`` of an empty server that lasts as long as the worker.
 
     Writes are not synced: no test of the worker survives a power cut. Tests that do kill servers
@@ -286,9 +298,8 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """
     # Not in pytest's own directory: every pytest that starts closes that to other users, and
     # PostgreSQL runs as another user if we are root.
-    made = once(tmp_path_factory, "postgres", _make_template)
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        copy(made / "postgres", Path(directory) / "postgres")
+        copy(postgres_files, Path(directory) / "postgres")
         with (
             EmbeddedPostgres.start(Path(directory), durable=False) as server,
             _tethered(int((Path(directory) / "postgres/postmaster.pid").read_text().split()[0])),
@@ -297,11 +308,13 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _make_template(place: Path) -> None:
-    """Make the files of a server with a migrated database, which each worker copies."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        if BEGUN:
+            copy(Path(BEGUN), Path(directory) / "postgres")
         with EmbeddedPostgres.start(Path(directory), durable=False) as server:
             url = server.url
-            _sql(url, f"create database {TEMPLATE}")
+            if not BEGUN:
+                _sql(url, f"create database {TEMPLATE}")
             # In a thread: a browser test may have left a running event loop in this one.
             _in_thread(lambda: asyncio.run(migrations.migrate(_named(url, TEMPLATE))))
         copy(Path(directory) / "postgres", place / "postgres")

@@ -21,11 +21,11 @@ from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
 
 NOW: Final = 1_750_000_000_000
-_numbers = itertools.count(1)
+_numbers: Final = itertools.count(1)
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
 LATE: Final = service.FIRST_CHECK_MS  # after this, a call to a gateway has surely ended
-_numbers: Final = itertools.count(1)
+_tables: Final[list[str]] = []  # of the schema, which is the same in each of a worker's databases
 
 
 def fresh() -> str:
@@ -210,10 +210,11 @@ async def attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
 
 async def dump(tx: Tx) -> dict[str, list[str]]:
     """Return every row of every table as text, by one statement."""
-    tables = await tx.fetch("select tablename from pg_tables where schemaname = 'public'")
-    names = sorted(table for (table,) in tables)
-    rows: dict[str, list[str]] = {name: [] for name in names}
-    parts = " union all ".join(f"select '{name}', t::text from {name} t" for name in names)
+    if not _tables:
+        tables = await tx.fetch("select tablename from pg_tables where schemaname = 'public'")
+        _tables.extend(sorted(table for (table,) in tables))
+    rows: dict[str, list[str]] = {name: [] for name in _tables}
+    parts = " union all ".join(f"select '{name}', t::text from {name} t" for name in _tables)
     for name, row in await tx.fetch(parts):
         rows[name].append(row)
     return {name: sorted(found) for name, found in rows.items()}

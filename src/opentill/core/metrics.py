@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from opentill import __version__
 from opentill.core.errors import ConfigurationError
@@ -48,6 +48,7 @@ class Reading(NamedTuple):
 
 
 Read = Callable[[], Sequence[Reading]]
+_ReadFile = Callable[[str], Iterator[tuple[str, float, float, int]]]  # of the library
 
 
 @functools.cache
@@ -249,9 +250,9 @@ def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]
     from prometheus_client.mmap_dict import MmapedDict
 
     # As the library writes them: a file for each process, and a count for each bucket.
+    read = cast("_ReadFile", MmapedDict.read_all_values_from_file)
     for path in Path(os.environ[VARIABLE]).glob("histogram_*.db"):
-        found = MmapedDict.read_all_values_from_file(str(path))  # type: ignore[no-untyped-call] # of theirs
-        for key, value, *_ in found:
+        for key, value, _, _ in read(str(path)):
             if key.startswith(f'["{name}",'):
                 _, sample_name, labels, _ = json.loads(key)
                 yield sample_name.removeprefix(f"{name}_"), labels, value
