@@ -46,7 +46,7 @@ from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
 from opentill.mail import looking, noting
 from opentill.mail import queries as mail_queries
-from opentill.orders import confirmation, indexing, payments, settlement
+from opentill.orders import confirmation, indexing, payments, sending, settlement
 from opentill.orders import jobs as order_jobs
 from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
@@ -322,11 +322,25 @@ class Business:
 
     def _confirmed_together(self) -> None:
         waits = self.order()  # at the gateway's page: nobody else's payment is news to it
-        page = self.api_server.tx(lambda tx: world.submitted(tx, waits, self.now))
-        self.api_server.tx(lambda tx: world.said(tx, page, "ACTION_REQUIRED", self.now))
+        self._sent(waits)
         reports = [self._report(self.order()) for _ in range(2)]
         done = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, reports, self.now))
         assert done == {report.key for report in reports}
+
+    def _sent(self, order: orders.Order) -> None:
+        payer = orders.Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
+        begin = partial(
+            sending.start_first_attempt,
+            order=order, gateway="sandbox", method="CREDIT_CARD", payer=payer, now=self.now,
+        )  # fmt: skip
+        attempt = self.api_server.tx(begin)
+        assert attempt is not None
+        page = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
+        sent = sending.as_sent(order)
+        accept = partial(
+            sending.accept_sent, sent=sent, attempt=attempt, outcome=page, now=self.now
+        )
+        assert self.api_server.tx(accept) is not None
 
     def _report(self, order: orders.Order) -> confirmation.Report:
         attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))

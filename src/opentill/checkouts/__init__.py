@@ -14,6 +14,7 @@ from opentill.checkouts.model import (
     Item,
     ItemBody,
     OpenedTest,
+    PageView,
     PayerInput,
     PublicSession,
     Sales,
@@ -23,7 +24,6 @@ from opentill.checkouts.model import (
 )
 from opentill.checkouts.queries import ListQuery as SessionsQuery
 from opentill.checkouts.service import (
-    PageView,
     check_attempts,
     check_methods,
     check_on_offer,

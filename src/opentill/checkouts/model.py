@@ -13,7 +13,7 @@ from opentill.core.payment_methods import Method
 from opentill.http import schemas
 from opentill.http.fields import CreatedAt, meaning
 from opentill.merchants import logo_path
-from opentill.orders import NewOrder
+from opentill.orders import NewOrder, Order, PaymentAttempt
 from opentill.orders.model import Source
 from opentill.products.model import Currency, Description, Image, Name, Price
 
@@ -259,6 +259,14 @@ class PublicSession(Session, frozen=True, kw_only=True):
     def logo_path(self) -> str | None:
         """The path of the merchant's logo, None without one."""
         return logo_path(self.merchant_id, self.logo_sha256)
+
+
+class PageView(msgspec.Struct, frozen=True):
+    """What the payment page shows: the session, its order and the last attempt to pay it."""
+
+    session: PublicSession
+    order: Order
+    last_attempt: PaymentAttempt | None
 
 
 class Sales(msgspec.Struct, frozen=True):
