@@ -66,6 +66,7 @@ async def test_all_tables_are_placed_once(empty: str) -> None:
         " where contype = 'f' and conrelid in ('orders'::regclass, 'checkouts'::regclass)",
     )
     assert keys["count"] == 4
+    assert await citus.run(empty, distribution_queries.UNMOVABLE) == []
 
 
 @citus.needed

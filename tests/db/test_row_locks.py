@@ -22,7 +22,7 @@ from opentill.orders import search_queries
 from opentill.payment_links import LinkBody, LinkItemBody
 from opentill.webhooks import queries as webhook_queries
 from support import payout_runs, world
-from support.api_server import database
+from support.databases import clone
 from support.sources import nodes
 from support.statements import LOCKING, LOCKS, without_comments
 
@@ -243,7 +243,7 @@ def test_no_lock_stands_outside_of_the_statements() -> None:
 @pytest.fixture(scope="module")
 def url(postgres_url: str, template: str) -> Iterator[str]:
     """A database of its own, without a pooler in between: sessions are what this is about."""
-    with database(postgres_url, template) as made:
+    with clone(postgres_url, template) as made:
         asyncio.run(_fill(made))
         yield made
 

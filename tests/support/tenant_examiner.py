@@ -23,7 +23,8 @@ import pytest
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.db.query import Command, Query, Value
-from support.api_server import SECRETS, ApiServer, database, serving
+from support.api_server import SECRETS, ApiServer, serving
+from support.databases import clone
 from support.epay_shop import Inbox
 from support.sandbox_bank import SECRET
 from support.statements import EVERYWHERE, LOCKS, without_comments
@@ -457,7 +458,7 @@ def examined(
     through: Callable[[str], str],
 ) -> Iterator[tuple[ApiServer, Examiner]]:
     """A server, and who looks at its statements."""
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("twins"),

@@ -133,8 +133,13 @@ async def apply(connection: Tx, sql: str) -> None:
 
 
 async def set_up(connection: Tx, functions: str) -> None:
-    """Give a database whose tables are placed its functions of triggers, and its settings."""
+    """Give a database whose tables are placed what belongs to that.
+
+    Its functions of triggers, its settings, and that each shard can be moved while it is used.
+    """
     await connection.execute(functions)
+    for row in await connection.fetch(queries.UNMOVABLE):
+        await connection.execute(queries.TELL_BY_ROW.format(row["name"]))
     name = await queries.DATABASE.get(connection)
     for setting, value in SETTINGS.items():
         if await queries.SETTING.get(connection, name=setting) != value:
