@@ -26,6 +26,9 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     "what one server has locked": (
         "tests/db/test_row_locks.py",
     ),
+    "copies of merchants by functions and triggers of one server": (
+        "tests/db/test_tenant_isolation.py",
+    ),
     "pg_dump: a cluster is backed up by restore points": (
         "tests/deploy/test_backup.py",
     ),

@@ -46,6 +46,9 @@ _OTHERS: Final = """
     select pg_terminate_backend(pid, 10000) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
+# Of the kept connection: rows are deleted and written without the triggers that keep entries from
+# being changed, and without foreign keys; to say so for a moment would forget all plans each time.
+_SESSION: Final = {"session_replication_role": "replica", "plan_cache_mode": "force_generic_plan"}
 
 
 def named(url: str, database: str) -> str:
@@ -153,8 +156,9 @@ class Databases:
         await self._server.execute(
             f"create database {name} template {self._template} strategy wal_log"
         )
-        once = {"plan_cache_mode": "force_generic_plan"}
-        database = Database(name, await asyncpg.connect(self._address(name), server_settings=once))
+        database = Database(
+            name, await asyncpg.connect(self._address(name), server_settings=_SESSION)
+        )
         connection = database.connection
         database.born = await connection.fetchval("select txid_current()")
         database.schema = await connection.fetch(SCHEMA, database.born)
@@ -194,12 +198,7 @@ class Databases:
             return False
         filled = set(await self._filled(connection)) | set(self._seeds)
         statements = [f"delete from {table}" for table in sorted(filled)] + self._sown()
-        # Without the triggers that keep entries from being changed, and without foreign keys.
-        await connection.execute(
-            "; ".join(
-                ["begin", "set local session_replication_role = replica", *statements, "commit"]
-            )
-        )
+        await connection.execute("; ".join(["begin", *statements, "commit"]))
         return True
 
     async def _drop(self, database: Database) -> None:

@@ -7,20 +7,23 @@ events for the merchant and the postings.
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from opentill import ledger, webhooks
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
+from opentill.db.query import Statement
 from opentill.ledger import Movement
 from opentill.orders import events, livemode, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
     Event,
+    NewAttempt,
     Order,
+    PaymentAttempt,
     Status,
     Transition,
     Transitioned,
@@ -137,8 +140,7 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         (taken,) = planned
         unpaid = taken.row.target in _UNPAID
         one = transition_queries.UNPAID if unpaid else transition_queries.TRANSITION
-        values = {name: value(taken) for name, value in _VALUES.items() if name in one.names}
-        return await one.all(tx, **values, now=now)
+        return await one.all(tx, **_values(taken, one), now=now)
     events_ = {taken.row.event for taken in planned}
     statements = {transition_queries.MANY.get(event) for event in events_}
     statement = statements.pop()
@@ -188,6 +190,36 @@ async def transition(tx: Tx, change: Change, now: int) -> Order:
         msg = f"{change.order.id} is not locked, or was read before it changed last"
         raise AssertionError(msg)
     return moved[0]
+
+
+async def submit(
+    tx: Tx, order: Order, attempt: NewAttempt, cause: str, now: int
+) -> PaymentAttempt | None:
+    """Take the transition ``submitted`` with the attempt, in one statement; return the attempt.
+
+    None, and nothing is written, where the order changed since it was read.
+    """
+    values = _values(_take(Change(order, "submitted", cause), now), transition_queries.SUBMITTED)
+    made = msgspec.structs.asdict(attempt)
+    given = {name: made[name] for name in ("gateway", "method", "amount_minor", "currency")}
+    given |= {"locale": attempt.locale, "check_at": attempt.check_at, "attempt_id": attempt.id}
+    return await transition_queries.SUBMITTED.first(tx, **values | given, now=now)
+
+
+async def accept(tx: Tx, order: Order, attempt: PaymentAttempt, now: int) -> PaymentAttempt | None:
+    """Take the transition ``accepted`` with what its SUBMITTED attempt becomes, as ``submit``."""
+    taken = _take(Change(order, "accepted", attempt.id), now)
+    values = _values(taken, transition_queries.ACCEPTED)
+    made = msgspec.structs.asdict(attempt)
+    names = ("status", "provider_ref", "action_url", "qr_text", "reason", "check_at")
+    given = {name: made[name] for name in names}
+    return await transition_queries.ACCEPTED.first(
+        tx, **values | given | {"attempt_id": attempt.id}, now=now
+    )
+
+
+def _values(taken: _Taken, statement: Statement) -> dict[str, Any]:
+    return {name: value(taken) for name, value in _VALUES.items() if name in statement.names}
 
 
 def can(order: Order, event: Event) -> bool:
