@@ -85,16 +85,16 @@ class ClusterDatabases(Databases):
         return database
 
     async def _clean(self, database: Database) -> bool:
-        connection = database.connection
-        if connection.is_closed():
+        connection, nodes = database.connection, self._nodes[database.name]
+        if any(node.is_closed() for node in nodes):  # one was killed
             return False
         await connection.execute(_OTHERS)
         if await connection.fetch(SCHEMA, database.born) != database.schema:
             return False
-        if not await self._decided(connection, self._nodes[database.name]):
+        if not await self._decided(connection, nodes):
             return False
         try:
-            await asyncio.gather(*(node.execute(_EMPTY) for node in self._nodes[database.name]))
+            await asyncio.gather(*(node.execute(_EMPTY) for node in nodes))
             async with connection.transaction():
                 await connection.execute("set local session_replication_role = replica")
                 for statement in self._sown():
