@@ -55,6 +55,7 @@ LOST_NODES = [
     ("XX000", 'failed to read result "1_2" from node db1:5432'),
     ("XX000", "could not commit transaction for shard 102008 on at least one active node"),
     ("XX000", "connection not open"),
+    ("XX000", "postmaster was shut down, exiting"),
 ]
 
 

@@ -32,6 +32,12 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     "pg_dump: a cluster is backed up by restore points": (
         "tests/deploy/test_backup.py",
     ),
+    "batches of several merchants: there a batch is one merchant's": (
+        "tests/orders/test_confirmation.py::test_what_is_not_usual_is_left_as_it_was",
+    ),
+    "a database without Citus": (
+        "tests/db/test_distribution.py::test_one_machine_is_told_what_is_missing",
+    ),
     "an address that is the path of a socket": (
         "tests/cli/test_running.py::test_migrate_waits_for_the_database",
     ),

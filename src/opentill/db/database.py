@@ -45,7 +45,7 @@ _OF_CLUSTER: Final = (asyncpg.InternalServerError, asyncpg.PostgresIOError)
 _NODE_LOST: Final = re.compile(
     "connection|on at least one active node|could not receive data|failed to COPY to shard"
     "|failed to complete COPY|failed to prepare transaction|failed to read result"
-    "|could not commit transaction for shard"
+    "|could not commit transaction for shard|postmaster was shut down"
 )
 # After these a connection is of no use: what it waits for may never come, or it leads to a server
 # that is not the primary any more.
