@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, of_one_merchant, without
 from opentill.http.paging import PageQuery
 from opentill.ledger.model import (
     Balance,
@@ -54,7 +54,8 @@ IS_UNKNOWN: Final = """
 """
 # What a movement of the table moves on an account: its source is never its target.
 _CHANGE: Final = (
-    "case '{0}' when target then amount_minor when source then - amount_minor else 0 end as {0}"
+    "case when target = '{0}' then amount_minor when source = '{0}' then - amount_minor else 0 end"
+    " as {0}"
 )
 _NAMES: Final = each("{0}")
 _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
@@ -64,9 +65,7 @@ _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 # An entry's id is made of its time, its number and random characters, so that entries of the same
 # millisecond sort in the order of their numbers too.
 # The movements are `ledger.service.Row`s; one plan serves for any number of them (decision 0111).
-POST = Query(
-    Balance,
-    f"""
+_POST: Final = f"""
     with move as (
         select m.*, {each(_CHANGE)}
         from unnest((select :merchant_id::text[]), :currency::text[], :random::text[],
@@ -104,7 +103,38 @@ POST = Query(
         ) m on m.merchant_id = a.merchant_id and m.currency = a.currency
     )
     select * from after
-    """,  # noqa: S608 - the names of accounts are constants of ours
+    """  # noqa: S608 - the names of accounts are constants of ours
+POST = Query(Balance, _POST, distributed=of_one_merchant(without(_POST, "written"), "b"))
+# The entries of the movements above, where tables are distributed: `after` is what POST returned.
+WRITE = Command(
+    f"""
+    insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
+        amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
+    select m.merchant_id, m.currency, a.entries - m.later,
+        'txn_' || lpad(to_hex(a.last_at), 12, '0')
+            || lpad(to_hex(a.entries - m.later), 10, '0') || m.random,
+        m.type, m.source, m.target, m.amount_minor, m.shown_minor,
+        {each("a.{0} - m.later_{0}", MERCHANT_ACCOUNTS)},
+        m.cause_type, m.cause_id, m.description, a.last_at
+    from unnest(:after_merchant_id::text[], :after_currency::text[], :after_entries::bigint[],
+            :after_last_at::bigint[], {each(":after_{0}::bigint[]", MERCHANT_ACCOUNTS)})
+        as a (merchant_id, currency, entries, last_at, {each("{0}", MERCHANT_ACCOUNTS)})
+    join (
+        select move.*, count(*) over later as later,
+            {each("coalesce(sum({0}) over later, 0) as later_{0}", MERCHANT_ACCOUNTS)}
+        from (
+            select m.*, {each(_CHANGE)}
+            from unnest(:merchant_id::text[], :currency::text[], :random::text[], :type::text[],
+                    :source::text[], :target::text[], :amount_minor::bigint[],
+                    :shown_minor::bigint[], :cause_type::text[], :cause_id::text[],
+                    :description::text[])
+                with ordinality as m (merchant_id, currency, random, type, source, target,
+                    amount_minor, shown_minor, cause_type, cause_id, description, n)
+        ) move
+        window later as (partition by merchant_id, currency order by n desc
+            rows between unbounded preceding and 1 preceding)
+    ) m on m.merchant_id = a.merchant_id and m.currency = a.currency
+    """,  # noqa: S608 - as above
 )
 # Balances of merchants in currencies, locked in the order in which everybody locks them.
 LOCK_MANY = Query(

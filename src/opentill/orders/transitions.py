@@ -14,8 +14,9 @@ import msgspec
 from opentill import ledger, webhooks
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
+from opentill.db.query import Statement
 from opentill.ledger import Movement
-from opentill.orders import events, livemode, transition_queries
+from opentill.orders import events, history, livemode, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -138,11 +139,14 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         unpaid = taken.row.target in _UNPAID
         one = transition_queries.UNPAID if unpaid else transition_queries.TRANSITION
         values = {name: value(taken) for name, value in _VALUES.items() if name in one.names}
-        return await one.all(tx, **values, now=now)
+        done = await one.all(tx, **values, now=now)
+        await _note_apart(tx, planned, done, now)
+        return done
     events_ = {taken.row.event for taken in planned}
     statements = {transition_queries.MANY.get(event) for event in events_}
     statement = statements.pop()
-    if statement is None or statements:
+    merchants = {taken.after.merchant_id for taken in planned}
+    if statement is None or statements or (Statement.distributes and len(merchants) > 1):
         msg = f"{sorted(events_)} are not taken together"
         raise ValueError(msg)
     lists = {
@@ -150,7 +154,43 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         for name, value in _VALUES.items()
         if name in statement.names
     }
-    return await statement.all(tx, **lists, now=now)
+    done = await statement.all(tx, **lists, now=now)
+    await _note_apart(tx, planned, done, now)
+    return done
+
+
+async def _note_apart(
+    tx: Tx, planned: Sequence[_Taken], done: Sequence[Transitioned], now: int
+) -> None:
+    """Write what the statement of a transition does not write where tables are distributed."""
+    if not (Statement.distributes and done):
+        return
+    moved = {(one.merchant_id, one.id) for one in done}
+    noted = [taken for taken in planned if taken.key in moved]
+    await history.note(
+        tx,
+        [
+            history.Noted(
+                merchant_id=after.merchant_id,
+                order_id=after.id,
+                number=after.history_number,
+                at=after.updated_at,
+                event=change.event,
+                from_status=row.source,
+                to_status=row.target,
+                cause=change.cause,
+            )
+            for change, row, after in noted
+        ],
+    )
+    notified = [
+        taken.after.id
+        for taken in noted
+        if taken.after.source == "EPAY" and taken.change.event == "confirmed"
+    ]
+    if notified:
+        ids = [noted[0].after.merchant_id] * len(notified)
+        await transition_queries.NOTIFIED.run(tx, merchant_id=ids, order_id=notified, now=now)
 
 
 async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
