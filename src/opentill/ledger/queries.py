@@ -110,15 +110,16 @@ WRITE = Command(
     f"""
     insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
         amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
-    select m.merchant_id, m.currency, a.entries - m.later,
-        'txn_' || lpad(to_hex(a.last_at), 12, '0')
-            || lpad(to_hex(a.entries - m.later), 10, '0') || m.random,
+    select m.merchant_id, m.currency, a.after_entries - m.later,
+        'txn_' || lpad(to_hex(a.after_last_at), 12, '0')
+            || lpad(to_hex(a.after_entries - m.later), 10, '0') || m.random,
         m.type, m.source, m.target, m.amount_minor, m.shown_minor,
-        {each("a.{0} - m.later_{0}", MERCHANT_ACCOUNTS)},
-        m.cause_type, m.cause_id, m.description, a.last_at
+        {each("a.after_{0} - m.later_{0}", MERCHANT_ACCOUNTS)},
+        m.cause_type, m.cause_id, m.description, a.after_last_at
     from unnest(:after_merchant_id::text[], :after_currency::text[], :after_entries::bigint[],
             :after_last_at::bigint[], {each(":after_{0}::bigint[]", MERCHANT_ACCOUNTS)})
-        as a (merchant_id, currency, entries, last_at, {each("{0}", MERCHANT_ACCOUNTS)})
+        as a (after_merchant_id, after_currency, after_entries, after_last_at,
+                {each("after_{0}", MERCHANT_ACCOUNTS)})
     join (
         select move.*, count(*) over later as later,
             {each("coalesce(sum({0}) over later, 0) as later_{0}", MERCHANT_ACCOUNTS)}
@@ -133,7 +134,7 @@ WRITE = Command(
         ) move
         window later as (partition by merchant_id, currency order by n desc
             rows between unbounded preceding and 1 preceding)
-    ) m on m.merchant_id = a.merchant_id and m.currency = a.currency
+    ) m on m.merchant_id = a.after_merchant_id and m.currency = a.after_currency
     """,  # noqa: S608 - as above
 )
 # Balances of merchants in currencies, locked in the order in which everybody locks them.
