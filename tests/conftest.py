@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpcore2
 import hypothesis
@@ -71,6 +71,8 @@ TEMPLATE: Final = "opentill_template"
 # the same number.
 ORDER: Final = os.environ.get("OPENTILL_TEST_ORDER", "")
 ISOLATION: Final = os.environ.get("OPENTILL_TEST_ISOLATION", "read committed")
+# Files of a server that has the first of the migrations, for a run inside another run.
+BEGUN: Final = os.environ.get("OPENTILL_TEST_POSTGRES", "")
 # The files whose tests last longest, in this order; the browser's all in one worker.
 LONG: Final = (
     "tests/browser/",
@@ -97,6 +99,7 @@ LONG: Final = (
     "tests/exploration/",
     "tests/epay/test_clients.py",
 )
+TESTS: Final = Path(__file__).parent
 # Tests make and remove files by the ten thousand, of which none has to outlive them.
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only the parent of directories of chance names
 ROOM: Final = 4 << 30  # bytes: a whole run takes less
@@ -158,6 +161,7 @@ def pytest_configure(config: pytest.Config) -> None:
     are root, the embedded PostgreSQL is another user, and could not start under it at that moment.
     """
     if hasattr(config, "workerinput"):
+        config.args = _turned(config.args, config.workerinput)
         return
     if "TMPDIR" not in os.environ and _takes_programs_and_databases(MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)  # and that of all that is started
@@ -170,6 +174,23 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = ExitStack()
         os.environ[commands.SHARED] = shared.enter_context(commands.forking())
         config.add_cleanup(shared.close)
+
+
+def _turned(args: list[str], worker: dict[str, Any]) -> list[str]:
+    """Let each worker import another part of the tests first, and the other parts after it.
+
+    pytest compiles a test file that nobody has compiled before. All would compile all of them if
+    they came to the same ones at the same time. They end with the tests in the same order.
+    """
+    if args != [str(TESTS)] and args != [TESTS.name]:
+        return args
+    places = sorted(str(path) for path in TESTS.iterdir() if path.is_dir() or _is_test(path))
+    first = int(worker["workerid"].removeprefix("gw")) * len(places) // worker["workercount"]
+    return places[first:] + places[:first]
+
+
+def _is_test(path: Path) -> bool:
+    return path.name.startswith("test_") and path.suffix == ".py"
 
 
 def _takes_programs_and_databases(folder: Path) -> bool:
@@ -199,7 +220,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, or shuffle; every xdist worker comes to the same order."""
     modules: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    for item in sorted(items, key=lambda item: item.nodeid.partition("::")[0]):
         modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
     if ORDER:
         chance = random.Random(int(ORDER))
@@ -241,8 +262,12 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was made until here out of every collection of garbage."""
+    """Leave what was made until here out of every collection of garbage, and collect seldom.
+
+    As often as an interpreter does it by itself, it takes a tenth of a worker's time.
+    """
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
@@ -259,7 +284,13 @@ def log_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a server with a migrated database, which each worker copies."""
+    return once(tmp_path_factory, "postgres", _make_template) / "postgres"
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_files: Path) -> Iterator[str]:
     """Address of the database ``opentill`` of an empty server that lasts as long as the worker.
 
     Writes are not synced: no test of the worker survives a power cut. Tests that do kill servers
@@ -267,9 +298,8 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """
     # Not in pytest's own directory: every pytest that starts closes that to other users, and
     # PostgreSQL runs as another user if we are root.
-    made = once(tmp_path_factory, "postgres", _make_template)
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
-        copy(made / "postgres", Path(directory) / "postgres")
+        copy(postgres_files, Path(directory) / "postgres")
         with (
             EmbeddedPostgres.start(Path(directory), durable=False) as server,
             _tethered(int((Path(directory) / "postgres/postmaster.pid").read_text().split()[0])),
@@ -278,11 +308,13 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _make_template(place: Path) -> None:
-    """Make the files of a server with a migrated database, which each worker copies."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
+        if BEGUN:
+            copy(Path(BEGUN), Path(directory) / "postgres")
         with EmbeddedPostgres.start(Path(directory), durable=False) as server:
             url = server.url
-            _sql(url, f"create database {TEMPLATE}")
+            if not BEGUN:
+                _sql(url, f"create database {TEMPLATE}")
             # In a thread: a browser test may have left a running event loop in this one.
             _in_thread(lambda: asyncio.run(migrations.migrate(_named(url, TEMPLATE))))
         copy(Path(directory) / "postgres", place / "postgres")

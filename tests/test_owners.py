@@ -42,6 +42,7 @@ OWNERS: Final = {
     "figure_heads": "figures",
     "figures": "figures",
     "gateway_figures": "figures",
+    "gateway_tests": "checkouts",
     "host_leases": "webhooks",
     "idempotency_keys": "http",
     "ignored_fields": "http",

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -114,7 +113,7 @@ def quick(tests: list[str]) -> list[str]:
     return [one for one in tests if ("::" in one and one not in SLOW) or one in QUICK]
 
 
-def environ() -> Mapping[str, str]:
+def environ() -> dict[str, str]:
     """The environment without what tells a test that it runs inside another run of pytest."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
@@ -149,14 +148,17 @@ def test_no_recipe_grows(recipe: Path) -> None:
 
 
 @pytest.mark.parametrize("much", ["quick", pytest.param("all", marks=pytest.mark.stress)])
-def test_all_changes_together_work(much: str, tmp_path: Path) -> None:
+def test_all_changes_together_work(much: str, tmp_path: Path, postgres_files: Path) -> None:
     top, wanted = copy(tmp_path), []
     for recipe in CHANGING:
         make(recipe, top)
         wanted += quick(named(recipe)) if much == "quick" else named(recipe)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *sorted(set(wanted))],
-        cwd=top, env={**environ(), "PYTHONPATH": str(top / "src")},
+        cwd=top,
+        env=environ() | {
+            "PYTHONPATH": str(top / "src"), "OPENTILL_TEST_POSTGRES": str(postgres_files),
+        },
         capture_output=True, text=True, timeout=1800, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-2000:]

@@ -76,6 +76,8 @@ QUEUES: Final = {
     "mails_due",
     "mails_last_changed",
     "mail_events_put_aside_newest",
+    "gateway_tests_newest",
+    "disputes_of_all",
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",

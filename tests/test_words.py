@@ -45,6 +45,8 @@ FIELDS: Final = {
     ("webhooks", "step"): "a column of webhook_deliveries",
     ("", "step"): "the same column, in the benchmark of deliveries",
 }
+_BEGIN: Final = r"(?<!\w)"
+_BEGIN_OF_PROSE: Final = r"(?<![\w-])"
 _ENDS: Final = "(?:s|es|ed|d|ing|er|ers)?"
 _SQL: Final = re.compile(r"f?\W*(?:with|select|insert|update|delete) ")
 _PARTS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -77,9 +79,14 @@ def entries(top: Path = TOP) -> tuple[tuple[re.Pattern[str], bool, str], ...]:
 
 @cache
 def _any_of(top: Path, code: bool) -> re.Pattern[str]:
-    """Join all patterns for prose, or for code: most texts have none of them, at one look."""
+    """Join all patterns for prose, or for code: most texts have none of them, at one look.
+
+    What all begin with is looked for once at each character.
+    """
     found = [pattern for pattern, code_only, _ in entries(top) if code_only is code]
-    return re.compile("|".join(f"(?:{one.pattern})" for one in found), found[0].flags)
+    begin = _BEGIN if code else _BEGIN_OF_PROSE
+    rest = "|".join(f"(?:{one.pattern.removeprefix(begin)})" for one in found)
+    return re.compile(f"{begin}(?:{rest})", found[0].flags)
 
 
 @cache
@@ -89,17 +96,19 @@ def _words_of(name: str) -> str:
 
 
 @cache
-def _is_suspect(words: str, top: Path) -> bool:
-    return _any_of(top, False).search(words) is not None
+def _suspect(name: str, package: str, top: Path) -> str:
+    """Return the words of a name in a package if a replaced one may be among them."""
+    words = _words_of(_without_fields(name, package))
+    return words if _any_of(top, False).search(words) else ""
 
 
 def _pattern(word: str) -> tuple[re.Pattern[str], bool]:
     if word.startswith("`"):
-        return re.compile(rf"(?<!\w){re.escape(word.strip('`'))}(?!\w)"), True
+        return re.compile(rf"{_BEGIN}{re.escape(word.strip('`'))}(?!\w)"), True
     stem = r"\s+".join(map(re.escape, word.split()))
     if " " not in word:
         stem = rf"{stem}{_ENDS}|{stem[:-1]}ing" if word.endswith("e") else rf"{stem}{_ENDS}"
-    return re.compile(rf"(?<![\w-])(?:{stem})(?![\w-])", re.IGNORECASE), False
+    return re.compile(rf"{_BEGIN_OF_PROSE}(?:{stem})(?![\w-])", re.IGNORECASE), False
 
 
 def _without_fields(text: str, package: str) -> str:
@@ -141,8 +150,8 @@ def in_python(path: Path, top: Path = TOP) -> list[Found]:
             both = parts and parts[-1][-1].isidentifier() and token.string[0].isidentifier()
             parts.append(f" {token.string}" if both else token.string)
             if token.type == tokenize.NAME and not token.string.startswith("__"):
-                words = _words_of(_without_fields(token.string, package))
-                if _is_suspect(words, top):
+                words = _suspect(token.string, package, top)
+                if words:
                     found += _search(name, row, words, top, code=False)
         elif tokenize.tok_name[token.type] in {"STRING", "FSTRING_MIDDLE", "TSTRING_MIDDLE"}:
             text = _without_fields(token.string, package)

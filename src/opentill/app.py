@@ -35,6 +35,7 @@ from opentill.http.middleware import Notes, RequestMiddleware
 from opentill.http.operations import Operation
 from opentill.http.refused import RefusedRequests
 from opentill.ledger import api as ledger_api
+from opentill.mail import api as mail_api
 from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
 from opentill.pages import api as pages_api
@@ -67,7 +68,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *webhooks_api.operations,
 )
 # Of people, who come with a token of their own and no API key.
-PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = people_api.operations
+PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = (
+    *people_api.operations,
+    *mail_api.operations,
+)
 # The pages of people, who come with a cookie.
 FACES: Final = (backoffice_api.FACE, dashboard_api.FACE, console_api.FACE)
 PAYLOADS: Final = (

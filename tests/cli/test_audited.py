@@ -37,7 +37,7 @@ OTHERS: Final = {
     "writes or reads a whole database; their own test carries the recipe out": "backup restore",
     "reads": "doctor health settings export statement",
     "who commands are run by": "login logout whoami",
-    "reads what a group has": "mail:list merchants:list,show,terms,applications,changes"
+    "reads what a group has": "mail:list,aside merchants:list,show,terms,applications,changes"
     " keys:list epay:show,list,notices"
     " payouts:waiting"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
@@ -46,10 +46,12 @@ OTHERS: Final = {
     " clock:show people:list links:list,show,qr",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
-    " orders:confirm,refund,revoke,note refunds:done,failed disputes:open,win,lose,recover,deadline"
-    " disputes:dismiss,note payouts:create,approve,reject,paid,failed,run,file,report"
+    " orders:confirm,refund,revoke,given-back,note refunds:done,failed"
+    " disputes:open,win,lose,recover,deadline,dismiss,note"
+    " payouts:create,approve,reject,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
-    "sends again what was sent, or a test": "epay:resend webhooks:resend,test mail:resend,test",
+    "sends again what was sent, or a test": "epay:resend webhooks:resend,test"
+    " mail:resend,reread,test",
     "what merchants may do; tests/cli/test_standing.py looks into the audit log": "merchants:apply"
     ",approve,decline,suspend,resume,close,capability,note",
     "time of the sandbox": "clock:advance,reset",

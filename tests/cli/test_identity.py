@@ -11,9 +11,8 @@ import pytest
 import typer
 
 from opentill.cli import build
-from opentill.cli.identity import permission_of
 from opentill.db.database import Db, Tx
-from opentill.people import queries, second_factor, totp
+from opentill.people import command_permission, queries, second_factor, totp
 from support.commands import USER, Commands, opentill
 from support.people import PASSWORD
 from support.staff import Colleague, log_in, staff
@@ -206,12 +205,12 @@ def test_every_command_that_acts_needs_something() -> None:
     acting = list(_acting(typer.main.get_command(build())))
     assert len(acting) > 30
     for name in acting:
-        assert permission_of(name), name
-    assert permission_of("merchants set") == "terms.manage"
-    assert permission_of("balance approve") == "approvals.decide"
-    assert permission_of("balance freeze") == "balance.adjust"
+        assert command_permission(name), name
+    assert command_permission("merchants set") == "terms.manage"
+    assert command_permission("balance approve") == "approvals.decide"
+    assert command_permission("balance freeze") == "balance.adjust"
     with pytest.raises(KeyError):
-        permission_of("nothing")
+        command_permission("nothing")
 
 
 def _acting(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:

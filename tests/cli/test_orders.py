@@ -8,6 +8,7 @@ import pytest
 from opentill import checkouts, merchants, orders
 from opentill.checkouts.model import SessionBody
 from opentill.db import connection as connections
+from opentill.gateways.model import RefundOutcome
 from support import world
 from support.commands import USER, Commands, opentill
 
@@ -140,3 +141,31 @@ def test_an_order_is_noted_about_and_shown_with_its_notes(
         if row["action"] == "orders note"
     ]
     assert rows == [(USER, made["order"], "Asked for\nan invoice")]
+
+
+def test_a_second_payment_that_its_gateway_keeps_is_noted_as_given_back(opentill: Commands) -> None:
+    async def make(*, refused: bool) -> orders.PaymentAttempt:
+        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            second = await world.paid_twice(tx, await world.opened(tx))
+            if refused:
+                outcome = RefundOutcome(status="REFUSED", reason="closed account")
+                await orders.given_back(tx, second, outcome, world.NOW)
+            return second
+        finally:
+            await tx.close()
+
+    opentill.json("merchants", "create", "Harbour Books")  # the schema is there
+    tried, kept = (asyncio.run(make(refused=refused)) for refused in (False, True))
+    command = ("orders", "given-back")
+    assert "must be one that its gateway refuses" in opentill.refusal(*command, tried.id, *WHY)
+    assert opentill.refusal(*command, kept.id)  # without a reason
+    assert opentill.json(*command, kept.id, *WHY)["id"] == kept.order_id
+    assert "must be one that its gateway refuses" in opentill.refusal(*command, kept.id, *WHY)
+    (row,) = [
+        each for each in opentill.json("audit", "list", kept.merchant_id)
+        if each["action"] == "orders given-back"
+    ]  # fmt: skip
+    assert (row["who"], row["subject"], row["reason"]) == (USER, kept.id, "broken on arrival")
+    events = [each["event"] for each in opentill.json("orders", "history", kept.order_id)]
+    assert events.count("payment_given_back") == 1

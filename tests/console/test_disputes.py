@@ -1,18 +1,22 @@
 """Disputes in the console: the deadline, the merchant's evidence, notes, and dismissing."""
 
+import csv
 import re
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from html import unescape
+from io import StringIO
 from typing import Final
 
 from opentill import disputes, orders
+from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from support import world
 from support.api_server import Shop
 from support.people import TESTER, Visitor, person, title
 
 HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
+DAY_MS: Final = 86_400_000
 PDF: Final = b"%PDF-1.7\ntrailer\n<<>>\n%%EOF\n"
 
 
@@ -67,6 +71,43 @@ def test_staff_name_a_deadline_once_and_are_reminded_of_it(shop: Shop) -> None:
     assert (stale.status_code, "has changed since" in stale.text) == (409, True)
     assert 'value="an old page"' in stale.text
     assert f'href="{place}"' in agent.get("/console/needs/disputes").text
+
+
+def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: Shop) -> None:
+    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    other = server.shop()
+    soon, lost = shop.dispute(shop.paid()["id"]), shop.dispute(shop.paid()["id"])
+    theirs = other.dispute(other.paid()["id"])
+    now = server.app.clock()
+
+    async def decide(tx: Tx) -> None:
+        how = {"who": "op", "reason": "the bank", "now": now}
+        await disputes.decide(tx, shop.id, lost.id, "lost", **how)
+        until = now + 2 * DAY_MS
+        await tx.execute("update disputes set respond_by = $2 where id = $1", soon.id, until)
+
+    server.tx(decide)
+    place = "/console/disputes"
+
+    def listed(query: str = "") -> list[str]:
+        page = auditor.get(place + query).text
+        known = (soon.id, lost.id, theirs.id)
+        return [one for one in re.findall(rf'href="{place}/(dp_\w+)"', page) if one in known]
+
+    assert listed() == [theirs.id, lost.id, soon.id]
+    assert listed("?status=OPEN") == [theirs.id, soon.id]
+    assert listed("?status=SOON") == [soon.id]
+    assert listed("?status=LOST") == [lost.id]
+    assert listed("?status=WON") == []
+    assert listed(f"?before={theirs.id}") == [lost.id, soon.id]
+    assert listed("?to=2001-01-01") == []
+    assert 'id="from-error"' in auditor.get(f"{place}?from=soon").text
+    file = auditor.get(f"{place}.csv?status=LOST")
+    rows = [row for row in csv.DictReader(StringIO(file.text)) if row["id"] == lost.id]
+    assert [(row["merchantId"], row["merchant"], row["amount"]) for row in rows] == [
+        (shop.id, "Harbour Books", "9.99")
+    ]
+    assert theirs.id not in file.text
 
 
 def test_staff_read_the_evidence_and_write_notes_that_the_merchant_reads(shop: Shop) -> None:

@@ -4,6 +4,7 @@ import re
 from typing import Any, Final
 
 from opentill import merchants
+from opentill.db.database import Tx
 from opentill.gateways import Gateways
 from support.api_server import Shop
 from support.people import TESTER, person
@@ -51,8 +52,27 @@ def test_a_test_payment_is_an_ordinary_session_that_is_opened_once(shop: Shop) -
     shop.confirm(order["id"])
     listed = words(finance.get(PLACE))
     assert re.search(r"sandbox (→ \w+ )?Harbour Books \$1\.50 Paid", listed), listed
-    strange = finance.get(f"{PLACE}?opened={shop.session()['id']}")
+    body = {"metadata": {"testPayment": "sandbox"}}
+    strange = finance.get(f"{PLACE}?opened={shop.session(**body)['id']}")
     assert "/checkout/cs_" not in strange.text  # not every session is a test payment
+
+
+def test_test_payments_are_listed_whatever_else_the_audit_log_says_of_them(shop: Shop) -> None:
+    server, finance = shop.api_server, person(shop.api_server, None, staff_role="finance")
+    (form_id,) = re.findall(r'name="form_id" value="(\w+)"', finance.get(PLACE).text)
+    finance.post(PLACE, filled(shop, form_id=form_id))
+    (row,) = server.sql("select order_id from gateway_tests where merchant_id = $1", shop.id)
+    place, order_id = f"/console/payments/{row['order_id']}", row["order_id"]
+
+    async def talk(tx: Tx) -> None:
+        for _ in range(200):
+            now = server.app.clock()
+            await merchants.record_audit(tx, TESTER, "orders note", shop.id, "gateways test", now)
+
+    server.tx(talk)
+    assert f'href="{place}"' in finance.get(PLACE).text
+    older = finance.get(f"{PLACE}?gateway=sandbox&before={order_id}").text
+    assert f'href="{place}"' not in older
 
 
 def test_a_test_payment_that_would_go_elsewhere_is_refused(shop: Shop) -> None:

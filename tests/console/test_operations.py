@@ -118,9 +118,12 @@ def test_queues_show_how_much_waits_and_for_how_long(shop: Shop) -> None:
 def test_events_that_mail_has_put_aside_stand_below_the_queues(shop: Shop) -> None:
     server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
     page = auditor.get("/console/queues").text
-    aside = {"merchant_id": shop.id, "number": 1, "event_id": "evt_unreadable"}
     now = server.app.clock()
-    server.tx(lambda tx: mail_queries.PUT_ASIDE.run(tx, **aside, reason="KeyError: <b>", now=now))
+    for merchant_id, event_id in ((shop.id, "evt_unreadable"), ("", "audit 7")):
+        aside = {"merchant_id": merchant_id, "number": 7, "event_id": event_id, "now": now}
+        server.tx(lambda tx, of=aside: mail_queries.PUT_ASIDE.run(tx, **of, reason="Key: <b>"))
     words = _words(auditor.get("/console/queues").text)
-    assert "evt_unreadable KeyError: &lt;b&gt;" in words, words
+    assert "evt_unreadable Key: &lt;b&gt;" in words, words
+    assert "– audit 7 Key:" in words, words
+    assert "opentill mail reread" in words
     assert "evt_unreadable" not in page

@@ -52,10 +52,9 @@ import os
 from opentill.core.ids import new_id
 
 new_id("req")  # what is random was drawn for many
-child = os.fork()
+if child := os.fork():
+    os.waitpid(child, 0)  # whose line is whole then
 print(*(new_id("req")[-12:] for _ in range(100)), flush=True)
-if child:
-    os.waitpid(child, 0)
 """
 
 

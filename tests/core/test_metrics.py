@@ -1,5 +1,11 @@
 """The port of the metrics: open on loopback, asking for the token beyond."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
 import httpx2
 import pytest
 
@@ -49,3 +55,29 @@ def test_a_port_that_is_taken_is_named_with_its_setting() -> None:
         metrics.listening("127.0.0.1", port, lambda: READ),
     ):
         pass
+
+
+_TWO_PROCESSES: Final = """
+import os
+from opentill.core import metrics
+if os.fork() == 0:
+    metrics.count_gateway_call("stripe", "pay", "succeeded", 0.5)
+    metrics.count_gateway_call("stripe", "refund", "refused", 99)
+    os._exit(0)
+os.wait()
+metrics.count_gateway_call("stripe", "pay", "unknown", 0.25)
+metrics.count_request("/v1/orders", "GET", 200, 0.1)
+print(metrics.gateway_calls())
+"""
+
+
+def test_calls_to_gateways_are_added_up_over_processes_and_nothing_else_is_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "counter_1.db").write_bytes(b"not what the library writes")
+    environ = {**os.environ, metrics.VARIABLE: str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", _TWO_PROCESSES], env=environ, capture_output=True, check=True
+    )
+    expected = {("stripe", "pay"): (2, 0.75), ("stripe", "refund"): (1, 99.0)}
+    assert eval(ran.stdout) == expected  # noqa: S307 - what is printed above

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from opentill.core import encryption
 from opentill.mail import noting, outbox, queries
 from opentill.mail.model import Mail
 from support.api_server import ApiServer, Shop
@@ -105,6 +106,26 @@ def test_an_owner_chooses_what_is_mailed(mailing: ApiServer, shop: Shop) -> None
     assert owner.post(f"{place}/preferences", {"language": "tlh"}).status_code == 400
     rows = mailing.sql("select subject from audit_log where action = 'mail set' order by at")
     assert "receipts: yes → no" in rows[-1]["subject"]
+
+
+def test_an_invitation_by_the_api_is_mailed_as_one_of_the_dashboard(
+    mailing: ApiServer, shop: Shop
+) -> None:
+    owner = person(mailing, shop.id, "owner")
+    given = {"email": owner.email, "password": PASSWORD}
+    answer = mailing.http.post("/v1/merchant/sessions", json=given).json()["data"]
+    body, headers = {"email": address(), "role": "viewer"}, {
+        "authorization": f"Bearer {answer['accessToken']}", "idempotency-key": "once",
+    }  # fmt: skip
+    made = [
+        mailing.http.post("/v1/merchant/team/invitations", json=body, headers=headers)
+        for _ in range(2)
+    ]
+    assert [one.status_code for one in made] == [201, 201]
+    (mail,) = _mails(mailing, recipient=body["email"])
+    assert mail.secret is not None
+    path = encryption.decrypt(mailing.app.settings.secret_key, outbox.purpose(mail.id), mail.secret)
+    assert made[0].json()["data"]["url"] == f"{mailing.app.settings.public_url}{path}"
 
 
 def test_an_invitation_is_mailed_with_its_link_encrypted(mailing: ApiServer, shop: Shop) -> None:

@@ -310,7 +310,7 @@ def test_a_refund_that_cannot_be_says_why(shop: Shop) -> None:
     owner = person(server, poor.id, "owner")
     first = owner.get(path(poor, order["id"], "refund"), params={"amount": "10.00"})
     assert first.status_code == 400
-    assert "Your balance is too low for this refund: it may fall to $0.00." in words(first)
+    assert "The balance is too low for this refund: it may fall to $0.00." in words(first)
     form = ask(owner, poor, order["id"], "9.00")
     poor.refund(order["id"], amount="9.00")
     late = owner.post(path(poor, order["id"], "refund"), form)

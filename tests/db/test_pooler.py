@@ -65,8 +65,11 @@ def product_body() -> dict[str, str]:
 
 
 async def test_a_pooler_is_noticed(postgres_url: str, through: Callable[[str], str]) -> None:
-    assert await connection.loses_statements(through(postgres_url))
-    assert not await connection.loses_statements(postgres_url)
+    for url, loses in ((through(postgres_url), True), (postgres_url, False)):
+        first = await connection.connect(url, prepared=False)
+        assert await connection.loses_statements(url, first) is loses
+        assert await first.fetchval("select pg_backend_pid()") == first.get_server_pid() or loses
+        await first.close()
 
 
 async def test_prepared_statements_behind_a_pooler_are_refused_with_what_to_do(

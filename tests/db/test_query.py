@@ -10,7 +10,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opentill.db.database import Db
-from opentill.db.query import Command, NotOneRow, Query, Statement, Value, columns, compile_sql
+from opentill.db.query import (
+    Command,
+    Joined,
+    NotOneRow,
+    Query,
+    Statement,
+    Value,
+    columns,
+    compile_sql,
+    part,
+)
 
 NAMES: Final = st.sampled_from(["id", "merchant_id", "now", "a", "_b", "limit", "text"])
 # Text that has colons and dollars in it and no parameter, with what must stand on either side.
@@ -104,6 +114,13 @@ class Single(msgspec.Struct, frozen=True):
     """One value."""
 
     a: int
+
+
+class Couple(msgspec.Struct, frozen=True):
+    """Two parts, of which the second need not be there."""
+
+    one: Pair
+    other: Pair | None
 
 
 BOTH: Final = "select :b, :a, :b"
@@ -202,3 +219,19 @@ async def test_one_row_is_neither_none_nor_several(db: Db, count: int, found: st
     async with db.connection() as tx:
         with pytest.raises(NotOneRow, match=rf"{found} instead of one:\s+select n as a, :word"):
             await ROWS.one(tx, word="x", count=count, but=2)
+
+
+async def test_a_row_of_several_tables_is_taken_apart_by_names(db: Db) -> None:
+    rows = "(values (1, 'x'), (2, null)) as {} (a, b)"
+    statement = Joined(
+        Couple,
+        f"""
+        select {part("other", "r", ("b", "a"))}, {part("one", "l", ("a", "b"))}
+        from {rows.format("l")} left join {rows.format("r")} on r.a = l.a + :off::int order by l.a
+        """,
+    )
+    async with db.connection() as tx:
+        assert await statement.all(tx, off=1) == [
+            Couple(Pair(1, "x"), Pair(2, None)),
+            Couple(Pair(2, None), None),
+        ]

@@ -16,6 +16,7 @@ import pytest
 
 import opentill
 from opentill import merchants, payment_links, payouts, webhooks
+from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
 from opentill.orders import search_queries
@@ -110,6 +111,16 @@ CASES: Final = {
     ),
     "products.queries.LOCKED": Case("products", ids),
     "payment_links.queries.LOCKED": Case("payment_links", ids),
+    "payment_links.queries.LOCK_IDLE": Case(
+        "orders",
+        lambda row: {
+            "merchant_id": row["merchant_id"],
+            "payment_link_id": row["payment_link_id"],
+            "before": LATE,
+        },
+        shows=None,
+        where="payment_link_id is not null",
+    ),
     "epay.queries.LOCKED": Case("epay_credentials", mine, beside=True),
     "epay.queries.CLAIM_NOTICES": Case(
         "epay_notifications",
@@ -285,7 +296,9 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     event = webhooks.Event(merchant_id, "order.paid", {}, world.NOW)
     await webhooks.emit(tx, [event])
     link = LinkBody(item=LinkItemBody(name="A gift", currency="USD", price="5"))
-    await payment_links.create(tx, {}, merchant_id, link, world.NOW)
+    made = await payment_links.create(tx, {}, merchant_id, link, world.NOW)
+    wanted = payment_links.Wanted()
+    await payment_links.open_session(tx, {}, made, wanted, Settings(), world.NOW)
     await webhook_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await search_queries.ADD_HEAD.run(tx, merchant_id=merchant_id)
     await tx.execute(

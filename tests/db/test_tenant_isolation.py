@@ -46,14 +46,16 @@ from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
 from opentill.mail import looking, noting
 from opentill.mail import queries as mail_queries
-from opentill.orders import confirmation, indexing, payments, settlement
+from opentill.orders import confirmation, indexing, payments, sending, settlement
 from opentill.orders import jobs as order_jobs
+from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import catchup
 from opentill.webhooks.dispatch import Dispatcher
 from support import world
 from support.api_server import ApiServer, Shop
 from support.epay_shop import EpayShop, Inbox
+from support.people import TESTER
 from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
 from support.tenant_examiner import Examiner
@@ -73,8 +75,8 @@ EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
-        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE",
-        "disputes.queries": "ANYWHERE SEARCH",
+        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
+        "disputes.queries": "ANYWHERE SEARCH OF_ALL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
@@ -88,7 +90,7 @@ EXPLAINED: Final = frozenset(
         "figures.queries": "BEHIND BEHIND_OF",
         # the worker's over all merchants, and arrays of several: tests/mail
         "mail.queries": "ANYWHERE NEWEST CLAIM LAPSE GIVE_UP PRUNE BEHIND AUDITED LOGGED_IN DIGESTS"
-        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE"
+        " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE ASIDE_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
         "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
@@ -244,6 +246,20 @@ class Business:
         shop.data("POST", f"/v1/checkouts/{opened['id']}/expire")
         over = self.order()
         self.api_server.tx(lambda tx: checkouts.check_attempts(tx, self.id, over.id))
+        test = self.api_server.tx(
+            lambda tx: checkouts.open_gateway_test(
+                tx,
+                {"sandbox": self.app.gateways["sandbox"]},
+                self.id,
+                checkouts.GatewayTest(
+                    gateway="sandbox", method="CREDIT_CARD", currency="USD", amount="1"
+                ),
+                TESTER,
+                self.now,
+                self.app.settings,
+            )
+        )
+        assert self.api_server.tx(lambda tx: checkouts.is_gateway_test(tx, self.id, test.order_id))
         assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
@@ -266,6 +282,9 @@ class Business:
                     tx, self.app.gateways, link, wanted_once, api_server.settings, self.now
                 )
             )
+        idle = {"merchant_id": self.id, "payment_link_id": link.id, "before": self.now * 2}
+        assert api_server.tx(lambda tx: link_queries.HAS_IDLE.get(tx, **idle))
+        assert api_server.tx(lambda tx: link_queries.LOCK_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
         shop.confirm(session.order_id)
@@ -306,11 +325,25 @@ class Business:
 
     def _confirmed_together(self) -> None:
         waits = self.order()  # at the gateway's page: nobody else's payment is news to it
-        page = self.api_server.tx(lambda tx: world.submitted(tx, waits, self.now))
-        self.api_server.tx(lambda tx: world.said(tx, page, "ACTION_REQUIRED", self.now))
+        self._sent(waits)
         reports = [self._report(self.order()) for _ in range(2)]
         done = self.api_server.tx(lambda tx: confirmation.confirm_many(tx, reports, self.now))
         assert done == {report.key for report in reports}
+
+    def _sent(self, order: orders.Order) -> None:
+        payer = orders.Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
+        begin = partial(
+            sending.start_first_attempt,
+            order=order, gateway="sandbox", method="CREDIT_CARD", payer=payer, now=self.now,
+        )  # fmt: skip
+        attempt = self.api_server.tx(begin)
+        assert attempt is not None
+        page = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
+        sent = sending.as_sent(order)
+        accept = partial(
+            sending.accept_sent, sent=sent, attempt=attempt, outcome=page, now=self.now
+        )
+        assert self.api_server.tx(accept) is not None
 
     def _report(self, order: orders.Order) -> confirmation.Report:
         attempt = self.api_server.tx(lambda tx: world.submitted(tx, order, self.now))
@@ -759,6 +792,8 @@ class Business:
         assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, recipient=to, limit=50))
         aside = {"merchant_id": self.id, "number": 1, "event_id": "evt_1", "reason": "KeyError"}
         api_server.tx(lambda tx: mail_queries.PUT_ASIDE.run(tx, **aside, now=now))
+        key = {"merchant_id": self.id, "number": 1}
+        api_server.tx(lambda tx: mail_queries.TAKE_BACK.run(tx, **key))
         assert api_server.tx(lambda tx: mail.of_order(tx, self.id, order.id))
 
     def reading(self) -> None:

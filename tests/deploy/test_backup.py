@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,6 +47,7 @@ class Place:
     def __init__(self, folder: Path, fork_server: ForkServer, backup: Path) -> None:
         """Nothing runs yet."""
         folder.mkdir()
+        self._fork_server = fork_server
         self.deployment = Deployment(folder, fork_server)
         self.environ = self.deployment.environ | {
             "BACKUP": str(backup),
@@ -60,6 +63,11 @@ class Place:
         self.worker = Process(
             "worker", ["worker"], self.environ, folder / "worker.log", 0, fork_server
         )
+
+    def command(self, *words: str) -> Process:
+        """Return a command, not started."""
+        log = self.deployment.directory / "command.log"
+        return Process("command", list(words), self.environ, log, 0, self._fork_server)
 
     def sh(self, block: str) -> str:
         """Run a block of a recipe as it stands there, as an operator would."""
@@ -193,17 +201,41 @@ def _restored(new: Place) -> None:
 
 
 def _cut_off(new: Place) -> None:
-    """Restore half a backup: what is there then is served by nobody, and a whole one goes on."""
+    """Kill a restore half-way: what is there then is served by nobody, and another goes on."""
     data, backup = Path(new.environ["OPENTILL_DATA_DIR"]), Path(new.environ["BACKUP"])
     data.mkdir(mode=0o700)
     shutil.copy2(backup / "secret.key", data)
-    half, dump = backup / "half.dump", backup / "opentill.dump"
-    half.write_bytes(dump.read_bytes()[: dump.stat().st_size // 2])
-    assert "pg_restore failed" in new.deployment.run("restore", str(half)).stderr
+    dump = backup / "opentill.dump"
+    _refuse_what_is_not_whole(new, dump, data)
+    restoring = new.command("restore", str(dump))
+    restoring.start()
+    while not (data / "postgres" / "postmaster.pid").exists():
+        assert restoring.runs
+        time.sleep(0.005)
+    restoring.kill()
+    assert restoring.wait() == -signal.SIGKILL
     for words in (("migrate",), ("serve",), ("merchants", "list")):
         refused = new.deployment.run(*words)
         assert refused.returncode == 2, words
         assert "`opentill restore` has not finished" in refused.stderr
+
+
+def _refuse_what_is_not_whole(new: Place, dump: Path, data: Path) -> None:
+    """Try files that were cut or changed: nothing is made of them."""
+    whole, spoiled = dump.read_bytes(), dump.with_name("spoiled.dump")
+    middle = len(whole) // 2
+    for content, words in (
+        (whole[:-1], "is not whole"),
+        (whole[:-2000], "is not whole"),
+        (whole[:middle], "is not whole"),
+        (b"", "is not whole"),
+        (whole[:middle] + b"\0\0\0\0" + whole[middle + 4 :], "is damaged"),
+        (whole[:middle] + whole[middle + 1 :], "is damaged"),
+    ):
+        spoiled.write_bytes(content)
+        refused = new.deployment.run("restore", str(spoiled))
+        assert (refused.returncode, words in refused.stderr) == (2, True), refused.stderr
+    assert [path.name for path in data.iterdir()] == ["secret.key"]
 
 
 def test_of_backups_to_one_file_at_once_one_is_kept(tmp_path: Path, deployment: Deployment) -> None:

@@ -71,4 +71,4 @@ def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]
 
 def test_random_histories_come_to_what_the_model_says(rollback_database_url: str) -> None:
     fixed = settings.default.derandomize
-    explore(rollback_database_url, examples(10, at_night=150), 40, fixed=fixed)
+    explore(rollback_database_url, examples(6, at_night=150), 40, fixed=fixed)

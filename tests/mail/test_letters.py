@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from opentill.db.database import Tx
-from opentill.mail import address, letters, topics
+from opentill.mail import address, contents, letters
 from opentill.mail.catalogue import SENTENCES
 from opentill.mail.model import Mail
 from opentill.mail.topics import BY_NAME
@@ -124,7 +124,7 @@ HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</scrip
 async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -> None:
     made = await merchant(tx)
     shop = msgspec.structs.replace(made, name=HOSTILE, support_email="help@b\u00fccher.example")
-    said = msgspec.convert({**SAID["receipt"], "item": HOSTILE, "shop": HOSTILE}, topics.Receipt)
+    said = msgspec.convert({**SAID["receipt"], "item": HOSTILE, "shop": HOSTILE}, contents.Receipt)
     words = _words("en", shop=HOSTILE)
     message = BY_NAME["receipt"].compose(said, words)
     draft = letters.Draft(mail=_mail("receipt"), message=message, words=words, test=False)

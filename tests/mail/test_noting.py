@@ -1,8 +1,10 @@
 """What happened becomes mails, each once, and none where nobody wants it."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 
@@ -274,4 +276,82 @@ async def test_an_event_that_no_mail_can_be_made_of_is_put_aside_and_all_others_
         assert "`order_id`" in aside.reason
         assert (await mail.state(tx, NOW)).put_aside == 1
         assert (await mail.state(tx, NOW + 25 * HOUR_MS)).put_aside == 0
+        await tx.execute("update events set body = replace(body, 'ann@example.com', 'order_id')")
+    late = NOW + 90 * 24 * HOUR_MS
+    done = await db.run(lambda tx: mail.reread(tx, SETTINGS, other.merchant_id, late))
+    assert done == mail.Reread(0, 0, 0)
+    done = await db.run(lambda tx: mail.reread(tx, SETTINGS, None, late))
+    assert done == mail.Reread(1, 1, 0)
+    async with db.connection() as tx:
+        assert [one.topic for one in await _mails(tx)].count("receipt") == 2
+        assert await mail.events_put_aside(tx, 10) == []
+
+
+async def test_an_audit_entry_that_no_mail_can_be_made_of_holds_up_no_other(db: Db) -> None:
+    bad, good = [(await _open(db)).merchant_id for _ in range(2)]
+    await noting.begin(db, NOW)
+
+    async def work(tx: Tx) -> None:
+        await tx.execute(
+            "alter table mail_preferences drop constraint mail_preferences_language_check"
+        )
+        await tx.execute(
+            "insert into mail_preferences values ($1, true, true, false, 'tlh', $2)", bad, NOW
+        )
+        for merchant_id in (bad, good):
+            await _member(tx, merchant_id, "owner", f"{merchant_id[-5:]}@example.com")
+            await merchants.create_key(tx, merchant_id, "production", NOW, actor=TESTER)
+
+    await db.run(work)
+    assert await noting.audit_log(db, SETTINGS, NOW) > 0
+    assert await noting.audit_log(db, SETTINGS, NOW) == 0
+    async with db.connection() as tx:
+        assert {one.merchant_id for one in await _mails(tx)} == {good}
+        (aside,) = await mail.events_put_aside(tx, 10)
+        assert (aside.merchant_id, aside.event_id) == ("", f"audit {aside.number}")
+    assert await db.run(lambda tx: mail.reread(tx, SETTINGS, None, NOW)) == mail.Reread(1, 0, 1)
+    async with db.connection() as tx:
+        assert (await mail.events_put_aside(tx, 10))[0].created_at == aside.created_at
+        await tx.execute("update mail_preferences set language = 'zh-Hans'")
+    assert await db.run(lambda tx: mail.reread(tx, SETTINGS, None, NOW)) == mail.Reread(1, 1, 0)
+    await db.run(lambda tx: queries.PUT_ASIDE.run(
+        tx, merchant_id="", number=1, event_id="audit 1", reason="", now=NOW
+    ))  # fmt: skip
     assert await db.run(lambda tx: jobs.prune(tx, NOW + 91 * 24 * HOUR_MS)) == 1
+
+
+async def test_a_merchant_whose_events_cannot_be_read_is_passed_over_until_the_next_time(
+    db: Db,
+) -> None:
+    bad, other = [await _open(db) for _ in range(2)]
+    assert bad.merchant_id < other.merchant_id, "the bad one is read first"
+    assert await _noted(db) == 0
+    for order in (bad, other):
+        await db.run(lambda tx, order=order: _pay(tx, order))
+    async with db.connection() as tx:  # read further than there are events
+        await tx.execute("insert into mail_heads values ($1, 1000, 0)", bad.merchant_id)
+    with pytest.raises(noting.Unread, match="1 merchants"):
+        await _noted(db)
+    async with db.connection() as tx:
+        assert {one.merchant_id for one in await _mails(tx)} == {other.merchant_id}
+        await tx.execute("update mail_heads set number = 0 where number = 1000")
+    assert await _noted(db) == 1
+
+
+async def test_one_kind_of_note_that_fails_stops_no_other(db: Db) -> None:
+    order = await _open(db)
+    await noting.begin(db, NOW)
+
+    async def work(tx: Tx) -> None:
+        await _member(tx, order.merchant_id, "owner", "owner@example.com")
+        person = await people.find_by_email(tx, "owner@example.com")
+        await people.begin(tx, person, Browser("192.0.2.9", "Testfox/1.0"), NOW + 1)
+        await tx.execute("alter table audit_log rename to audit_log_elsewhere")
+
+    await db.run(work)
+    app: Any = SimpleNamespace(db=db, settings=SETTINGS, clock=lambda: NOW + 1)
+    with pytest.raises(ExceptionGroup) as failed:
+        await jobs.note_others(app)
+    assert [type(one) for one in failed.value.exceptions] == [asyncpg.UndefinedTableError]
+    async with db.connection() as tx:
+        assert [one.topic for one in await _mails(tx)] == ["new_login"]

@@ -9,16 +9,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from opentill import merchants, payment_links
+from opentill import merchants, orders, payment_links
 from opentill.checkouts import Session
 from opentill.checkouts import jobs as checkout_jobs
+from opentill.db.database import Tx
 from opentill.payment_links import jobs
+from support import world
 from support.api_server import ApiServer, Shop, refused
 from support.people import Visitor
 
 GIFT: Final = {"name": "A gift", "currency": "USD", "minAmount": "5", "maxAmount": "500.00"}
 FORM_ID: Final = re.compile(r'name="form_id" value="(\w+)"')
-HALF_AN_HOUR: Final = 1_800_000
+MINUTE: Final = 60_000
+HALF_AN_HOUR: Final = 30 * MINUTE
 REFUSED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("productId", {}),
     ("productId", {"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}),
@@ -205,6 +208,49 @@ def test_one_visitor_never_holds_all_uses_of_a_link(
         server.run(jobs.note_ended(server.app.db))
         sql = "select visitor from payment_link_uses where state = 'PAID' and merchant_id = $1"
         assert server.sql(sql, shop.id) == [{"visitor": None}] * 2
+
+
+def test_a_session_that_nobody_pays_gives_way_once_all_uses_are_taken(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    clock(now)
+    made = link(shop, maxUses=3)
+    path = urlsplit(made["url"]).path
+    one = server.tx(lambda tx: payment_links.find(tx, shop.id, made["id"]))
+
+    def opened(visitor: str, at: int) -> str | None:
+        wanted, app = payment_links.Wanted(visitor=visitor), server.app
+        try:
+            return server.tx(
+                lambda tx: payment_links.open_session(
+                    tx, app.gateways, one, wanted, app.settings, at
+                )
+            ).id
+        except payment_links.Unusable:
+            return None
+
+    pays, idle, fresh = (opened(f"192.0.2.{n}", now + n * MINUTE) or "" for n in range(3))
+    order_id = order_of(shop, pays)
+
+    async def begin(tx: Tx) -> None:
+        order = await orders.find(tx, shop.id, order_id)
+        attempt = await world.submitted(tx, order, now)
+        await world.said(tx, attempt, "ACTION_REQUIRED", now, action_url="https://bank.example")
+
+    server.tx(begin)
+    assert opened("192.0.2.9", now + 6 * MINUTE - 1) is None
+    clock(now + 6 * MINUTE - 1)
+    assert Visitor(server).get(path).status_code == 410
+    clock(now + 6 * MINUTE)
+    assert Visitor(server).get(path).status_code == 200
+    assert opened("192.0.2.9", now + 6 * MINUTE) is not None
+    statuses = [shop.data("GET", f"/v1/checkouts/{it}")["status"] for it in (pays, idle, fresh)]
+    assert statuses == ["OPEN", "EXPIRED", "OPEN"]
+    assert read(shop, made)["openSessions"] == 3
+    assert opened("192.0.2.10", now + 7 * MINUTE - 1) is None
+    shop.data("PATCH", f"/v1/payment-links/{made['id']}", json={"maxUses": 2})
+    assert opened("192.0.2.10", now + 20 * MINUTE) is None  # more are taken than there are
 
 
 def test_a_visitor_who_holds_uses_is_told_what_to_do(

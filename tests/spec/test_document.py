@@ -33,7 +33,7 @@ __all__ = ["connected", "unlimited"]
 
 # Of each operation and mode: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
-    examples(6, at_night=120),
+    examples(3, at_night=120),
     pytest.param(200, marks=pytest.mark.stress),
 )
 

@@ -21,7 +21,7 @@ from typing import Any, Final, TextIO
 
 import pytest
 
-from support import pooler
+from support import command_here, pooler
 
 REFUSED = 2
 # Who runs commands that nobody has logged in for.
@@ -200,6 +200,7 @@ class Commands:
     def __init__(self, fork_server: ForkServer, database_url: str, directory: Path) -> None:
         """Use the fixture."""
         self._fork_server = fork_server
+        self.here = False  # whether commands that need no process of their own have none
         self.directory = directory
         self.environ = {
             **clean(os.environ),
@@ -215,7 +216,10 @@ class Commands:
         self, *words: str, given: bytes = b"", **settings: str
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end; ``given`` is its standard input."""
-        return self._fork_server.run(words, self.environ | settings, self.directory, given)
+        environ = self.environ | settings
+        if self.here and command_here.is_fit(words):
+            return command_here.run(words, environ, self.directory, given)
+        return self._fork_server.run(words, environ, self.directory, given)
 
     def run_on(self, streams: Sequence[int], *words: str) -> int | None:
         """Run a command to its end on these three streams, and return its exit code."""
@@ -247,4 +251,6 @@ class Commands:
 @pytest.fixture
 def opentill(fork_server: ForkServer, database_url: str, tmp_path: Path) -> Commands:
     """The command line of a fresh deployment."""
-    return Commands(fork_server, database_url, tmp_path)
+    commands = Commands(fork_server, database_url, tmp_path)
+    commands.here = True
+    return commands

@@ -40,6 +40,9 @@ _OTHERS: Final = """
     select pg_terminate_backend(pid, 10000) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
 """
+# Of the kept connection: rows are deleted and written without the triggers that keep entries from
+# being changed, and without foreign keys; to say so for a moment would forget all plans each time.
+_SESSION: Final = {"session_replication_role": "replica", "plan_cache_mode": "force_generic_plan"}
 
 
 def _name(url: str) -> str:
@@ -128,8 +131,9 @@ class Databases:
         await self._server.execute(
             f"create database {name} template {self._template} strategy wal_log"
         )
-        once = {"plan_cache_mode": "force_generic_plan"}
-        database = _Database(name, await asyncpg.connect(self._address(name), server_settings=once))
+        database = _Database(
+            name, await asyncpg.connect(self._address(name), server_settings=_SESSION)
+        )
         connection = database.connection
         database.born = await connection.fetchval("select txid_current()")
         database.schema = await connection.fetch(_SCHEMA, database.born)
@@ -161,12 +165,7 @@ class Databases:
             f"insert into {table} select * from json_populate_recordset(null::{table}, {rows})"
             for table, rows in self._seeds.items()
         ]
-        # Without the triggers that keep entries from being changed, and without foreign keys.
-        await connection.execute(
-            "; ".join(
-                ["begin", "set local session_replication_role = replica", *statements, "commit"]
-            )
-        )
+        await connection.execute("; ".join(["begin", *statements, "commit"]))
         return True
 
     async def _drop(self, database: _Database) -> None:

@@ -13,6 +13,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from ipaddress import ip_network
 from typing import Any, Final, NamedTuple
@@ -103,8 +104,6 @@ class Examiner:
         self._url = url
         self._times = times
         self._twins = 0
-        self._tables: dict[str, list[str]] = {}
-        self._filled: dict[str, list[str]] = {}  # those of them in which the merchant has rows
         self._one_by_one = asyncio.Lock()
         self._kept: dict[asyncio.AbstractEventLoop, asyncpg.Connection] = {}
         self._writes = True  # whether the statement that is examined does
@@ -178,8 +177,6 @@ class Examiner:
         twin, stranger = f"mer_twin{self._twins}", f"mer_strange{self._twins}"
         self._writes = _WRITES.search(without_comments(sql)) is not None
         async with _undone(tx):
-            if not self._tables:
-                self._tables = await _tables(tx)
             before = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
@@ -188,11 +185,9 @@ class Examiner:
                 return  # it is refused, which its caller expects
             if not any(map(any, alone.rows)) and alone.after == before:
                 return
-        async with _undone(tx):
-            self._filled = await self._with_rows(tx)
         self.seen[name] += 1
         async with _undone(tx):
-            await self._copy(tx, twin, later=True)
+            await tx.execute("select examiner.copy_later($1, $2)", self.merchant, twin)
             theirs = await self._digest(tx, twin)
             beside = await self._run(tx, sql, values)
             self._same(name, "beside a twin", alone, beside)
@@ -201,16 +196,16 @@ class Examiner:
             await self._as_others(tx, name, sql, values, alone, twin, stranger)
         if own and _names_something(values) and name not in RANGES:
             async with _undone(tx):
-                await self._copy_things(tx)
-                there = await self._digest(tx, self.merchant, "like '%~%'")
+                await tx.execute("select examiner.copy_things($1)", self.merchant)
+                there = await self._digest(tx, self.merchant, "%~%")
                 beside = await self._run(tx, sql, values)
                 self._check(name, "saw other things", _sorted(beside.rows) == _sorted(alone.rows))
-                unchanged = await self._digest(tx, self.merchant, "like '%~%'") == there
+                unchanged = await self._digest(tx, self.merchant, "%~%") == there
                 self._check(name, "changed other things", unchanged)
         currency = next((c for c in ("USD", "CNY") if _holds(values, c)), None)
         if own and currency is not None:
             async with _undone(tx):
-                await self._copy_money(tx, currency)
+                await tx.execute("select examiner.copy_money($1, $2)", self.merchant, currency)
                 there = await self._digest_money(tx)
                 beside = await self._run(tx, sql, values)
                 self._check(name, "saw other money", _sorted(beside.rows) == _sorted(alone.rows))
@@ -227,7 +222,7 @@ class Examiner:
         stranger: str,
     ) -> None:
         async with _undone(tx):
-            await self._copy(tx, twin, later=False)
+            await tx.execute("select examiner.copy_now($1, $2)", self.merchant, twin)
             mine = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
@@ -241,7 +236,7 @@ class Examiner:
                 name, "as the twin, changed it", await self._digest(tx, self.merchant) == mine
             )
         async with _undone(tx):
-            await self._copy(tx, stranger, later=False, only="merchants")
+            await tx.execute("select examiner.copy_merchant($1, $2)", self.merchant, stranger)
             mine = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
@@ -271,104 +266,18 @@ class Examiner:
         after = await self._digest(tx, whose or self.merchant)
         return Outcome([tuple(row) for row in found], names, after)
 
-    async def _with_rows(self, tx: Tx) -> dict[str, list[str]]:
-        looks = ", ".join(
-            f"case when exists (select from {table} where {_key(table)} = $1) then '{table}' end"
-            for table in self._tables
-        )
-        found = await tx.fetchval(f"select array[{looks}]", self.merchant)
-        return {table: self._tables[table] for table in found if table is not None}
-
-    async def _digest(self, tx: Tx, merchant_id: str, which: str = "is not null") -> str:
+    async def _digest(self, tx: Tx, merchant_id: str, which: str = "%") -> str:
         """Return what changes when any row of a merchant does; nothing if no row can change."""
         if not self._writes:
             return ""
-        parts = " union all ".join(
-            f"select '{table}' || md5(t::text) as row from {table} t"
-            f" where {_key(table)} = $1 and t::text {which}"
-            for table in self._tables
-        )
-        digest: str = await tx.fetchval(
-            f"select md5(coalesce(string_agg(row, ' ' order by row), '')) from ({parts}) r",
-            merchant_id,
-        )
-        return digest
-
-    async def _copy(self, tx: Tx, twin: str, *, later: bool, only: str = "") -> None:
-        """Give a twin a copy of every row of the merchant, as it is."""
-        made = []
-        for table, columns in self._filled.items():
-            if only and table != only:
-                continue
-            cells = [
-                f"'{twin}'"
-                if column == _key(table)
-                else f"{column} + {FAR}"
-                if later and column in DUE
-                else column
-                for column in columns
-            ]
-            made.append(
-                f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
-                f" where {_key(table)} = '{self.merchant}'"
-            )
-        await _without_triggers(tx, made)
-
-    async def _copy_things(self, tx: Tx) -> None:
-        """Give the merchant a copy of everything that it has, under other ids."""
-        made = []
-        for table, columns in self._filled.items():
-            named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
-            if table in ONE_OF_EACH or named == ["merchant_id"]:
-                continue
-            cells = [
-                f"{column} || '{'|' if column == 'out_trade_no' else '~'}'"
-                if column in named and column != "merchant_id"
-                else f"sha256({column})"
-                if (table, column) == ("epay_refunds", "request")
-                else "number + 1000000"
-                if (table, column) in NUMBERED
-                else column
-                for column in columns
-            ]
-            made.append(
-                f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
-                f" where merchant_id = '{self.merchant}'"
-            )
-        await _without_triggers(tx, made)
-
-    async def _copy_money(self, tx: Tx, currency: str) -> None:
-        """Copy the merchant's books to a currency that it has nothing in."""
-        made = []
-        for table, named in BOOKS.items():
-            columns = self._filled.get(table)
-            if columns is None:
-                continue
-            cells = [
-                f"'{OTHER_MONEY}'"
-                if column == "currency"
-                else f"{column} || '~'"
-                if column in named
-                else column
-                for column in columns
-            ]
-            made.append(
-                f"insert into {table} ({', '.join(columns)}) select {', '.join(cells)} from {table}"
-                f" where merchant_id = '{self.merchant}' and currency = '{currency}'"
-            )
-        await _without_triggers(tx, made)
+        found: str = await tx.fetchval("select examiner.digest($1, $2)", merchant_id, which)
+        return found
 
     async def _digest_money(self, tx: Tx) -> str:
         if not self._writes:
             return ""
-        parts = " union all ".join(
-            f"select md5(t::text) as row from {table} t where currency = '{OTHER_MONEY}'"
-            for table in BOOKS
-        )
-        digest: str = await tx.fetchval(
-            f"select md5(coalesce(string_agg(row, ' ' order by row), '')) from ({parts}) r"
-        )
-        return digest
+        found: str = await tx.fetchval("select examiner.digest_money()")
+        return found
 
 
 # They show rows that no twin can have.
@@ -393,14 +302,157 @@ async def _undone(tx: Tx) -> AsyncIterator[None]:
         await transaction.rollback()
 
 
-async def _without_triggers(tx: Tx, statements: list[str]) -> None:
-    role = "set local session_replication_role ="
-    await tx.execute(";".join([f"{role} replica", *statements, f"{role} origin"]))
+# What is asked hundreds of times are functions of the database, which keep their plans. Triggers
+# look away while rows are copied: another `session_replication_role` would forget all plans.
+_FUNCTION: Final = """
+    create function examiner.{name}({takes}) returns {gives} language plpgsql
+    set plan_cache_mode = force_generic_plan set examiner.copying = 'yes' as $$
+    #variable_conflict use_column
+    begin {body} end $$
+"""
+_INSERTING: Final = """
+    select format('drop trigger %I on %s', tgname, tgrelid::regclass) as drop,
+        replace(pg_get_triggerdef(oid), ' EXECUTE FUNCTION ', ' WHEN (
+            current_setting(''examiner.copying'', true) is distinct from ''yes''
+        ) EXECUTE FUNCTION ') as create
+    from pg_trigger where not tgisinternal and (tgtype & 4) <> 0  -- on insert
+"""
+_REFERRING: Final = """
+    select format('alter table %s disable trigger %I', tgrelid::regclass, tgname)
+    from pg_trigger where tgisinternal and tgfoid in (
+        'pg_catalog."RI_FKey_check_ins"'::regproc, 'pg_catalog."RI_FKey_check_upd"'::regproc
+    )
+"""
 
 
-async def _tables(tx: Tx) -> dict[str, list[str]]:
+async def make_ready(url: str) -> None:
+    """Give a database the examiner's functions, and let it take copies whatever they refer to."""
+    connection = await asyncpg.connect(url)
+    try:
+        tables = await _tables(connection)
+        await connection.execute("create schema examiner")
+        for name, takes, gives, body in (
+            ("copy_now", "text, text", "void", _copies(tables, later=False)),
+            ("copy_later", "text, text", "void", _copies(tables, later=True)),
+            ("copy_merchant", "text, text", "void", _copies(
+                {"merchants": tables["merchants"]}, later=False
+            )),
+            ("copy_things", "text", "void", _copies_of_things(tables)),
+            ("copy_money", "text, text", "void", _copies_of_money(tables)),
+            ("digest", "text, text", "text", _digests(tables)),
+            ("digest_money", "", "text", _digests_of_money()),
+        ):  # fmt: skip
+            await connection.execute(
+                _FUNCTION.format(name=name, takes=takes, gives=gives, body=body)
+            )
+        for trigger in await connection.fetch(_INSERTING):
+            assert " WHEN " in trigger["create"]
+            await connection.execute(f"{trigger['drop']}; {trigger['create']}")
+        for row in await connection.fetch(_REFERRING):
+            await connection.execute(row[0])
+        # Each statement runs half a dozen times, and is planned once.
+        name = await connection.fetchval("select current_database()")
+        await connection.execute(f"alter database {name} set plan_cache_mode = force_generic_plan")
+    finally:
+        await connection.close()
+
+
+def _copying(table: str, columns: list[str], cells: list[str], which: str) -> str:
+    return (
+        f"insert into public.{table} ({', '.join(columns)})"
+        f" select {', '.join(cells)} from public.{table} where {which};\n"
+    )
+
+
+def _copies(tables: dict[str, list[str]], *, later: bool) -> str:
+    """Give a twin, $2, a copy of every row of a merchant, $1, as it is."""
+    return "".join(
+        _copying(
+            table,
+            columns,
+            [
+                "$2"
+                if column == _key(table)
+                else f"{column} + {FAR}"
+                if later and column in DUE
+                else column
+                for column in columns
+            ],
+            f"{_key(table)} = $1",
+        )
+        for table, columns in tables.items()
+    )
+
+
+def _copies_of_things(tables: dict[str, list[str]]) -> str:
+    """Give a merchant, $1, a copy of everything that it has, under other ids."""
+    made = []
+    for table, columns in tables.items():
+        named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
+        if table in ONE_OF_EACH or named == ["merchant_id"]:
+            continue
+        cells = [
+            f"{column} || '{'|' if column == 'out_trade_no' else '~'}'"
+            if column in named and column != "merchant_id"
+            else f"sha256({column})"
+            if (table, column) == ("epay_refunds", "request")
+            else "number + 1000000"
+            if (table, column) in NUMBERED
+            else column
+            for column in columns
+        ]
+        made.append(_copying(table, columns, cells, "merchant_id = $1"))
+    return "".join(made)
+
+
+def _copies_of_money(tables: dict[str, list[str]]) -> str:
+    """Copy a merchant's books, $1, of a currency, $2, to one that it has nothing in."""
+    return "".join(
+        _copying(
+            table,
+            tables[table],
+            [
+                f"'{OTHER_MONEY}'"
+                if column == "currency"
+                else f"{column} || '~'"
+                if column in named
+                else column
+                for column in tables[table]
+            ],
+            "merchant_id = $1 and currency = $2",
+        )
+        for table, named in BOOKS.items()
+    )
+
+
+def _digested(parts: list[str]) -> str:
+    lines = " union all ".join(parts)
+    return f"return (select md5(coalesce(string_agg(l, ' ' order by l), '')) from ({lines}) r);"
+
+
+def _digests(tables: dict[str, list[str]]) -> str:
+    """Digest the rows of a merchant, $1, that are like a pattern, $2."""
+    return _digested(
+        [
+            f"select '{table}' || md5(t::text) as l from public.{table} t"
+            f" where {_key(table)} = $1 and t::text like $2"
+            for table in tables
+        ]
+    )
+
+
+def _digests_of_money() -> str:
+    return _digested(
+        [
+            f"select md5(t::text) as l from public.{table} t where currency = '{OTHER_MONEY}'"
+            for table in BOOKS
+        ]
+    )
+
+
+async def _tables(connection: asyncpg.Connection) -> dict[str, list[str]]:
     """Return the tables that hold rows of merchants, and their columns."""
-    rows = await tx.fetch(
+    rows = await connection.fetch(
         """
         select c.table_name, array_agg(c.column_name::text order by c.ordinal_position) as columns
         from information_schema.columns c
@@ -458,6 +510,8 @@ def examined(
 ) -> Iterator[tuple[ApiServer, Examiner]]:
     """A server, and who looks at its statements."""
     with database(postgres_url, template) as url:
+        with ThreadPoolExecutor(1) as apart:  # a test may have left a running loop in this thread
+            apart.submit(asyncio.run, make_ready(url)).result()
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("twins"),

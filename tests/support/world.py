@@ -21,11 +21,11 @@ from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
 
 NOW: Final = 1_750_000_000_000
-_numbers = itertools.count(1)
+_numbers: Final = itertools.count(1)
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
 LATE: Final = service.FIRST_CHECK_MS  # after this, a call to a gateway has surely ended
-_numbers: Final = itertools.count(1)
+_tables: Final[list[str]] = []  # of the schema, which is the same in each of a worker's databases
 
 
 def fresh() -> str:
@@ -83,6 +83,17 @@ async def paid(tx: Tx, order: Order, now: int = NOW) -> Order:
     attempt = await submitted(tx, order, now)
     await said(tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
     return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def paid_twice(tx: Tx, order: Order, now: int = NOW) -> PaymentAttempt:
+    """Have an order paid twice at once, and return the second attempt, a DUPLICATE."""
+    attempts = [await submitted(tx, order, now)]
+    await said(tx, attempts[0], "ACTION_REQUIRED", now, action_url="https://bank.example")
+    again = await orders.find(tx, order.merchant_id, order.id)
+    attempts.append(await submitted(tx, again, now))
+    for each in attempts:
+        await said(tx, each, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency))
+    return await orders.find_attempt(tx, order.merchant_id, attempts[1].id)
 
 
 async def in_status(tx: Tx, status: str, **what: Any) -> Order:
@@ -199,10 +210,11 @@ async def attempts(tx: Tx, order: Order) -> list[PaymentAttempt]:
 
 async def dump(tx: Tx) -> dict[str, list[str]]:
     """Return every row of every table as text, by one statement."""
-    tables = await tx.fetch("select tablename from pg_tables where schemaname = 'public'")
-    names = sorted(table for (table,) in tables)
-    rows: dict[str, list[str]] = {name: [] for name in names}
-    parts = " union all ".join(f"select '{name}', t::text from {name} t" for name in names)
+    if not _tables:
+        tables = await tx.fetch("select tablename from pg_tables where schemaname = 'public'")
+        _tables.extend(sorted(table for (table,) in tables))
+    rows: dict[str, list[str]] = {name: [] for name in _tables}
+    parts = " union all ".join(f"select '{name}', t::text from {name} t" for name in _tables)
     for name, row in await tx.fetch(parts):
         rows[name].append(row)
     return {name: sorted(found) for name, found in rows.items()}

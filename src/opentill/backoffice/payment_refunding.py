@@ -1,21 +1,50 @@
-"""What every page that refunds a payment checks and says."""
+"""Refunding a payment: how much, what that moves, and then, once it is confirmed, the refund.
 
-from collections.abc import Mapping
+To ask is a GET and changes nothing. The form that confirms it carries its own id, by which it
+refunds once however often it is sent, and what it showed: if a refund would move something else by
+now, it is shown again and nothing is done.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
+from starlette.responses import Response
 
-from opentill import refunds
-from opentill.backoffice import once
+from opentill import merchants, orders, refunds
+from opentill.backoffice import once, render
 from opentill.backoffice.payment_reading import amounts
 from opentill.backoffice.request import PageRequest
 from opentill.core import money
-from opentill.core.errors import Invalid
+from opentill.core.errors import Conflict, Invalid, KeyReused, Unavailable
 from opentill.db.database import Tx
+from opentill.merchants import Actor
 from opentill.orders import Order
+from opentill.people import Permission
 from opentill.refunds import Quote, RefundBody
 
 _LONGEST_REASON: Final = 255  # contract.md#refund-create
+_KEPT: Final = ("reason", "confirm", "force")
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """How those of a face refund: ``find`` raises NotFound for what they may not see.
+
+    ``actor`` is who refunds, with the reason that was typed, ``page`` the payment's page, and
+    ``done`` what its address has behind it once the refund of an id is made. Staff (``of_staff``)
+    give a reason for the audit log, and may refund where the merchant's refunds are switched off.
+    """
+
+    permission: Permission
+    find: Callable[[Tx, PageRequest], Awaitable[Order]]
+    actor: Callable[[PageRequest, str], Actor]
+    page: Callable[[PageRequest, Order], str]
+    done: Callable[[str], str]
+    of_staff: bool
+
+
+class _Stale(Exception):
+    """The refund would not move what was shown any more."""
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -24,6 +53,112 @@ class Refused(msgspec.Struct, frozen=True):
     status: int
     errors: Mapping[str, str]
     amount: str = ""
+
+
+_FINE: Final = Refused(200, {})
+_STALE: Final = Refused(409, {"amount": "error_refund_stale"})
+
+
+async def show(request: PageRequest, way: Way) -> Response:
+    """Ask how much to refund and, once that is in the address, show what it would move."""
+    return await _form(request, way, request.query.get("amount"), {}, _FINE)
+
+
+async def _form(
+    request: PageRequest,
+    way: Way,
+    amount: str | None,
+    typed: Mapping[str, str],
+    refused: Refused,
+) -> Response:
+    quoted = None
+    async with request.app.db.snapshot() as tx:
+        order = await way.find(tx, request)
+        merchant = await merchants.find(tx, order.merchant_id)
+        if amount is not None:
+            try:
+                quoted = await quote(tx, order, amount, request.now)
+            except Invalid as problem:
+                refused = _why(request, order, problem)
+    left = order.amount_minor - order.refund_held_minor
+    return render.page(
+        request,
+        "payment_refund.html",
+        refused.status,
+        merchant=merchant,
+        order=order,
+        quote=quoted,
+        seen="" if quoted is None else seen(quoted),
+        left=left if order.status in refunds.REFUNDABLE else 0,
+        form_id=once.new_form_id(),
+        asked=text(left, order.currency) if amount is None else amount,
+        exact="" if quoted is None else text(quoted.amount_minor, order.currency),
+        typed={name: typed.get(name, "") for name in _KEPT},
+        amount=amounts(request.localizer),
+        back=request.base + way.page(request, order),
+        of_staff=way.of_staff,
+        refunds=request.may(way.permission),
+        errors=refused.errors,
+        wait=refused.amount,
+    )
+
+
+async def create(request: PageRequest, way: Way) -> Response:
+    """Refund what was shown, once it is confirmed; the same form again leads to the same refund."""
+    form = await request.form()
+    async with request.app.db.connection() as tx:
+        order = await way.find(tx, request)
+    amount = form.get("amount", "")
+    refused = _unconfirmed(form, order, of_staff=way.of_staff)
+    if refused is not None:
+        return await _form(request, way, amount, form, refused)
+    actor = way.actor(request, form.get("reason", "").strip())
+    forced = way.of_staff and form.get("force") == "yes"
+
+    async def work(tx: Tx) -> str:
+        return await _refund(tx, order, form, actor, request.now, forced=forced)
+
+    try:
+        refund_id = await once.make(request, work)
+    except (_Stale, KeyReused):
+        return await _form(request, way, amount, form, _STALE)
+    except merchants.CapabilityOff:  # the page says why
+        off = {"force": "error_refund_force"} if way.of_staff else {}
+        return await _form(request, way, amount, form, Refused(403, off))
+    except Invalid as problem:
+        return await _form(request, way, amount, form, _why(request, order, problem))
+    except (Conflict, Unavailable):
+        back = request.base + way.page(request, order)
+        return render.page(
+            request,
+            "payment_refund_unknown.html",
+            503,
+            form=form,
+            back=back,
+            of_staff=way.of_staff,
+        )
+    return render.see_other(request, way.page(request, order) + way.done(refund_id))
+
+
+async def _refund(
+    tx: Tx, order: Order, form: Mapping[str, str], actor: Actor, now: int, *, forced: bool
+) -> str:
+    """Refund what was seen. Raises _Stale if anything of it has changed, Invalid, CapabilityOff."""
+    merchant_id, amount, subject = order.merchant_id, form.get("amount", "").strip(), order.id
+    if not forced:
+        await merchants.require(tx, merchant_id, "refund")
+    elif (off := (await merchants.find(tx, merchant_id)).refund_off) is not None:
+        subject += f", forced: refund is off ({off})"
+    # The merchant and the head of the audit log are locked before the order, as everywhere.
+    await merchants.record_audit(tx, actor, "orders refund", merchant_id, subject, now)
+    locked = await orders.lock(tx, merchant_id, order.id)
+    if seen(await quote(tx, locked, amount, now)) != form.get("seen"):
+        raise _Stale
+    body = RefundBody(amount=amount, reason=form.get("reason", "").strip())
+    made = await refunds.create(
+        tx, merchant_id, order.id, body, now, source=locked.source, forced=forced
+    )
+    return made.id
 
 
 def text(minor: int, currency: str) -> str:
@@ -47,7 +182,7 @@ def seen(quote: Quote) -> str:
     return ".".join(map(str, moved))
 
 
-def refused(request: PageRequest, order: Order, problem: Invalid) -> Refused:
+def _why(request: PageRequest, order: Order, problem: Invalid) -> Refused:
     """Return what is said where a quote or a refund is refused."""
     amount = amounts(request.localizer)
     match problem:
@@ -68,12 +203,14 @@ def refused(request: PageRequest, order: Order, problem: Invalid) -> Refused:
             return Refused(409, {"amount": "error_refund_rate"})
 
 
-def unconfirmed(form: Mapping[str, str], order: Order) -> Refused | None:
+def _unconfirmed(form: Mapping[str, str], order: Order, *, of_staff: bool) -> Refused | None:
     """Return why a form is not to be taken as it is, None if it is."""
-    if len(form.get("reason", "").strip()) > _LONGEST_REASON:
-        return Refused(400, {"reason": "error_refund_reason"})
+    if not of_staff <= len(form.get("reason", "").strip()) <= _LONGEST_REASON:
+        return Refused(
+            400, {"reason": "payment_error_reason" if of_staff else "error_refund_reason"}
+        )
     if len(form.get(once.FIELD, "")) != len(once.new_form_id()):
-        return Refused(409, {"amount": "error_refund_stale"})
+        return _STALE
     try:
         wanted = money.parse(form.get("amount", "").strip(), order.currency)
     except ValueError:

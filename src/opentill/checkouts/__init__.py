@@ -3,7 +3,7 @@
 from opentill.checkouts.gateway_tests import (
     GatewayTest,
     NotFirst,
-    OpenedTest,
+    is_gateway_test,
     open_gateway_test,
     opened_gateway_tests,
 )
@@ -13,6 +13,8 @@ from opentill.checkouts.model import (
     AmountOutOfBounds,
     Item,
     ItemBody,
+    OpenedTest,
+    PageView,
     PayerInput,
     PublicSession,
     Sales,
@@ -22,7 +24,6 @@ from opentill.checkouts.model import (
 )
 from opentill.checkouts.queries import ListQuery as SessionsQuery
 from opentill.checkouts.service import (
-    PageView,
     check_attempts,
     check_methods,
     check_on_offer,
@@ -55,6 +56,7 @@ __all__ = [
     "check_on_offer",
     "expire",
     "find",
+    "is_gateway_test",
     "list_page",
     "open_gateway_test",
     "open_session",

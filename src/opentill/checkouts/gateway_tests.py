@@ -6,19 +6,19 @@ from typing import Final
 import msgspec
 
 from opentill import merchants, products
-from opentill.checkouts.model import SHORTEST_MS, ItemBody, Session, SessionBody
+from opentill.checkouts import queries
+from opentill.checkouts.model import SHORTEST_MS, ItemBody, OpenedTest, Session, SessionBody
 from opentill.checkouts.service import open_session
 from opentill.core.errors import Invalid
-from opentill.core.ids import is_id
 from opentill.core.payment_methods import BY_NAME, Method
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.gateways import Gateway, candidates, methods_of
-from opentill.merchants import Actor, AuditRow, Sought
+from opentill.merchants import Actor
 
 _ACTION: Final = "gateways test"
 _NAME: Final = "Test payment"
-_READ: Final = 200  # rows of the audit log that may name the action without being it
+_LAST: Final = "~"  # sorts after every id
 
 
 class GatewayTest(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,16 +28,6 @@ class GatewayTest(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     currency: str
     amount: str
-
-
-class OpenedTest(msgspec.Struct, frozen=True):
-    """A test payment that was opened: of which gateway and order, when and by whom."""
-
-    merchant_id: str
-    order_id: str
-    gateway: str
-    at: int
-    who: str
 
 
 class NotFirst(Invalid):
@@ -81,6 +71,14 @@ async def open_gateway_test(
         rates_max_age_days=settings.rates_max_age_days,
         agreement_required=settings.agreement_required,
     )
+    await queries.INSERT_GATEWAY_TEST.run(
+        tx,
+        merchant_id=merchant_id,
+        order_id=session.order_id,
+        gateway=wanted.gateway,
+        who=actor.who,
+        now=now,
+    )
     subject = f"{session.order_id}: {wanted.gateway}"
     await merchants.record_audit(tx, actor, _ACTION, merchant_id, subject, now)
     return session
@@ -103,17 +101,12 @@ def _method(gateways: Mapping[str, Gateway], wanted: GatewayTest) -> Method:
     return method
 
 
-async def opened_gateway_tests(tx: Tx, since: int, limit: int) -> list[OpenedTest]:
-    """Return the test payments that were opened since then, newest first.
-
-    The audit log is the list of them.
-    """
-    rows = await merchants.search_audit(tx, Sought(text=_ACTION, since=since), _READ)
-    return [one for row in rows if row.action == _ACTION for one in [_opened(row)]][:limit]
+async def opened_gateway_tests(tx: Tx, before: str, limit: int) -> list[OpenedTest]:
+    """Return test payments of all merchants, newest first, from before an order on ("": all)."""
+    return await queries.GATEWAY_TESTS.all(tx, before=before or _LAST, limit=limit)
 
 
-def _opened(row: AuditRow) -> OpenedTest:
-    order_id, _, gateway = row.subject.partition(": ")
-    if not is_id(order_id):
-        raise AssertionError  # nobody else writes of this action
-    return OpenedTest(row.merchant_id, order_id, gateway, row.at, row.who)
+async def is_gateway_test(tx: Tx, merchant_id: str, order_id: str) -> bool:
+    """Return whether an order is that of a test payment."""
+    found = await queries.IS_GATEWAY_TEST.get(tx, merchant_id=merchant_id, order_id=order_id)
+    return bool(found)

@@ -13,7 +13,7 @@ from opentill.core.payment_methods import Method
 from opentill.http import schemas
 from opentill.http.fields import CreatedAt, meaning
 from opentill.merchants import logo_path
-from opentill.orders import NewOrder
+from opentill.orders import NewOrder, Order, PaymentAttempt
 from opentill.orders.model import Source
 from opentill.products.model import Currency, Description, Image, Name, Price
 
@@ -261,6 +261,14 @@ class PublicSession(Session, frozen=True, kw_only=True):
         return logo_path(self.merchant_id, self.logo_sha256)
 
 
+class PageView(msgspec.Struct, frozen=True):
+    """What the payment page shows: the session, its order and the last attempt to pay it."""
+
+    session: PublicSession
+    order: Order
+    last_attempt: PaymentAttempt | None
+
+
 class Sales(msgspec.Struct, frozen=True):
     """What became of a product: how many orders were paid, and how many sessions are open.
 
@@ -297,6 +305,16 @@ class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     ip: str
     locale: str
+
+
+class OpenedTest(msgspec.Struct, frozen=True):
+    """A test payment that was opened: of which gateway and order, by whom and when (Unix ms)."""
+
+    merchant_id: str
+    order_id: str
+    gateway: str
+    who: str
+    created_at: int
 
 
 class Offer(msgspec.Struct, frozen=True):

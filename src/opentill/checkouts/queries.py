@@ -1,15 +1,22 @@
 """All SQL about checkout sessions."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.checkouts.model import Offer, PublicSession, Session, Status
-from opentill.db.query import Query, Value
+from opentill.checkouts.model import (
+    Offer,
+    OpenedTest,
+    PageView,
+    PublicSession,
+    Session,
+    Status,
+)
+from opentill.db.query import Command, Joined, Query, Value, part
 from opentill.http.fields import meaning
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import ListStatements
-from opentill.orders import Email
+from opentill.orders import Email, Order, PaymentAttempt
 from opentill.rates import LOOKUP_SQL
 
 
@@ -33,16 +40,29 @@ OFFER = Query(
 )
 CURRENCY = Value(str, "select currency from products where merchant_id = :merchant_id and id = :id")
 BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id and id = :id")
-BY_PUBLIC_ID = Query(
-    PublicSession,
-    """
-    select c.*, m.charge_off, m.logo_sha256, m.accent_color, m.support_email, m.support_url,
-        m.terms_url
+_OF_MERCHANT: Final = [
+    name for name in PublicSession.__struct_fields__ if name not in Session.__struct_fields__
+]
+# All that the page of a session shows, in one statement: the page is loaded five times on the way
+# of an order (decision 0119).
+BY_PUBLIC_ID = Joined(
+    PageView,
+    f"""
+    select {part("session", "c", Session.__struct_fields__)},
+        {part("session", "m", _OF_MERCHANT)},
+        {part("order", "o", Order.__struct_fields__)},
+        {part("last_attempt", "a", PaymentAttempt.__struct_fields__)}
     from directory d
     join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id
     join merchants m on m.id = d.merchant_id
+    join orders o on o.merchant_id = d.merchant_id and o.id = c.order_id
+    left join lateral (
+        select * from payment_attempts
+        where merchant_id = o.merchant_id and order_id = o.id
+        order by created_at desc, id desc limit 1
+    ) a on true
     where d.id = :id
-    """,
+    """,  # noqa: S608 - the columns are constants of ours
 )
 DUE = Query(
     Session,
@@ -166,3 +186,26 @@ COUNT_EXPIRED = Value(
     """,
 )
 OLDEST_EXPIRY = Value(int, "select min(expires_at) from checkouts where status = 'OPEN'")
+# Sessions that staff opened to see that a gateway works.
+INSERT_GATEWAY_TEST = Command(
+    """
+    insert into gateway_tests (merchant_id, order_id, gateway, who, created_at)
+    values (:merchant_id, :order_id, :gateway, :who, :now)
+    """,
+)
+IS_GATEWAY_TEST = Value(
+    bool,
+    """
+    select exists (
+        select 1 from gateway_tests where merchant_id = :merchant_id and order_id = :order_id
+    )
+    """,
+)
+# For staff: of all merchants, newest first.
+GATEWAY_TESTS = Query(
+    OpenedTest,
+    """
+    select merchant_id, order_id, gateway, who, created_at from gateway_tests
+    where order_id < :before order by order_id desc limit :limit
+    """,
+)

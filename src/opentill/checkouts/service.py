@@ -17,8 +17,8 @@ from opentill.checkouts.model import (
     AmountOutOfBounds,
     Item,
     Offer,
+    PageView,
     PayerInput,
-    PublicSession,
     Session,
     SessionBody,
 )
@@ -30,17 +30,9 @@ from opentill.db.database import Db, Tx
 from opentill.gateways import Gateway, offered
 from opentill.http import inputs
 from opentill.merchants import Actor
-from opentill.orders import NewOrder, Order, Payer, PaymentAttempt, PaymentIntent
+from opentill.orders import NewOrder, Payer, PaymentAttempt, PaymentIntent
 from opentill.orders.fees import Priced, price
 from opentill.orders.model import UNDECIDED
-
-
-class PageView(msgspec.Struct, frozen=True, kw_only=True):
-    """What the payment page shows: the session, its order and the last attempt to pay it."""
-
-    session: PublicSession
-    order: Order
-    last_attempt: PaymentAttempt | None
 
 
 def _priced(offer: Offer, body: SessionBody) -> Priced:
@@ -271,12 +263,7 @@ async def page_view(db: Db, session_id: str) -> PageView | None:
     if not is_id(session_id):
         return None
     async with db.connection() as tx:
-        session = await queries.BY_PUBLIC_ID.first(tx, id=session_id)
-        if session is None:
-            return None
-        order = await orders.find(tx, session.merchant_id, session.order_id)
-        last = await orders.last_attempt(tx, session.merchant_id, session.order_id)
-    return PageView(session=session, order=order, last_attempt=last)
+        return await queries.BY_PUBLIC_ID.first(tx, id=session_id)
 
 
 async def expire(
@@ -355,7 +342,8 @@ async def pay(
         merchant_name=session.display_merchant_name,
         expires_at=session.expires_at,
     )
-    return await orders.submit(db, gateways, intent, public_url, now)
+    untried = view.order if last is None else None
+    return await orders.submit(db, gateways, intent, public_url, now, untried=untried)
 
 
 def _goes_on(last: PaymentAttempt, method: str) -> bool:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import commands, output, session
+from opentill.cli import backup_file, commands, output, session
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
@@ -63,7 +63,7 @@ def backup(
     with session.running_database(settings) as ready, _part(file) as (part, target):
         words = ["--format=custom", "--no-owner", f"--dbname={ready.database_url}"]
         _run(settings, "pg_dump", words, subprocess.DEVNULL, target)
-        os.fsync(target.fileno())
+        backup_file.finish(part, target)
         if overwrite:
             part.replace(file)
         else:
@@ -98,8 +98,16 @@ def _name(part: Path, file: Path) -> None:
         part.replace(file)
 
 
-def restore(file: File) -> output.Result:
+def restore(
+    file: File,
+    *,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="A dump of pg_dump's own, which has no digest.")
+    ] = False,
+) -> output.Result:
     """Make the embedded database of a backup, in a data directory that has none.
+
+    A file that was cut or changed since it was written is refused before anything is made.
 
     Until all of it is there, nothing else uses that database. Where a restore was cut off, run it
     again.
@@ -113,6 +121,8 @@ def restore(file: File) -> output.Result:
     if not file.is_file():
         message = f"there is no file {file}"
         raise ConfigurationError(message)
+    if not unchecked:
+        backup_file.check(file)
     settings = _embedded(session.settings(creates=True, keys=False))
     mark = Restoring(settings.data_dir)
     try:

@@ -13,7 +13,6 @@ import pwd
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,31 +27,6 @@ if TYPE_CHECKING:
     from opentill.merchants import Actor
     from opentill.people import Login, Permission
 
-# What a command needs, by the longest beginning of its name that stands here.
-PERMISSIONS: Final[Mapping[str, "Permission"]] = {
-    "merchants": "merchants.manage",
-    "merchants set": "terms.manage",
-    "keys": "merchants.manage",
-    "epay": "merchants.manage",
-    "webhooks": "merchants.manage",
-    "links": "merchants.manage",
-    "people": "people.manage",
-    "mail": "orders.manage",
-    "orders": "orders.manage",
-    "orders confirm": "orders.decide",
-    "orders revoke": "orders.decide",
-    "refunds": "orders.decide",
-    "disputes": "disputes.decide",
-    "balance": "balance.adjust",
-    "balance approve": "approvals.decide",
-    "payouts": "payouts.manage",
-    "payouts approve": "approvals.decide",
-    "settle": "balance.adjust",
-    "reconcile": "balance.adjust",
-    "rates": "rates.manage",
-    "secret-key": "deployment.manage",
-    "skip-messages": "deployment.manage",
-}
 # Whoever approves is a person who has logged in: the machine's owner could be the one who asked.
 _BY_PEOPLE: Final = "approvals.decide"
 
@@ -93,8 +67,9 @@ def actor(reason: str, *, as_root: bool) -> "Actor":
     """
     global _claim  # noqa: PLW0603 - as above
     from opentill.merchants import Actor
+    from opentill.people import command_permission
 
-    permission = permission_of(_command)
+    permission = command_permission(_command)
     user = system_user()
     if as_root:
         _check_owner(permission)
@@ -105,15 +80,6 @@ def actor(reason: str, *, as_root: bool) -> "Actor":
     if permission == _BY_PEOPLE:
         require_person()
     return Actor(login.name if login else user, reason)
-
-
-def permission_of(command: str) -> "Permission":
-    """Return what a command needs. Raises KeyError for one that is not in the table."""
-    words = command.split()
-    for count in range(len(words), 0, -1):
-        if found := PERMISSIONS.get(" ".join(words[:count])):
-            return found
-    raise KeyError(command)
 
 
 def require_person(what: str = "do this") -> None:

@@ -1,4 +1,4 @@
-"""``opentill mail list|resend|test``."""
+"""``opentill mail list|aside|resend|reread|test``."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +11,13 @@ from opentill.cli.output import Json
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
-    from opentill.mail import Mail
+    from opentill.mail import Mail, Reread
     from opentill.merchants import Actor
 
 _COLUMNS = ("id", "merchantId", "topic", "recipient", "status", "attempts", "createdAt", "result")
+_ASIDE = ("merchantId", "eventId", "createdAt", "reason")
 _MOST = 1000
+_Limit = Annotated[int, typer.Option(min=1, max=_MOST, help="How many at most.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +27,9 @@ def register(app: typer.Typer) -> None:
         "mail",
         "Mail: what went out, and how it ended.",
         list=list_,
+        aside=aside,
         resend=resend,
+        reread=reread,
         test=try_,
     )
 
@@ -53,7 +57,7 @@ def list_(
     status: Annotated[
         str | None, typer.Option(help="WAITING, SENDING, SENT, FAILED or UNKNOWN.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=_MOST, help="How many at most.")] = 100,
+    limit: _Limit = 100,
 ) -> output.Result:
     """List mails, the last changed first; of one merchant, the newest first.
 
@@ -67,6 +71,45 @@ def list_(
         return await mail.newest(tx, merchant_id, chosen, limit)
 
     return output.Result([_shown(one) for one in session.query(work)], _COLUMNS)
+
+
+def aside(*, limit: _Limit = 100) -> output.Result:
+    """List what no mail could be made of, and why, the newest first: events and audit entries."""
+    from opentill import mail
+
+    async def work(tx: "Tx") -> "list[mail.PutAside]":
+        return await mail.events_put_aside(tx, limit)
+
+    rows = [
+        {
+            "merchantId": one.merchant_id or None,
+            "eventId": one.event_id,
+            "createdAt": one.created_at,
+            "reason": one.reason,
+        }
+        for one in session.query(work)
+    ]
+    return output.Result(rows, _ASIDE)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "Reread":
+    """Read again what no mail could be made of, however old, after what was wrong is put right.
+
+    What can be read makes its mails now; what cannot stays put aside, with the reason.
+    """
+    from opentill import mail, merchants
+
+    settings = session.settings()
+
+    async def work(tx: "Tx", now: int) -> "Reread":
+        await merchants.lock_audit_log(tx)  # first, as everywhere
+        done = await mail.reread(tx, settings, merchant_id, now)
+        subject = f"{done.read} read, {done.mails} mails, {done.put_aside} still put aside"
+        await merchants.record_audit(tx, actor, "mail reread", merchant_id or "", subject, now)
+        return done
+
+    return session.transact(work)
 
 
 @acting(without_reason=inputs.NO_REASON)

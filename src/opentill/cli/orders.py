@@ -1,4 +1,4 @@
-"""``opentill orders list|search|show|history|note|refund|confirm|revoke``, ``refunds …``."""
+"""``opentill orders list|search|show|history|note|refund|confirm|…``, ``refunds done|failed``."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -35,6 +35,7 @@ def register(app: typer.Typer) -> None:
         refund=order_refund.refund,
         confirm=confirm,
         revoke=revoke,
+        **{"given-back": given_back},
     )
     summary = "End refunds that no gateway reports on, as the operator knows their results."
     add_group(app, "refunds", summary, done=refund_done, failed=refund_failed)
@@ -117,6 +118,29 @@ def revoke(order_id: str, *, actor: "Actor") -> "OrderDetail":
     from opentill import orders
 
     return _change(orders.revoke_manually, "orders revoke", order_id, actor)
+
+
+@acting()
+def given_back(
+    attempt: Annotated[str, typer.Argument(help="The id of the second payment: att_…")],
+    *,
+    actor: "Actor",
+) -> "OrderDetail":
+    """Note that a second payment was given back which its gateway refuses to give back."""
+    from opentill import merchants, orders
+
+    settings = session.settings()
+
+    async def work(tx: "Tx", now: int) -> "Order":
+        order = await orders.find_by_anything(tx, attempt)
+        ids = order.merchant_id, order.id
+        attempt_id = attempt.strip()
+        await merchants.record_audit(tx, actor, "orders given-back", ids[0], attempt_id, now)
+        await orders.given_back_manually(tx, *ids, attempt_id, actor, now)
+        found = await orders.find(tx, *ids)
+        return await orders.with_livemode(tx, found, deployment=settings.livemode)
+
+    return orders.OrderDetail.of(session.transact(work, settings))
 
 
 def _change(

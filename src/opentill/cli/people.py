@@ -56,19 +56,17 @@ def invite(
     of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
     spoken = inputs.choice("language", language, tuple(LANGUAGES))
     settings = session.settings()
+    wanted = mail.NewInvitation(
+        email=email,
+        by=actor.who,
+        language=spoken,
+        merchant_id=merchant,
+        role=of_merchant,
+        staff_role=of_staff,
+    )
 
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
-        made = await people.invite(
-            tx,
-            email,
-            now,
-            merchant_id=merchant,
-            role=of_merchant,
-            staff_role=of_staff,
-            actor=actor,
-        )
-        own = spoken or await people.language_of(tx, actor.who)
-        return made, await mail.invite(tx, settings, made, actor.who, own, now)
+        return await mail.invite(tx, settings, wanted, actor, now)
 
     return _shown(*session.transact(work))
 

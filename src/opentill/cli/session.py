@@ -217,10 +217,13 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
     from opentill.db import migrations
 
     away = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
+    connection: asyncpg.Connection | None = None
     try:
-        forgets = migrated and prepared and await connections.loses_statements(url)
         connection = await connections.connect(url, prepared=False)
+        forgets = migrated and prepared and await connections.loses_statements(url, connection)
     except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        if connection is not None:
+            connection.terminate()
         why = str(error) or type(error).__name__
         message = f"the database of OPENTILL_DATABASE_URL cannot be reached: {why}"
         if isinstance(error, away):

@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people
-from opentill.backoffice import once, render
+from opentill.backoffice import lists, once, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.checkouts import GatewayTest, OpenedTest
@@ -26,8 +26,7 @@ from opentill.orders import Order
 
 _FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
 _REASON: Final = "on the page of gateways"
-_DAYS_MS: Final = 30 * 86_400_000
-_NEWEST: Final = 20  # that are listed, of 30 days
+_SIZE: Final = 20  # test payments of a page
 
 
 class Tested(msgspec.Struct, frozen=True):
@@ -39,19 +38,20 @@ class Tested(msgspec.Struct, frozen=True):
     through: str
 
 
-async def _newest(tx: Tx, request: PageRequest) -> list[Tested]:
-    """Return the newest test payments, newest first."""
+async def _listed(tx: Tx, request: PageRequest) -> tuple[list[Tested], str | None]:
+    """Return a page of test payments, newest first, and the order before which there are more."""
+    rows = await checkouts.opened_gateway_tests(tx, lists.before(request), _SIZE + 1)
     found: list[Tested] = []
-    for one in await checkouts.opened_gateway_tests(tx, request.now - _DAYS_MS, _NEWEST):
+    for one in rows[:_SIZE]:
         order = await orders.find(tx, one.merchant_id, one.order_id)
         last = await orders.last_attempt(tx, one.merchant_id, one.order_id)
         amount = request.localizer.amount(Money(order.amount_minor, order.currency))
         found.append(Tested(one, order, amount, last.gateway if last else ""))
-    return found
+    return found, found[-1].order.id if len(rows) > _SIZE else None
 
 
 async def show(request: PageRequest) -> Response:
-    """Show the form, the newest test payments, and where to pay one that was just opened."""
+    """Show the form, a page of test payments, and where to pay one that was just opened."""
     return await _page(request, {name: request.query.get(name, "") for name in _FIELDS})
 
 
@@ -68,16 +68,19 @@ async def _page(
     offered = {one for code in EXPONENTS for one in methods_of(gateways, name, code)}
     opened = await checkouts.page_view(request.app.db, request.query.get("opened", ""))
     async with request.app.db.connection() as tx:
-        found = await _newest(tx, request)
+        found, older = await _listed(tx, request)
         names = await merchants.names(tx, (one.opened.merchant_id for one in found))
-    if opened is not None and opened.order.id not in {one.order.id for one in found}:
-        opened = None  # some other session
+        if opened and not await checkouts.is_gateway_test(
+            tx, opened.session.merchant_id, opened.order.id
+        ):
+            opened = None  # some other session
     return render.page(
         request,
         "gateway_test.html",
         status,
         gateway=name,
         found=found,
+        older=older,
         names=names,
         manages=request.may("orders.decide"),
         methods=[one for one in METHODS if one in offered],

@@ -18,6 +18,7 @@ from opentill.console.payments import PLACE
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.db.database import Tx
+from opentill.people import command_permission
 
 _LONGEST_REASON: Final = 255
 _RESENT: Final = "on the page of a payment"
@@ -191,9 +192,9 @@ _PLACE: Final = f"{PLACE}/{{order:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show),
     Page("GET", f"{_PLACE}/refund", "payments.read", payment_refund.show),
-    Page("POST", f"{_PLACE}/refund", "orders.manage", payment_refund.create),
-    Page("POST", f"{_PLACE}/resend", "orders.manage", resend),
-    Page("POST", f"{_PLACE}/notes", "orders.manage", add_note),
+    Page("POST", f"{_PLACE}/refund", command_permission("orders refund"), payment_refund.create),
+    Page("POST", f"{_PLACE}/resend", command_permission("webhooks resend"), resend),
+    Page("POST", f"{_PLACE}/notes", command_permission("orders note"), add_note),
     *(
         Page("POST", f"{_PLACE}/{one.name}", one.permission, partial(act, action=one))
         for one in ACTIONS

@@ -21,8 +21,8 @@ from opentill.disputes import Dispute
 from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
 from opentill.merchants.fees import Scope
-from opentill.orders import Order, PaymentAttempt, Status
-from opentill.people import Permission
+from opentill.orders import Order, Status
+from opentill.people import Permission, command_permission
 from opentill.refunds import Refund
 
 _LONGEST_ERROR: Final = 200  # characters of why a refund has failed
@@ -52,12 +52,18 @@ class Given(msgspec.Struct, frozen=True):
 class Action(msgspec.Struct, frozen=True):
     """One thing that can be done; ``apply`` raises Invalid where it cannot be any more.
 
-    ``payment_do_NAME``, ``payment_text_NAME`` and ``payment_done_NAME`` are its sentences.
+    ``command`` does the same, for the same roles. ``payment_do_NAME``, ``payment_text_NAME`` and
+    ``payment_done_NAME`` are its sentences.
     """
 
     name: str
-    permission: Permission
+    command: str
     apply: Callable[[Tx, Given], Awaitable[object]]
+
+    @property
+    def permission(self) -> Permission:
+        """What it takes."""
+        return command_permission(self.command)
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,20 +114,8 @@ async def _end_refund(tx: Tx, given: Given, *, done: bool) -> object:
 
 async def _given_back(tx: Tx, given: Given) -> None:
     attempt_id = given.form.get("subject", "")
-    attempt = await orders.find_attempt(tx, given.order.merchant_id, attempt_id)
-    if attempt.order_id != given.order.id:
-        raise NotFound
-    if not _is_kept(attempt):
-        raise Invalid("attempt", "attempt must be one that its gateway refuses to give back")
-    await given.record(tx, "orders given back", attempt_id)
-    by = f"by {given.actor.who}: {given.actor.reason}"
-    outcome = RefundOutcome(status="SUCCEEDED", provider_ref=by)
-    await orders.given_back(tx, attempt, outcome, given.now)
-
-
-def _is_kept(attempt: PaymentAttempt) -> bool:
-    """Return whether it paid an order a second time, and its gateway keeps the money for good."""
-    return attempt.status == "DUPLICATE" and attempt.check_at is None
+    await given.record(tx, "orders given-back", attempt_id)
+    await orders.given_back_manually(tx, *given.ids, attempt_id, given.actor, given.now)
 
 
 async def _open_dispute(tx: Tx, given: Given) -> object:
@@ -152,22 +146,22 @@ async def _notify(tx: Tx, given: Given) -> object:
     return await epay.resend(tx, *given.ids, given.now, actor=given.actor)
 
 
-CONFIRM: Final = Action("confirm", "orders.decide", _confirm)
-REVOKE: Final = Action("revoke", "orders.decide", _revoke)
-REFUND_DONE: Final = Action("refund-done", "orders.decide", partial(_end_refund, done=True))
-REFUND_FAILED: Final = Action("refund-failed", "orders.decide", partial(_end_refund, done=False))
-GIVEN_BACK: Final = Action("given-back", "orders.decide", _given_back)
-DISPUTE_OPEN: Final = Action("dispute-open", "disputes.decide", _open_dispute)
+CONFIRM: Final = Action("confirm", "orders confirm", _confirm)
+REVOKE: Final = Action("revoke", "orders revoke", _revoke)
+REFUND_DONE: Final = Action("refund-done", "refunds done", partial(_end_refund, done=True))
+REFUND_FAILED: Final = Action("refund-failed", "refunds failed", partial(_end_refund, done=False))
+GIVEN_BACK: Final = Action("given-back", "orders given-back", _given_back)
+DISPUTE_OPEN: Final = Action("dispute-open", "disputes open", _open_dispute)
 DISPUTE_WON: Final = Action(
-    "dispute-won", "disputes.decide", partial(_decide, event="won", command="win")
+    "dispute-won", "disputes win", partial(_decide, event="won", command="win")
 )
 DISPUTE_LOST: Final = Action(
-    "dispute-lost", "disputes.decide", partial(_decide, event="lost", command="lose")
+    "dispute-lost", "disputes lose", partial(_decide, event="lost", command="lose")
 )
 DISPUTE_RECOVERED: Final = Action(
-    "dispute-recovered", "disputes.decide", partial(_decide, event="recovered", command="recover")
+    "dispute-recovered", "disputes recover", partial(_decide, event="recovered", command="recover")
 )
-NOTIFY: Final = Action("notify", "orders.manage", _notify)
+NOTIFY: Final = Action("notify", "epay resend", _notify)
 ACTIONS: Final = (
     CONFIRM,
     REVOKE,
@@ -210,7 +204,7 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
     for refund in payment.refunds:
         if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:
             yield from _of_refund(refund)
-    for attempt in filter(_is_kept, payment.attempts):
+    for attempt in filter(orders.is_kept, payment.attempts):
         moves = (("payment_moves_back", Money(attempt.amount_minor, attempt.currency)),)
         yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
     left = Money(order.amount_minor - order.refund_held_minor, order.currency)

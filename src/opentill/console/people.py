@@ -59,11 +59,12 @@ async def invite(request: PageRequest) -> Response:
     if language is None:
         return await _people(request, 400, {"language": "error_mail_language"}, **typed, role=role)
     actor = people.actor_of(request.login, _REASON)
+    wanted = mail.NewInvitation(
+        email=typed["email"], by=request.login.name, language=language, staff_role=role
+    )
 
     async def work(tx: Tx) -> tuple[NewLink, bool]:
-        new = await people.invite(tx, typed["email"], request.now, staff_role=role, actor=actor)
-        by = request.login.name
-        return new, await mail.invite(tx, settings, new, by, language, request.now)
+        return await mail.invite(tx, settings, wanted, actor, request.now)
 
     try:
         made, mailed = await request.app.db.run(work)

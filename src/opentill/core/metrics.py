@@ -11,6 +11,8 @@ is imported on first use: most commands do not need it.
 
 import functools
 import hmac
+import json
+import os
 import platform
 import socket
 import threading
@@ -18,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from opentill import __version__
 from opentill.core.errors import ConfigurationError
@@ -46,6 +48,7 @@ class Reading(NamedTuple):
 
 
 Read = Callable[[], Sequence[Reading]]
+_ReadFile = Callable[[str], Iterator[tuple[str, float, float, int]]]  # of the library
 
 
 @functools.cache
@@ -218,17 +221,42 @@ def _of_all_processes() -> "CollectorRegistry":
 def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
     """Return how often each gateway was called and how many seconds that took in all.
 
-    By gateway and operation, counted as in ``render``: since these processes started.
+    By gateway and operation, counted as in ``render``: since these processes started. Nothing else
+    of what is counted is read.
     """
-    name = _GATEWAY_CALLS.histogram.name
     calls, seconds = dict[tuple[str, str], int](), dict[tuple[str, str], float]()
-    for metric in _of_all_processes().collect():
-        for sample in metric.samples:
-            if sample.name == f"{name}_count":
-                calls[sample.labels["gateway"], sample.labels["operation"]] = int(sample.value)
-            elif sample.name == f"{name}_sum":
-                seconds[sample.labels["gateway"], sample.labels["operation"]] = sample.value
+    for kind, labels, value in _timed(_GATEWAY_CALLS):
+        key = labels["gateway"], labels["operation"]
+        if kind == "sum":
+            seconds[key] = seconds.get(key, 0) + value
+        else:
+            calls[key] = calls.get(key, 0) + int(value)
     return {key: (number, seconds[key]) for key, number in calls.items()}
+
+
+def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """Yield the sums and counts of a histogram, in parts that are to be added up."""
+    from prometheus_client import values
+
+    _, histogram = _series(measured)
+    name = measured.histogram.name
+    if values.ValueClass is values.MutexValue:
+        for metric in histogram.collect():
+            for sample in metric.samples:
+                kind = sample.name.removeprefix(f"{name}_")
+                if kind in {"sum", "count"}:
+                    yield kind, sample.labels, sample.value
+        return
+    from prometheus_client.mmap_dict import MmapedDict
+
+    # As the library writes them: a file for each process, and a count for each bucket.
+    library: Any = MmapedDict  # it says no types
+    read: _ReadFile = library.read_all_values_from_file
+    for path in Path(os.environ[VARIABLE]).glob("histogram_*.db"):
+        for key, value, _, _ in read(str(path)):
+            if key.startswith(f'["{name}",'):
+                _, sample_name, labels, _ = json.loads(key)
+                yield sample_name.removeprefix(f"{name}_"), labels, value
 
 
 def _build() -> Reading:

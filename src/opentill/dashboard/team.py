@@ -60,13 +60,16 @@ async def invite(request: PageRequest) -> Response:
     if language is None:
         return await _team(request, 400, {"language": "error_mail_language"}, **typed, role=role)
     actor = people.actor_of(request.login, _REASON)
+    wanted = mail.NewInvitation(
+        email=typed["email"],
+        by=request.login.name,
+        language=language,
+        merchant_id=request.merchant_id,
+        role=role,
+    )
 
     async def work(tx: Tx) -> tuple[NewLink, bool]:
-        new = await people.invite(
-            tx, typed["email"], request.now, merchant_id=request.merchant_id, role=role, actor=actor
-        )
-        by, settings = request.login.name, request.app.settings
-        return new, await mail.invite(tx, settings, new, by, language, request.now)
+        return await mail.invite(tx, request.app.settings, wanted, actor, request.now)
 
     try:
         made, mailed = await request.app.db.run(work)

@@ -143,20 +143,20 @@ async def make_anew(url: str, name: str) -> None:
         await connection.close()
 
 
-async def loses_statements(url: str) -> bool:
+async def loses_statements(url: str, first: asyncpg.Connection) -> bool:
     """Return whether the address is of a pooler that forgets prepared statements.
+
+    ``first``: an open connection to it, not ``prepared``. PostgreSQL names its session's process
+    when a connection begins; a pooler does not know yet which session it will be.
 
     Two connections that are open at once and share a session of PostgreSQL show a pooler in
     transaction mode; PgBouncer 1.21 or newer may keep the statements all the same. A busy pooler
     may give each connection a session: then the first statement that is lost raises an error with
     the same advice.
     """
-    first = await connect(url, prepared=False)
-    try:
-        second = await connect(url, prepared=False)
-    except BaseException:
-        await first.close()
-        raise
+    if first.get_server_pid() == await queries.SESSION.get(first):
+        return False
+    second = await connect(url, prepared=False)
     try:
         statement = await first.prepare(queries.SESSION.sql, name=f"opentill_{uuid4().hex}")
         async with first.transaction():
@@ -169,6 +169,5 @@ async def loses_statements(url: str) -> bool:
     except (*_POOLED, TimeoutError):
         return True
     finally:
-        await first.close()
         await second.close()
     return False

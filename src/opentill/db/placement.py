@@ -36,6 +36,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     "events": "distributed",
     "figure_heads": "distributed",
     "figures": "distributed",
+    "gateway_tests": "distributed",
     "idempotency_keys": "distributed",
     "ignored_fields": "distributed",
     "late_payments": "distributed",

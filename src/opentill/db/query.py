@@ -11,7 +11,8 @@ import copy
 import operator
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, cast
+from types import NoneType
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, cast, get_args
 
 import asyncpg
 import msgspec
@@ -309,6 +310,45 @@ class Query(Statement, Generic[S]):
         """Yield every row in constant memory; ``tx`` must be inside a transaction."""
         async for record in tx.cursor(self.sql, *self.values(given, named), prefetch=500):
             yield self._made(record)
+
+
+def part(name: str, table: str, fields: Iterable[str]) -> str:
+    """Write the columns of a table that are the fields of a part, for ``Joined``."""
+    return ", ".join(f'{table}.{field} as "{name}.{field}"' for field in fields)
+
+
+class Joined(Query[S]):
+    """A statement that joins tables: each field of its structs is a struct itself, a part.
+
+    The columns are named ``"part.field"``, as ``part`` writes them. A part that may be None is None
+    where its first column is null, as in an outer join.
+    """
+
+    def __init__(self, struct: type[S], sql: str, *, distributed: str | None = None) -> None:
+        """``sql`` returns exactly the fields of the struct's parts."""
+        super().__init__(struct, sql, distributed=distributed)
+        self._parts = [
+            (kind, kind.__struct_fields__, _picker(names), kind is not field.type)
+            for field in msgspec.structs.fields(struct)
+            for kind in [self.kind_of(field.type)]
+            for names in [tuple(f"{field.name}.{name}" for name in kind.__struct_fields__)]
+        ]
+
+    @staticmethod
+    def kind_of(annotation: Any) -> type[msgspec.Struct]:
+        """Return the struct of a part, which may be None."""
+        kinds: list[type[msgspec.Struct]] = [
+            kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType
+        ]
+        return kinds[0]
+
+    def _made(self, record: asyncpg.Record) -> S:
+        made: list[msgspec.Struct | None] = []
+        for kind, fields, pick, optional in self._parts:
+            cells = pick(record)
+            there = not optional or cells[0] is not None
+            made.append(kind(**dict(zip(fields, cells, strict=True))) if there else None)
+        return self.struct(*made)
 
 
 class Value(Statement, Generic[V]):

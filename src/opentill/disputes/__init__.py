@@ -15,6 +15,7 @@ from opentill.disputes.model import (
     Unmatched,
     UnmatchedOut,
 )
+from opentill.disputes.overview import Sought, of_all
 from opentill.disputes.service import (
     add_note,
     apply_outcome,
@@ -44,6 +45,7 @@ __all__ = [
     "Evidence",
     "EvidenceRefused",
     "Note",
+    "Sought",
     "Status",
     "Unmatched",
     "UnmatchedOut",
@@ -60,6 +62,7 @@ __all__ = [
     "find_anywhere",
     "list_evidence",
     "notes",
+    "of_all",
     "of_order",
     "open_manually",
     "page",

@@ -1,4 +1,4 @@
-"""A merchant's disputes as CSV, oldest first, as the list of disputes shows them."""
+"""Disputes as CSV: what a file has of each, and the file of a merchant's, oldest first."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import tzinfo
@@ -20,11 +20,12 @@ _SHOWN: Final = (
     ("debitCurrency", "debit_currency"),
     ("reason", "reason"),
 )
-_TIMES: Final = (
+TIMES: Final = (  # columns, and the fields that they show
     ("createdAt", "created_at"),
     ("respondBy", "respond_by"),
     ("closedAt", "closed_at"),
 )
+COLUMNS: Final = tuple(name for name, _ in _SHOWN)
 _BATCH: Final = 500
 
 
@@ -35,19 +36,24 @@ def chunks(
 
     Each time stands there as the clocks of ``zone`` show it, in UTC and in milliseconds.
     """
-    header = [name for name, _ in _SHOWN]
-    for name, _ in _TIMES:
+    header = list(COLUMNS)
+    for name, _ in TIMES:
         header += [f"{name} {zone}", f"{name}Utc", name]
     return csvfile.chunks(header, _rows(db, merchant_id, status, within, zone))
+
+
+def cells(dispute: Dispute) -> list[str]:
+    """Return the cells of ``COLUMNS``."""
+    shown = DisputeOut.of(dispute)
+    return [csvfile.cell(getattr(shown, field)) for _, field in _SHOWN]
 
 
 async def _rows(
     db: Db, merchant_id: str, status: Status | None, within: tuple[int, int], zone: tzinfo
 ) -> AsyncIterator[list[str]]:
     async for dispute in _disputes(db, merchant_id, status, within):
-        shown = DisputeOut.of(dispute)
-        row = [csvfile.cell(getattr(shown, field)) for _, field in _SHOWN]
-        for _, field in _TIMES:
+        row = cells(dispute)
+        for _, field in TIMES:
             at: int | None = getattr(dispute, field)
             row += [csvfile.local(at, zone), csvfile.utc(at), csvfile.cell(at)]
         yield row

@@ -66,6 +66,31 @@ DUE = Query(
 )
 
 
+# Of all merchants, newest first: of each of some statuses the newest, and of these the newest. Each
+# is a range of its index.
+OF_ALL = Query(
+    Dispute,
+    """
+    select d.* from unnest(:status::text[]) as wanted (status)
+    cross join lateral (
+        select * from disputes
+        where status = wanted.status and created_at between :since and :until
+            and (created_at, id) < (:before_at::bigint, :before_id::text)
+            and (:due::bigint is null or respond_by <= :due)
+        order by created_at desc, id desc limit :limit
+    ) d
+    order by d.created_at desc, d.id desc limit :limit
+    """,
+    distributed="""
+    select * from disputes
+    where status = any (:status::text[]) and created_at between :since and :until
+        and (created_at, id) < (:before_at::bigint, :before_id::text)
+        and (:due::bigint is null or respond_by <= :due)
+    order by created_at desc, id desc limit :limit
+    """,
+)
+
+
 class ListQuery(PageQuery, frozen=True, rename="camel"):
     """Which disputes to list."""
 

@@ -52,90 +52,62 @@ IS_UNKNOWN: Final = """
         where (p.type, p.source, p.target, p.shown * e.amount_minor)
             = (e.type, e.from_account, e.to_account, e.shown_minor))
 """
-# What a movement of the table moves on an account: its source is never its target.
-_CHANGE: Final = (
-    "case when target = '{0}' then amount_minor when source = '{0}' then - amount_minor else 0 end"
-    " as {0}"
-)
 _NAMES: Final = each("{0}")
 _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 
 # Post lists of movements in one statement: the lock of a balance's row orders all entries of its
-# merchant and currency; running balances are window sums over the movements.
+# merchant and currency. A book is what one balance gets: what its accounts change by, and how many
+# entries there are. Each entry shows the balance without what the later entries of its book move.
 # An entry's id is made of its time, its number and random characters, so that entries of the same
 # millisecond sort in the order of their numbers too.
-# The movements are `ledger.service.Row`s; one plan serves for any number of them (decision 0111).
-_POST: Final = f"""
-    with move as (
-        select m.*, {each(_CHANGE)}
-        from unnest((select :merchant_id::text[]), :currency::text[], :random::text[],
-                    :type::text[], :source::text[], :target::text[], :amount_minor::bigint[],
-                    :shown_minor::bigint[], :cause_type::text[], :cause_id::text[],
-                    :description::text[])
-            with ordinality as m (merchant_id, currency, random, type, source, target,
-                amount_minor, shown_minor, cause_type, cause_id, description, n)
-    ), change as (
-        select merchant_id, currency, {each("sum({0}) as {0}")}, count(*) as entries
-        from move group by merchant_id, currency
-    ), after as (
-        update balances b set
-            {each("{0} = b.{0} + change.{0}")},
-            entries = b.entries + change.entries,
-            last_at = greatest(b.last_at, :now::bigint)
-        from change
-        where b.merchant_id = change.merchant_id and b.currency = change.currency
-        returning b.*
-    ), written as (
+# The values are the columns of `ledger.service.Book` and `Row`; one plan serves for any number of
+# them (decision 0111).
+_WRITTEN: Final = f"""
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
             amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
-        select m.merchant_id, m.currency, a.entries - m.later,
+        select a.merchant_id, a.currency, a.entries - m.later,
             'txn_' || lpad(to_hex(a.last_at), 12, '0')
                 || lpad(to_hex(a.entries - m.later), 10, '0') || m.random,
             m.type, m.source, m.target, m.amount_minor, m.shown_minor,
             {each("a.{0} - m.later_{0}", MERCHANT_ACCOUNTS)},
             m.cause_type, m.cause_id, m.description, a.last_at
-        from after a join (
-            select move.*, count(*) over later as later,
-                {each("coalesce(sum({0}) over later, 0) as later_{0}", MERCHANT_ACCOUNTS)}
-            from move
-            window later as (partition by merchant_id, currency order by n desc
-                rows between unbounded preceding and 1 preceding)
-        ) m on m.merchant_id = a.merchant_id and m.currency = a.currency
+        from unnest((select :book::bigint[]), :later::bigint[], :random::text[], :type::text[],
+                :source::text[], :target::text[], :amount_minor::bigint[], :shown_minor::bigint[],
+                :cause_type::text[], :cause_id::text[], :description::text[],
+                {each(":later_{0}::bigint[]", MERCHANT_ACCOUNTS)})
+            as m (book, later, random, type, source, target, amount_minor, shown_minor,
+                cause_type, cause_id, description, {each("later_{0}", MERCHANT_ACCOUNTS)})"""  # noqa: S608 - the names of accounts are constants of ours
+_POST: Final = f"""
+    with after as (
+        update balances b set
+            {each("{0} = b.{0} + change.{0}")},
+            entries = b.entries + change.entries,
+            last_at = greatest(b.last_at, :now::bigint)
+        from unnest((select :merchant_id::text[]), :currency::text[], :entries::bigint[],
+                {each(":{0}::bigint[]")})
+            with ordinality as change (merchant_id, currency, entries, {_NAMES}, book)
+        where b.merchant_id = change.merchant_id and b.currency = change.currency
+        returning b.*, change.book
+    ), written as ({_WRITTEN}
+        join after a on a.book = m.book
     )
-    select * from after
-    """  # noqa: S608 - the names of accounts are constants of ours
+    select merchant_id, currency, {_NAMES}, entries, last_at from after
+    """  # noqa: S608 - as above
 POST = Query(Balance, _POST, distributed=of_one_merchant(without(_POST, "written"), "b"))
-# The entries of the movements above, where tables are distributed: `after` is what POST returned.
+# The entries, where tables are distributed: `after` are the balances that POST returned.
 WRITE = Command(
-    f"""
-    insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
-        amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
-    select m.merchant_id, m.currency, a.after_entries - m.later,
-        'txn_' || lpad(to_hex(a.after_last_at), 12, '0')
-            || lpad(to_hex(a.after_entries - m.later), 10, '0') || m.random,
-        m.type, m.source, m.target, m.amount_minor, m.shown_minor,
-        {each("a.after_{0} - m.later_{0}", MERCHANT_ACCOUNTS)},
-        m.cause_type, m.cause_id, m.description, a.after_last_at
-    from unnest(:after_merchant_id::text[], :after_currency::text[], :after_entries::bigint[],
-            :after_last_at::bigint[], {each(":after_{0}::bigint[]", MERCHANT_ACCOUNTS)})
-        as a (after_merchant_id, after_currency, after_entries, after_last_at,
-                {each("after_{0}", MERCHANT_ACCOUNTS)})
-    join (
-        select move.*, count(*) over later as later,
-            {each("coalesce(sum({0}) over later, 0) as later_{0}", MERCHANT_ACCOUNTS)}
-        from (
-            select m.*, {each(_CHANGE)}
-            from unnest(:merchant_id::text[], :currency::text[], :random::text[], :type::text[],
-                    :source::text[], :target::text[], :amount_minor::bigint[],
-                    :shown_minor::bigint[], :cause_type::text[], :cause_id::text[],
-                    :description::text[])
-                with ordinality as m (merchant_id, currency, random, type, source, target,
-                    amount_minor, shown_minor, cause_type, cause_id, description, n)
-        ) move
-        window later as (partition by merchant_id, currency order by n desc
-            rows between unbounded preceding and 1 preceding)
-    ) m on m.merchant_id = a.after_merchant_id and m.currency = a.after_currency
-    """,  # noqa: S608 - as above
+    f"""{_WRITTEN}
+        join (
+            select after_book as book, after_merchant_id as merchant_id,
+                after_currency as currency, after_entries as entries, after_last_at as last_at,
+                {each("after_{0} as {0}", MERCHANT_ACCOUNTS)}
+            from unnest(:after_book::bigint[], :after_merchant_id::text[], :after_currency::text[],
+                    :after_entries::bigint[], :after_last_at::bigint[],
+                    {each(":after_{0}::bigint[]", MERCHANT_ACCOUNTS)})
+                as done (after_book, after_merchant_id, after_currency, after_entries,
+                    after_last_at, {each("after_{0}", MERCHANT_ACCOUNTS)})
+        ) a on a.book = m.book
+    """  # noqa: S608 - as above
 )
 # Balances of merchants in currencies, locked in the order in which everybody locks them.
 LOCK_MANY = Query(

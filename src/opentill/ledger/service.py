@@ -20,14 +20,33 @@ from opentill.ledger.model import (
     TrialBalance,
     Violation,
 )
-from opentill.ledger.postings import MERCHANT_ACCOUNTS, POSTINGS, Cause
+from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, POSTINGS, Account, Cause
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A movement as ``queries.POST`` takes it; ``random`` is the end of its entry's id."""
+class Book(msgspec.Struct, frozen=True, kw_only=True):
+    """What one balance gets, as ``queries.POST`` takes it: how its accounts change."""
 
     merchant_id: str
     currency: str
+    entries: int
+    pending: int
+    available: int
+    frozen: int
+    reserve: int
+    gateway: int
+    bank: int
+    platform: int
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A movement as ``queries.POST`` takes it, of the book of this number, from 1.
+
+    ``random`` is the end of its entry's id. ``later`` is how many movements of the book follow,
+    and ``later_…`` what these move.
+    """
+
+    book: int
+    later: int
     random: str
     type: str
     source: str
@@ -37,6 +56,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cause_type: str
     cause_id: str
     description: str
+    later_pending: int
+    later_available: int
+    later_frozen: int
+    later_reserve: int
 
 
 async def post(
@@ -61,10 +84,12 @@ async def _write(tx: Tx, values: Mapping[str, Any]) -> list[Balance]:
     """Change the balances that are there, and write the entries; return the balances after it."""
     after = await queries.POST.all(tx, **values)
     if Statement.distributes and after:
-        given = {name: values[name] for name in Row.__struct_fields__}
+        rows = {name: values[name] for name in Row.__struct_fields__}
+        books = list(zip(values["merchant_id"], values["currency"], strict=True))
         names = ("merchant_id", "currency", "entries", "last_at", *MERCHANT_ACCOUNTS)
         lists = {f"after_{name}": [getattr(one, name) for one in after] for name in names}
-        await queries.WRITE.run(tx, **given, **lists)
+        numbers = [books.index((one.merchant_id, one.currency)) + 1 for one in after]
+        await queries.WRITE.run(tx, **rows, **lists, after_book=numbers)
     return after
 
 
@@ -101,33 +126,47 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
         raise AssertionError  # the rows are there and locked
 
 
-def _columns(books: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
+def _columns(posted: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
     """Return the columns of ``queries.POST``. Raises as ``post`` does."""
-    rows = [
-        Row(
-            merchant_id=merchant_id,
-            currency=currency,
-            random=secrets.token_hex(4),
-            type=movement.type,
-            source=movement.source,
-            target=movement.target,
-            amount_minor=movement.amount_minor,
-            shown_minor=movement.shown_minor,
-            cause_type=movement.cause_type,
-            cause_id=movement.cause_id,
-            description=movement.description,
-        )
-        for (merchant_id, currency), movements in books.items()
-        for movement in movements
-    ]
+    books: list[Book] = []
+    rows: list[Row] = []
+    for (merchant_id, currency), movements in posted.items():
+        moved = dict.fromkeys(ACCOUNTS, 0)
+        backwards: list[Row] = []
+        for later, movement in enumerate(reversed(movements)):
+            if movement.amount_minor <= 0:
+                msg = f"a posting moves a positive amount: {movement}"
+                raise ValueError(msg)
+            backwards.append(_row(len(books) + 1, movement, later, moved))
+            moved[movement.source] -= movement.amount_minor
+            moved[movement.target] += movement.amount_minor
+        rows += reversed(backwards)
+        number = len(movements)
+        books.append(Book(merchant_id=merchant_id, currency=currency, entries=number, **moved))
     if not rows:
         msg = "nothing to post"
         raise ValueError(msg)
-    for row in rows:
-        if row.amount_minor <= 0:
-            msg = f"a posting moves a positive amount: {row}"
-            raise ValueError(msg)
-    return columns(Row, rows)
+    return columns(Book, books) | columns(Row, rows)
+
+
+def _row(book: int, movement: Movement, later: int, moved: Mapping[Account, int]) -> Row:
+    return Row(
+        book=book,
+        later=later,
+        random=secrets.token_hex(4),
+        type=movement.type,
+        source=movement.source,
+        target=movement.target,
+        amount_minor=movement.amount_minor,
+        shown_minor=movement.shown_minor,
+        cause_type=movement.cause_type,
+        cause_id=movement.cause_id,
+        description=movement.description,
+        later_pending=moved["pending"],
+        later_available=moved["available"],
+        later_frozen=moved["frozen"],
+        later_reserve=moved["reserve"],
+    )
 
 
 async def balance(tx: Tx, merchant_id: str, currency: str) -> Balance | None:

@@ -1,6 +1,8 @@
 """Mail: what customers, members, people and staff are written, each message once."""
 
+from opentill.mail.aside import Reread, reread
 from opentill.mail.composing import (
+    NewInvitation,
     ask_for_new_password,
     invite,
     offer_new_password,
@@ -33,11 +35,13 @@ __all__ = [
     "Connection",
     "Mail",
     "Mailer",
+    "NewInvitation",
     "Options",
     "Outcome",
     "Preferences",
     "PutAside",
     "Queue",
+    "Reread",
     "Server",
     "Status",
     "TooManyMails",
@@ -55,6 +59,7 @@ __all__ = [
     "offer_new_password",
     "preferences_of",
     "reach",
+    "reread",
     "resend",
     "send_receipt",
     "skip_waiting",

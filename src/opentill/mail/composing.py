@@ -2,17 +2,34 @@
 
 from typing import Final
 
-from opentill import orders
+import msgspec
+
+from opentill import orders, people
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.http import inputs
-from opentill.mail import of_events, outbox, preferences, queries, topics
+from opentill.mail import contents, of_events, outbox, preferences, queries
 from opentill.mail.model import MINUTE_MS, OF_NOBODY, Mail, NewMail
-from opentill.people import NewLink, normal
+from opentill.merchants import Actor
+from opentill.people import MerchantRole, NewLink, StaffRole, normal
 from opentill.web.catalogue import Language
 
 _PATIENCE_MS: Final = 5 * MINUTE_MS  # in which one address gets one link to a new password
+
+
+class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom to invite, to a merchant or to the staff.
+
+    ``by`` is who invites, as the mail says it. Without a ``language`` the mail is in the inviter's.
+    """
+
+    email: str
+    by: str
+    language: Language | None = None
+    merchant_id: str | None = None
+    role: MerchantRole | None = None
+    staff_role: StaffRole | None = None
 
 
 async def send_receipt(
@@ -46,28 +63,37 @@ async def send_receipt(
 
 
 async def invite(
-    tx: Tx, settings: Settings, made: NewLink, by: str, language: Language, now: int
-) -> bool:
-    """Mail an invitation in the transaction that makes it; False where there is no mail server.
+    tx: Tx, settings: Settings, wanted: NewInvitation, actor: Actor, now: int
+) -> tuple[NewLink, bool]:
+    """Invite somebody, mail them the link where there is a mail server, and say whether it is.
 
-    Raises TooManyMails.
+    Raises what ``people.invite`` raises, and TooManyMails.
     """
+    made = await people.invite(
+        tx,
+        wanted.email,
+        now,
+        merchant_id=wanted.merchant_id,
+        role=wanted.role,
+        staff_role=wanted.staff_role,
+        actor=actor,
+    )
     link = made.link
     mail = NewMail(
         merchant_id=link.merchant_id or OF_NOBODY,
         topic="invitation",
         cause=link.id,
         recipient=link.email,
-        language=language,
-        data=topics.Invitation(by=by, expires_at=link.expires_at),
+        language=wanted.language or await people.language_of(tx, actor.who),
+        data=contents.Invitation(by=wanted.by, expires_at=link.expires_at),
     )
-    return await _with_link(tx, settings, mail, made.path, now)
+    return made, await _with_link(tx, settings, mail, made.path, now)
 
 
 async def offer_new_password(
     tx: Tx, settings: Settings, made: NewLink, language: Language, now: int
 ) -> bool:
-    """Mail the way to a new password in the transaction that makes it, as ``invite`` does.
+    """Mail the way to a new password in the transaction that makes it; False without a mail server.
 
     Raises TooManyMails.
     """
@@ -77,7 +103,7 @@ async def offer_new_password(
         cause=made.link.id,
         recipient=made.link.email,
         language=language,
-        data=topics.Reset(at=now),
+        data=contents.Reset(at=now),
     )
     return await _with_link(tx, settings, mail, made.path, now)
 
@@ -104,6 +130,6 @@ async def ask_for_new_password(
         cause=f"reset {now // _PATIENCE_MS}",
         recipient=address,
         language=language,
-        data=topics.Reset(at=now),
+        data=contents.Reset(at=now),
     )
     await outbox.queue(tx, settings, [mail], now)

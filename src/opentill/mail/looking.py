@@ -16,7 +16,7 @@ from opentill import figures, ledger
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_of, local
-from opentill.mail import noting, outbox, queries, recipients, staff_topics, topics
+from opentill.mail import contents, noting, outbox, queries, recipients
 from opentill.mail.model import HOUR_MS, OF_NOBODY, DigestDue, LoggedIn, NewMail
 from opentill.mail.topics import BY_NAME
 from opentill.people import limit_subject
@@ -55,7 +55,7 @@ def _login(login: LoggedIn) -> NewMail:
         cause=f"login {digest}",
         recipient=login.email,
         language=login.language,
-        data=topics.Login(
+        data=contents.Login(
             address=login.address, device=login.device[:_LONGEST_DEVICE], at=login.created_at
         ),
     )
@@ -68,9 +68,9 @@ async def for_staff(db: Db, settings: Settings, now: int) -> int:
         wanted: list[tuple[str, str, msgspec.Struct]] = []
         found = (await ledger.checked(tx)).violations
         if found:
-            wanted.append(("books_violated", "books", staff_topics.Violated(found=found)))
+            wanted.append(("books_violated", "books", contents.Violated(found=found)))
         for one in await queries.STUCK.all(tx, before=now - _STUCK_MS, least=_STUCK):
-            stuck = staff_topics.Stuck(gateway=one.gateway, payments=one.payments, since=one.since)
+            stuck = contents.Stuck(gateway=one.gateway, payments=one.payments, since=one.since)
             wanted.append(("gateway_away", f"gateway {one.gateway}", stuck))
         day = now // _DAY_MS
         mails: list[NewMail] = []
@@ -105,7 +105,7 @@ async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
         if await queries.HAS_CAUSE.get(tx, merchant_id=one.merchant_id, cause=cause):
             return 0
         sums = await figures.sums(tx, one.merchant_id, day.since, day.until)
-        said = topics.Digest(
+        said = contents.Digest(
             merchant_id=one.merchant_id,
             at=day.since,
             days=[_day(each) for each in sums if any(_moved(each))],
@@ -122,9 +122,9 @@ def _moved(sums: figures.CurrencySums) -> tuple[int, ...]:
     return sums.payments, sums.refunds, sums.disputes, sums.fees_minor
 
 
-def _day(sums: figures.CurrencySums) -> topics.Day:
+def _day(sums: figures.CurrencySums) -> contents.Day:
     currency = sums.currency
-    return topics.Day(
+    return contents.Day(
         payments=sums.payments,
         paid=(sums.paid_minor, currency),
         refunded=(sums.refunded_minor, currency),

@@ -5,26 +5,22 @@ after the commit, so that nothing is skipped; how far the reading has come is wr
 transaction that writes the rows, and a row's cause is unique. Where there is no mail server nothing
 of this runs.
 
-An event that no mail can be made of is put aside with the reason, for staff to see, and those after
-it are read on (decision 0103).
+An event, or an entry of the audit log, that no mail can be made of is put aside with the reason,
+for staff to see, and those after it are read on (``aside.py``, decision 0103).
 """
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import asyncpg
 import structlog
 
 from opentill import webhooks
-from opentill.core import log
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
-from opentill.db.connection import COLLIDED
 from opentill.db.database import Db, Tx
-from opentill.mail import of_events, outbox, queries, recipients
-from opentill.mail.model import HOUR_MS, LONGEST_RESULT, OF_NOBODY, Head, NewMail
-from opentill.mail.topics import BY_NAME, Entry
+from opentill.mail import aside, of_audit, of_events, outbox, queries
+from opentill.mail.model import HOUR_MS, OF_NOBODY, Audited, Head
 from opentill.webhooks import EventBatch, NumberedEvent
 
 _log: Final = structlog.get_logger()
@@ -33,26 +29,14 @@ _EVENTS: Final = 500  # read at once
 _BATCHES: Final = 20  # of one merchant, before it is another's turn
 _MERCHANTS: Final = 200
 _ENTRIES: Final = 500
-_AUDITED: Final = {  # action → topic
-    "webhooks disable": "endpoint_disabled",
-    "keys create": "key_changed",
-    "keys regenerate": "key_changed",
-    "keys revoke": "key_changed",
-    "payouts account": "account_changed",
-}
-# What is no event's fault, and goes away by itself: it is tried again.
-_PASSING: Final = (
-    *COLLIDED,
-    Unavailable,
-    OSError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.LockNotAvailableError,
-    asyncpg.OperatorInterventionError,  # such as a server that shuts down
-    asyncpg.PostgresConnectionError,
-    asyncpg.ReadOnlySQLTransactionError,
-)
+
+
+class Unread(Exception):
+    """Events of some merchants could not be read now; the log says why."""
+
+    def __init__(self, merchants: int) -> None:
+        """``merchants`` is how many."""
+        super().__init__(f"the events of {merchants} merchants are not read for mail")
 
 
 async def begin(db: Db, now: int) -> Head:
@@ -70,18 +54,32 @@ async def begin(db: Db, now: int) -> Head:
 
 
 async def events(db: Db, settings: Settings, now: int) -> int:
-    """Read the events of all merchants that are not read, and return how many mails they made."""
+    """Read the events of all merchants that are not read, and return how many mails they made.
+
+    Merchants whose events cannot be read now are passed over until the next time. Then it raises
+    Unread, after all the others.
+    """
     since, made, last = (await begin(db, now)).since, 0, ""
+    passed_over = 0
     while True:
         async with db.connection() as tx:
             behind = await queries.BEHIND.all(tx, after=last, limit=_MERCHANTS)
         for merchant in behind:
-            made += await _of_merchant(
-                db, settings, merchant.merchant_id, merchant.number, since, now
-            )
+            try:
+                made += await _of_merchant(
+                    db, settings, merchant.merchant_id, merchant.number, since, now
+                )
+            except Unavailable:
+                raise  # nothing can be read of the others, either
+            except Exception:  # noqa: BLE001 - whatever is wrong with one merchant
+                _log.exception("mail_merchant_passed_over", merchant=merchant.merchant_id)
+                passed_over += 1
         if len(behind) < _MERCHANTS:
-            return made
+            break
         last = behind[-1].merchant_id
+    if passed_over:
+        raise Unread(passed_over)
+    return made
 
 
 async def _of_merchant(
@@ -116,57 +114,18 @@ async def _note(
     await queries.OPEN_HEAD.run(tx, merchant_id=merchant_id, number=0, since=since)
     if await queries.LOCK_HEAD.get(tx, merchant_id=merchant_id) != after:
         return None
-    reading = _Reading(tx, settings, merchant_id, max(since, now - LATEST_MS), now)
-    made = await reading.read(batch.events)
+    oldest = max(since, now - LATEST_MS)
+
+    async def make(events: Sequence[NumberedEvent]) -> int:
+        wanted = await of_events.mails(tx, settings, merchant_id, events, oldest)
+        return len(await outbox.queue(tx, settings, wanted, now))
+
+    async def put_aside(event: NumberedEvent, error: Exception) -> None:
+        await aside.put(tx, merchant_id, event.number, event.id, error, now)
+
+    made = await aside.make_each(tx, batch.events, make, put_aside)
     await queries.MOVE_HEAD.run(tx, merchant_id=merchant_id, number=batch.cursor)
     return made
-
-
-class _Reading:
-    """Makes mails of a merchant's events, in the caller's transaction."""
-
-    def __init__(self, tx: Tx, settings: Settings, merchant_id: str, oldest: int, now: int) -> None:
-        self._tx = tx
-        self._settings = settings
-        self._merchant_id = merchant_id
-        self._oldest = oldest
-        self._now = now
-
-    async def read(self, events: Sequence[NumberedEvent]) -> int:
-        """Return how many mails were made, each event by itself where not all could be read."""
-        try:
-            return await self._make(events)
-        except _PASSING:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one event
-            if len(events) == 1:
-                await self._put_aside(events[0], error)
-                return 0
-        made = 0
-        for event in events:
-            made += await self.read([event])
-        return made
-
-    async def _make(self, events: Sequence[NumberedEvent]) -> int:
-        async with self._tx.transaction():  # what PostgreSQL refuses takes back this much
-            wanted = await of_events.mails(
-                self._tx, self._settings, self._merchant_id, events, self._oldest
-            )
-            return len(await outbox.queue(self._tx, self._settings, wanted, self._now))
-
-    async def _put_aside(self, event: NumberedEvent, error: Exception) -> None:
-        reason = log.redact(f"{type(error).__name__}: {error}")
-        _log.error(
-            "mail_event_put_aside", merchant=self._merchant_id, event_id=event.id, why=reason
-        )
-        await queries.PUT_ASIDE.run(
-            self._tx,
-            merchant_id=self._merchant_id,
-            number=event.number,
-            event_id=event.id,
-            reason=reason[:LONGEST_RESULT],
-            now=self._now,
-        )
 
 
 async def audit_log(db: Db, settings: Settings, now: int) -> int:
@@ -176,31 +135,16 @@ async def audit_log(db: Db, settings: Settings, now: int) -> int:
     async def work(tx: Tx) -> int:
         after = await queries.LOCK_HEAD.get(tx, merchant_id=OF_NOBODY) or 0
         entries = await queries.AUDITED.all(tx, after=after, limit=_ENTRIES)
-        for entry in entries:
-            name = _AUDITED.get(entry.action)
-            if name is None or entry.at < now - LATEST_MS:
-                continue
-            said = Entry(
-                merchant_id=entry.merchant_id,
-                action=entry.action,
-                who=entry.who,
-                subject=entry.subject,
-                at=entry.at,
-            )
-            to = await recipients.members(tx, entry.merchant_id, BY_NAME[name])
-            wanted = [
-                NewMail(
-                    merchant_id=entry.merchant_id,
-                    topic=name,
-                    cause=f"audit {entry.number}",
-                    recipient=email,
-                    language=to.language,
-                    data=said,
-                )
-                for email in to.emails
-            ]
-            await outbox.queue(tx, settings, wanted, now)
+
+        async def make(some: Sequence[Audited]) -> int:
+            wanted = await of_audit.mails(tx, some, now - LATEST_MS)
+            return len(await outbox.queue(tx, settings, wanted, now))
+
+        async def put_aside(entry: Audited, error: Exception) -> None:
+            await aside.put(tx, OF_NOBODY, entry.number, f"audit {entry.number}", error, now)
+
         if entries:
+            await aside.make_each(tx, entries, make, put_aside)
             await queries.MOVE_HEAD.run(tx, merchant_id=OF_NOBODY, number=entries[-1].number)
         return len(entries)
 

@@ -13,7 +13,7 @@ from opentill.checkouts import Session
 from opentill.core import money
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
-from opentill.mail import preferences, recipients, topics
+from opentill.mail import contents, preferences, recipients
 from opentill.mail.model import NewMail, Preferences
 from opentill.mail.topics import BY_NAME
 from opentill.orders import Order
@@ -111,7 +111,7 @@ async def receipt(
 ) -> NewMail:
     """Return the receipt of a paid order, in its customer's language or ``otherwise``."""
     session = await checkouts.find(tx, order.merchant_id, order.checkout_id)
-    said = topics.Receipt(
+    said = contents.Receipt(
         shop=session.display_merchant_name,
         livemode=livemode,
         session_id=order.checkout_id,
@@ -145,7 +145,7 @@ async def _refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
     if order is None or not reading.preferences.refunds or not _has_customer(order):
         return []
     session = await checkouts.find(tx, order.merchant_id, order.checkout_id)
-    data = topics.Refund(
+    data = contents.Refund(
         shop=session.display_merchant_name,
         livemode=said.livemode,
         session_id=order.checkout_id,
@@ -184,7 +184,7 @@ async def _language(tx: Tx, order: Order, session: Session, otherwise: Preferenc
 
 async def _dispute(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
     said = msgspec.json.decode(body.data, type=_OfDispute)
-    data = topics.Dispute(
+    data = contents.Dispute(
         merchant_id=reading.merchant_id,
         dispute_id=said.dispute_id,
         order_id=said.order_id,
@@ -197,7 +197,7 @@ async def _dispute(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
 
 async def _payout(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
     said = msgspec.json.decode(body.data, type=_OfPayout)
-    data = topics.Payout(
+    data = contents.Payout(
         merchant_id=reading.merchant_id,
         payout_id=said.payout_id,
         amount=(money.parse(said.amount, said.currency), said.currency),

@@ -229,8 +229,21 @@ PUT_ASIDE = Command(
     """
     insert into mail_events_put_aside (merchant_id, number, event_id, reason, created_at)
     values (:merchant_id, :number, :event_id, :reason, :now)
-    on conflict (merchant_id, number) do nothing
+    on conflict (merchant_id, number) do update set reason = excluded.reason
     """,
+)
+# Of all merchants, or of one: those after a row, so that who reads them again reads each once.
+ASIDE_AFTER = Query(
+    PutAside,
+    """
+    select merchant_id, number, event_id, reason, created_at from mail_events_put_aside
+    where (merchant_id, number) > (:merchant_id::text, :number::bigint)
+        and (:only::text is null or merchant_id = :only)
+    order by merchant_id, number limit :limit
+    """,
+)
+TAKE_BACK = Command(
+    "delete from mail_events_put_aside where merchant_id = :merchant_id and number = :number",
 )
 # For the operator: of all merchants.
 EVENTS_PUT_ASIDE = Query(

@@ -13,9 +13,9 @@ from opentill.adjustments import Adjustment
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.mail import noting, outbox, queries, recipients
+from opentill.mail.contents import Approval, Deadline
 from opentill.mail.model import HOUR_MS, NearDeadline, NewMail
 from opentill.mail.noting import LATEST_MS
-from opentill.mail.staff_topics import Approval, Deadline
 from opentill.mail.topics import BY_NAME
 from opentill.payouts import WaitingPayout
 

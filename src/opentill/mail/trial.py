@@ -10,7 +10,7 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.core.settings import Settings
 from opentill.http import inputs
-from opentill.mail import letters, topics
+from opentill.mail import contents, letters
 from opentill.mail.catalogue import SENTENCES
 from opentill.mail.letters import Draft
 from opentill.mail.model import OF_NOBODY, Mail
@@ -43,7 +43,7 @@ async def try_out(settings: Settings, recipient: str, now: int) -> Outcome:
         reason = "mail must be set up: set OPENTILL_SMTP_URL and OPENTILL_MAIL_FROM"
         raise Invalid("mail", reason)
     to = inputs.email("email", recipient)
-    said = topics.Test(at=now)
+    said = contents.Test(at=now)
     mail_id = new_id("mail")
     mail = Mail(
         merchant_id=OF_NOBODY,

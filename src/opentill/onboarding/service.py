@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from opentill import ledger, mail, merchants, people, webhooks
+from opentill import ledger, mail, merchants, webhooks
 from opentill.core import structs
 from opentill.core.errors import or_not_found
 from opentill.core.settings import Settings
@@ -39,11 +39,14 @@ async def approve(
     """
     merchant = await merchants.take(tx, merchant_id, "approved", actor, now, notes=notes)
     application = or_not_found(await merchants.application_of(tx, merchant_id))
-    invitation = await people.invite(
-        tx, application.email, now, merchant_id=merchant_id, role="owner", actor=actor
+    wanted = mail.NewInvitation(
+        email=application.email,
+        by=settings.operator_name,
+        language=language,
+        merchant_id=merchant_id,
+        role="owner",
     )
-    spoken, by = language or await people.language_of(tx, actor.who), settings.operator_name
-    mailed = await mail.invite(tx, settings, invitation, by, spoken, now)
+    invitation, mailed = await mail.invite(tx, settings, wanted, actor, now)
     return Approved(merchant, invitation, mailed)
 
 

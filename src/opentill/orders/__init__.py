@@ -52,6 +52,7 @@ from opentill.orders.notes import complete_refund, hold_refund, note, release_re
 from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments import ask, callback_url, submit
 from opentill.orders.search_model import Concerned
+from opentill.orders.second_payments import given_back_manually, is_kept
 from opentill.orders.service import (
     apply_outcome,
     attempt_of,
@@ -133,9 +134,11 @@ __all__ = [
     "find_by_anything",
     "find_customers",
     "given_back",
+    "given_back_manually",
     "has_product",
     "history",
     "hold_refund",
+    "is_kept",
     "last_attempt",
     "list_page",
     "livemode_of",

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
+from opentill.db.query import Statement
 from opentill.gateways import Gateways, candidates, observed
 from opentill.gateways.model import (
     Expires,
@@ -18,10 +19,12 @@ from opentill.gateways.model import (
     PaymentRequest,
     RefundRequest,
 )
-from opentill.orders import queries, service
+from opentill.orders import queries, sending, service
 from opentill.orders.asking import may_ask
 from opentill.orders.model import DAY_MS, OPERATOR, Order, PaymentAttempt, PaymentIntent
 
+# An order, the attempt to pay it if there is one, and whether that is new.
+_Begun: TypeAlias = tuple[Order, PaymentAttempt | None, bool]
 _log: Final = structlog.get_logger()
 _LONGEST_WAIT_MS: Final = 3_600_000
 _MOST_GATEWAYS: Final = 3  # that one payment is sent to, while its customer waits
@@ -42,7 +45,13 @@ def callback_url(public_url: str, gateway: str) -> str:
 
 
 async def submit(
-    db: Db, gateways: Mapping[str, Gateway], intent: PaymentIntent, public_url: str, now: int
+    db: Db,
+    gateways: Mapping[str, Gateway],
+    intent: PaymentIntent,
+    public_url: str,
+    now: int,
+    *,
+    untried: Order | None = None,
 ) -> PaymentAttempt | None:
     """Start to pay an order, and return its attempt; None if nobody can pay the order any more.
 
@@ -50,10 +59,18 @@ async def submit(
     that one is returned. A gateway that surely was not reached is followed by the next that takes
     the method, in an attempt of its own; an unknown outcome never is. An attempt that took too long
     to be stored is not sent: the request could arrive after the worker has asked the gateway, which
-    did not know the payment then. Raises Invalid on ``method`` for one that no gateway takes.
+    did not know the payment then. ``untried`` is the order as the caller has just read it, without
+    an attempt: then intent and result are a statement each, as long as nothing else happens to the
+    order. Raises Invalid on ``method`` for one that no gateway takes.
     """
     started_ns = time.monotonic_ns()
-    order, attempt, fresh = await db.run(lambda tx: _begin(tx, gateways, intent, now))
+    begun: _Begun | None = None
+    if untried is not None:
+        begun = await _begin_untried(db, gateways, intent, untried, now)
+    if begun is None:
+        begun = await db.run(lambda tx: _begin(tx, gateways, intent, now))
+    order, attempt, fresh = begun
+    sent = None if Statement.distributes else sending.as_sent(order)
     tried: tuple[str, ...] = ()
     while attempt is not None and fresh:
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
@@ -68,7 +85,8 @@ async def submit(
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
         tried = (*tried, attempt.gateway)
         if outcome.status != "UNREACHABLE" or waited_ms > _PATIENCE_MS:
-            return await _apply(db, attempt, outcome, now)
+            return await _apply(db, attempt, outcome, now, sent)
+        sent = None
         at = max(now + waited_ms, attempt.created_at + 1)
         go_on = partial(_go_on, before=attempt, outcome=outcome, tried=tried, now=at)
         attempt, fresh = await db.run(partial(go_on, gateways=gateways, intent=intent))
@@ -83,7 +101,7 @@ async def _last(tx: Tx, intent: PaymentIntent) -> tuple[Order, PaymentAttempt | 
 
 async def _begin(
     tx: Tx, gateways: Mapping[str, Gateway], intent: PaymentIntent, now: int
-) -> tuple[Order, PaymentAttempt | None, bool]:
+) -> _Begun:
     """Record the first attempt, unless one is under way; the last value says whether it is new."""
     order, last = await _last(tx, intent)
     if order.status != "PENDING":
@@ -106,6 +124,25 @@ async def _begin(
         raise Invalid("method", "method must be one of the payment methods on offer")
     first = await service.start_attempt(tx, order, able[0], intent.method, intent.payer, now)
     return order, first, True
+
+
+async def _begin_untried(
+    db: Db, gateways: Mapping[str, Gateway], intent: PaymentIntent, seen: Order, now: int
+) -> _Begun | None:
+    """Record the first attempt of an order as ``_begin``; None where that is to look closer.
+
+    So it does where tables are distributed: what one statement selects for several tables is
+    copied over first, and costs more there than the statements that it takes the place of.
+    """
+    if Statement.distributes:
+        return None
+    able = candidates(gateways, intent.method, seen.currency)
+    if seen.status != "PENDING" or not able:
+        return None
+    first = await db.autocommit(
+        lambda tx: sending.start_first_attempt(tx, seen, able[0], intent.method, intent.payer, now)
+    )
+    return None if first is None else (seen, first, True)
 
 
 async def _go_on(
@@ -154,9 +191,22 @@ def _request(
 
 
 async def _apply(
-    db: Db, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
+    db: Db,
+    attempt: PaymentAttempt,
+    outcome: PaymentOutcome,
+    now: int,
+    sent: Order | None = None,
 ) -> PaymentAttempt:
-    """Apply the outcome that the attempt's own gateway reported."""
+    """Apply the outcome that the attempt's own gateway reported.
+
+    ``sent`` is the order as the intent left it, where the outcome is that of the call itself.
+    """
+    if sent is not None and outcome.status in ("ACTION_REQUIRED", "PENDING"):
+        accepted = await db.autocommit(
+            lambda tx: sending.accept_sent(tx, sent, attempt, outcome, now)
+        )
+        if accepted is not None:
+            return accepted
     return await db.run(lambda tx: service.apply_to(tx, attempt, outcome, now))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 import structlog
@@ -45,6 +45,7 @@ _log: Final = structlog.get_logger()
 FIRST_CHECK_MS: Final = 15_000  # longer than any call to a gateway lasts
 ACTION_CHECK_MS: Final = 60_000
 PENDING_CHECK_MS: Final = 2_000
+WAITS: Final = {"ACTION_REQUIRED": ACTION_CHECK_MS, "PENDING": PENDING_CHECK_MS}
 # The status of an attempt that failed, and the event of its order, by the outcome.
 _ENDS: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
     "DECLINED": ("DECLINED", "declined"),
@@ -150,6 +151,29 @@ async def merchant_of(tx: Tx, public_id: str) -> str:
     return or_not_found(await queries.MERCHANT_OF.get(tx, id=public_id))
 
 
+def to_send(
+    order: Order, gateway: str, method: Method, payer: Payer, now: int
+) -> tuple[NewAttempt, Order, str]:
+    """Return an attempt to be stored, the order with its payer, and the cause for its history."""
+    attempt = NewAttempt(
+        merchant_id=order.merchant_id,
+        id=new_id("att"),
+        order_id=order.id,
+        gateway=gateway,
+        method=method,
+        status="SUBMITTED",
+        amount_minor=order.amount_minor,
+        currency=order.currency,
+        locale=payer.locale,
+        payer_ip=payer.ip,
+        check_at=now + FIRST_CHECK_MS,
+    )
+    of_payer = msgspec.structs.replace(
+        order, customer_email=payer.email, customer_name=payer.known_name, payer_ip=payer.ip
+    )
+    return attempt, of_payer, f"{attempt.id} by {method} through {gateway}"
+
+
 async def start_attempt(
     tx: Tx, order: Order, gateway: str, method: Method, payer: Payer, now: int
 ) -> PaymentAttempt:
@@ -158,28 +182,9 @@ async def start_attempt(
     To be committed before the gateway is called: whatever becomes of the call, the worker asks the
     gateway by the attempt's id until the outcome is known.
     """
-    attempt = await queries.INSERT_ATTEMPT.one(
-        tx,
-        NewAttempt(
-            merchant_id=order.merchant_id,
-            id=new_id("att"),
-            order_id=order.id,
-            gateway=gateway,
-            method=method,
-            status="SUBMITTED",
-            amount_minor=order.amount_minor,
-            currency=order.currency,
-            locale=payer.locale,
-            payer_ip=payer.ip,
-            check_at=now + FIRST_CHECK_MS,
-        ),
-        now=now,
-    )
-    cause = f"{attempt.id} by {method} through {gateway}"
-    submitted = msgspec.structs.replace(
-        order, customer_email=payer.email, customer_name=payer.known_name, payer_ip=payer.ip
-    )
-    await transition(tx, Change(submitted, "submitted", cause), now)
+    new, of_payer, cause = to_send(order, gateway, method, payer, now)
+    attempt = await queries.INSERT_ATTEMPT.one(tx, new, now=now)
+    await transition(tx, Change(of_payer, "submitted", cause), now)
     once_committed(tx, partial(metrics.count_started_attempt, gateway, method))
     return attempt
 
@@ -306,15 +311,14 @@ async def _accepted(
     order: Order,
     attempt: PaymentAttempt,
     outcome: PaymentOutcome,
-    status: AttemptStatus,
+    status: Literal["ACTION_REQUIRED", "PENDING"],
     now: int,
 ) -> PaymentAttempt:
     """Apply that the customer must act, or that the outcome comes later."""
     stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or stale or attempt.status == status:
         return attempt
-    wait = ACTION_CHECK_MS if status == "ACTION_REQUIRED" else PENDING_CHECK_MS
-    written = await _write(tx, attempt, status, outcome, now + wait, now)
+    written = await _write(tx, attempt, status, outcome, now + WAITS[status], now)
     if attempt.status == "SUBMITTED" and order.status == "CREATING":
         await transition(tx, Change(order, "accepted", attempt.id), now)
     return written

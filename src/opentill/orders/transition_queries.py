@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from opentill.db.query import Command, Query, Value, of_one_merchant, without
-from opentill.orders.model import Order, Transitioned
+from opentill.orders.model import Order, PaymentAttempt, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
 # PostgreSQL.
@@ -146,7 +146,36 @@ _TRANSITION: Final = f"""
     )
     select merchant_id, id from moved
     """  # noqa: S608 - as above
-TRANSITION = Query(Transitioned, _TRANSITION, distributed=without(_TRANSITION, "noted", "notified"))
+
+
+def _always_asked(sql: str) -> str:
+    """Let each part of a transition name a column where it may have nothing to do.
+
+    Citus leaves the names of tables as they are where a part is known beforehand to find nothing.
+    """
+    for before, after in (
+        ("and id = :attempt_id::text and", "and id = coalesce(:attempt_id::text, '') and"),
+        ("and :session::text is not null", "and coalesce(:session::text, status) <> status"),
+        (
+            """and status = 'ACTION_REQUIRED' and check_at > :now::bigint
+            and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')""",
+            """and check_at > :now::bigint and status = case
+                when :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
+                then 'ACTION_REQUIRED' else '' end""",
+        ),
+    ):
+        if before not in sql:
+            msg = f"nowhere: {before}"
+            raise ValueError(msg)
+        sql = sql.replace(before, after)
+    return sql
+
+
+TRANSITION = Query(
+    Transitioned,
+    _TRANSITION,
+    distributed=_always_asked(without(_TRANSITION, "noted", "notified")),
+)
 # The same for the transitions to CREATING and PENDING: no session, other attempt or notification
 # follows them, and of the columns only those of the payer change. Each part of a statement that
 # finds nothing to do costs PostgreSQL its preparation (decision 0112).
@@ -168,6 +197,58 @@ _UNPAID: Final = f"""
     select merchant_id, id from moved
     """  # noqa: S608 - as above
 UNPAID = Query(Transitioned, _UNPAID, distributed=without(_UNPAID, "noted"))
+# The two transitions of a payment form, each with its attempt in one statement, which is a
+# transaction of its own (decision 0119). Nothing is written to an order that is no longer as it was
+# read: who was faster has taken a transition of it or noted something, and so counted its history
+# on. An attempt is SUBMITTED for as long as its order is as the first of the two left it.
+SUBMITTED = Query(
+    PaymentAttempt,
+    f"""
+    with moved as (
+        update orders set status = :target, history_number = history_number + 1,
+            updated_at = greatest(updated_at, :now::bigint),
+            {_each("{0} = :{0}", OF_UNPAID)}
+        where merchant_id = :merchant_id and id = :order_id and status = :source
+            and history_number = :history_number
+        returning merchant_id, id, history_number, updated_at
+    ), noted as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
+        from moved
+    ), listed as (
+        insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
+    )
+    insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
+        currency, provider_ref, action_url, qr_text, reason, locale, payer_ip, check_at, checks,
+        created_at, updated_at)
+    select merchant_id, :attempt_id, id, :gateway, :method, 'SUBMITTED', :amount_minor, :currency,
+        '', '', '', '', :locale, :payer_ip, :check_at, 0, :now, :now
+    from moved
+    returning *
+    """,  # noqa: S608 - as above
+)
+_ACCEPTED: Final = """
+    with moved as (
+        update orders set status = :target, history_number = history_number + 1,
+            updated_at = greatest(updated_at, :now::bigint)
+        where merchant_id = :merchant_id and id = :order_id and status = :source
+            and history_number = :history_number
+        returning merchant_id, id, history_number, updated_at
+    ), noted as (
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
+        from moved
+    )
+    update payment_attempts set status = :status, provider_ref = :provider_ref,
+        action_url = :action_url, qr_text = :qr_text, reason = :reason, check_at = :check_at,
+        updated_at = greatest(updated_at, :now::bigint)
+    where merchant_id = :merchant_id and id = :attempt_id and status = 'SUBMITTED'
+        and exists (select 1 from moved)
+    returning *
+    """
+ACCEPTED = Query(PaymentAttempt, _ACCEPTED, distributed=without(_ACCEPTED, "noted"))
 # The same for many orders that are confirmed, or that settle: arrays of columns that such a batch
 # leaves as they are, and joins with tables that it does not concern, would cost much (decision
 # 0048). What belongs to an order is carried along, not joined again.

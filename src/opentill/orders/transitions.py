@@ -7,7 +7,7 @@ events for the merchant and the postings.
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -16,12 +16,14 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.db.query import Statement
 from opentill.ledger import Movement
-from opentill.orders import events, history, livemode, transition_queries
+from opentill.orders import events, history, livemode, queries, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
     Event,
+    NewAttempt,
     Order,
+    PaymentAttempt,
     Status,
     Transition,
     Transitioned,
@@ -138,9 +140,9 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         (taken,) = planned
         unpaid = taken.row.target in _UNPAID
         one = transition_queries.UNPAID if unpaid else transition_queries.TRANSITION
-        values = {name: value(taken) for name, value in _VALUES.items() if name in one.names}
-        done = await one.all(tx, **values, now=now)
-        await _note_apart(tx, planned, done, now)
+        done = await one.all(tx, **_values(taken, one), now=now)
+        if Statement.distributes and done:
+            await _note(tx, planned, now)
         return done
     events_ = {taken.row.event for taken in planned}
     statements = {transition_queries.MANY.get(event) for event in events_}
@@ -155,18 +157,14 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         if name in statement.names
     }
     done = await statement.all(tx, **lists, now=now)
-    await _note_apart(tx, planned, done, now)
+    if Statement.distributes and done:
+        moved = {(one.merchant_id, one.id) for one in done}
+        await _note(tx, [taken for taken in planned if taken.key in moved], now)
     return done
 
 
-async def _note_apart(
-    tx: Tx, planned: Sequence[_Taken], done: Sequence[Transitioned], now: int
-) -> None:
+async def _note(tx: Tx, noted: Sequence[_Taken], now: int) -> None:
     """Write what the statement of a transition does not write where tables are distributed."""
-    if not (Statement.distributes and done):
-        return
-    moved = {(one.merchant_id, one.id) for one in done}
-    noted = [taken for taken in planned if taken.key in moved]
     await history.note(
         tx,
         [
@@ -228,6 +226,47 @@ async def transition(tx: Tx, change: Change, now: int) -> Order:
         msg = f"{change.order.id} is not locked, or was read before it changed last"
         raise AssertionError(msg)
     return moved[0]
+
+
+async def submit(
+    tx: Tx, order: Order, attempt: NewAttempt, cause: str, now: int
+) -> PaymentAttempt | None:
+    """Take the transition ``submitted`` with the attempt, in one statement; return the attempt.
+
+    None, and nothing is written, where the order changed since it was read.
+    """
+    taken = _take(Change(order, "submitted", cause), now)
+    if Statement.distributes:
+        async with tx.transaction():
+            if not await _write(tx, [taken], now):
+                return None
+            return await queries.INSERT_ATTEMPT.one(tx, attempt, now=now)
+    values = _values(taken, transition_queries.SUBMITTED)
+    made = msgspec.structs.asdict(attempt)
+    given = {name: made[name] for name in ("gateway", "method", "amount_minor", "currency")}
+    given |= {"locale": attempt.locale, "check_at": attempt.check_at, "attempt_id": attempt.id}
+    return await transition_queries.SUBMITTED.first(tx, **values | given, now=now)
+
+
+async def accept(tx: Tx, order: Order, attempt: PaymentAttempt, now: int) -> PaymentAttempt | None:
+    """Take the transition ``accepted`` with what its SUBMITTED attempt becomes, as ``submit``."""
+    taken = _take(Change(order, "accepted", attempt.id), now)
+    values = _values(taken, transition_queries.ACCEPTED)
+    made = msgspec.structs.asdict(attempt)
+    names = ("status", "provider_ref", "action_url", "qr_text", "reason", "check_at")
+    given = {name: made[name] for name in names}
+    given = values | given | {"attempt_id": attempt.id}
+    if not Statement.distributes:
+        return await transition_queries.ACCEPTED.first(tx, **given, now=now)
+    async with tx.transaction():
+        accepted = await transition_queries.ACCEPTED.first(tx, **given, now=now)
+        if accepted is not None:
+            await _note(tx, [taken], now)
+    return accepted
+
+
+def _values(taken: _Taken, statement: Statement) -> dict[str, Any]:
+    return {name: value(taken) for name, value in _VALUES.items() if name in statement.names}
 
 
 def can(order: Order, event: Event) -> bool:

@@ -16,6 +16,9 @@ State = Literal["ACTIVE", "INACTIVE", "EXPIRED", "USED_UP"]
 MOST_USES: Final = 100_000
 # A session of a link whose uses are limited holds one of them, so it ends sooner than others.
 HELD_MS: Final = 30 * 60 * 1000
+# After this long without a try to pay it, a session gives way to the next customer where all uses
+# are taken (decision 0120).
+IDLE_MS: Final = 5 * 60 * 1000
 _MOST_HELD: Final = 3  # uses of such a link, by one visitor at once
 
 

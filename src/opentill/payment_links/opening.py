@@ -1,6 +1,7 @@
 """What customers do with a payment link: see what it offers, and open a session of their own."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from opentill.gateways.model import Gateway
 from opentill.payment_links import queries, service
 from opentill.payment_links.model import (
     HELD_MS,
+    IDLE_MS,
     PaymentLink,
     State,
     Usage,
@@ -24,7 +26,10 @@ from opentill.payment_links.model import (
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a link offers now; amounts in minor units of the currency, for one."""
+    """What a link offers now; amounts in minor units of the currency, for one.
+
+    ``displaces``: all its uses are taken, and a session that nobody pays gives way to the next.
+    """
 
     link: PaymentLink
     state: State
@@ -34,6 +39,7 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     least_minor: int
     most_minor: int
+    displaces: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -77,7 +83,11 @@ async def offered(tx: Tx, slug: str, now: int) -> Offered:
 
 async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
     used = {} if link.max_uses is None else await service.usage(tx, link.merchant_id, [link.id])
-    state = state_of(link, used.get(link.id, Usage()), now)
+    usage = used.get(link.id, Usage())
+    state, displaces = state_of(link, usage, now), False
+    if state == "USED_UP" and usage.uses == link.max_uses and usage.open:
+        displaces = bool(await queries.HAS_IDLE.get(tx, **_idle(link, now)))
+        state = "ACTIVE" if displaces else state
     if link.product_id is None:
         return Offered(
             link=link,
@@ -88,6 +98,7 @@ async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
             currency=link.currency or "",
             least_minor=link.least_minor or 0,
             most_minor=link.most_minor or 0,
+            displaces=displaces,
         )
     product = await products.find(tx, link.merchant_id, link.product_id)
     return Offered(
@@ -99,6 +110,26 @@ async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
         currency=product.currency,
         least_minor=product.price_minor,
         most_minor=product.price_minor,
+        displaces=displaces,
+    )
+
+
+def _idle(link: PaymentLink, now: int) -> dict[str, Any]:
+    """Return the parameters that find the idle sessions of a link."""
+    return {
+        "merchant_id": link.merchant_id,
+        "payment_link_id": link.id,
+        "before": now - IDLE_MS,
+    }
+
+
+async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
+    """End an idle session, so that its use is the next customer's. Raises Unusable."""
+    session_id = await queries.LOCK_IDLE.get(tx, **_idle(link, now))
+    if session_id is None:  # somebody has begun to pay it
+        raise Unusable("USED_UP")
+    await checkouts.expire(
+        tx, link.merchant_id, session_id, "its use went to another customer", now
     )
 
 
@@ -127,13 +158,16 @@ async def open_session(
 ) -> Session:
     """Open a session for a customer. The link's row is locked until the end of ``tx``.
 
-    So at no time are more of its sessions open or paid than it has uses. Raises Invalid on
+    So at no time are more of its sessions open or paid than it has uses: where all are taken, one
+    that nobody pays is ended for it. Raises Invalid on
     ``amount`` and ``quantity``, Unusable, Held, and what opening a session raises.
     """
     link = or_not_found(await queries.TAKE.first(tx, merchant_id=link.merchant_id, id=link.id))
     offer = await _offered(tx, link, now)
     if offer.state != "ACTIVE":
         raise Unusable(offer.state)
+    if offer.displaces:
+        await _displace(tx, link, now)
     visitor = None if link.max_uses is None else wanted.visitor
     await _check_held(tx, link, visitor)
     if not 1 <= wanted.quantity <= link.max_quantity:

@@ -1,6 +1,6 @@
 """All SQL about payment links."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -95,6 +95,28 @@ HELD_BY = Value(
     where u.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
         and u.state = 'OPEN' and u.visitor = :visitor and o.paid_at is null
         and o.status in ('PENDING', 'CREATING')
+    """,
+)
+# A use whose session nobody has tried to pay for a while, the one that was opened first. The time
+# of its order is that of the last try, and is looked at again once its lock is there.
+_IDLE: Final = """
+    from payment_link_uses u
+    join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
+    where u.merchant_id = :merchant_id and u.payment_link_id = :payment_link_id
+        and u.state = 'OPEN' and u.created_at <= :before and o.paid_at is null
+        and o.status = 'PENDING' and o.updated_at <= :before
+        and not exists (
+            select 1 from payment_attempts a
+            where a.merchant_id = :merchant_id and a.order_id = u.order_id
+                and a.status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
+        )
+"""
+HAS_IDLE = Value(bool, f"select exists (select 1 {_IDLE})")
+LOCK_IDLE = Value(
+    str,
+    f"""
+    select u.checkout_id {_IDLE}
+    order by u.created_at, u.order_id limit 1 for update of o skip locked
     """,
 )
 # What has become of links, by currency: the sums of what is noted as paid, and each session that

@@ -44,6 +44,7 @@ from opentill.people.permissions import (
     MerchantRole,
     Permission,
     StaffRole,
+    command_permission,
     member_may,
     staff_may,
 )
@@ -113,6 +114,7 @@ __all__ = [
     "change_staff_role",
     "choose_password",
     "colleagues",
+    "command_permission",
     "end",
     "end_by_id",
     "end_logins",

@@ -16,9 +16,7 @@ from opentill.people.tokens import Tokens
 from opentill.people.wire import (
     AcceptanceBody,
     AcceptanceOut,
-    InvitationBody,
     InvitationOut,
-    InvitationWithUrl,
     KeyBody,
     KeyOut,
     KeyUpdate,
@@ -81,7 +79,7 @@ _MEMBER: Final[dict[str, Any]] = {
     "role": "owner",
     "createdAt": 1736932500000,
 }
-_INVITATION: Final[dict[str, Any]] = {
+INVITATION: Final[dict[str, Any]] = {
     "id": "inv_01m7y0m0jzefzv5n8efcf1hqw1",
     "email": "bob@example.com",
     "role": "support",
@@ -100,7 +98,7 @@ _ACCEPTANCE: Final[dict[str, Any]] = {
 }
 
 
-def _row(method: str, path: str, permission: Permission, summary: str, **more: Any) -> Operation:
+def row(method: str, path: str, permission: Permission, summary: str, **more: Any) -> Operation:
     """Return an operation for those with a permission."""
     return Operation(
         method=method,
@@ -146,13 +144,13 @@ _LOGINS: Final = (
         example={"refreshToken": "q2f0wQyZ5o.x7Jk1mB9uE"},
         response_example=_TOKENS,
     ),
-    _row("DELETE", "/sessions", "home.read", "Log out", response=None, write=handlers.log_out),
-    _row(
+    row("DELETE", "/sessions", "home.read", "Log out", response=None, write=handlers.log_out),
+    row(
         "GET", "/profile", "home.read", "Get the profile", response=Profile,
         read=handlers.profile, response_example=_PROFILE,
         about=" Who is logged in, and what customers see of the merchant.",
     ),
-    _row(
+    row(
         "PATCH", "/profile", "settings.manage", "Update the profile", body=ProfileUpdate,
         response=Profile, write=handlers.change_profile, example={"accentColor": "#0d5c49"},
         response_example=_PROFILE, refusals=("a `version` that is not that of the profile now",),
@@ -165,86 +163,78 @@ EXAMPLE_LOGO: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAQAAAABbAUdZAAAADElEQVR42mNgGNwAAACgAAGO+7G0AAAAAElFTkSuQmCC"
 )
 _LOGOS: Final = (
-    _row(
+    row(
         "PUT", "/logo", "settings.manage", "Update the logo", body=LogoBody, response=Profile,
         write=handlers.set_logo, example={"content": EXAMPLE_LOGO}, response_example=_PROFILE,
         refusals=("a picture that cannot be a logo",),
         about=" Customers see it at once. The same picture again is no change.",
     ),
-    _row(
+    row(
         "DELETE", "/logo", "settings.manage", "Remove the logo", response=None,
         write=handlers.remove_logo, about=" Doing it twice is harmless.",
     ),
 )  # fmt: skip
 _KEYS: Final = (
-    _row(
+    row(
         "GET", "/keys", "keys.read", "List API keys", query=PageQuery,
         response=Listing[KeyOut], read=handlers.list_keys, response_example=page_example(_KEY),
         about=" Newest first, those that were revoked too.",
     ),
-    _row(
+    row(
         "POST", "/keys", "keys.manage", "Create an API key", body=KeyBody,
         response=KeyWithSecret, status=201, write=handlers.create_key, secret=True,
         example={"name": "Shop"},
         response_example=_NEW_KEY, about=" The `key` is shown only here.",
     ),
-    _row(
+    row(
         "PATCH", "/keys/{id}", "keys.manage", "Update an API key", body=KeyUpdate,
         response=KeyOut, write=handlers.change_key, example={"name": "Till 2"},
         response_example=_KEY, about=" Another name; the key stays as it is.",
     ),
-    _row(
+    row(
         "POST", "/keys/{id}/regenerate", "keys.manage", "Regenerate an API key",
         response=KeyWithSecret, status=201, write=handlers.regenerate_key, secret=True,
         response_example=_NEW_KEY, about=" The old key is dead at once.",
     ),
-    _row(
+    row(
         "DELETE", "/keys/{id}", "keys.manage", "Revoke an API key", response=None,
         write=handlers.revoke_key, about=" Requests with it get 401 from now on.",
     ),
 )  # fmt: skip
 _TEAM: Final = (
-    _row(
+    row(
         "GET", "/team", "team.read", "List members", query=PageQuery,
         response=Listing[MemberOut], read=handlers.list_members,
         response_example=page_example(_MEMBER), about=" The longest in the team first.",
     ),
-    _row(
+    row(
         "PATCH", "/team/{id}", "team.manage", "Update a member", body=MemberUpdate,
         response=MemberOut, write=handlers.change_member, example={"role": "finance"},
         response_example=_MEMBER, refusals=("another role for the last owner",),
         about=f" Roles: {', '.join(MERCHANT_ROLES)}.",
     ),
-    _row(
+    row(
         "DELETE", "/team/{id}", "team.manage", "Remove a member", response=None,
         write=handlers.remove_member, refusals=("the last owner",),
         about=" What they could do here ends at once.",
     ),
-    _row(
+    row(
         "GET", "/team/invitations", "team.read", "List invitations", query=PageQuery,
         response=Listing[InvitationOut], read=handlers.list_invitations,
-        response_example=page_example(_INVITATION), about=" Those that can still be accepted.",
+        response_example=page_example(INVITATION), about=" Those that can still be accepted.",
     ),
-    _row(
-        "POST", "/team/invitations", "team.manage", "Invite a member", body=InvitationBody,
-        response=InvitationWithUrl, status=201, write=handlers.invite, secret=True,
-        example={"email": "bob@example.com", "role": "support"},
-        response_example=_INVITATION | {"url": "https://pay.example.com/invite/EXAMPLE"},
-        refusals=("somebody who is a member already",),
-        about=" The `url` is shown only here; it works once, for 24 hours.",
-    ),
-    _row(
+    row(
         "DELETE", "/team/invitations/{id}", "team.manage", "Withdraw an invitation", response=None,
         write=handlers.withdraw, about=" Its link no longer works.",
     ),
 )  # fmt: skip
 _AGREEMENT: Final = (
-    _row(
+    row(
         "GET", "/agreement/acceptances", "agreement.read", "List acceptances of the agreement",
         query=PageQuery, response=Listing[AcceptanceOut], read=handlers.list_acceptances,
         response_example=page_example(_ACCEPTANCE), about=" Newest first.",
     ),
-    _row(
+    row(
         "POST", "/agreement/acceptances", "agreement.accept", "Accept the agreement",
         body=AcceptanceBody, response=AcceptanceOut, status=201, write=handlers.accept_agreement,
         example={"renderedDocumentSha256": "a9" * 32}, response_example=_ACCEPTANCE,

@@ -24,9 +24,7 @@ from opentill.people.tokens import Tokens
 from opentill.people.wire import (
     AcceptanceBody,
     AcceptanceOut,
-    InvitationBody,
     InvitationOut,
-    InvitationWithUrl,
     KeyBody,
     KeyOut,
     KeyUpdate,
@@ -69,7 +67,8 @@ def _lacks_second_factor(access: Access, settings: Settings) -> bool:
     return login.staff_role is not None and not login.strong and settings.livemode
 
 
-def _actor(request: ApiRequest[Any, Any]) -> Actor:
+def actor(request: ApiRequest[Any, Any]) -> Actor:
+    """Return whom the audit log names for a person who came by a token."""
     return Actor(request.who, "by the API for people")
 
 
@@ -123,7 +122,7 @@ async def change_profile(request: ApiRequest[Nothing, ProfileUpdate], tx: Tx) ->
     }
     version = sent.pop("version", None)
     changed = await merchants.change_profile(
-        tx, request.merchant_id, sent, request.now, actor=_actor(request), version=version
+        tx, request.merchant_id, sent, request.now, actor=actor(request), version=version
     )
     return await _profile(request, tx, changed)
 
@@ -136,7 +135,7 @@ async def set_logo(request: ApiRequest[Nothing, LogoBody], tx: Tx) -> Profile:
         raise Invalid("content", "content must be base64 (RFC 4648, section 4)") from None
     ids = (request.merchant_id, content, request.now)
     try:
-        await merchants.set_logo(tx, *ids, actor=_actor(request), seen=None)
+        await merchants.set_logo(tx, *ids, actor=actor(request), seen=None)
     except merchants.LogoRefused as refused:
         _, _, must = str(refused.reason).partition(" ")
         raise Invalid("content", f"content {must}") from None
@@ -146,7 +145,7 @@ async def set_logo(request: ApiRequest[Nothing, LogoBody], tx: Tx) -> Profile:
 async def remove_logo(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
     """Show no picture any more."""
     ids = (request.merchant_id, request.now)
-    await merchants.remove_logo(tx, *ids, actor=_actor(request), seen=None)
+    await merchants.remove_logo(tx, *ids, actor=actor(request), seen=None)
 
 
 async def _profile(request: ApiRequest[Any, Any], tx: Tx, merchant: Merchant) -> Profile:
@@ -175,7 +174,7 @@ async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSe
         request.now,
         request.body.expires_at,
         name=request.body.name,
-        actor=_actor(request),
+        actor=actor(request),
     )
     return KeyWithSecret.of(new)
 
@@ -183,9 +182,7 @@ async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSe
 async def change_key(request: ApiRequest[Nothing, KeyUpdate], tx: Tx) -> KeyOut:
     """Give a key another name."""
     ids = (request.merchant_id, request.path["id"])
-    key = await merchants.rename_key(
-        tx, *ids, request.body.name, request.now, actor=_actor(request)
-    )
+    key = await merchants.rename_key(tx, *ids, request.body.name, request.now, actor=actor(request))
     return KeyOut.of(key)
 
 
@@ -200,13 +197,13 @@ async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
 async def regenerate_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> KeyWithSecret:
     """Replace a key at once."""
     key_id = await _own_key(request, tx)
-    new = await merchants.regenerate_key(tx, key_id, request.now, actor=_actor(request))
+    new = await merchants.regenerate_key(tx, key_id, request.now, actor=actor(request))
     return KeyWithSecret.of(new)
 
 
 async def revoke_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
     """Revoke a key at once."""
-    await merchants.revoke_key(tx, await _own_key(request, tx), request.now, actor=_actor(request))
+    await merchants.revoke_key(tx, await _own_key(request, tx), request.now, actor=actor(request))
 
 
 # ── the team ──
@@ -223,7 +220,7 @@ async def change_member(request: ApiRequest[Nothing, MemberUpdate], tx: Tx) -> M
     """Give a member another role."""
     merchant_id, person_id = request.merchant_id, request.path["id"]
     await service.change_role(
-        tx, merchant_id, person_id, request.body.role, request.now, actor=_actor(request)
+        tx, merchant_id, person_id, request.body.role, request.now, actor=actor(request)
     )
     changed: Member = await queries.MEMBER.one(tx, merchant_id=merchant_id, person_id=person_id)
     return MemberOut.of(changed)
@@ -232,7 +229,7 @@ async def change_member(request: ApiRequest[Nothing, MemberUpdate], tx: Tx) -> M
 async def remove_member(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
     """Take a member's role away."""
     await service.remove(
-        tx, request.merchant_id, request.path["id"], request.now, actor=_actor(request)
+        tx, request.merchant_id, request.path["id"], request.now, actor=actor(request)
     )
 
 
@@ -243,24 +240,10 @@ async def list_invitations(request: ApiRequest[PageQuery, Nothing]) -> Listing[I
     return _part(request.query, [one for one in found if not one.withdrawn], InvitationOut.of)
 
 
-async def invite(request: ApiRequest[Nothing, InvitationBody], tx: Tx) -> InvitationWithUrl:
-    """Invite somebody."""
-    new = await service.invite(
-        tx,
-        request.body.email,
-        request.now,
-        merchant_id=request.merchant_id,
-        role=request.body.role,
-        actor=_actor(request),
-    )
-    url = request.app.settings.public_url.rstrip("/") + new.path
-    return InvitationWithUrl.new(new.link, url)
-
-
 async def withdraw(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
     """Make an invitation void."""
     await service.withdraw(
-        tx, request.merchant_id, request.path["id"], request.now, actor=_actor(request)
+        tx, request.merchant_id, request.path["id"], request.now, actor=actor(request)
     )
 
 

@@ -5,6 +5,7 @@ one at the deployment, see the pages of every merchant and change nothing there.
 dangerous also takes proof, within the last ten minutes, of who the person is (a step-up).
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, get_args
 
 MerchantRole = Literal["owner", "finance", "support", "developer", "viewer"]
@@ -135,6 +136,35 @@ RULES: Final = (
 
 _MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}
 _OF_STAFF: Final = {rule.permission: frozenset(rule.staff.split()) for rule in RULES}
+# What a command of the operator's needs, by the longest beginning of its name that stands here; and
+# what the console's pages need that do the same.
+COMMANDS: Final[Mapping[str, Permission]] = {
+    "merchants": "merchants.manage",
+    "merchants set": "terms.manage",
+    "keys": "merchants.manage",
+    "epay": "merchants.manage",
+    "epay resend": "orders.manage",
+    "webhooks": "merchants.manage",
+    "webhooks resend": "orders.manage",
+    "links": "merchants.manage",
+    "people": "people.manage",
+    "mail": "orders.manage",
+    "orders": "orders.manage",
+    "orders confirm": "orders.decide",
+    "orders revoke": "orders.decide",
+    "orders given-back": "orders.decide",
+    "refunds": "orders.decide",
+    "disputes": "disputes.decide",
+    "balance": "balance.adjust",
+    "balance approve": "approvals.decide",
+    "payouts": "payouts.manage",
+    "payouts approve": "approvals.decide",
+    "settle": "balance.adjust",
+    "reconcile": "balance.adjust",
+    "rates": "rates.manage",
+    "secret-key": "deployment.manage",
+    "skip-messages": "deployment.manage",
+}
 NEED_PROOF: Final = frozenset(rule.permission for rule in RULES if rule.proof)
 
 
@@ -146,3 +176,12 @@ def member_may(role: MerchantRole, permission: Permission) -> bool:
 def staff_may(role: StaffRole, permission: Permission) -> bool:
     """Return whether staff with this role have a permission, at whichever merchant."""
     return role in _OF_STAFF[permission]
+
+
+def command_permission(command: str) -> Permission:
+    """Return what a command needs. Raises KeyError for one that is not in the table."""
+    words = command.split()
+    for count in range(len(words), 0, -1):
+        if found := COMMANDS.get(" ".join(words[:count])):
+            return found
+    raise KeyError(command)

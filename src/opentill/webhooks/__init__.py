@@ -1,6 +1,6 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
-from opentill.webhooks.catchup import EventBatch, end, read
+from opentill.webhooks.catchup import EventBatch, end, numbered, read
 from opentill.webhooks.looking import (
     Deliveries,
     Sent,
@@ -99,6 +99,7 @@ __all__ = [
     "look_at_delivery",
     "look_at_event",
     "look_at_events",
+    "numbered",
     "of_order",
     "read",
     "resend",

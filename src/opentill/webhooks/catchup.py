@@ -55,6 +55,13 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
     return EventBatch(found, cursor, cursor < head or bool(waiting))
 
 
+async def numbered(tx: Tx, merchant_id: str, number: int) -> NumberedEvent | None:
+    """Return the event of a number, None for one that is not kept any more."""
+    return await queries.EVENTS.first(
+        tx, merchant_id=merchant_id, after=number - 1, last=number, type=None, limit=1
+    )
+
+
 async def number(tx: Tx, merchant_id: str, most: int = _BATCH) -> int:
     """Number up to ``most`` of a merchant's unnumbered events; return the last number given."""
     await queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)

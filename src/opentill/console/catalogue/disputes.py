@@ -6,6 +6,12 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "menu_disputes": "Disputes",
+        "disputes_about": "Of all merchants, newest first.",
+        "disputes_unmatched": "Those without an order",
+        "disputes_status": "Status",
+        "disputes_none": "There are no disputes yet.",
+        "dispute_SOON": "Open, due within three days",
         "dispute_title": "Dispute of {amount}",
         "dispute_OPEN": "Open",
         "dispute_WON": "Won",
@@ -67,6 +73,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "it was applied to its order, or the gateway has said something new. Look at it again",
     },
     "zh-Hans": {
+        "menu_disputes": "争议",
+        "disputes_about": "所有商户的争议，最新在前。",
+        "disputes_unmatched": "没有对应订单的争议",
+        "disputes_status": "状态",
+        "disputes_none": "尚无争议。",
+        "dispute_SOON": "处理中，三天内到期",
         "dispute_title": "{amount} 的争议",
         "dispute_OPEN": "处理中",
         "dispute_WON": "胜诉",
@@ -125,6 +137,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "或支付通道有新的报告。请重新查看",
     },
     "zh-Hant": {
+        "menu_disputes": "爭議",
+        "disputes_about": "所有商戶的爭議，最新在前。",
+        "disputes_unmatched": "沒有對應訂單的爭議",
+        "disputes_status": "狀態",
+        "disputes_none": "尚無爭議。",
+        "dispute_SOON": "處理中，三天內到期",
         "dispute_title": "{amount} 的爭議",
         "dispute_OPEN": "處理中",
         "dispute_WON": "勝訴",

@@ -50,9 +50,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "queues_age": "Oldest due for",
         "queues_untimed": "No time is kept",
         "queues_late": "Late",
-        "queues_aside": "Events put aside by mail",
+        "queues_aside": "Put aside by mail",
         "queues_aside_about": "No mail could be made of these, and none was sent: the {most} "
-        "newest of 90 days. Mails of all others go on.",
+        "newest of 90 days. Mails of all others go on. Once what is wrong is put right, "
+        "{command} reads them again.",
         "queues_event": "Event",
         "queues_aside_at": "Put aside",
         "queue_webhooks": "Webhook deliveries, with those that are tried again later",
@@ -110,7 +111,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "queues_late": "延迟",
         "queues_aside": "邮件搁置的事件",
         "queues_aside_about": "这些事件无法生成邮件，因而未发送："
-        "90 天内最新的 {most} 个。其余邮件照常。",
+        "90 天内最新的 {most} 个。其余邮件照常。问题解决后，{command} 会重新读取。",
         "queues_event": "事件",
         "queues_aside_at": "搁置时间",
         "queue_webhooks": "Webhook 投递，包括稍后重试的",
@@ -168,7 +169,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "queues_late": "延遲",
         "queues_aside": "郵件擱置的事件",
         "queues_aside_about": "這些事件無法產生郵件，因而未傳送："
-        "90 天內最新的 {most} 個。其餘郵件照常。",
+        "90 天內最新的 {most} 個。其餘郵件照常。問題解決後，{command} 會重新讀取。",
         "queues_event": "事件",
         "queues_aside_at": "擱置時間",
         "queue_webhooks": "Webhook 投遞，包括稍後重試的",

@@ -40,13 +40,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_actions": "What can be done",
         "payment_disputes": "Disputes: deadline, evidence and notes",
         "payment_reason": "Reason",
-        "payment_reason_hint": "For the audit log and the history of the payment, at most 255 "
-        "characters.",
         "payment_amount": "Amount ({currency})",
         "payment_amount_hint": "Up to {amount}, what is left of the payment.",
         "payment_not_done": "Nothing was done",
         "payment_typed": "You gave this reason:",
-        "payment_error_reason": "Say why, in 1 to 255 characters",
         "payment_error_amount": "Enter an amount that is not more than what is left",
         "payment_error_stale": "The payment has changed since this was shown ({wait}), or this "
         "form was used already. Nothing was done by it. Look at the payment, then send it again",
@@ -102,16 +99,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_done_note": "The note is added. It stands in the timeline.",
         "payment_note_hint": "Plain text, at most {number} characters. The merchant’s team reads "
         "it, the customer does not, and nobody can change it afterwards.",
-        "payment_refund_off": "This merchant’s refunds are switched off, for this reason:",
-        "payment_refund_looks": "Your role looks and does not refund.",
-        "payment_refund_cost": "The merchant’s balance loses",
-        "payment_force": "Refund although this merchant’s refunds are switched off. The audit log "
-        "says so",
-        "payment_error_force": "Refunds are switched off. Confirm that you refund all the same",
-        "payment_error_balance": "The merchant’s balance is too low for this refund: it may fall "
-        "to {wait}. Enter a smaller amount",
-        "payment_error_rate": "There is no exchange rate for this refund yet. Set one under "
-        "exchange rates",
     },
     "zh-Hans": {
         "menu_payments": "付款",
@@ -146,12 +133,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_actions": "可执行的操作",
         "payment_disputes": "争议：截止时间、证据和备注",
         "payment_reason": "原因",
-        "payment_reason_hint": "写入审计日志和付款历史，最多 255 个字符。",
         "payment_amount": "金额（{currency}）",
         "payment_amount_hint": "不超过此付款的剩余金额 {amount}。",
         "payment_not_done": "未执行任何操作",
         "payment_typed": "您填写的原因：",
-        "payment_error_reason": "请说明原因，1 至 255 个字符",
         "payment_error_amount": "请输入不超过剩余金额的数额",
         "payment_error_stale": "显示之后付款已有变化（{wait}），或此表单已使用过。"
         "此表单未执行任何操作。"
@@ -204,13 +189,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_note_hint": "纯文本，最多 {number} 个字符。商户团队可以看到，客户看不到；"
         "添加后不能"
         "更改。",
-        "payment_refund_off": "此商户的退款已关闭，原因如下：",
-        "payment_refund_looks": "您的角色只能查看，不能退款。",
-        "payment_refund_cost": "商户余额减少",
-        "payment_force": "尽管此商户的退款已关闭，仍要退款。审计日志会记录此事",
-        "payment_error_force": "退款已关闭。请确认仍要退款",
-        "payment_error_balance": "商户余额不足以退款：最低可降至 {wait}。请输入较小的金额",
-        "payment_error_rate": "此退款暂无汇率。请在“汇率”中设置",
     },
     "zh-Hant": {
         "menu_payments": "付款紀錄",
@@ -245,12 +223,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_actions": "可執行的操作",
         "payment_disputes": "爭議：截止時間、證據和備註",
         "payment_reason": "原因",
-        "payment_reason_hint": "寫入稽核日誌和付款歷史，最多 255 個字元。",
         "payment_amount": "金額（{currency}）",
         "payment_amount_hint": "不超過此付款的剩餘金額 {amount}。",
         "payment_not_done": "未執行任何操作",
         "payment_typed": "您填寫的原因：",
-        "payment_error_reason": "請說明原因，1 至 255 個字元",
         "payment_error_amount": "請輸入不超過剩餘金額的數額",
         "payment_error_stale": "顯示之後付款已有變化（{wait}），或此表單已使用過。"
         "此表單未執行任何操作。"
@@ -303,12 +279,5 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_note_hint": "純文字，最多 {number} 個字元。商戶團隊可以看到，客戶看不到；"
         "新增後不能"
         "更改。",
-        "payment_refund_off": "此商戶的退款已關閉，原因如下：",
-        "payment_refund_looks": "您的角色只能檢視，不能退款。",
-        "payment_refund_cost": "商戶餘額減少",
-        "payment_force": "儘管此商戶的退款已關閉，仍要退款。稽核日誌會記錄此事",
-        "payment_error_force": "退款已關閉。請確認仍要退款",
-        "payment_error_balance": "商戶餘額不足以退款：最低可降至 {wait}。請輸入較小的金額",
-        "payment_error_rate": "此退款暫無匯率。請在「匯率」中設定",
     },
 }

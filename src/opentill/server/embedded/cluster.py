@@ -85,6 +85,10 @@ class Cluster:
     def ensure_running(self) -> None:
         """Start the server if it does not run. Raises ``DataDirError`` and ``OSError``."""
         self._check_files()
+        if self._ids is not None:
+            # Before one that runs is adopted: whoever closed the data directory meanwhile, as the
+            # recipe of a restore does, has shut out a server that a killed process left.
+            sysuser.let_through(self.path, self._ids[0])
         deadline = time.monotonic() + START_TIMEOUT_S
         while self._responds():
             if self._status() == "ready":
@@ -94,7 +98,6 @@ class Cluster:
                 raise DataDirError(message)
             time.sleep(POLL_S)
         if self._ids is not None:
-            sysuser.let_through(self.path, self._ids[0])
             self._programs.let_run(self._ids[0])
         if not self.path.exists() or not any(self.path.iterdir()):
             self._create()

@@ -1,0 +1,53 @@
+"""The end of a backup's file: its length and its digest, so that one that was cut is refused.
+
+The programs of PostgreSQL read a dump up to what they need and may not notice that its end is
+missing. They read nothing of this either, so that a file with it is restored by them, too.
+"""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import IO, Final
+
+from opentill.core.errors import ConfigurationError
+
+_END: Final = "\nopentill backup: {length:020d} bytes, sha256 {digest}\n"
+_FORM: Final = re.compile(rb"\nopentill backup: ([0-9]{20}) bytes, sha256 ([0-9a-f]{64})\n")
+_SIZE: Final = len(_END.format(length=0, digest="0" * 64))
+_PIECE: Final = 1 << 20
+
+
+def finish(path: Path, file: IO[bytes]) -> None:
+    """Write the end of a file that has its dump, and have it outlive a power cut."""
+    length = path.stat().st_size
+    file.seek(0, os.SEEK_END)
+    file.write(_END.format(length=length, digest=_digest(path, length)).encode())
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def check(path: Path) -> None:
+    """Check that a file is as it was finished. Raises ConfigurationError."""
+    length = path.stat().st_size - _SIZE
+    with path.open("rb") as file:
+        file.seek(max(0, length))
+        found = _FORM.fullmatch(file.read())
+    if found is None:
+        message = (
+            f"{path} is not whole: it does not end as `opentill backup` ends a file; restore"
+            " another one, or, if it is a dump of pg_dump's own, say --unchecked"
+        )
+        raise ConfigurationError(message)
+    if (int(found[1]), found[2].decode()) != (length, _digest(path, length)):
+        message = f"{path} is damaged: it has another length or digest than it was written with"
+        raise ConfigurationError(message)
+
+
+def _digest(path: Path, length: int) -> str:
+    digest, left = hashlib.sha256(), length
+    with path.open("rb") as file:
+        while left > 0 and (piece := file.read(min(left, _PIECE))):
+            digest.update(piece)
+            left -= len(piece)
+    return digest.hexdigest()

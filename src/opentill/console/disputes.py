@@ -1,0 +1,115 @@
+"""Disputes of all merchants: those that are open, due soon, or decided; as a file too."""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import disputes, merchants
+from opentill.backoffice import downloads, lists, render
+from opentill.backoffice.lists import Days
+from opentill.backoffice.model import OF_CONSOLE, Page
+from opentill.backoffice.request import PageRequest
+from opentill.console.needs import SOON_MS
+from opentill.console.zone import ZONE
+from opentill.core.money import Money
+from opentill.disputes import Dispute, Sought, Status, export
+from opentill.http import csvfile
+from opentill.http.responses import Download
+
+# What can be chosen, and the statuses that it stands for; SOON: of the next days' deadlines.
+_CHOICES: Final[Mapping[str, tuple[Status, ...]]] = {
+    "OPEN": ("OPEN",),
+    "SOON": ("OPEN",),
+    "WON": ("WON",),
+    "LOST": ("LOST",),
+    "RECOVERED": ("RECOVERED",),
+}
+_COLUMNS: Final = (
+    "merchantId",
+    "merchant",
+    *export.COLUMNS,
+    "gateway",
+    *(column for name, _ in export.TIMES for column in (name, f"{name}Utc")),
+)
+_OF_FILE: Final = 1000  # rows that are read at once
+
+
+def _sought(request: PageRequest) -> tuple[Sought, Days, str]:
+    days = lists.days(request, ZONE)
+    chosen = lists.choice(request, "status", tuple(_CHOICES)) or ""
+    sought = Sought(
+        statuses=_CHOICES.get(chosen, disputes.STATUSES),
+        since=days.since,
+        until=days.until,
+        due=request.now + SOON_MS if chosen == "SOON" else None,
+        before=lists.before(request),
+    )
+    return sought, days, chosen
+
+
+async def show(request: PageRequest) -> Response:
+    """List disputes of all merchants, newest first."""
+    sought, days, chosen = _sought(request)
+    async with request.app.db.connection() as tx:
+        found = await disputes.of_all(tx, sought, lists.SIZE + 1)
+        names = await merchants.names(tx, (one.merchant_id for one in found))
+    shown = found[: lists.SIZE]
+    return render.page(
+        request,
+        "disputes.html",
+        rows=[(one, Money(one.amount_minor, one.currency)) for one in shown],
+        names=names,
+        next=shown[-1].id if len(found) > lists.SIZE else None,
+        newest=request.console("disputes") + _query(request),
+        file=request.console("disputes.csv") + _query(request),
+        choices=[(one, request.localizer.say(f"dispute_{one}")) for one in _CHOICES],
+        chosen=chosen,
+        days=days,
+        zone=ZONE,
+    )
+
+
+def _query(request: PageRequest) -> str:
+    """Return the filters of the list as they stand in its address."""
+    filters = {name: text for name, text in request.query.items() if name not in {"before", "lang"}}
+    return f"?{urlencode(filters)}" if filters else ""
+
+
+async def file(request: PageRequest) -> Response:
+    """Send what the list would show on all of its pages, newest first."""
+    sought, days, _ = _sought(request)
+    if days.errors:  # the page says what is wrong with them
+        return render.see_other(request, f"{PLACE}{_query(request)}")
+
+    async def rows() -> AsyncGenerator[tuple[str, ...], None]:
+        before = ""
+        while True:
+            part = msgspec.structs.replace(sought, before=before)
+            async with request.app.db.connection() as tx:
+                found = await disputes.of_all(tx, part, _OF_FILE)
+                names = await merchants.names(tx, (one.merchant_id for one in found))
+            for one in found:
+                yield _line(one, names[one.merchant_id])
+            if len(found) < _OF_FILE:
+                return
+            before = found[-1].id
+
+    chunks = csvfile.chunks(_COLUMNS, rows())
+    return await downloads.file(Download(csvfile.CONTENT_TYPE, "disputes.csv", chunks))
+
+
+def _line(one: Dispute, merchant: str) -> tuple[str, ...]:
+    times = [getattr(one, field) for _, field in export.TIMES]
+    about = map(csvfile.cell, (one.merchant_id, merchant))
+    moments = (csvfile.cell(cell) for at in times for cell in (at, csvfile.utc(at)))
+    return (*about, *export.cells(one), csvfile.cell(one.gateway), *moments)
+
+
+PLACE: Final = f"{OF_CONSOLE}/disputes"
+pages: Final = (
+    Page("GET", PLACE, "disputes.read", show, menu="menu_disputes"),
+    Page("GET", f"{PLACE}.csv", "disputes.read", file),
+)

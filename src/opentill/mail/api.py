@@ -1,0 +1,38 @@
+"""The operation of the API for people that writes to somebody: an invitation is mailed, too."""
+
+from typing import Final
+
+from opentill.db.database import Tx
+from opentill.http.operations import ApiRequest, Nothing
+from opentill.mail.composing import NewInvitation, invite
+from opentill.people import handlers
+from opentill.people.api import INVITATION, row
+from opentill.people.wire import InvitationBody, InvitationWithUrl
+
+
+async def create_invitation(
+    request: ApiRequest[Nothing, InvitationBody], tx: Tx
+) -> InvitationWithUrl:
+    """Invite somebody."""
+    settings = request.app.settings
+    wanted = NewInvitation(
+        email=request.body.email,
+        by=request.access.login.name,
+        merchant_id=request.merchant_id,
+        role=request.body.role,
+    )
+    new, _ = await invite(tx, settings, wanted, handlers.actor(request), request.now)
+    return InvitationWithUrl.new(new.link, settings.public_url.rstrip("/") + new.path)
+
+
+operations: Final = (
+    row(
+        "POST", "/team/invitations", "team.manage", "Invite a member", body=InvitationBody,
+        response=InvitationWithUrl, status=201, write=create_invitation, secret=True,
+        example={"email": "bob@example.com", "role": "support"},
+        response_example=INVITATION | {"url": "https://pay.example.com/invite/EXAMPLE"},
+        refusals=("somebody who is a member already",),
+        about=" The `url` is shown only here; it works once, for 24 hours. Where there is a mail "
+        "server it is mailed, too, in the language of the person who invites.",
+    ),
+)  # fmt: skip

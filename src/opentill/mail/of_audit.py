@@ -1,0 +1,37 @@
+"""Which mails an entry of the audit log makes: the table of its actions."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from opentill.db.database import Tx
+from opentill.mail import recipients
+from opentill.mail.contents import Entry
+from opentill.mail.model import Audited, NewMail
+from opentill.mail.topics import BY_NAME
+
+_TOPICS: Final = {  # by action
+    "webhooks disable": "endpoint_disabled",
+    "keys create": "key_changed",
+    "keys regenerate": "key_changed",
+    "keys revoke": "key_changed",
+    "payouts account": "account_changed",
+}
+
+
+async def mails(tx: Tx, entries: Sequence[Audited], since: int) -> list[NewMail]:
+    """Return the mails that entries make; what happened before ``since`` (Unix ms) makes none."""
+    wanted = [one for one in entries if one.action in _TOPICS and one.at >= since]
+    return [mail for one in wanted for mail in await _to_members(tx, one)]
+
+
+async def _to_members(tx: Tx, entry: Audited) -> list[NewMail]:
+    said = Entry(
+        merchant_id=entry.merchant_id,
+        action=entry.action,
+        who=entry.who,
+        subject=entry.subject,
+        at=entry.at,
+    )
+    topic = BY_NAME[_TOPICS[entry.action]]
+    to = await recipients.members(tx, entry.merchant_id, topic)
+    return recipients.to_members(entry.merchant_id, to, topic, f"audit {entry.number}", said)

@@ -1,0 +1,264 @@
+"""Puts what each message says (``contents.py``) into words; the sentences are in ``catalogue``."""
+
+from collections.abc import Callable
+from typing import Final
+
+from opentill.mail.contents import (
+    Approval,
+    Deadline,
+    Digest,
+    Dispute,
+    Entry,
+    Invitation,
+    Login,
+    Payout,
+    Receipt,
+    Refund,
+    Reset,
+    Stuck,
+    Test,
+    Violated,
+)
+from opentill.mail.words import Fact, Message, Words
+
+_DAY_MS: Final = 86_400_000
+
+
+def _reference(reference: str, words: Words) -> list[Fact]:
+    return [(words.say("fact_reference"), reference)] if reference else []
+
+
+def receipt(it: Receipt, words: Words) -> Message:
+    """Write of an order that was paid, to its customer."""
+    say = words.say
+    return Message(
+        subject=say("receipt_subject", shop=words.shop),
+        paragraphs=[say("receipt_text", shop=words.shop, amount=words.amount(it.amount))],
+        facts=[
+            (say("fact_item"), it.item),
+            (say("fact_amount"), words.amount(it.amount)),
+            (say("fact_method"), say(it.method) if it.method else "–"),
+            (say("fact_paid_at"), words.when(it.paid_at)),
+            (say("fact_order"), it.order_id),
+            *_reference(it.reference, words),
+        ],
+        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
+    )
+
+
+def refund(it: Refund, words: Words) -> Message:
+    """Write of money given back, to its customer."""
+    say, amount = words.say, words.amount(it.amount)
+    return Message(
+        subject=say("refund_subject", shop=words.shop, amount=amount),
+        paragraphs=[say("refund_text", shop=words.shop, amount=amount), say("refund_days")],
+        facts=[
+            (say("fact_item"), it.item),
+            (say("fact_refund"), amount),
+            (say("fact_refunded"), words.amount(it.refunded)),
+            (say("fact_refunded_at"), words.when(it.at)),
+            (say("fact_order"), it.order_id),
+            *_reference(it.reference, words),
+        ],
+        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
+    )
+
+
+def dispute(it: Dispute, words: Words) -> Message:
+    """Write of a dispute that was opened."""
+    say = words.say
+    deadline = say("dispute_no_deadline") if it.respond_by is None else words.when(it.respond_by)
+    return Message(
+        subject=say("dispute_subject", amount=words.amount(it.amount)),
+        paragraphs=[say("dispute_text", shop=words.shop)],
+        facts=[
+            (say("fact_amount"), words.amount(it.amount)),
+            (say("fact_reason"), it.reason or "–"),
+            (say("fact_deadline"), deadline),
+            (say("fact_order"), it.order_id),
+        ],
+        action=(
+            say("dispute_open"),
+            words.url(f"/dashboard/{it.merchant_id}/disputes/{it.dispute_id}"),
+        ),
+    )
+
+
+def payout(key: str) -> Callable[[Payout, Words], Message]:
+    """Return what writes of a payout, paid or failed."""
+
+    def compose(it: Payout, words: Words) -> Message:
+        say, amount = words.say, words.amount(it.amount)
+        facts = [
+            (say("fact_amount"), amount),
+            (say("fact_bank"), it.reference),
+            (say("fact_reason"), it.reason),
+        ]
+        return Message(
+            subject=say(f"{key}_subject", amount=amount),
+            paragraphs=[say(f"{key}_text", shop=words.shop, amount=amount)],
+            facts=[fact for fact in facts if fact[1]],
+            action=(
+                say("payout_open"),
+                words.url(f"/dashboard/{it.merchant_id}/payouts/{it.payout_id}"),
+            ),
+        )
+
+    return compose
+
+
+def entry(key: str, page: str) -> Callable[[Entry, Words], Message]:
+    """Return what writes of a change that somebody made, and of the page where it stands."""
+
+    def compose(it: Entry, words: Words) -> Message:
+        say = words.say
+        return Message(
+            subject=say(f"{key}_subject", shop=words.shop),
+            paragraphs=[say(f"{key}_text", shop=words.shop)],
+            facts=[
+                (say("fact_what"), f"{it.action}: {it.subject}"),
+                (say("fact_who"), it.who),
+                (say("fact_when"), words.when(it.at)),
+            ],
+            action=(say(f"{key}_open"), words.url(f"/dashboard/{it.merchant_id}/{page}")),
+        )
+
+    return compose
+
+
+def login(it: Login, words: Words) -> Message:
+    """Write of a login from elsewhere."""
+    say = words.say
+    return Message(
+        subject=say("login_subject"),
+        paragraphs=[say("login_text"), say("login_else")],
+        facts=[
+            (say("fact_when"), words.when(it.at)),
+            (say("fact_device"), it.device or "–"),
+            (say("fact_address"), it.address),
+        ],
+        action=(say("login_open"), words.url("/security")),
+    )
+
+
+def invitation(it: Invitation, words: Words) -> Message:
+    """Write to whom somebody invites."""
+    say, place = words.say, words.shop or "OpenTill"
+    return Message(
+        subject=say("invitation_subject", place=place),
+        paragraphs=[say("invitation_text", by=it.by, place=place), say("link_once")],
+        facts=[(say("fact_until"), words.when(it.expires_at))],
+        action=(say("invitation_open"), words.url(words.secret)),
+        note=say("invitation_else"),
+    )
+
+
+def reset(_it: Reset, words: Words) -> Message:
+    """Write to whoever wants a new password."""
+    say = words.say
+    return Message(
+        subject=say("reset_subject"),
+        paragraphs=[say("reset_text"), say("link_once")],
+        action=(say("reset_open"), words.url(words.secret)),
+        note=say("reset_else"),
+    )
+
+
+def digest(it: Digest, words: Words) -> Message:
+    """Write of what a day brought."""
+    say = words.say
+    date = words.localizer.moment_in(it.at, words.zone).rpartition(",")[0]
+    facts: list[Fact] = []
+    for day in it.days:
+        currency = day.paid[1]
+        facts += [
+            (f"{say('digest_payments')} ({currency})", words.localizer.number(day.payments)),
+            (say("digest_paid"), words.amount(day.paid)),
+            (say("digest_refunded"), words.amount(day.refunded)),
+            (say("digest_disputed"), words.amount(day.disputed)),
+            (say("digest_net"), words.amount(day.net)),
+        ]
+    return Message(
+        subject=say("digest_subject", shop=words.shop, date=date),
+        paragraphs=[
+            say("digest_text" if facts else "digest_nothing", date=date, zone=words.zone.key)
+        ],
+        facts=facts,
+        action=(say("digest_open"), words.url(f"/dashboard/{it.merchant_id}/")),
+        note=say("digest_off"),
+    )
+
+
+def test(it: Test, words: Words) -> Message:
+    """Write to see that mail arrives."""
+    return Message(
+        subject=words.say("test_subject"),
+        paragraphs=[words.say("test_text")],
+        facts=[(words.say("fact_when"), words.when(it.at))],
+    )
+
+
+def violated(it: Violated, words: Words) -> Message:
+    """Write of books that are wrong."""
+    say = words.say
+    return Message(
+        subject=say("violated_subject"),
+        paragraphs=[say("violated_text", number=words.localizer.number(it.found))],
+        note="opentill ledger check",
+    )
+
+
+def stuck(it: Stuck, words: Words) -> Message:
+    """Write of a gateway that says nothing."""
+    say = words.say
+    return Message(
+        subject=say("stuck_subject", gateway=it.gateway),
+        paragraphs=[say("stuck_text", gateway=it.gateway)],
+        facts=[
+            (say("stuck_payments"), words.localizer.number(it.payments)),
+            (say("stuck_since"), words.when(it.since)),
+        ],
+        note="opentill orders",
+    )
+
+
+def approval(it: Approval, words: Words) -> Message:
+    """Write of something that waits for a second person."""
+    say, amount = words.say, words.amount(it.amount)
+    return Message(
+        subject=say("approval_subject", kind=say(f"approval_{it.kind}"), amount=amount),
+        paragraphs=[say("approval_text")],
+        facts=[
+            (say("fact_what"), say(f"approval_{it.kind}")),
+            (say("fact_amount"), amount),
+            (say("fact_merchant"), it.shop),
+            (say("fact_reason"), it.reason),
+            (say("fact_who"), it.who),
+            (say("fact_when"), words.when(it.at)),
+        ],
+        action=(say("approval_open"), words.url("/console/approvals")),
+    )
+
+
+def deadline(key: str) -> Callable[[Deadline, Words], Message]:
+    """Return what writes of a dispute's deadline, to members or to staff."""
+
+    def compose(it: Deadline, words: Words) -> Message:
+        say, amount = words.say, words.amount(it.amount)
+        left = words.localizer.duration(it.days * _DAY_MS)
+        text = f"{key}_responded" if it.responded else f"{key}_text"
+        facts: list[Fact] = [
+            (say("fact_amount"), amount),
+            (say("fact_merchant"), it.shop),
+            (say("fact_reason"), it.reason or "–"),
+            (say("fact_deadline"), words.when(it.respond_by)),
+            (say("fact_order"), it.order_id),
+        ]
+        return Message(
+            subject=say("deadline_subject", amount=amount, left=left),
+            paragraphs=[say(text, shop=it.shop, left=left)],
+            facts=facts,
+            action=(say(f"{key}_open"), words.url(it.path)),
+        )
+
+    return compose
