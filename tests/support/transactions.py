@@ -5,6 +5,7 @@ import itertools
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Final
 
 import asyncpg
 import pytest
@@ -17,6 +18,7 @@ from support.databases import Databases
 
 Step = Callable[[Tx], Awaitable[None]]
 Each = Callable[[Step], None]
+_PREPARED: Final = 1000  # statements that a worker's tests run on one connection
 _numbers = itertools.count(1)
 
 
@@ -59,7 +61,8 @@ class RollbackConnection:
     async def connection(self) -> asyncpg.Connection:
         """Return it, a new one if a test has closed it."""
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connections.connect(self._url)
+            options = {"statement_cache_size": _PREPARED, **connections.options()}
+            self._connection = await asyncpg.connect(self._url, timeout=10, **options)
         return self._connection
 
     async def close(self) -> None:

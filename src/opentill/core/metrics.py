@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from opentill import __version__
 from opentill.core.errors import ConfigurationError
@@ -250,7 +250,8 @@ def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]
     from prometheus_client.mmap_dict import MmapedDict
 
     # As the library writes them: a file for each process, and a count for each bucket.
-    read = cast("_ReadFile", MmapedDict.read_all_values_from_file)
+    library: Any = MmapedDict  # it says no types
+    read: _ReadFile = library.read_all_values_from_file
     for path in Path(os.environ[VARIABLE]).glob("histogram_*.db"):
         for key, value, _, _ in read(str(path)):
             if key.startswith(f'["{name}",'):

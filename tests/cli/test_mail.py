@@ -1,0 +1,41 @@
+"""``opentill mail``: what no mail could be made of is listed, and read again."""
+
+import asyncio
+
+from opentill.db import connection as connections
+from opentill.mail import queries
+from support import world
+from support.commands import USER, Commands, opentill
+
+__all__ = ["opentill"]
+MAIL = {"OPENTILL_SMTP_URL": "smtp://127.0.0.1:9", "OPENTILL_MAIL_FROM": "pay@example.com"}
+
+
+def test_what_was_put_aside_is_listed_and_read_again(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+
+    async def put_aside() -> None:
+        tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        try:
+            for merchant_id, number, event_id in (("", 1, "audit 1"), (shop, 7, "evt_7")):
+                key = {"merchant_id": merchant_id, "number": number, "event_id": event_id}
+                await queries.PUT_ASIDE.run(tx, **key, reason="KeyError: x", now=world.NOW)
+        finally:
+            await tx.close()
+
+    asyncio.run(put_aside())
+    found = opentill.json("mail", "aside")
+    assert [(one["merchantId"], one["eventId"], one["reason"]) for one in found] == [
+        (shop, "evt_7", "KeyError: x"), (None, "audit 1", "KeyError: x"),
+    ]  # fmt: skip
+    assert "mail must be set up" in opentill.refusal("mail", "reread")
+    done = opentill.json("mail", "reread", **MAIL)  # the entry makes no mail, the event is gone
+    assert done == {"read": 2, "mails": 0, "putAside": 1}
+    (left,) = opentill.json("mail", "aside")
+    assert (left["eventId"], left["reason"]) == (
+        "evt_7", "NotFound: the event evt_7 is not kept any more",
+    )  # fmt: skip
+    (row, *_) = opentill.json("audit", "list")
+    assert (row["who"], row["action"], row["subject"]) == (
+        USER, "mail reread", "2 read, 0 mails, 1 still put aside",
+    )  # fmt: skip
