@@ -11,13 +11,15 @@ import itertools
 import os
 import shlex
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 import pytest
+
+from opentill.db.query import Statement
 
 CITUS: Final = os.environ.get("OPENTILL_TEST_CITUS", "")
 needed: Final = pytest.mark.skipif(
@@ -128,3 +130,16 @@ async def nodes(url: str) -> list[Node]:
     """Return the nodes of a database, the coordinator first."""
     found = await run(url, _NODES)
     return [Node(row["nodename"], row["nodeport"], row["groupid"]) for row in found]
+
+
+@contextmanager
+def distributed_forms() -> Iterator[None]:
+    """Give this process back the statements that it had when the block ends."""
+    before_it = Statement.distributes
+    kept = [(one, dict(vars(one))) for one in Statement.in_two_forms]
+    try:
+        yield
+    finally:
+        Statement.distributes = before_it
+        for statement, before in kept:
+            vars(statement).update(before)
