@@ -6,13 +6,14 @@ from opentill.db.database import Tx
 from support.citus import CITUS
 
 # On a cluster the locks are on its nodes, and the coordinator knows whose statement waits there.
+# Neither looks at pg_stat_activity, which says the same all along a transaction.
 _WAITING: Final = (
-    "select citus_pid_for_gpid(waiting_gpid) from citus_lock_waits limit 1"
-    if CITUS
-    else """
-    select pid from pg_stat_activity
-    where datname = current_database() and wait_event_type = 'Lock' limit 1
     """
+    select citus_pid_for_gpid(waiting_global_pid)
+    from citus_internal_global_blocked_processes() limit 1
+    """
+    if CITUS
+    else "select pid from pg_locks where not granted limit 1"
 )
 
 
