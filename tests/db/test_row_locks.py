@@ -135,9 +135,6 @@ CASES: Final = {
     "orders.search_queries.LOCK_HEAD": Case(
         "search_heads", mine, "merchant_id = merchant_id", None
     ),
-    "list_counts.queries.ROLL": Case(
-        "list_changes", lambda row: {**mine(row), "limit": 1000}, "rows = rows + 1", None
-    ),
     "webhooks.queries.LOCK_HEAD": Case(
         "event_heads", mine, "number = number + 1", "number"
     ),

@@ -15,8 +15,8 @@ class Placed(msgspec.Struct, frozen=True):
     by: str
 
 
-class Key(msgspec.Struct, frozen=True):
-    """A foreign key: its table and name as they stand in statements, and what it says."""
+class Bound(msgspec.Struct, frozen=True):
+    """A foreign key or trigger: its table and name as in statements, and what makes it."""
 
     table: str
     name: str
@@ -29,7 +29,7 @@ HAS_EXTENSION: Final = Value(
 DATABASE: Final = Value(str, "select quote_ident(current_database())")
 SETTING: Final = Value(str, "select current_setting(:name, true)")
 FOREIGN_KEYS: Final = Query(
-    Key,
+    Bound,
     """
     select conrelid::regclass::text as table, quote_ident(conname) as name,
         pg_get_constraintdef(oid) as definition
@@ -37,6 +37,16 @@ FOREIGN_KEYS: Final = Query(
     where contype = 'f' and conparentid = 0 and connamespace = current_schema()::regnamespace
         and (conrelid::regclass::text = any (:names) or confrelid::regclass::text = any (:names))
     order by 1, 2
+    """,
+)
+
+TRIGGERS: Final = Query(
+    Bound,
+    """
+    select tgrelid::regclass::text as table, quote_ident(tgname) as name,
+        pg_get_triggerdef(oid) as definition
+    from pg_trigger
+    where not tgisinternal and tgrelid::regclass::text = any (:names) order by 1, 2
     """,
 )
 
@@ -50,6 +60,7 @@ from citus_tables
 DISTRIBUTE: Final = "select create_distributed_table('{}', '{}', colocate_with => '{}')"
 REPLICATE: Final = "select create_reference_table('{}')"
 MAKE_KNOWN: Final = "select citus_add_local_table_to_metadata('{}')"
+DROP_TRIGGER: Final = "drop trigger {} on {}"
 DROP_KEY: Final = "alter table {} drop constraint {}"
 ADD_KEY: Final = "alter table {} add constraint {} {}"
 # Until the transaction ends. A table with a key to one that is on every node is placed, and
