@@ -1,4 +1,4 @@
-"""What waits for a second person is called, in mails and in the console: adjustments, payouts."""
+"""What needs a second person is called, in mails and in the console: adjustments and payouts."""
 
 from typing import Final
 
