@@ -6,13 +6,15 @@ password: any database in which the nodes are registered.
 
 import itertools
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+
+from opentill.db.query import Statement
 
 CITUS: Final = os.environ.get("OPENTILL_TEST_CITUS", "")
 needed: Final = pytest.mark.skipif(
@@ -61,3 +63,15 @@ async def database(*, registered: bool = True) -> AsyncIterator[str]:
         for node in reversed(nodes):
             there = node["nodename"], node["nodeport"]
             await run(named("postgres", *there), f"drop database if exists {name} with (force)")
+
+
+@contextmanager
+def distributed_forms() -> Iterator[None]:
+    """Give this process back the statements for one machine when the block ends."""
+    kept = [(one, dict(vars(one))) for one in Statement.in_two_forms]
+    try:
+        yield
+    finally:
+        Statement.distributes = False
+        for statement, before in kept:
+            vars(statement).update(before)

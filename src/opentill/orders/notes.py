@@ -8,7 +8,7 @@ from typing import Any
 
 from opentill.db.database import Tx
 from opentill.db.query import Statement
-from opentill.orders import history, transition_queries
+from opentill.orders import history_lines, transition_queries
 from opentill.orders.model import Order, ReserveStatus
 
 
@@ -59,7 +59,7 @@ async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **change
         **{**none, **changes},
     )
     if Statement.distributes:
-        line = history.Noted(
+        line = history_lines.Noted(
             merchant_id=after.merchant_id,
             order_id=after.id,
             number=after.history_number,
@@ -69,5 +69,5 @@ async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **change
             to_status=after.status,
             cause=cause,
         )
-        await history.note(tx, [line])
+        await history_lines.note(tx, [line])
     return after

@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.db.query import Statement
 from opentill.ledger import Movement
-from opentill.orders import events, history, livemode, queries, transition_queries
+from opentill.orders import events, history_lines, livemode, queries, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -165,10 +165,10 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
 
 async def _note(tx: Tx, noted: Sequence[_Taken], now: int) -> None:
     """Write what the statement of a transition does not write where tables are distributed."""
-    await history.note(
+    await history_lines.note(
         tx,
         [
-            history.Noted(
+            history_lines.Noted(
                 merchant_id=after.merchant_id,
                 order_id=after.id,
                 number=after.history_number,
