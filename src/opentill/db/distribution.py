@@ -144,7 +144,7 @@ async def set_up(connection: Tx, functions: str) -> None:
     """
     await connection.execute(functions)
     for row in await connection.fetch(queries.UNMOVABLE):
-        await connection.execute(queries.TELL_BY_ROW.format(row["name"]))
+        await connection.execute(queries.WHOLE_ROW.format(row["name"]))
     name = await queries.DATABASE.get(connection)
     for setting, value in SETTINGS.items():
         if await queries.SETTING.get(connection, name=setting) != value:

@@ -57,13 +57,13 @@ PLACED: Final = """
 select table_name::text as name, citus_table_type as kind, distribution_column as by
 from citus_tables
 """
-# Tables whose rows no key tells apart: a shard of theirs cannot be moved while rows of it change.
+# Tables without a key of their rows: a shard of theirs cannot be moved while rows of it change.
 UNMOVABLE: Final = """
 select t.table_name::text as name from citus_tables t join pg_class c on c.oid = t.table_name
 where t.citus_table_type = 'distributed' and c.relreplident = 'd'
     and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)
 """
-TELL_BY_ROW: Final = "alter table {} replica identity full"
+WHOLE_ROW: Final = "alter table {} replica identity full"
 DISTRIBUTE: Final = "select create_distributed_table('{}', '{}', colocate_with => '{}')"
 REPLICATE: Final = "select create_reference_table('{}')"
 MAKE_KNOWN: Final = "select citus_add_local_table_to_metadata('{}')"
