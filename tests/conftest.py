@@ -31,10 +31,12 @@ from opentill.db import connection, migrations
 from opentill.server.embedded import cluster
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.embedded.programs import find_programs
-from support import commands, pooler
+from support import applicable, commands, pooler
 from support.api_server import api_server, clock, shop
+from support.citus import CITUS
+from support.citus_databases import ClusterDatabases
 from support.commands import fork_server
-from support.databases import Databases
+from support.databases import Databases, named
 from support.deployment import copy, deployment, migrated
 from support.once import once
 from support.pooler import POOLED
@@ -219,6 +221,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.hookimpl(trylast=True)  # pytest has put asynchronous tests first, of all files
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, or shuffle; every xdist worker comes to the same order."""
+    if CITUS:
+        applicable.mark(items)
     modules: dict[str, list[pytest.Item]] = {}
     for item in sorted(items, key=lambda item: item.nodeid.partition("::")[0]):
         modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
@@ -254,6 +258,12 @@ def _longest_first(modules: dict[str, list[pytest.Item]], workers: int) -> list[
         part.extend(rest[:room])
         del rest[:room]
     return [*itertools.chain.from_iterable(parts), *rest]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests of a run on a cluster were not applicable, and why."""
+    if CITUS:
+        applicable.summarize(terminalreporter)
 
 
 def pytest_sessionstart() -> None:
@@ -296,6 +306,10 @@ def postgres_url(postgres_files: Path) -> Iterator[str]:
     Writes are not synced: no test of the worker survives a power cut. Tests that do kill servers
     start an ``EmbeddedPostgres`` of their own.
     """
+    if CITUS:
+        with ClusterDatabases() as lending:
+            yield lending.url
+        return
     # Not in pytest's own directory: every pytest that starts closes that to other users, and
     # PostgreSQL runs as another user if we are root.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
@@ -316,7 +330,7 @@ def _make_template(place: Path) -> None:
             if not BEGUN:
                 _sql(url, f"create database {TEMPLATE}")
             # In a thread: a browser test may have left a running event loop in this one.
-            _in_thread(lambda: asyncio.run(migrations.migrate(_named(url, TEMPLATE))))
+            _in_thread(lambda: asyncio.run(migrations.migrate(named(url, TEMPLATE))))
         copy(Path(directory) / "postgres", place / "postgres")
 
 
@@ -348,6 +362,9 @@ def template(postgres_url: str) -> str:
 @pytest.fixture(scope="session")
 def databases(postgres_url: str, template: str) -> Iterator[Databases]:
     """Migrated databases, used again and again."""
+    if Databases.instead is not None:
+        yield Databases.instead
+        return
     with Databases(postgres_url, template) as made:
         yield made
 
@@ -379,7 +396,7 @@ def empty_database_url(postgres_url: str, through: Callable[[str], str]) -> Iter
     """Address of a fresh database without any table."""
     name = f"empty_{next(_numbers)}"
     _sql(postgres_url, f"create database {name}")
-    yield through(_named(postgres_url, name))
+    yield through(named(postgres_url, name))
     _sql(postgres_url, f"drop database {name} with (force)")
 
 
@@ -396,10 +413,6 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
         limit_payments_per_minute=0,
         db_prepared=not POOLED,
     )
-
-
-def _named(url: str, database: str) -> str:
-    return url.replace("@/opentill?", f"@/{database}?")
 
 
 def _sql(url: str, statement: str) -> None:

@@ -14,11 +14,12 @@ from benchmarks.chart import Chart, draw
 from benchmarks.seed import plant
 from benchmarks.targets import TARGETS, Target, line, verdict
 
+from opentill.checkouts.model import SessionCreated
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.integrity.rules import check_books
-from opentill.orders import settlement
+from opentill.orders import OrderDetail, settlement
 
 ROOT = Path(__file__).parents[1]
 RATIO = Target("ours beside theirs", "ours", 2.0, "theirs")
@@ -71,6 +72,26 @@ async def test_the_peer_writes_every_column_that_a_row_must_have(settings: Setti
                 assert {row[0] for row in needed} <= mapped[table], table
     finally:
         await db.close()
+
+
+@pytest.mark.parametrize(
+    ("struct", "function", "body"),
+    [(SessionCreated, "_session", "SessionOut"), (OrderDetail, "_order", "OrderOut")],
+)
+def test_the_limit_and_the_peer_respond_with_the_same_fields(
+    struct: type[msgspec.Struct], function: str, body: str
+) -> None:
+    bench = ROOT / "benchmarks"
+    bare = next(one for one in ast.parse((bench / "bare.py").read_text()).body
+                if isinstance(one, ast.FunctionDef) and one.name == function)  # fmt: skip
+    by_hand = next(one.value for one in bare.body if isinstance(one, ast.Assign)
+                   and isinstance(one.value, ast.Dict))  # fmt: skip
+    peer = next(one for one in ast.parse((bench / "peers/plain/bodies.py").read_text()).body
+                if isinstance(one, ast.ClassDef) and one.name == body)  # fmt: skip
+    fields = sorted(field.encode_name for field in msgspec.structs.fields(struct))
+    assert sorted(ast.literal_eval(key) for key in by_hand.keys if key) == fields
+    declared = (one.target for one in peer.body if isinstance(one, ast.AnnAssign))
+    assert sorted(one.id for one in declared if isinstance(one, ast.Name)) == fields
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 A recipe shows every change as a ``diff`` under a line that begins with the file's name. Here all of
 them are made in a copy of the project, and the tests that the recipes name run in it: in every run
-those that are quick, in ``make stress`` all.
+those that are quick, in ``make stress`` all, and all that are quick of the packages concerned.
 """
 
 import os
@@ -18,7 +18,7 @@ import pytest
 TOP: Final = Path(__file__).parents[1]
 RECIPES: Final = sorted((TOP / "docs" / "recipes").glob("add-*.md"))
 CHANGING: Final = [path for path in RECIPES if "```diff" in path.read_text()]
-COPIED: Final = ("src", "migrations", "tests", "docs")
+COPIED: Final = ("src", "migrations", "tests", "docs", "benchmarks")
 NEXT: Final = "NNNN"  # the number of a new migration
 # Of the files of tests that recipes name; single tests that they name are quick, but for those that
 # start commands.
@@ -35,11 +35,17 @@ SLOW: Final = frozenset({"tests/cli/test_merchants.py::test_all_terms_are_set_sh
 # How many files each recipe changes, and in how many places: it may get shorter, not longer.
 MOST: Final = {
     "add-a-fee-rule": (12, 18),
-    "add-a-field": (18, 26),
+    "add-a-field": (20, 28),
     "add-a-list-filter": (4, 5),
-    "add-a-posting-type": (8, 11),
+    "add-a-posting-type": (11, 20),
     "add-a-setting": (7, 9),
 }
+# The folders of tests of what the recipes change and of what shows it. All their quick tests run at
+# night: those that a recipe names cannot find what the recipe forgot.
+CONCERNED: Final = (
+    "adjustments", "backoffice", "console", "dashboard", "disputes", "figures", "gateways",
+    "ledger", "mail", "merchants", "orders",
+)  # fmt: skip
 _FENCE: Final = re.compile(r"^`([^`\n]+)`[^\n]*\n+```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RUN: Final = re.compile(r'^make test ARGS="([^"]+)"$', re.MULTILINE)
 
@@ -147,14 +153,28 @@ def test_no_recipe_grows(recipe: Path) -> None:
     assert places <= most
 
 
-@pytest.mark.parametrize("much", ["quick", pytest.param("all", marks=pytest.mark.stress)])
+def _run(much: str) -> list[str]:
+    """Return the tests that run in the copy: quick, all, or those of the packages concerned."""
+    if much == "packages":
+        return ["-m", "not stress", *(f"tests/{name}" for name in CONCERNED)]
+    tests = {test for recipe in CHANGING for test in named(recipe)}
+    return sorted(quick([*tests]) if much == "quick" else tests)
+
+
+@pytest.mark.parametrize(
+    "much",
+    [
+        "quick",
+        pytest.param("all", marks=pytest.mark.stress),
+        pytest.param("packages", marks=pytest.mark.stress),
+    ],
+)
 def test_all_changes_together_work(much: str, tmp_path: Path, postgres_files: Path) -> None:
-    top, wanted = copy(tmp_path), []
+    top = copy(tmp_path)
     for recipe in CHANGING:
         make(recipe, top)
-        wanted += quick(named(recipe)) if much == "quick" else named(recipe)
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *sorted(set(wanted))],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_run(much)],
         cwd=top,
         env=environ() | {
             "PYTHONPATH": str(top / "src"), "OPENTILL_TEST_POSTGRES": str(postgres_files),

@@ -15,7 +15,8 @@ SOURCE: Final = CLIENT / "asynchronous.py"
 TARGET: Final = CLIENT / "blocking.py"
 HEAD: Final = '''"""``Client``: the API for programs without asyncio.
 
-Made of ``asynchronous.py`` by `make client`: change that file, not this one.
+Made of ``asynchronous.py`` by `make client`: change that file, not this one. Fields and filters
+stand in ``operations.py``; they change neither.
 """
 '''
 # In this order.

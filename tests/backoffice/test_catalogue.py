@@ -3,11 +3,18 @@
 import re
 from collections import Counter
 from string import Formatter
+from typing import get_args
 
 import pytest
 
+from opentill.adjustments import KINDS
 from opentill.app import FACES
 from opentill.backoffice.faces import Face
+from opentill.console import api as console
+from opentill.dashboard import api as dashboard
+from opentill.figures.statements import Reason
+from opentill.ledger import TYPES
+from opentill.orders import Status
 from opentill.people import MERCHANT_ROLES, STAFF_ROLES
 from opentill.web.catalogue import FRAME, LANGUAGES, Language
 
@@ -40,6 +47,24 @@ def test_roles_and_menu_have_their_names(face: Face) -> None:
     assert {f"role_{role}" for role in MERCHANT_ROLES} <= keys
     assert {f"staff_{role}" for role in STAFF_ROLES} <= keys
     assert {one.menu for one in face.pages if one.menu} <= keys
+
+
+@pytest.mark.parametrize(
+    ("pages", "beginning", "rows"),
+    [
+        (dashboard.FACE, "type_", TYPES),
+        (console.FACE, "type_", TYPES),
+        (dashboard.FACE, "status_", get_args(Status)),
+        (console.FACE, "status_", get_args(Status)),
+        (dashboard.FACE, "reason_", get_args(Reason)),
+        (console.FACE, "adjust_kind_", KINDS),
+        (console.FACE, "approval_", ("payout", *KINDS)),
+    ],
+)
+def test_every_row_of_a_table_has_its_words(
+    pages: Face, beginning: str, rows: tuple[str, ...]
+) -> None:
+    assert {f"{beginning}{row}" for row in rows} <= set(pages.sentences["en"])
 
 
 _SAID = re.compile(r"""\bsay\(\s*["']([a-z]\w*)["']\s*[,)]""")

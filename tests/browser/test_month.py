@@ -19,10 +19,11 @@ from starlette.applications import Starlette
 
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
-from support.api_server import SECRETS, database
+from support.api_server import SECRETS
 from support.books import assert_books
 from support.cluster import CARD, REFUNDS_FAIL
 from support.console_staff import eventually, number
+from support.databases import clone
 from support.page_server import running
 from support.platform_month import (
     PAYMENTS,
@@ -57,7 +58,7 @@ async def platform(
 ) -> AsyncIterator[Starlette]:
     """A server with worker and sandbox bank that takes applications and pays out."""
     directory = tmp_path_factory.mktemp("month")
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
             limit_checkouts_per_minute=0, limit_payments_per_minute=0, applications=True,

@@ -11,7 +11,8 @@ from starlette.applications import Starlette
 from opentill import orders
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
-from support.api_server import SECRETS, database
+from support.api_server import SECRETS
+from support.databases import clone
 from support.page_server import opening, running
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -34,7 +35,7 @@ async def by_hand(
 ) -> AsyncIterator[Starlette]:
     """A server whose one gateway is a person."""
     directory = tmp_path_factory.mktemp("by-hand")
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url), data_dir=directory, limit_ip_per_minute=0,
             limit_payments_per_minute=0, gateways=("manual",),

@@ -7,6 +7,7 @@ import pytest
 
 from opentill import checkouts, merchants, orders
 from opentill.checkouts.model import SessionBody
+from opentill.cli import order_search
 from opentill.db import connection as connections
 from opentill.gateways.model import RefundOutcome
 from support import world
@@ -45,6 +46,16 @@ def made(opentill: Commands) -> dict[str, str]:
             await tx.close()
 
     return asyncio.run(make())
+
+
+def test_every_filter_of_the_list_is_an_option() -> None:
+    given = {
+        "status": "PAID", "product": "prod_1", "email": "ann@example.com", "amount": "9.99",
+        "metadata": ["cart=A-7"], "query": "x", "since": "2026-01-01", "until": "2026-01-31",
+    }  # fmt: skip
+    query = order_search.query_of(given, page=2, size=7)
+    fields = msgspec.structs.fields(query)
+    assert [one.name for one in fields if getattr(query, one.name) == one.default] == []
 
 
 def test_orders_are_listed_searched_and_shown_by_what_leads_to_them(

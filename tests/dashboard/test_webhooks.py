@@ -11,7 +11,8 @@ import pytest
 
 from opentill.core.settings import Settings
 from opentill.webhooks.dispatch import Dispatcher
-from support.api_server import SECRETS, ApiServer, Shop, database, serving
+from support.api_server import SECRETS, ApiServer, Shop, serving
+from support.databases import clone
 from support.people import PASSWORD, Visitor, person
 from support.webhook_harness import until
 from support.webhook_receiver import Receiver, receiving
@@ -28,7 +29,7 @@ def sender(
     through: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """A server with a database of its own, from which tests send; it may send to loopback."""
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("sender"),

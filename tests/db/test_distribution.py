@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from opentill.db import distribution, distribution_queries, migrations
+from opentill.cli.survey_order import PaidOrder
+from opentill.db import clock, distribution, distribution_queries, migrations
+from opentill.db.database import Db
 from opentill.db.distribution import CannotDistribute
 from opentill.db.placement import PLACES
 from opentill.db.query import split_sql
@@ -16,6 +18,8 @@ from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 
+# What merchants and operators do beside orders also writes to tables of all nodes.
+OPERATORS = ("make an endpoint", "make a product", "pay out")
 # What Citus calls our places.
 KINDS = {"distributed": "distributed", "reference": "reference", "coordinator": "local"}
 PLACED = {name: KINDS[place] for name, place in PLACES.items() if place != "plain"}
@@ -66,6 +70,7 @@ async def test_all_tables_are_placed_once(empty: str) -> None:
         " where contype = 'f' and conrelid in ('orders'::regclass, 'checkouts'::regclass)",
     )
     assert keys["count"] == 4
+    assert await citus.run(empty, distribution_queries.UNMOVABLE) == []
 
 
 @citus.needed
@@ -160,3 +165,38 @@ async def test_every_statement_runs_there_and_doctor_finds_nothing(
     assert found["order"] == []
     said = json.loads(opentill.run("doctor", "--json").stdout)
     assert [one["level"] for one in said if one["subject"] == "cluster"] == ["ok"], said
+
+
+@citus.needed
+async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str) -> None:
+    """So a merchant goes on while another's node is away; and what is written there is prepared.
+
+    Citus forgets that it wrote to a node where it copied rows after having read from it in the same
+    transaction: such a transaction could be committed here and lost there.
+    """
+    await migrations.distribute(empty)
+    said: list[tuple[str, str]] = []  # node and command
+    with citus.distributed_forms():
+        db = await Db.connect(empty, 1)
+        try:
+            async with db.connection() as tx:
+                tx.add_log_listener(
+                    lambda _, message: said.append((message.detail or "", str(message)))
+                )
+                await tx.execute("set citus.log_remote_commands = on")
+            make_merchant, *actions = PaidOrder(clock.now_ms()).actions()
+            await db.run(make_merchant[1])  # to all nodes, as what is read everywhere
+            nodes: set[str] = set()
+            for name, act in actions:
+                said.clear()
+                await db.run(act)
+                await asyncio.sleep(0)
+                places = [(detail.partition(" connectionId")[0], text) for detail, text in said]
+                if name not in OPERATORS:
+                    nodes |= {place for place, _ in places if place}
+                copied = {place for place, text in places if "issuing COPY public." in text}
+                prepared = {place for place, text in places if "PREPARE TRANSACTION" in text}
+                assert copied <= prepared, name
+            assert len(nodes) == 1, nodes
+        finally:
+            await db.close()

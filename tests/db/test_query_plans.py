@@ -13,7 +13,7 @@ from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import ROLL
 from opentill.orders import indexing
 from support import filled_database
-from support.transactions import _made
+from support.databases import clone
 from test_queries import EVERYWHERE, STATEMENTS
 
 BIG: Final = 10_000  # orders of the busy merchant
@@ -82,7 +82,7 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
         await connection.execute("deallocate hot")
         return json.loads(found)[0]["Plan"]
 
-    with _made(postgres_url, template, lambda url: url) as url:
+    with clone(postgres_url, template) as url:
         yield asyncio.run(explain(url))
 
 

@@ -23,7 +23,7 @@ from opentill.orders import search_queries
 from opentill.payment_links import LinkBody, LinkItemBody
 from opentill.webhooks import queries as webhook_queries
 from support import payout_runs, world
-from support.api_server import database
+from support.databases import clone
 from support.sources import nodes
 from support.statements import LOCKING, LOCKS, without_comments
 
@@ -134,9 +134,6 @@ CASES: Final = {
     ),
     "orders.search_queries.LOCK_HEAD": Case(
         "search_heads", mine, "merchant_id = merchant_id", None
-    ),
-    "list_counts.queries.ROLL": Case(
-        "list_changes", lambda row: {**mine(row), "limit": 1000}, "rows = rows + 1", None
     ),
     "webhooks.queries.LOCK_HEAD": Case(
         "event_heads", mine, "number = number + 1", "number"
@@ -254,7 +251,7 @@ def test_no_lock_stands_outside_of_the_statements() -> None:
 @pytest.fixture(scope="module")
 def url(postgres_url: str, template: str) -> Iterator[str]:
     """A database of its own, without a pooler in between: sessions are what this is about."""
-    with database(postgres_url, template) as made:
+    with clone(postgres_url, template) as made:
         asyncio.run(_fill(made))
         yield made
 

@@ -158,6 +158,9 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "LACKING",
         # long exports: tests/orders/test_export.py
         "orders.export_queries": "EXPORT_EDGES",
+        # where tables are distributed: tests/db/test_distribution.py
+        "orders.transition_queries ": "NOTED NOTIFIED",
+        "ledger.queries    ": "WRITE",
         # payments that are confirmed together: tests/orders/test_confirmation.py
         "orders.confirmation_queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS FORGOTTEN"

@@ -7,7 +7,8 @@ from ipaddress import ip_network
 import pytest
 
 from opentill.core.settings import Settings
-from support.api_server import SECRETS, ApiServer, database, serving
+from support.api_server import SECRETS, ApiServer, serving
+from support.databases import clone
 from support.epay_shop import EpayShop, Inbox
 from support.sandbox_bank import SECRET
 
@@ -21,7 +22,7 @@ def api_server(
     through: Callable[[str], str],
 ) -> Iterator[ApiServer]:
     """A server that may send notices to loopback."""
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=tmp_path_factory.mktemp("epay"),

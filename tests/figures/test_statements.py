@@ -2,21 +2,23 @@
 
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from datetime import date, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from opentill import adjustments, figures, payouts
+from opentill import adjustments, figures, ledger, payouts
 from opentill.db.database import Tx
 from opentill.figures import jobs
 from opentill.figures.model import Behind, day_of, local
-from opentill.ledger import MERCHANT_ACCOUNTS, StatementError
+from opentill.ledger import MERCHANT_ACCOUNTS, POSTINGS, Account, Movement, StatementError, Type
 from opentill.list_counts import FOREVER
 from opentill.payouts import PayoutRequest
 from support import world
 from support.busy_month import OfTransaction, a_month, count
+from support.transactions import rolled_back
 from support.world import DAY, NOW
 
 KATHMANDU: Final = ZoneInfo("Asia/Kathmandu")
@@ -125,6 +127,36 @@ async def test_a_statement_is_what_its_entries_add_up_to(tx: Tx, seed: int, coun
                      for one in made.types or () for name in MERCHANT_ACCOUNTS}  # fmt: skip
             assert Counter(shown) == types
             assert sum(one.entries for one in made.types or ()) == len(inside)
+
+
+@pytest.fixture
+async def books_tx(rollback_database_url: str) -> AsyncIterator[Tx]:
+    """Lend a transaction that is rolled back, for entries that no feature's own rules explain."""
+    async with rolled_back(rollback_database_url) as connection:
+        yield connection
+
+
+async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
+    shop = await world.merchant(books_tx)
+
+    async def post(cause: str, *moves: tuple[Type, Account, Account, int]) -> figures.Statement:
+        posted = [Movement(*move, "operator", cause, "a test") for move in moves]
+        await ledger.post(books_tx, shop.id, "USD", posted, NOW)
+        (made,) = await figures.statements(OfTransaction(books_tx), shop.id, (0, FOREVER))
+        return made
+
+    before = await post(
+        "first",
+        ("ADMIN_RECHARGE", "bank", "available", 1_000),
+        ("FREEZE", "available", "frozen", 300),
+        ("ROLLING_RESERVE", "available", "reserve", 300),
+    )
+    for one in POSTINGS:  # a posting without a reason raises StatementError here
+        after = await post("second", (one.type, one.source, one.target, 100))
+        entered = (one.target in MERCHANT_ACCOUNTS) - (one.source in MERCHANT_ACCOUNTS)
+        assert after.closing_minor == before.closing_minor + 100 * entered, one
+        assert (after.changes != before.changes) == bool(entered), one
+        before = after
 
 
 async def test_what_is_not_counted_and_too_much_to_sum_is_not_made_up(tx: Tx) -> None:

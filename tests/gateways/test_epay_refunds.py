@@ -21,9 +21,10 @@ from opentill.products.model import ProductBody
 from opentill.refunds import jobs
 from opentill.refunds.model import RefundBody
 from support import epay_gateway_server
-from support.api_server import SECRETS, database
+from support.api_server import SECRETS
 from support.books import ledger_violations
 from support.commands import Commands, ForkServer
+from support.databases import clone
 from support.epay_gateway_server import KEY, PID, EpayServer
 from support.page_server import serving
 from support.pooler import POOLED
@@ -122,7 +123,7 @@ async def served(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[tuple[Starlette, EpayServer]]:
     """One server, with one Epay server behind it, for all tests here."""
-    with database(postgres_url, template) as address:
+    with clone(postgres_url, template) as address:
         async with epay_gateway_server.running() as upstream:
             listener = free_socket()
             url = url_of(listener)

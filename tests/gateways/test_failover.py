@@ -20,6 +20,7 @@ from opentill.orders import Order, PaymentAttempt, payments
 from opentill.orders import jobs as order_jobs
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
+from support.waits import waits
 from support.world import DAY, NOW, attempts, history, merchant, opened, refunded
 
 PUBLIC = "http://127.0.0.1:9"
@@ -156,7 +157,7 @@ async def test_what_waited_too_long_to_be_written_down_is_not_sent_any_more(
     async with db.transaction() as tx:
         await orders.lock(tx, *ids(order))
         paying = asyncio.create_task(pay(db, {"one": one, "two": two}, order))
-        while not await tx.fetchval("select exists (select from pg_locks where not granted)"):
+        while await waits(tx) is None:
             await asyncio.sleep(0.01)
         ahead_ns = 4_001_000_000
     assert (await paying).status == "DECLINED"

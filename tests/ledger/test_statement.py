@@ -14,7 +14,8 @@ from opentill.db.database import Db
 from opentill.ledger import statement
 from opentill.ledger.statement import Line, StatementError
 from support import world
-from support.api_server import database, serving
+from support.api_server import serving
+from support.databases import clone
 from support.world import DAY, NOW
 
 
@@ -132,7 +133,7 @@ async def test_books_that_do_not_add_up_have_no_statement(database_url: str, dam
 def test_a_download_that_does_not_add_up_breaks_off(
     postgres_url: str, template: str, settings: Settings, through: Callable[[str], str]
 ) -> None:
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         own = msgspec.structs.replace(settings, database_url=through(url))
         with serving(own) as api_server:
             shop = api_server.shop()

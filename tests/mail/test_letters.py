@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 import msgspec
 import pytest
 
+from opentill.adjustments import KINDS
 from opentill.db.database import Tx
 from opentill.mail import address, contents, letters
 from opentill.mail.catalogue import SENTENCES
@@ -116,6 +117,14 @@ def test_every_topic_is_written_in_every_language(name: str, language: Language)
 def test_languages_say_the_same() -> None:
     keys = {language: list(sentences) for language, sentences in SENTENCES.items()}
     assert keys["en"] == keys["zh-Hans"] == keys["zh-Hant"]
+
+
+@pytest.mark.parametrize("kind", ["payout", *KINDS])
+def test_whatever_may_wait_for_a_second_person_is_written_of(kind: str) -> None:
+    topic = BY_NAME["approval_waiting"]
+    said = msgspec.convert({**SAID["approval_waiting"], "kind": kind}, topic.data)
+    message = topic.compose(said, _words("en"))
+    assert SENTENCES["en"][f"approval_{kind}"] in message.subject
 
 
 HOSTILE: Final = "Evil\r\nBcc: victim@example.com\r\n\r\n<script>alert(1)</script> \u202eoof, Inc."

@@ -14,6 +14,7 @@ from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders import confirmation_queries as queries
 from opentill.outgoing.client import to_merchants
+from support.waits import waits
 from support.world import (
     NOW,
     attempts,
@@ -259,11 +260,7 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
             await orders.lock(holder, made[-1][0].merchant_id, made[-1][0].id)
             calls = [asyncio.create_task(run_all.take_in(gateway_event(a))) for _, a in made]
             async with db.connection() as other:
-                waits = (
-                    "select pid from pg_stat_activity where datname = current_database()"
-                    " and wait_event_type = 'Lock'"
-                )
-                while (victim := await other.fetchval(waits)) is None:
+                while (victim := await waits(other)) is None:
                     await asyncio.sleep(0.005)
                 await other.execute(f"select pg_terminate_backend({victim})")
             results = await asyncio.gather(*calls, return_exceptions=True)

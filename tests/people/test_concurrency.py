@@ -13,6 +13,7 @@ from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.people import logins, passwords, queries, second_factor, totp
 from support.people import CHEAP, PASSWORD, TESTER, address
+from support.waits import waits
 
 SECRET_KEY: Final = "k" * 40
 BROWSER: Final = people.Browser("192.0.2.1", "Testfox/1.0")
@@ -49,7 +50,7 @@ async def _ended_or_waiting(db: Db, task: asyncio.Task[Any]) -> None:
     """Return once a task is over, or waits for a row that another transaction holds."""
     async with asyncio.timeout(30), db.connection() as look:
         while not task.done():
-            if await look.fetchval("select exists (select from pg_locks where not granted)"):
+            if await waits(look) is not None:
                 return
             await asyncio.sleep(0.002)
 

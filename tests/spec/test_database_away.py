@@ -20,8 +20,8 @@ _AWAY: Final = {"code": 50301, "message": "Service unavailable"}
 class Line:
     """A line to PostgreSQL that can be cut or go dead."""
 
-    def __init__(self, target: str) -> None:
-        """Lead to the socket ``target``."""
+    def __init__(self, target: tuple[str, str]) -> None:
+        """``target``: host, or folder of a socket, and port."""
         self._target = target
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -66,7 +66,12 @@ class Line:
         if self.cut_off:
             writer.transport.abort()
             return
-        there, back = await asyncio.open_unix_connection(self._target)
+        host, port = self._target
+        there, back = await (
+            asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+            if host.startswith("/")
+            else asyncio.open_connection(host, int(port))
+        )
         self._writers.add(back)
         for source, target in ((reader, back), (there, writer)):
             task = self._loop.create_task(self._pump(source, target))
@@ -89,7 +94,7 @@ def line(
     """A server whose database can go away."""
     url = api_server.settings.database_url or ""
     query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-    made = Line(f"{query['host']}/.s.PGSQL.{query['port']}")
+    made = Line((query["host"], query["port"]))
     folder = tmp_path_factory.mktemp("pg")
     with made.open(folder / f".s.PGSQL.{query['port']}"):
         through = url.split("?")[0] + "?" + urlencode(query | {"host": str(folder)})

@@ -43,7 +43,7 @@ async def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged()
             stack.callback(cluster.stop)
             await asyncio.to_thread(cluster.start)
             db = await Db.connect(standby.both, 4, acquire_timeout_s=10)
-            storm = Storm(folder, postgres, cluster, db)
+            storm = Storm(folder, cluster, db, postgres)
             storm.shops = [await make_shop(db, overdraft_minor=10**9) for _ in range(2)]
             processes = [process._popen.pid for process in cluster.processes if process._popen]
 

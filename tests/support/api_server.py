@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-import asyncpg
 import httpx2
 import msgspec
 import pytest
@@ -33,6 +31,7 @@ from opentill.gateways.model import RefundOutcome
 from opentill.payouts import PayoutRequest
 from opentill.server import http_server
 from support.books import ledger_violations
+from support.databases import clone
 from support.ports import free_port
 from support.world import fresh
 
@@ -317,32 +316,6 @@ def serving(settings: Settings, **changes: Any) -> Iterator[ApiServer]:
         worker.join(20)
 
 
-@contextlib.contextmanager
-def database(postgres_url: str, template: str) -> Iterator[str]:
-    """Make a migrated database that lasts as long as the block."""
-    name = f"api_{os.getpid()}_{next(_numbers)}"
-    # A thread: a test may have left a running loop in this one.
-    _apart(_execute(postgres_url, f"create database {name} template {template} strategy wal_log"))
-    try:
-        yield postgres_url.replace("@/opentill?", f"@/{name}?")
-    finally:
-        _apart(_execute(postgres_url, f"drop database {name} with (force)"))
-
-
-def _apart(work: Coroutine[Any, Any, None]) -> None:
-    thread = threading.Thread(target=lambda: asyncio.run(work))
-    thread.start()
-    thread.join()
-
-
-async def _execute(url: str, statement: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
 @pytest.fixture(scope="session")
 def api_server(
     postgres_url: str,
@@ -352,7 +325,7 @@ def api_server(
 ) -> Iterator[ApiServer]:
     """One server without rate limits for all tests that only need merchants of their own."""
     directory: Path = tmp_path_factory.mktemp("api_server")
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=directory,
@@ -403,7 +376,6 @@ __all__ = [
     "api_server",
     "clock",
     "compact",
-    "database",
     "error_of",
     "quote",
     "raw",

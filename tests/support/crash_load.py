@@ -42,12 +42,14 @@ LOST: Final = (httpx2.HTTPError, AssertionError, KeyError, AttributeError)
 
 
 class Storm:
-    """A cluster on a PostgreSQL of its own, and what was acknowledged to merchants."""
+    """Servers on a database that may be killed, and what was acknowledged to merchants."""
 
-    def __init__(self, folder: Path, postgres: EmbeddedPostgres, cluster: Cluster, db: Db) -> None:
-        """Use ``standing``."""
+    def __init__(
+        self, folder: Path, cluster: Cluster, db: Db, postgres: EmbeddedPostgres | None = None
+    ) -> None:
+        """Use ``standing``. ``postgres``: who is killed by ``kill_postgres``."""
         self.folder, self.cluster, self.db = folder, cluster, db
-        self.postgres = [postgres]
+        self.postgres = [] if postgres is None else [postgres]
         self.shops: list[Shop] = []
         self.opened: set[str] = set()  # order ids
         self.paid: dict[str, list[str]] = {}  # merchant id → order ids that it has seen paid
@@ -233,7 +235,7 @@ async def standing(servers: int = 2, fork_server: ForkServer | None = None) -> A
         try:
             await asyncio.to_thread(cluster.start)
             db = await Db.connect(postgres.url, 4, acquire_timeout_s=10)
-            storm = Storm(folder, postgres, cluster, db)
+            storm = Storm(folder, cluster, db, postgres)
             yield storm
             await db.close()
         finally:

@@ -7,9 +7,12 @@ its schema.
 
 import asyncio
 import itertools
+import os
+import re
 import threading
-from collections.abc import Coroutine
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import asyncpg
 
@@ -17,20 +20,23 @@ from support.books import assert_books
 
 T = TypeVar("T")
 _USES: Final = 40  # then the rows that were deleted have made it slow
-_CATALOGS: Final = (
-    "pg_class",
-    "pg_attribute",
-    "pg_constraint",
-    "pg_index",
-    "pg_trigger",
-    "pg_proc",
-    "pg_namespace",
-    "pg_db_role_setting",
+_OWN: Final = (
+    " where setdatabase = (select oid from pg_database where datname = current_database())"
 )
+_CATALOGS: Final = {
+    "pg_class": "",
+    "pg_attribute": "",
+    "pg_constraint": "",
+    "pg_index": "",
+    "pg_trigger": "",
+    "pg_proc": "",
+    "pg_namespace": "",
+    "pg_db_role_setting": _OWN,  # it has those of all databases
+}
 # Rows of the catalogs, and how many of them are newer than the transaction $1.
-_SCHEMA: Final = " union all ".join(
-    f"select count(*), count(*) filter (where xmin::text::bigint > $1) from {catalog}"
-    for catalog in _CATALOGS
+SCHEMA: Final = " union all ".join(
+    f"select count(*), count(*) filter (where xmin::text::bigint > $1) from {catalog}{only}"
+    for catalog, only in _CATALOGS.items()
 )
 _TABLES: Final = """
     select relname from pg_class where relnamespace = 'public'::regnamespace
@@ -45,11 +51,17 @@ _OTHERS: Final = """
 _SESSION: Final = {"session_replication_role": "replica", "plan_cache_mode": "force_generic_plan"}
 
 
-def _name(url: str) -> str:
+def named(url: str, database: str) -> str:
+    """Return the address of another database of the same server."""
+    return re.sub(r"@/[^?]*", f"@/{database}", url)
+
+
+def name_of(url: str) -> str:
+    """Return the name of the database of an address."""
     return url.partition("@/")[2].partition("?")[0]
 
 
-class _Database:
+class Database:
     """One of them, and a connection that is kept while it waits for its next use."""
 
     def __init__(self, name: str, connection: asyncpg.Connection) -> None:
@@ -63,13 +75,17 @@ class _Database:
 class Databases:
     """The databases of one server that are clones of one template."""
 
+    # What lends databases where there is no template to clone: on a cluster.
+    instead: ClassVar["Databases | None"] = None
+    patience_s: ClassVar[float] = 120
+
     def __init__(self, url: str, template: str) -> None:
         """``url``: of the database ``opentill`` of the server."""
-        self._url = url
+        self.url = url
         self._template = template
         self._numbers = itertools.count(1)
-        self._free: list[_Database] = []
-        self._lent: dict[str, _Database] = {}
+        self._free: list[Database] = []
+        self._lent: dict[str, Database] = {}
         self._tables: list[str] = []
         self._seeds: dict[str, str] = {}  # rows that the migrations write: JSON, quoted
         self._loop = asyncio.new_event_loop()
@@ -78,7 +94,7 @@ class Databases:
     def __enter__(self) -> Self:
         """Start the thread that speaks with the server: a test may hold the loop of its own."""
         self._thread.start()
-        self._server = self._run(asyncpg.connect(self._url))
+        self._server = self._run(asyncpg.connect(self.url))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,7 +114,7 @@ class Databases:
 
     def give_back(self, url: str) -> None:
         """Take a database back, whatever was done to it."""
-        database = self._lent.pop(_name(url))
+        database = self._lent.pop(name_of(url))
         if self._run(self._clean(database)):
             self._free.append(database)
         else:
@@ -110,7 +126,7 @@ class Databases:
         The connection that is kept has planned the long statements for the test before; a new one
         would take longer to plan them than to run them.
         """
-        connection = self._lent[_name(url)].connection
+        connection = self._lent[name_of(url)].connection
         if connection.is_closed():  # by the test
             connection = await asyncpg.connect(url)
             await assert_books(connection)
@@ -120,54 +136,105 @@ class Databases:
             asyncio.run_coroutine_threadsafe(assert_books(connection), self._loop)
         )
 
+    @contextmanager
+    def lent(self) -> Iterator[str]:
+        """Lend a database as long as the block runs."""
+        url = self.take()
+        try:
+            yield url
+        finally:
+            self.give_back(url)
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(120)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(self.patience_s)
 
     def _address(self, name: str) -> str:
-        return self._url.replace("@/opentill?", f"@/{name}?")
+        return named(self.url, name)
 
-    async def _make(self) -> _Database:
+    async def _make(self) -> Database:
         name = f"test_{next(self._numbers)}"
         await self._server.execute(
             f"create database {name} template {self._template} strategy wal_log"
         )
-        database = _Database(
+        database = Database(
             name, await asyncpg.connect(self._address(name), server_settings=_SESSION)
         )
         connection = database.connection
         database.born = await connection.fetchval("select txid_current()")
-        database.schema = await connection.fetch(_SCHEMA, database.born)
+        database.schema = await connection.fetch(SCHEMA, database.born)
         if not self._tables:
-            self._tables = [row["relname"] for row in await connection.fetch(_TABLES)]
-            for table in await self._filled(connection):
-                self._seeds[table] = await connection.fetchval(
-                    f"select quote_literal(json_agg(t)::text) from {table} t"
-                )
+            tables = [row["relname"] for row in await connection.fetch(_TABLES)]
+            await self._learn(connection, tables)
         return database
+
+    async def _learn(self, connection: asyncpg.Connection, tables: list[str]) -> None:
+        """Note what the migrations have made and written."""
+        self._tables = tables
+        for table in await self._filled(connection):
+            self._seeds[table] = await connection.fetchval(
+                f"select quote_literal(json_agg(t)::text) from {table} t"
+            )
+
+    def _sown(self) -> list[str]:
+        """Return the statements that write what the migrations have written."""
+        return [
+            f"insert into {table} select * from json_populate_recordset(null::{table}, {rows})"
+            for table, rows in self._seeds.items()
+        ]
 
     async def _filled(self, connection: asyncpg.Connection) -> list[str]:
         looks = ", ".join(f"(select '{table}' from {table} limit 1)" for table in self._tables)
         found = await connection.fetchrow(f"select {looks}")
         return [table for table in found if table is not None]
 
-    async def _clean(self, database: _Database) -> bool:
+    async def _clean(self, database: Database) -> bool:
         """Empty a database; False if it is not fit to be used again."""
         connection = database.connection
         database.uses += 1
         if database.uses >= _USES or connection.is_closed():
             return False
         await connection.execute(_OTHERS)
-        if await connection.fetch(_SCHEMA, database.born) != database.schema:
+        if await connection.fetch(SCHEMA, database.born) != database.schema:
             return False
         filled = set(await self._filled(connection)) | set(self._seeds)
-        statements = [f"delete from {table}" for table in sorted(filled)]
-        statements += [
-            f"insert into {table} select * from json_populate_recordset(null::{table}, {rows})"
-            for table, rows in self._seeds.items()
-        ]
+        statements = [f"delete from {table}" for table in sorted(filled)] + self._sown()
         await connection.execute("; ".join(["begin", *statements, "commit"]))
         return True
 
-    async def _drop(self, database: _Database) -> None:
+    async def _drop(self, database: Database) -> None:
         await database.connection.close()
         await self._server.execute(f"drop database {database.name} with (force)")
+
+
+_numbers: Final = itertools.count(1)
+
+
+@contextmanager
+def clone(url: str, template: str) -> Iterator[str]:
+    """Lend a migrated database that nobody else has, as long as the block runs."""
+    if Databases.instead is not None:
+        with Databases.instead.lent() as made:
+            yield made
+        return
+    name = f"clone_{os.getpid()}_{next(_numbers)}"
+    _apart(execute(url, f"create database {name} template {template} strategy wal_log"))
+    try:
+        yield named(url, name)
+    finally:
+        _apart(execute(url, f"drop database {name} with (force)"))
+
+
+def _apart(work: Coroutine[Any, Any, None]) -> None:
+    """Run it in a thread: a test may have left a running loop in this one."""
+    thread = threading.Thread(target=lambda: asyncio.run(work))
+    thread.start()
+    thread.join()
+
+
+async def execute(url: str, statement: str) -> None:
+    """Run one statement on a connection of its own."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

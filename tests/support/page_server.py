@@ -21,7 +21,8 @@ from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.products import service as products
 from opentill.products.model import ProductBody
-from support.api_server import SECRETS, database
+from support.api_server import SECRETS
+from support.databases import clone
 from support.ports import free_socket, url_of
 
 Open = Callable[..., Awaitable[checkouts.Session]]
@@ -70,7 +71,7 @@ async def page_server(
 ) -> AsyncIterator[Starlette]:
     """One server with worker and sandbox bank for all tests of a worker, without rate limits."""
     directory = tmp_path_factory.mktemp("till")
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         settings = Settings(
             database_url=through(url),
             data_dir=directory,

@@ -11,7 +11,8 @@ import pytest
 
 from opentill.core.settings import Settings
 from support import epay_gateway_server
-from support.api_server import SECRETS, ApiServer, database, serving
+from support.api_server import SECRETS, ApiServer, serving
+from support.databases import clone
 from support.stripe_server import KEY, SECRET, StripeServer
 
 NAMES: Final = ("sandbox", "stripe", "epay", "manual")
@@ -50,7 +51,7 @@ def several(
 ) -> Iterator[Several]:
     """One for all tests of a file."""
     stripe, epays = StripeServer(), epay_gateway_server.running()
-    with _looping() as run, database(postgres_url, template) as url:
+    with _looping() as run, clone(postgres_url, template) as url:
         run(stripe.start())
         epay = run(epays.__aenter__())
         try:

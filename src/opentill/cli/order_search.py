@@ -1,4 +1,4 @@
-"""``opentill orders list|search``: the filters of the API's list, and its one box."""
+"""``opentill orders list|search``: all filters of the API's list, and its one box."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -38,6 +38,7 @@ _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
 # The statement ran, up to what it was given: data exceptions, violated constraints, and what
 # functions and triggers of ours raise (PostgreSQL, appendix A).
 _REFUSED: Final = ("22", "23", "P0001")
+_INTERNAL: Final = "XX000"
 _UTILITY: Final = ("set ", "lock ")  # have no plan
 _FAILS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, NotOneRow, Problem)
 
@@ -84,7 +85,9 @@ class _Tried(msgspec.Struct, frozen=True):
     @property
     def refused(self) -> bool:
         """Whether it ran, and a rule refused its values."""
-        return self.phase == "run" and _sqlstate(self.error).startswith(_REFUSED)
+        # Citus calls all that a node refuses to copy an internal error.
+        copied = _sqlstate(self.error) == _INTERNAL and " violates " in str(self.error)
+        return self.phase == "run" and (copied or _sqlstate(self.error).startswith(_REFUSED))
 
     @property
     def failed(self) -> bool:

@@ -1,4 +1,7 @@
-"""``AsyncClient``: the API for asyncio. ``blocking.py`` is made of this file by `make client`."""
+"""``AsyncClient``: the API for asyncio. ``blocking.py`` is made of this file by `make client`.
+
+Both hand on what they are given: fields and filters stand in ``operations.py``, not here.
+"""
 
 import asyncio
 import os

@@ -1,6 +1,7 @@
 """``Client``: the API for programs without asyncio.
 
-Made of ``asynchronous.py`` by `make client`: change that file, not this one.
+Made of ``asynchronous.py`` by `make client`: change that file, not this one. Fields and filters
+stand in ``operations.py``; they change neither.
 """
 
 import os

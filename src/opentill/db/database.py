@@ -40,7 +40,13 @@ _AWAY: Final = (
     asyncpg.InternalClientError,  # the server has announced the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
 )
-_NODE_LOST: Final = re.compile(r"connection|on at least one active node|could not receive data")
+# What Citus says where a node was lost: most of it as internal errors.
+_OF_CLUSTER: Final = (asyncpg.InternalServerError, asyncpg.PostgresIOError)
+_NODE_LOST: Final = re.compile(
+    "connection|on at least one active node|could not receive data|failed to COPY to shard"
+    "|failed to complete COPY|failed to prepare transaction|failed to read result"
+    "|could not commit transaction for shard|postmaster was shut down"
+)
 # After these a connection is of no use: what it waits for may never come, or it leads to a server
 # that is not the primary any more.
 _HOPELESS: Final = (
@@ -102,8 +108,8 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
 
 
 def _lost_a_node(error: BaseException | None) -> bool:
-    """Return whether a cluster has lost a node meanwhile: Citus calls that an internal error."""
-    return isinstance(error, asyncpg.InternalServerError) and bool(_NODE_LOST.search(str(error)))
+    """Return whether a cluster has lost a node meanwhile."""
+    return isinstance(error, _OF_CLUSTER) and bool(_NODE_LOST.search(str(error)))
 
 
 async def fit_statements(connection: Tx) -> None:

@@ -105,12 +105,17 @@ async def distribute(connection: Tx) -> list[str]:
         return []
     await connection.execute(queries.BEGIN_PLACING)
     keys = await queries.FOREIGN_KEYS.all(connection, names=missing)
+    triggers = await queries.TRIGGERS.all(connection, names=missing)
     for key in keys:
         await connection.execute(queries.DROP_KEY.format(key.table, key.name))
+    for trigger in triggers:  # else they would fire for each row that is copied
+        await connection.execute(queries.DROP_TRIGGER.format(trigger.name, trigger.table))
     for name in sorted(missing, key=lambda name: name != _FIRST):
         await _place(connection, name)
     for key in keys:
         await connection.execute(queries.ADD_KEY.format(key.table, key.name, key.definition))
+    for trigger in triggers:
+        await connection.execute(trigger.definition)
     return missing
 
 
@@ -133,8 +138,13 @@ async def apply(connection: Tx, sql: str) -> None:
 
 
 async def set_up(connection: Tx, functions: str) -> None:
-    """Give a database whose tables are placed its functions of triggers, and its settings."""
+    """Give a database whose tables are placed what belongs to that.
+
+    Its functions of triggers, its settings, and that each shard can be moved while it is used.
+    """
     await connection.execute(functions)
+    for row in await connection.fetch(queries.UNMOVABLE):
+        await connection.execute(queries.WHOLE_ROW.format(row["name"]))
     name = await queries.DATABASE.get(connection)
     for setting, value in SETTINGS.items():
         if await queries.SETTING.get(connection, name=setting) != value:

@@ -15,8 +15,8 @@ class Placed(msgspec.Struct, frozen=True):
     by: str
 
 
-class Key(msgspec.Struct, frozen=True):
-    """A foreign key: its table and name as they stand in statements, and what it says."""
+class Bound(msgspec.Struct, frozen=True):
+    """A foreign key or trigger: its table and name as in statements, and what makes it."""
 
     table: str
     name: str
@@ -29,7 +29,7 @@ HAS_EXTENSION: Final = Value(
 DATABASE: Final = Value(str, "select quote_ident(current_database())")
 SETTING: Final = Value(str, "select current_setting(:name, true)")
 FOREIGN_KEYS: Final = Query(
-    Key,
+    Bound,
     """
     select conrelid::regclass::text as table, quote_ident(conname) as name,
         pg_get_constraintdef(oid) as definition
@@ -40,6 +40,16 @@ FOREIGN_KEYS: Final = Query(
     """,
 )
 
+TRIGGERS: Final = Query(
+    Bound,
+    """
+    select tgrelid::regclass::text as table, quote_ident(tgname) as name,
+        pg_get_triggerdef(oid) as definition
+    from pg_trigger
+    where not tgisinternal and tgrelid::regclass::text = any (:names) order by 1, 2
+    """,
+)
+
 # Plain text, since what they name is there only with the extension, or is no parameter.
 KNOWS_COORDINATOR: Final = "select exists (select from pg_dist_node where groupid = 0)"
 COUNT_WORKERS: Final = "select count(*) from pg_dist_node where shouldhaveshards and isactive"
@@ -47,9 +57,17 @@ PLACED: Final = """
 select table_name::text as name, citus_table_type as kind, distribution_column as by
 from citus_tables
 """
+# Tables without a key of their rows: a shard of theirs cannot be moved while rows of it change.
+UNMOVABLE: Final = """
+select t.table_name::text as name from citus_tables t join pg_class c on c.oid = t.table_name
+where t.citus_table_type = 'distributed' and c.relreplident = 'd'
+    and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)
+"""
+WHOLE_ROW: Final = "alter table {} replica identity full"
 DISTRIBUTE: Final = "select create_distributed_table('{}', '{}', colocate_with => '{}')"
 REPLICATE: Final = "select create_reference_table('{}')"
 MAKE_KNOWN: Final = "select citus_add_local_table_to_metadata('{}')"
+DROP_TRIGGER: Final = "drop trigger {} on {}"
 DROP_KEY: Final = "alter table {} drop constraint {}"
 ADD_KEY: Final = "alter table {} add constraint {} {}"
 # Until the transaction ends. A table with a key to one that is on every node is placed, and

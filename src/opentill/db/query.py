@@ -146,13 +146,16 @@ class Statement:
     def __init__(self, sql: str, *, distributed: str | None = None) -> None:
         """``sql`` names its parameters ``:name``.
 
-        ``distributed`` takes its place where tables are distributed: it has the same parameters
-        and returns the same. Raises ValueError where the parameters differ.
+        ``distributed`` takes its place where tables are distributed: it has these parameters or
+        some of them, and returns the same. Raises ValueError for one with others.
         """
-        self.take(sql)
+        self.text = sql
+        self.sql, self.names = compile_sql(sql)
+        self._count = len(self.names)
+        self._pick = _picker(self.names)
         self.distributed = distributed
         if distributed is not None:
-            if {*compile_sql(distributed).names} != {*self.names}:
+            if not {*compile_sql(distributed).names} <= {*self.names}:
                 msg = f"the form for distributed tables has other parameters: {distributed}"
                 raise ValueError(msg)
             self.in_two_forms.append(self)
@@ -168,11 +171,10 @@ class Statement:
         return made
 
     def take(self, sql: str) -> None:
-        """Send this from now on; it has the same parameters as before."""
+        """Send this from now on, given the values that were given before."""
         self.text = sql
-        self.sql, self.names = compile_sql(sql)
-        self._count = len(self.names)
-        self._pick = _picker(self.names)
+        self.sql, names = compile_sql(sql)
+        self._pick = _picker(names)
 
     def values(self, given: msgspec.Struct | None, named: Mapping[str, Any]) -> Sequence[Any]:
         """Return the values in PostgreSQL's order, out of a struct's fields and the named ones.
@@ -215,6 +217,44 @@ def waiting(sql: str) -> str:
         msg = f"nothing is skipped in: {sql}"
         raise ValueError(msg)
     return found
+
+
+def without(sql: str, *parts: str) -> str:
+    """Return a statement without some of its data-modifying parts (``name as (…)``).
+
+    Citus sends updates of one merchant to its node as one statement, and cuts into pieces what has
+    an insert among them. So inserts are statements of their own there.
+    """
+    for part in parts:
+        found = re.search(rf",\s*{part} as \(", sql)
+        if found is None:
+            msg = f"{part} is no part of: {sql}"
+            raise ValueError(msg)
+        at, depth = found.end(), 1
+        while depth:
+            depth += {"(": 1, ")": -1}.get(sql[at], 0)
+            at += 1
+        sql = sql[: found.start()] + sql[at:]
+    return sql
+
+
+OF_ONE: Final = "(:merchant_id::text[])[1]"
+
+
+def of_one_merchant(sql: str, *tables: str) -> str:
+    """Return the form for distributed tables of a statement about lists of rows.
+
+    The lists are of one merchant there, who is named for each of the ``tables`` (their aliases):
+    else Citus asks every shard for rows that only one can have.
+    """
+    sql = sql.replace("(select :merchant_id::text[])", ":merchant_id::text[]")
+    for table in tables:
+        named = rf"\b{table}\.merchant_id = \w+\.merchant_id"
+        if not re.search(named, sql):
+            msg = f"{table} is not joined by merchant in: {sql}"
+            raise ValueError(msg)
+        sql = re.sub(named, f"{table}.merchant_id = {OF_ONE}", sql)
+    return sql
 
 
 def take_distributed_forms() -> None:

@@ -255,8 +255,8 @@ class Coming(msgspec.Struct, frozen=True):
 class Others(msgspec.Struct, frozen=True, kw_only=True):
     """What moved a balance beside payments, with its sign; minor units.
 
-    ``payouts_minor`` is less what came back, ``corrections_minor`` without the fees of payouts that
-    came back.
+    ``payouts_minor`` is less what came back, ``corrections_minor`` all that is neither, without the
+    fees of payouts that came back.
     """
 
     payouts_minor: int

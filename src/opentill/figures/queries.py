@@ -319,7 +319,8 @@ SUMS = Query(
         and number > :after and number <= :last
     """,  # noqa: S608 - as above
 )
-# What is in no figure: few entries, all of them made by operators.
+# What is in no figure: few entries, all of them made by operators. What is neither a payout nor a
+# recharge is a correction, as long as no reason of its own is taken out of it here.
 OTHERS = Query(
     Others,
     """
@@ -327,8 +328,8 @@ OTHERS = Query(
         coalesce(sum(shown_minor) filter (where type = 'PAYOUT'), 0)::bigint as payouts_minor,
         coalesce(sum(shown_minor) filter (where type = 'ADMIN_RECHARGE'), 0)::bigint
             as recharges_minor,
-        coalesce(sum(shown_minor)
-            filter (where type = 'BALANCE_CORRECTION' and source_type <> 'payout'), 0)::bigint
+        coalesce(sum(shown_minor) filter (where type not in ('PAYOUT', 'ADMIN_RECHARGE')
+            and (type, source_type) <> ('BALANCE_CORRECTION', 'payout')), 0)::bigint
             as corrections_minor
     from entries
     where merchant_id = :merchant_id and type = any(:types::text[])

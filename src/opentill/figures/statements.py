@@ -13,11 +13,31 @@ from opentill import ledger
 from opentill.db.database import Db, Tx
 from opentill.figures import queries
 from opentill.figures.model import QUARTER_MS, Sums
-from opentill.ledger import MERCHANT_ACCOUNTS, MOST_SUMMED, Span, StatementError, Type, TypeSum
+from opentill.ledger import (
+    MERCHANT_ACCOUNTS,
+    MOST_SUMMED,
+    POSTINGS,
+    Span,
+    StatementError,
+    Type,
+    TypeSum,
+)
 from opentill.list_counts import FOREVER
 
 Reason = Literal["payments", "refunds", "disputes", "fees", "payouts", "recharges", "corrections"]
-_OTHERS: Final[tuple[Type, ...]] = ("PAYOUT", "ADMIN_RECHARGE", "BALANCE_CORRECTION")
+# What figures count. Every other type that changes the sum of the merchant's accounts is read by
+# itself, and is a correction unless it has a reason of its own: a new one needs nothing here.
+_COUNTED: Final[frozenset[Type]] = frozenset(
+    {"PAYMENT", "REFUND", "CHARGEBACK", "CHARGEBACK_RECOVERY", "FEE", "CHARGEBACK_FEE"}
+)
+_OTHERS: Final[tuple[Type, ...]] = tuple(
+    dict.fromkeys(
+        posting.type
+        for posting in POSTINGS
+        if (posting.source in MERCHANT_ACCOUNTS) != (posting.target in MERCHANT_ACCOUNTS)
+        and posting.type not in _COUNTED
+    )
+)
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):

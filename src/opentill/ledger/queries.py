@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, of_one_merchant, without
 from opentill.http.paging import PageQuery
 from opentill.ledger.model import (
     Balance,
@@ -62,20 +62,7 @@ _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 # millisecond sort in the order of their numbers too.
 # The values are the columns of `ledger.service.Book` and `Row`; one plan serves for any number of
 # them (decision 0111).
-POST = Query(
-    Balance,
-    f"""
-    with after as (
-        update balances b set
-            {each("{0} = b.{0} + change.{0}")},
-            entries = b.entries + change.entries,
-            last_at = greatest(b.last_at, :now::bigint)
-        from unnest((select :merchant_id::text[]), :currency::text[], :entries::bigint[],
-                {each(":{0}::bigint[]")})
-            with ordinality as change (merchant_id, currency, entries, {_NAMES}, book)
-        where b.merchant_id = change.merchant_id and b.currency = change.currency
-        returning b.*, change.book
-    ), written as (
+_WRITTEN: Final = f"""
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
             amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
         select a.merchant_id, a.currency, a.entries - m.later,
@@ -89,11 +76,38 @@ POST = Query(
                 :cause_type::text[], :cause_id::text[], :description::text[],
                 {each(":later_{0}::bigint[]", MERCHANT_ACCOUNTS)})
             as m (book, later, random, type, source, target, amount_minor, shown_minor,
-                cause_type, cause_id, description, {each("later_{0}", MERCHANT_ACCOUNTS)})
+                cause_type, cause_id, description, {each("later_{0}", MERCHANT_ACCOUNTS)})"""  # noqa: S608 - the names of accounts are constants of ours
+_POST: Final = f"""
+    with after as (
+        update balances b set
+            {each("{0} = b.{0} + change.{0}")},
+            entries = b.entries + change.entries,
+            last_at = greatest(b.last_at, :now::bigint)
+        from unnest((select :merchant_id::text[]), :currency::text[], :entries::bigint[],
+                {each(":{0}::bigint[]")})
+            with ordinality as change (merchant_id, currency, entries, {_NAMES}, book)
+        where b.merchant_id = change.merchant_id and b.currency = change.currency
+        returning b.*, change.book
+    ), written as ({_WRITTEN}
         join after a on a.book = m.book
     )
     select merchant_id, currency, {_NAMES}, entries, last_at from after
-    """,  # noqa: S608 - the names of accounts are constants of ours
+    """  # noqa: S608 - as above
+POST = Query(Balance, _POST, distributed=of_one_merchant(without(_POST, "written"), "b"))
+# The entries, where tables are distributed: `after` are the balances that POST returned.
+WRITE = Command(
+    f"""{_WRITTEN}
+        join (
+            select after_book as book, after_merchant_id as merchant_id,
+                after_currency as currency, after_entries as entries, after_last_at as last_at,
+                {each("after_{0} as {0}", MERCHANT_ACCOUNTS)}
+            from unnest(:after_book::bigint[], :after_merchant_id::text[], :after_currency::text[],
+                    :after_entries::bigint[], :after_last_at::bigint[],
+                    {each(":after_{0}::bigint[]", MERCHANT_ACCOUNTS)})
+                as done (after_book, after_merchant_id, after_currency, after_entries,
+                    after_last_at, {each("after_{0}", MERCHANT_ACCOUNTS)})
+        ) a on a.book = m.book
+    """  # noqa: S608 - as above
 )
 # Balances of merchants in currencies, locked in the order in which everybody locks them.
 LOCK_MANY = Query(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from opentill.db.database import Tx
-from opentill.db.query import Query, columns
+from opentill.db.query import Query, Statement, columns
 from opentill.ledger import queries
 from opentill.ledger.model import (
     Balance,
@@ -20,7 +20,7 @@ from opentill.ledger.model import (
     TrialBalance,
     Violation,
 )
-from opentill.ledger.postings import ACCOUNTS, POSTINGS, Account, Cause
+from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, POSTINGS, Account, Cause
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +72,25 @@ async def post(
     positive and KeyError for a movement that is not in the table: both are defects of the caller.
     """
     values = {**_columns({(merchant_id, currency): movements}), "now": now}
-    balance = await queries.POST.first(tx, **values)
-    if balance is None:  # the first movement in this currency
+    after = await _write(tx, values)
+    if not after:  # the first movement in this currency
         await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
-        balance = await queries.POST.one(tx, **values)
+        after = await _write(tx, values)
+    (balance,) = after
     return balance
+
+
+async def _write(tx: Tx, values: Mapping[str, Any]) -> list[Balance]:
+    """Change the balances that are there, and write the entries; return the balances after it."""
+    after = await queries.POST.all(tx, **values)
+    if Statement.distributes and after:
+        rows = {name: values[name] for name in Row.__struct_fields__}
+        books = list(zip(values["merchant_id"], values["currency"], strict=True))
+        names = ("merchant_id", "currency", "entries", "last_at", *MERCHANT_ACCOUNTS)
+        lists = {f"after_{name}": [getattr(one, name) for one in after] for name in names}
+        numbers = [books.index((one.merchant_id, one.currency)) + 1 for one in after]
+        await queries.WRITE.run(tx, **rows, **lists, after_book=numbers)
+    return after
 
 
 async def caused_by(tx: Tx, merchant_id: str, causes: Sequence[tuple[Cause, str]]) -> list[Entry]:
@@ -107,7 +121,7 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
         for merchant_id, currency in wanted:
             await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
         await queries.LOCK_MANY.all(tx, **keys)
-    after = await queries.POST.all(tx, **_columns(books), now=now)
+    after = await _write(tx, {**_columns(books), "now": now})
     if len(after) != len(wanted):
         raise AssertionError  # the rows are there and locked
 

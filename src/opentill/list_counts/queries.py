@@ -136,20 +136,25 @@ CHANGED = Query(
     """,
 )
 # Move changes of a merchant into the counts and return how many. What comes and goes
-# within them is not written. In the order of the keys, so that two who do it wait for each other.
+# within them is not written. Two who do it wait for each other: at the first row, since both delete
+# in the order of places, and in the counts, in the order of keys. Who comes second finds the rows
+# gone. Changes are summed up before they meet spans and parts: then they are few.
 ROLL = Value(
     int,
     """
     with taken as (
         delete from list_changes
         where merchant_id = :merchant_id and ctid = any (array(
-            select ctid from list_changes where merchant_id = :merchant_id
-            limit :limit for update skip locked))
+            select ctid from list_changes where merchant_id = :merchant_id limit :limit))
         returning *
     ), change as (
-        select list, part, at, kind, rows from taken where kind is not null
-        union all
-        select list, part, at, was, -rows from taken where was is not null
+        select list, part, at, kind, sum(rows)::bigint as rows from (
+            select list, part, at, kind, rows from taken where kind is not null
+            union all
+            select list, part, at, was, -rows from taken where was is not null
+        ) one
+        group by list, part, at, kind
+        having sum(rows) <> 0
     ), counted as (
         insert into list_counts (merchant_id, list, part, span, since, kind, rows)
         select :merchant_id, c.list, p.part, s.span, s.since, c.kind, sum(c.rows) as rows

@@ -241,6 +241,12 @@ NOTE_USES = Command(
     )
     update api_keys set last_used_at = used.used_at from used where api_keys.id = used.id
     """,
+    distributed="""
+    update api_keys k set last_used_at = noted.used_at
+    from unnest(:id::text[], :used_at::bigint[]) as noted (id, used_at)
+    where k.id = noted.id and (k.last_used_at is null
+        or k.last_used_at not between noted.used_at and noted.used_at + 3600000)
+    """,
 )
 
 # Authentication in one statement: count the request against its address and find the caller.

@@ -7,7 +7,8 @@ feature writes. Callers have locked the order.
 from typing import Any
 
 from opentill.db.database import Tx
-from opentill.orders import transition_queries
+from opentill.db.query import Statement
+from opentill.orders import history_lines, transition_queries
 from opentill.orders.model import Order, ReserveStatus
 
 
@@ -48,7 +49,7 @@ async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **change
         "refund_held_minor": 0, "refund_debit_minor": 0, "refunded_minor": 0,
         "reserve_status": None,
     }  # fmt: skip
-    return await transition_queries.NOTE.one(
+    after = await transition_queries.NOTE.one(
         tx,
         merchant_id=order.merchant_id,
         id=order.id,
@@ -57,3 +58,16 @@ async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **change
         now=now,
         **{**none, **changes},
     )
+    if Statement.distributes:
+        line = history_lines.Noted(
+            merchant_id=after.merchant_id,
+            order_id=after.id,
+            number=after.history_number,
+            at=after.updated_at,
+            event=event,
+            from_status=after.status,
+            to_status=after.status,
+            cause=cause,
+        )
+        await history_lines.note(tx, [line])
+    return after

@@ -73,14 +73,14 @@ TAKE = Query(
     """,
 )
 # The rows of orders that are new to the index.
-ADD = Command(
-    """
+_ADD = """
     insert into search_terms (merchant_id, term, place, created_at, order_id)
     select :merchant_id, new.* from unnest(:term::text[], :place::text[], :created_at::bigint[],
         :order_id::text[]) as new (term, place, created_at, order_id)
     order by term, place, created_at, order_id
-    """,
-)
+    """
+# Returned there, lest Citus copies them: it then says only that something was refused.
+ADD = Command(_ADD, distributed=f"with added as ({_ADD} returning 1) select")
 # Remove and add rows of orders that may be in the index; returns by day what came and went.
 REPLACE = Query(
     CountChange,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from opentill.db.query import Command, Query, Value
+from opentill.db.query import Command, Query, Value, of_one_merchant, without
 from opentill.orders.model import Order, PaymentAttempt, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
@@ -104,9 +104,7 @@ MAY_CHARGE = Value(
 # Take the transition of a locked order; returns nothing where the order, or the attempt that paid
 # it, is no longer as it was read. One order by scalars, not as a batch of one: that is planned anew
 # each time, and reads much while statistics are old (decision 0048).
-TRANSITION = Query(
-    Transitioned,
-    f"""
+_TRANSITION: Final = f"""
     with taken as (
         update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
             provider_ref = case when :provider_ref::text = '' then provider_ref
@@ -147,15 +145,42 @@ TRANSITION = Query(
             and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """,  # noqa: S608 - the columns are constants of ours
+    """  # noqa: S608 - as above
+
+
+def _always_asked(sql: str) -> str:
+    """Let each part of a transition name a column where it may have nothing to do.
+
+    Citus leaves the names of tables as they are where a part is known beforehand to find nothing.
+    """
+    for before, after in (
+        ("and id = :attempt_id::text and", "and id = coalesce(:attempt_id::text, '') and"),
+        ("and :session::text is not null", "and coalesce(:session::text, status) <> status"),
+        (
+            """and status = 'ACTION_REQUIRED' and check_at > :now::bigint
+            and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')""",
+            """and check_at > :now::bigint and status = case
+                when :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
+                then 'ACTION_REQUIRED' else '' end""",
+        ),
+    ):
+        if before not in sql:
+            msg = f"nowhere: {before}"
+            raise ValueError(msg)
+        sql = sql.replace(before, after)
+    return sql
+
+
+TRANSITION = Query(
+    Transitioned,
+    _TRANSITION,
+    distributed=_always_asked(without(_TRANSITION, "noted", "notified")),
 )
 # The same for the transitions to CREATING and PENDING: no session, other attempt or notification
 # follows them, and of the columns only those of the payer change. Each part of a statement that
 # finds nothing to do costs PostgreSQL its preparation (decision 0112).
 OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
-UNPAID = Query(
-    Transitioned,
-    f"""
+_UNPAID: Final = f"""
     with moved as (
         update orders set status = :target, history_number = history_number + 1,
             updated_at = greatest(updated_at, :now::bigint),
@@ -170,8 +195,8 @@ UNPAID = Query(
         from moved
     )
     select merchant_id, id from moved
-    """,  # noqa: S608 - as above
-)
+    """  # noqa: S608 - as above
+UNPAID = Query(Transitioned, _UNPAID, distributed=without(_UNPAID, "noted"))
 # The two transitions of a payment form, each with its attempt in one statement, which is a
 # transaction of its own (decision 0119). Nothing is written to an order that is no longer as it was
 # read: who was faster has taken a transition of it or noted something, and so counted its history
@@ -203,9 +228,7 @@ SUBMITTED = Query(
     returning *
     """,  # noqa: S608 - as above
 )
-ACCEPTED = Query(
-    PaymentAttempt,
-    """
+_ACCEPTED: Final = """
     with moved as (
         update orders set status = :target, history_number = history_number + 1,
             updated_at = greatest(updated_at, :now::bigint)
@@ -224,8 +247,8 @@ ACCEPTED = Query(
     where merchant_id = :merchant_id and id = :attempt_id and status = 'SUBMITTED'
         and exists (select 1 from moved)
     returning *
-    """,
-)
+    """
+ACCEPTED = Query(PaymentAttempt, _ACCEPTED, distributed=without(_ACCEPTED, "noted"))
 # The same for many orders that are confirmed, or that settle: arrays of columns that such a batch
 # leaves as they are, and joins with tables that it does not concern, would cost much (decision
 # 0048). What belongs to an order is carried along, not joined again.
@@ -254,9 +277,7 @@ _NOTED: Final = """
         select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
 """
 # Both are planned once for any number of orders (decision 0111).
-CONFIRMATIONS = Query(
-    Transitioned,
-    f"""
+_CONFIRMATIONS: Final = f"""
     with wanted as (
         select * from unnest((select :merchant_id::text[]), :order_id::text[],
             :history_number::int[], :source::text[], :target::text[], :event::text[],
@@ -303,11 +324,13 @@ CONFIRMATIONS = Query(
             and m.source in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """,  # noqa: S608 - as above
-)
-SETTLEMENTS = Query(
+    """  # noqa: S608 - as above
+CONFIRMATIONS = Query(
     Transitioned,
-    f"""
+    _CONFIRMATIONS,
+    distributed=of_one_merchant(without(_CONFIRMATIONS, "noted", "notified"), "a", "o", "c"),
+)
+_SETTLEMENTS: Final = f"""
     with moved as (
         update orders o set status = w.target, history_number = o.history_number + 1,
             updated_at = greatest(o.updated_at, :now::bigint),
@@ -323,7 +346,11 @@ SETTLEMENTS = Query(
             w.cause
     ), noted as ({_NOTED})
     select merchant_id, id from moved
-    """,  # noqa: S608 - as above
+    """  # noqa: S608 - as above
+SETTLEMENTS = Query(
+    Transitioned,
+    _SETTLEMENTS,
+    distributed=of_one_merchant(without(_SETTLEMENTS, "noted"), "o"),
 )
 # The transitions that are taken in batches, each batch by one of them.
 MANY: Final[Mapping[str, Query[Transitioned]]] = {
@@ -332,9 +359,7 @@ MANY: Final[Mapping[str, Query[Transitioned]]] = {
     "carried_over": SETTLEMENTS,
 }
 # Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
-NOTE = Query(
-    Order,
-    """
+_NOTE: Final = """
     with noted as (
         update orders set history_number = history_number + 1,
             updated_at = greatest(updated_at, :now::bigint),
@@ -351,5 +376,22 @@ NOTE = Query(
         from noted
     )
     select * from noted
+    """
+NOTE = Query(Order, _NOTE, distributed=without(_NOTE, "written"))
+# What the statements above write besides, where tables are distributed (``query.without``).
+NOTED = Command(
+    """
+    insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+        cause)
+    select * from unnest(:merchant_id::text[], :order_id::text[], :number::int[], :at::bigint[],
+        :event::text[], :from_status::text[], :to_status::text[], :cause::text[])
+    """,
+)
+NOTIFIED = Command(
+    """
+    insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer, created_at,
+        updated_at)
+    select merchant_id, order_id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
+    from unnest(:merchant_id::text[], :order_id::text[]) as paid (merchant_id, order_id)
     """,
 )

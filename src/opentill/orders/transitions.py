@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.db.query import Statement
 from opentill.ledger import Movement
-from opentill.orders import events, livemode, transition_queries
+from opentill.orders import events, history_lines, livemode, queries, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -140,11 +140,15 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         (taken,) = planned
         unpaid = taken.row.target in _UNPAID
         one = transition_queries.UNPAID if unpaid else transition_queries.TRANSITION
-        return await one.all(tx, **_values(taken, one), now=now)
+        done = await one.all(tx, **_values(taken, one), now=now)
+        if Statement.distributes and done:
+            await _note(tx, planned, now)
+        return done
     events_ = {taken.row.event for taken in planned}
     statements = {transition_queries.MANY.get(event) for event in events_}
     statement = statements.pop()
-    if statement is None or statements:
+    merchants = {taken.after.merchant_id for taken in planned}
+    if statement is None or statements or (Statement.distributes and len(merchants) > 1):
         msg = f"{sorted(events_)} are not taken together"
         raise ValueError(msg)
     lists = {
@@ -152,7 +156,39 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         for name, value in _VALUES.items()
         if name in statement.names
     }
-    return await statement.all(tx, **lists, now=now)
+    done = await statement.all(tx, **lists, now=now)
+    if Statement.distributes and done:
+        moved = {(one.merchant_id, one.id) for one in done}
+        await _note(tx, [taken for taken in planned if taken.key in moved], now)
+    return done
+
+
+async def _note(tx: Tx, noted: Sequence[_Taken], now: int) -> None:
+    """Write what the statement of a transition does not write where tables are distributed."""
+    await history_lines.note(
+        tx,
+        [
+            history_lines.Noted(
+                merchant_id=after.merchant_id,
+                order_id=after.id,
+                number=after.history_number,
+                at=after.updated_at,
+                event=change.event,
+                from_status=row.source,
+                to_status=row.target,
+                cause=change.cause,
+            )
+            for change, row, after in noted
+        ],
+    )
+    notified = [
+        taken.after.id
+        for taken in noted
+        if taken.after.source == "EPAY" and taken.change.event == "confirmed"
+    ]
+    if notified:
+        ids = [noted[0].after.merchant_id] * len(notified)
+        await transition_queries.NOTIFIED.run(tx, merchant_id=ids, order_id=notified, now=now)
 
 
 async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
@@ -199,7 +235,13 @@ async def submit(
 
     None, and nothing is written, where the order changed since it was read.
     """
-    values = _values(_take(Change(order, "submitted", cause), now), transition_queries.SUBMITTED)
+    taken = _take(Change(order, "submitted", cause), now)
+    if Statement.distributes:
+        async with tx.transaction():
+            if not await _write(tx, [taken], now):
+                return None
+            return await queries.INSERT_ATTEMPT.one(tx, attempt, now=now)
+    values = _values(taken, transition_queries.SUBMITTED)
     made = msgspec.structs.asdict(attempt)
     given = {name: made[name] for name in ("gateway", "method", "amount_minor", "currency")}
     given |= {"locale": attempt.locale, "check_at": attempt.check_at, "attempt_id": attempt.id}
@@ -213,9 +255,14 @@ async def accept(tx: Tx, order: Order, attempt: PaymentAttempt, now: int) -> Pay
     made = msgspec.structs.asdict(attempt)
     names = ("status", "provider_ref", "action_url", "qr_text", "reason", "check_at")
     given = {name: made[name] for name in names}
-    return await transition_queries.ACCEPTED.first(
-        tx, **values | given | {"attempt_id": attempt.id}, now=now
-    )
+    given = values | given | {"attempt_id": attempt.id}
+    if not Statement.distributes:
+        return await transition_queries.ACCEPTED.first(tx, **given, now=now)
+    async with tx.transaction():
+        accepted = await transition_queries.ACCEPTED.first(tx, **given, now=now)
+        if accepted is not None:
+            await _note(tx, [taken], now)
+    return accepted
 
 
 def _values(taken: _Taken, statement: Statement) -> dict[str, Any]:

@@ -11,7 +11,7 @@ only where ``?lang=`` changes the language: our own links carry the present one 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from babel import Locale
@@ -53,16 +53,12 @@ class Localizer:
 
     def say(self, key: str, /, **values: object) -> Markup:
         """Return a sentence with values filled in, each escaped unless it is markup already."""
-        return Markup(str(escape(self._sentences[key]))).format(**values)  # noqa: S704 - escaped
+        sentence = _escaped(self._sentences[key])
+        return sentence.format(**values) if "{" in sentence or "}" in sentence else sentence
 
     def amount(self, money: Money) -> str:
         """Write an amount with as many decimals as ISO 4217 says: ``$9.99``, ``¥1,000``."""
-        decimals = exponent(money.currency)
-        pattern = _pattern(self._locale, decimals)
-        number = Decimal(money.minor).scaleb(-decimals)
-        return str(
-            pattern.apply(number, self._locale, currency=money.currency, currency_digits=False)
-        )
+        return _amount(self._locale, money.minor, money.currency)
 
     def number(self, number: int) -> str:
         """Write a number of things: ``1,234``."""
@@ -136,7 +132,8 @@ def cookie(language: Language, public_url: str) -> str:
     return cookies.line(COOKIE, language, public_url=public_url, age_s=_A_YEAR_S)
 
 
-def _ranges(header: str) -> list[str]:
+@lru_cache(maxsize=1024)
+def _ranges(header: str) -> tuple[str, ...]:
     """Return the ranges of the header, best first (RFC 9110 §12.5.4), without malformed ones."""
     weighted: list[tuple[float, str]] = []
     for part in header[:_LONGEST_HEADER].split(","):
@@ -148,7 +145,7 @@ def _ranges(header: str) -> list[str]:
             continue
         if quality > 0:
             weighted.append((-quality, tag.strip()))
-    return [tag for _, tag in sorted(weighted, key=lambda pair: pair[0])]
+    return tuple(tag for _, tag in sorted(weighted, key=lambda pair: pair[0]))
 
 
 def _match(tag: str) -> tuple[Language | None, str | None]:
@@ -169,6 +166,19 @@ def _match(tag: str) -> tuple[Language | None, str | None]:
 @lru_cache
 def _locale(name: str, region: str | None) -> Locale:
     return Locale.parse(f"{name}_{region}" if region else name)
+
+
+@cache  # of the catalogues' sentences only
+def _escaped(sentence: str) -> Markup:
+    return escape(sentence)
+
+
+@lru_cache(maxsize=4096)
+def _amount(locale: Locale, minor: int, currency: str) -> str:
+    decimals = exponent(currency)
+    pattern = _pattern(locale, decimals)
+    number = Decimal(minor).scaleb(-decimals)
+    return str(pattern.apply(number, locale, currency=currency, currency_digits=False))
 
 
 @lru_cache

@@ -11,6 +11,7 @@ from opentill.backoffice.catalogue import (
     bank_account,
     forgotten,
     frame,
+    ledger_entries,
     mail_language,
     payment,
     payment_notes,
@@ -24,6 +25,7 @@ from opentill.backoffice.model import Part
 
 PARTS: Final[tuple[Part, ...]] = (
     frame.SENTENCES,
+    ledger_entries.SENTENCES,
     people.SENTENCES,
     security.SENTENCES,
     apply.SENTENCES,

@@ -23,11 +23,13 @@ from opentill.console.catalogue import (
     terms,
     trial_balance,
 )
+from opentill.mail.catalogue import approvals as kinds
 
 PARTS: Final[tuple[Part, ...]] = (
     home.SENTENCES,
     needs.SENTENCES,
     approvals.SENTENCES,
+    kinds.SENTENCES,
     merchants.SENTENCES,
     audit.SENTENCES,
     operations.SENTENCES,

@@ -92,12 +92,6 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_merchant": "Merchant",
     "approval_subject": "{kind} of {amount}: a second person is needed",
     "approval_text": "This waits for somebody else than who asked for it. Nothing has moved yet.",
-    "approval_payout": "Payout",
-    "approval_freeze": "Freeze",
-    "approval_unfreeze": "Unfreeze",
-    "approval_recharge": "Recharge",
-    "approval_correct": "Correction",
-    "approval_fee": "Fee",
     "approval_open": "See the approvals",
     "deadline_subject": "Disputed payment of {amount}: less than {left} to respond",
     "deadline_text": "A dispute of {shop} can be responded to for less than {left}, and no "

@@ -90,12 +90,6 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_merchant": "商户",
     "approval_subject": "{kind} {amount}：需要第二人审批",
     "approval_text": "此事项须由申请人以外的人审批。尚未移动任何资金。",
-    "approval_payout": "打款",
-    "approval_freeze": "冻结",
-    "approval_unfreeze": "解冻",
-    "approval_recharge": "充值",
-    "approval_correct": "更正",
-    "approval_fee": "费用",
     "approval_open": "查看待审批事项",
     "deadline_subject": "有争议的付款 {amount}：回应时间不足 {left}",
     "deadline_text": "{shop} 的一项争议的回应时间不足 {left}，且尚未提交证据。"

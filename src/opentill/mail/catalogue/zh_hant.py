@@ -90,12 +90,6 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_merchant": "商戶",
     "approval_subject": "{kind} {amount}：需要第二人審批",
     "approval_text": "此事項須由申請人以外的人審批。尚未移動任何資金。",
-    "approval_payout": "打款",
-    "approval_freeze": "凍結",
-    "approval_unfreeze": "解凍",
-    "approval_recharge": "儲值",
-    "approval_correct": "更正",
-    "approval_fee": "費用",
     "approval_open": "檢視待審批事項",
     "deadline_subject": "有爭議的付款 {amount}：回應時間不足 {left}",
     "deadline_text": "{shop} 的一項爭議的回應時間不足 {left}，且尚未提交證據。"

@@ -1,0 +1,181 @@
+"""A node of the cluster is killed in the middle of payments, and shards move under them.
+
+Nothing is lost or done twice, a merchant whose node is away gets 503 and the others go on, and what
+was prepared on a node that was lost is decided when it is back.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from opentill.db.database import Db
+from support import citus
+from support.citus import Node
+from support.cluster import Client, Cluster, Shop, eventually, make_shop
+from support.commands import ForkServer
+from support.crash_load import Storm
+from support.databases import clone
+
+SECONDS: Final = 20.0
+_PLACED: Final = """
+    select s.shardid as shard, p.groupid as group
+    from pg_dist_shard s join pg_dist_placement p using (shardid)
+    where s.logicalrelid = 'orders'::regclass
+"""
+_WHOSE: Final = """
+    select p.groupid as group from pg_dist_placement p
+    where p.shardid = get_shard_id_for_distribution_column('orders', '{}')
+"""
+_PREPARED: Final = "select gid from pg_prepared_xacts where database = current_database()"
+_MOVE: Final = """
+    select citus_move_shard_placement({shard}, '{0.host}', {0.port}, '{1.host}', {1.port},
+        shard_transfer_mode := 'force_logical')
+"""
+
+
+class NodeStorm(Storm):
+    """Customers on a cluster whose nodes are killed, or whose shards are moved."""
+
+    def __init__(self, folder: Path, cluster: Cluster, db: Db, url: str, nodes: list[Node]) -> None:
+        """Use the fixture."""
+        super().__init__(folder, cluster, db)
+        self.url, self.nodes = url, nodes
+        self.victims: list[Node] = []
+        self.moved = 0
+
+    async def killer(self, end: float, pause_s: float) -> None:
+        """Kill one of ``victims`` after the other; without any, move shards to and fro."""
+        while time.monotonic() < end:
+            await asyncio.sleep(pause_s * (0.5 + random.random()))
+            if self.victims:
+                victim = random.choice(self.victims)
+                self.kills[str(victim.group)] += 1
+                await victim.kill()
+                await asyncio.sleep(2 * random.random())
+                await victim.start()
+            else:
+                await self._move()
+
+    async def _move(self) -> None:
+        placed = await citus.run(self.url, _PLACED)
+        one = random.choice(placed)
+        workers = [node for node in self.nodes if node.group]
+        source = next(node for node in workers if node.group == one["group"])
+        target = random.choice([node for node in workers if node is not source])
+        await citus.run(self.url, _MOVE.format(source, target, shard=one["shard"]))
+        self.moved += 1
+
+    async def group_of(self, merchant_id: str) -> int:
+        """Return the group of the node that has a merchant's rows."""
+        (found,) = await citus.run(self.url, _WHOSE.format(merchant_id))
+        return int(found["group"])
+
+    async def undecided(self) -> list[str]:
+        """Return what is prepared on a node and neither committed nor rolled back."""
+        name = self.url.partition("@/")[2].partition("?")[0]
+        found: list[str] = []
+        for node in self.nodes:
+            rows = await citus.run(citus.named(name, node.host, node.port), _PREPARED)
+            found += [row["gid"] for row in rows]
+        return found
+
+    async def calm(self) -> None:
+        """See that all has come to its right end: the books, the bank, what was acknowledged."""
+        await self.reckon(180)
+
+        async def decided() -> bool:
+            return not await self.undecided()
+
+        assert await eventually(decided, 90), await self.undecided()
+
+
+@pytest.fixture
+async def storm(
+    postgres_url: str, template: str, fork_server: ForkServer, tmp_path: Path
+) -> AsyncIterator[NodeStorm]:
+    """Run servers, worker and bank on a database of the cluster."""
+    with clone(postgres_url, template) as url:
+        cluster = Cluster(tmp_path, url, 2, fork_server)
+        try:
+            await asyncio.to_thread(cluster.start)
+            db = await Db.connect(url, 4, acquire_timeout_s=10)
+            yield NodeStorm(tmp_path, cluster, db, url, await citus.nodes(url))
+            await db.close()
+        finally:
+            await asyncio.to_thread(cluster.stop)
+
+
+async def _on_each_node(storm: NodeStorm) -> dict[int, Shop]:
+    found: dict[int, Shop] = {}
+    while len(found) < len(storm.nodes) - 1:
+        shop = await make_shop(storm.db)
+        found[await storm.group_of(shop.id)] = shop
+    return found
+
+
+async def _status(client: Client, shop: Shop) -> int:
+    answer = await client.call("POST", "/v1/checkouts", {"productId": shop.product_id})
+    if answer.status_code == 503:
+        assert answer.headers["retry-after"]
+    return answer.status_code
+
+
+@citus.may_kill
+async def test_a_lost_node_is_a_503_of_its_merchants_alone(storm: NodeStorm) -> None:
+    shops = await _on_each_node(storm)
+    lost, kept = storm.nodes[1], storm.nodes[2]
+    async with contextlib.AsyncExitStack() as stack:
+        clients = {
+            group: await stack.enter_async_context(Client(storm.cluster, shop.key))
+            for group, shop in shops.items()
+        }
+
+        async def statuses(node: Node) -> set[int]:
+            asked = [_status(clients[node.group], shops[node.group]) for _ in range(12)]
+            return set(await asyncio.gather(*asked))
+
+        assert await statuses(lost) | await statuses(kept) == {201}
+        await lost.kill()
+        try:
+            assert await statuses(lost) == {503}
+            assert await statuses(kept) == {201}
+            assert await statuses(lost) == {503}
+        finally:
+            await lost.start()
+
+        async def back() -> bool:
+            return await statuses(lost) == {201}
+
+        assert await eventually(back, 60)
+    await storm.calm()
+
+
+@citus.may_kill
+@pytest.mark.parametrize("which", ["worker", "coordinator"])
+async def test_payments_survive_a_node_that_is_killed(storm: NodeStorm, which: str) -> None:
+    storm.victims = [node for node in storm.nodes if bool(node.group) == (which == "worker")]
+    await _raging(storm, lambda: storm.kills.total() >= 2)
+    await storm.calm()
+
+
+@citus.needed
+async def test_payments_go_on_while_shards_are_moved(storm: NodeStorm) -> None:
+    await _raging(storm, lambda: storm.moved >= 2)
+    await storm.calm()
+
+
+async def _raging(storm: NodeStorm, enough: Callable[[], Any]) -> None:
+    """Let it rage until enough was done to it, and some was paid."""
+    shops = await _on_each_node(storm)
+    storm.shops = list(shops.values())
+    end = time.monotonic() + 120
+    while not (enough() and storm.paid) and time.monotonic() < end:
+        await storm.rage(SECONDS, customers=4, pause_s=4)
+    assert enough()
+    assert storm.paid

@@ -1,0 +1,93 @@
+"""Which tests say nothing about a cluster, and why: one row for each reason.
+
+A run on a cluster (``make test-citus``) shows that the product does there what it does on one
+PostgreSQL. What is left out of it is what asks no database, and what is about one server alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import pytest
+
+from support import citus
+
+BEGIN: Final = "not applicable: "
+NO_DATABASE: Final = "asks no database, or starts a PostgreSQL of its own"
+# Tests by how their names begin, by what they are about.
+REASONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "the catalogue and plans of one PostgreSQL": (
+        "tests/db/test_query_plans.py",
+        "tests/test_owners.py",
+        "tests/test_queries.py",
+        "tests/test_schema.py",
+        "tests/test_spread.py",
+    ),
+    "what one server has locked": (
+        "tests/db/test_row_locks.py",
+    ),
+    "copies of merchants by functions and triggers of one server": (
+        "tests/db/test_tenant_isolation.py",
+    ),
+    "pg_dump: a cluster is backed up by restore points": (
+        "tests/deploy/test_backup.py",
+    ),
+    "batches of several merchants: there a batch is one merchant's": (
+        "tests/orders/test_confirmation.py::test_what_is_not_usual_is_left_as_it_was",
+    ),
+    "a trigger is switched off, which Citus refuses": (
+        "tests/ledger/test_statement.py::test_a_download_that_does_not_add_up",
+        "tests/orders/test_retention.py::test_a_gap_in_young_history",
+        "tests/orders/test_retention.py::test_it_goes_in_batches",
+        "tests/orders/test_retention.py::test_old_history_goes",
+        "tests/orders/test_retention.py::test_the_database_lets_only_old_rows",
+        "tests/orders/test_retention.py::test_time_moved_ahead",
+    ),
+    "a database without Citus": (
+        "tests/db/test_distribution.py::test_one_machine_is_told_what_is_missing",
+    ),
+    "an address that is the path of a socket": (
+        "tests/cli/test_running.py::test_migrate_waits_for_the_database",
+    ),
+    "a pooler, or what one connection is told": (
+        "tests/db/test_pooler.py",
+        "tests/db/test_database.py",
+        "tests/db/test_query.py",
+    ),
+    "serializable transactions: Citus promises them for one node alone": (
+        "tests/db/test_serializable.py",
+    ),
+    "the bench and its figures": (
+        "tests/test_benchmarks.py",
+    ),
+}  # fmt: skip
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Skip what is not applicable, with its reason."""
+    for item in items:
+        if (reason := _reason(item)) is not None:
+            item.add_marker(pytest.mark.skip(reason=BEGIN + reason))
+
+
+def _reason(item: pytest.Item) -> str | None:
+    for reason, names in REASONS.items():
+        if item.nodeid.startswith(names):
+            return reason
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    if "postgres_url" in fixtures or citus.needed.mark in item.iter_markers():
+        return None
+    return NO_DATABASE
+
+
+def summarize(reporter: pytest.TerminalReporter) -> None:
+    """Write the reasons, and how many tests each has left out."""
+    said = (report.longrepr[2] for report in reporter.stats.get("skipped", ()))
+    found = Counter(
+        reason.removeprefix("Skipped: ").removeprefix(BEGIN) for reason in said if BEGIN in reason
+    )
+    if not found:
+        return
+    reporter.section("not applicable on a cluster")
+    for reason, count in found.most_common():
+        reporter.line(f"{count:6}  {reason}")
