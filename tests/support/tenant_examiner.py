@@ -10,6 +10,7 @@ which, shows more of them, counts them or changes them.
 
 import asyncio
 import contextlib
+import contextvars
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -94,6 +95,11 @@ class Outcome(NamedTuple):
     after: str
 
 
+# Whether the statement that is examined writes. Requests are examined at the same time, each in a
+# task of its own.
+_may_write: Final = contextvars.ContextVar("may_write", default=True)
+
+
 class Examiner:
     """Looks at statements of one merchant, each a few times while it has an effect."""
 
@@ -107,7 +113,6 @@ class Examiner:
         self._twins = 0
         self._one_by_one = asyncio.Lock()
         self._kept: dict[asyncio.AbstractEventLoop, asyncpg.Connection] = {}
-        self._writes = True  # whether the statement that is examined does
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -176,7 +181,7 @@ class Examiner:
         """Run a statement in each of the worlds."""
         self._twins += 1
         twin, stranger = f"mer_twin{self._twins}", f"mer_strange{self._twins}"
-        self._writes = _WRITES.search(without_comments(sql)) is not None
+        _may_write.set(_WRITES.search(without_comments(sql)) is not None)
         async with _undone(tx):
             before = await self._digest(tx, self.merchant)
             try:
@@ -269,13 +274,13 @@ class Examiner:
 
     async def _digest(self, tx: Tx, merchant_id: str, which: str = "%") -> str:
         """Return what changes when any row of a merchant does; nothing if no row can change."""
-        if not self._writes:
+        if not _may_write.get():
             return ""
         found: str = await tx.fetchval("select examiner.digest($1, $2)", merchant_id, which)
         return found
 
     async def _digest_money(self, tx: Tx) -> str:
-        if not self._writes:
+        if not _may_write.get():
             return ""
         found: str = await tx.fetchval("select examiner.digest_money()")
         return found
