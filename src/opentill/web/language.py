@@ -107,7 +107,7 @@ def choose(
 
     ``default`` is the language where the browser names none at all; English where none of ours.
     """
-    ranges = _ranges(accept_language or "")
+    ranges = _ranges((accept_language or "")[:_LONGEST_HEADER])
     named = ours(wanted) or remembered
     for tag in ranges:
         language, region = _match(tag)
@@ -134,9 +134,12 @@ def cookie(language: Language, public_url: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _ranges(header: str) -> tuple[str, ...]:
-    """Return the ranges of the header, best first (RFC 9110 §12.5.4), without malformed ones."""
+    """Return the ranges of a header, best first (RFC 9110 §12.5.4), without malformed ones.
+
+    Strangers write it and it is kept, so the caller cuts it before.
+    """
     weighted: list[tuple[float, str]] = []
-    for part in header[:_LONGEST_HEADER].split(","):
+    for part in header.split(","):
         tag, _, parameter = part.strip().partition(";")
         name, _, weight = parameter.strip().partition("=")
         try:
