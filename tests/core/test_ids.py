@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -62,6 +63,17 @@ def test_a_process_that_was_forked_makes_ids_of_its_own() -> None:
     # A process of its own, since this one has threads, which a fork must not have.
     made = subprocess.run([sys.executable, "-c", _FORKED], check=True, capture_output=True)
     assert len(set(made.stdout.split())) == 200
+
+
+def test_what_comes_after_every_id_does_so_in_every_collation() -> None:
+    assert all(ids.new_id(prefix) < ids.LAST for prefix in get_args(ids.Prefix))
+    assert ids.LAST.isalpha()  # where words are sorted, other characters come before letters
+    bounds = [
+        path.name
+        for path in Path(ids.__file__).parents[1].rglob("*.py")
+        if re.search(r"= \"\w*~\"", path.read_text())
+    ]
+    assert bounds == []
 
 
 def test_threads_make_ids_of_their_own() -> None:

@@ -9,6 +9,7 @@ from opentill import merchants, products
 from opentill.checkouts import queries
 from opentill.checkouts.model import SHORTEST_MS, ItemBody, OpenedTest, Session, SessionBody
 from opentill.checkouts.service import open_session
+from opentill.core import ids
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import BY_NAME, Method
 from opentill.core.settings import Settings
@@ -18,7 +19,6 @@ from opentill.merchants import Actor
 
 _ACTION: Final = "gateways test"
 _NAME: Final = "Test payment"
-_LAST: Final = "~"  # sorts after every id
 
 
 class GatewayTest(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ def _method(gateways: Mapping[str, Gateway], wanted: GatewayTest) -> Method:
 
 async def opened_gateway_tests(tx: Tx, before: str, limit: int) -> list[OpenedTest]:
     """Return test payments of all merchants, newest first, from before an order on ("": all)."""
-    return await queries.GATEWAY_TESTS.all(tx, before=before or _LAST, limit=limit)
+    return await queries.GATEWAY_TESTS.all(tx, before=before or ids.LAST, limit=limit)
 
 
 async def is_gateway_test(tx: Tx, merchant_id: str, order_id: str) -> bool:

@@ -96,7 +96,8 @@ def aside(*, limit: _Limit = 100) -> output.Result:
 def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "Reread":
     """Read again what no mail could be made of, however old, after what was wrong is put right.
 
-    What can be read makes its mails now; what cannot stays put aside, with the reason.
+    What can be read makes its mails now; what cannot stays put aside, with the reason. Entries of
+    the audit log are no merchant's: they are read again where no merchant is named.
     """
     from opentill import mail, merchants
 

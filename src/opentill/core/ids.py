@@ -48,6 +48,7 @@ _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 # The digit of a byte's lowest five bits: random bytes become random digits at once.
 _DIGIT_OF: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
+LAST: Final = "zzzzzz"  # sorts after every id, by any collation that sorts letters as people do
 _AT_ONCE: Final = 256  # a call of the operating system for each id cost more than all the rest
 _TAIL: Final = 12  # digits
 _tails: Final[list[tuple[int, str]]] = []  # random: two bits and digits; each is used once

@@ -91,7 +91,7 @@ class Lent:
         """Give it back, fit for the next. Raises Unavailable if the database is away."""
         if self._alarm is not None:
             self._alarm.cancel()
-        away = isinstance(error, _AWAY) or _ended(self._connection, error) or _lost_a_node(error)
+        away = isinstance(error, _AWAY) or _ended(self._connection, error) or lost_a_node(error)
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
@@ -107,7 +107,7 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
 
 
-def _lost_a_node(error: BaseException | None) -> bool:
+def lost_a_node(error: BaseException | None) -> bool:
     """Return whether a cluster has lost a node meanwhile."""
     return isinstance(error, _OF_CLUSTER) and bool(_NODE_LOST.search(str(error)))
 

@@ -2,14 +2,13 @@
 
 import msgspec
 
+from opentill.core import ids
 from opentill.core.errors import NotFound
 from opentill.db.database import Tx
 from opentill.disputes import queries
 from opentill.disputes.model import STATUSES, Dispute, Status
 from opentill.disputes.service import find_anywhere
 from opentill.list_counts import FOREVER
-
-_LAST = "~"  # sorts after every id
 
 
 class Sought(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +27,7 @@ class Sought(msgspec.Struct, frozen=True, kw_only=True):
 
 async def of_all(tx: Tx, sought: Sought, limit: int) -> list[Dispute]:
     """Return disputes of all merchants, newest first; all where ``before`` is no dispute."""
-    at, last_id = FOREVER, _LAST
+    at, last_id = FOREVER, ids.LAST
     if sought.before:
         try:
             last = await find_anywhere(tx, sought.before)

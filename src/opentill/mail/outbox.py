@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from opentill.core import encryption
+from opentill.core import encryption, ids
 from opentill.core.errors import Invalid, TooManyRequests, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.settings import Settings
@@ -29,7 +29,6 @@ from opentill.mail.model import (
 
 _LONGEST_ADDRESS: Final = 254
 _DAY_MS: Final = 86_400_000
-_LAST: Final = "mail_~"  # sorts after every id
 
 
 async def queue(
@@ -153,7 +152,7 @@ async def of_merchant(
     wanted = {
         "merchant_id": merchant_id,
         "status": _statuses(status),
-        "before": before or _LAST,
+        "before": before or ids.LAST,
         "limit": limit,
     }
     if recipient is None:

@@ -10,6 +10,7 @@ import msgspec
 
 from opentill import adjustments, merchants, payouts, people
 from opentill.adjustments import Adjustment
+from opentill.core import ids
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.mail import noting, outbox, queries, recipients
@@ -23,7 +24,6 @@ _DAY_MS: Final = 24 * HOUR_MS
 # Days before a deadline at which somebody is reminded, and until how many days before it.
 STAGES: Final = ((3, 1), (1, 0))
 _MANY: Final = 200  # in one transaction
-_LAST_ID: Final = "~"  # sorts after every id
 
 
 async def approvals(db: Db, settings: Settings, now: int) -> int:
@@ -78,7 +78,7 @@ async def deadlines(db: Db, settings: Settings, now: int) -> int:
 
 
 async def _stage(db: Db, settings: Settings, days: int, after: int, now: int) -> int:
-    made, last = 0, (after, _LAST_ID)
+    made, last = 0, (after, ids.LAST)
     while True:
 
         async def work(tx: Tx, last: tuple[int, str] = last) -> tuple[int, list[NearDeadline]]:
