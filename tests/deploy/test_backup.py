@@ -224,12 +224,13 @@ def _refuse_what_is_not_whole(new: Place, dump: Path, data: Path) -> None:
     """Try files that were cut or changed: nothing is made of them."""
     whole, spoiled = dump.read_bytes(), dump.with_name("spoiled.dump")
     middle = len(whole) // 2
+    other = bytes(byte ^ 0xFF for byte in whole[middle : middle + 4])
     for content, words in (
         (whole[:-1], "is not whole"),
         (whole[:-2000], "is not whole"),
         (whole[:middle], "is not whole"),
         (b"", "is not whole"),
-        (whole[:middle] + b"\0\0\0\0" + whole[middle + 4 :], "is damaged"),
+        (whole[:middle] + other + whole[middle + 4 :], "is damaged"),
         (whole[:middle] + whole[middle + 1 :], "is damaged"),
     ):
         spoiled.write_bytes(content)

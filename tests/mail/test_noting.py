@@ -278,9 +278,9 @@ async def test_an_event_that_no_mail_can_be_made_of_is_put_aside_and_all_others_
         assert (await mail.state(tx, NOW + 25 * HOUR_MS)).put_aside == 0
         await tx.execute("update events set body = replace(body, 'ann@example.com', 'order_id')")
     late = NOW + 90 * 24 * HOUR_MS
-    done = await db.run(lambda tx: mail.reread(tx, SETTINGS, other.merchant_id, late))
+    done = await mail.reread(db, SETTINGS, other.merchant_id, TESTER, late)
     assert done == mail.Reread(0, 0, 0)
-    done = await db.run(lambda tx: mail.reread(tx, SETTINGS, None, late))
+    done = await mail.reread(db, SETTINGS, None, TESTER, late)
     assert done == mail.Reread(1, 1, 0)
     async with db.connection() as tx:
         assert [one.topic for one in await _mails(tx)].count("receipt") == 2
@@ -309,11 +309,11 @@ async def test_an_audit_entry_that_no_mail_can_be_made_of_holds_up_no_other(db: 
         assert {one.merchant_id for one in await _mails(tx)} == {good}
         (aside,) = await mail.events_put_aside(tx, 10)
         assert (aside.merchant_id, aside.event_id) == ("", f"audit {aside.number}")
-    assert await db.run(lambda tx: mail.reread(tx, SETTINGS, None, NOW)) == mail.Reread(1, 0, 1)
+    assert await mail.reread(db, SETTINGS, None, TESTER, NOW) == mail.Reread(1, 0, 1)
     async with db.connection() as tx:
         assert (await mail.events_put_aside(tx, 10))[0].created_at == aside.created_at
         await tx.execute("update mail_preferences set language = 'zh-Hans'")
-    assert await db.run(lambda tx: mail.reread(tx, SETTINGS, None, NOW)) == mail.Reread(1, 1, 0)
+    assert await mail.reread(db, SETTINGS, None, TESTER, NOW) == mail.Reread(1, 1, 0)
     await db.run(lambda tx: queries.PUT_ASIDE.run(
         tx, merchant_id="", number=1, event_id="audit 1", reason="", now=NOW
     ))  # fmt: skip
@@ -355,3 +355,25 @@ async def test_one_kind_of_note_that_fails_stops_no_other(db: Db) -> None:
     assert [type(one) for one in failed.value.exceptions] == [asyncpg.UndefinedTableError]
     async with db.connection() as tx:
         assert [one.topic for one in await _mails(tx)] == ["new_login"]
+
+
+async def test_what_was_put_aside_is_read_again_in_portions(db: Db) -> None:
+    shop = (await _open(db)).merchant_id
+
+    async def put_aside(tx: Tx) -> None:
+        await tx.execute(
+            "insert into mail_events_put_aside (merchant_id, number, event_id, reason, created_at)"
+            " select $1, n, 'evt_' || n, 'KeyError', $2 from generate_series(1, 501) n", shop, NOW,
+        )  # fmt: skip
+
+    await db.run(put_aside)
+    done = await mail.reread(db, SETTINGS, shop, TESTER, NOW)
+    assert done == mail.Reread(501, 0, 501), "the events are not kept any more"
+    async with db.connection() as tx:
+        rows = await tx.fetch(
+            "select subject from audit_log where action = 'mail reread' and merchant_id = $1"
+            " order by number", shop,
+        )  # fmt: skip
+    assert [row["subject"] for row in rows] == [
+        "500 read, 0 mails, 500 still put aside", "1 read, 0 mails, 1 still put aside",
+    ]  # fmt: skip

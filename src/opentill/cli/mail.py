@@ -99,18 +99,15 @@ def reread(merchant_id: inputs.OnlyMerchant = None, *, actor: "Actor") -> "Rerea
     What can be read makes its mails now; what cannot stays put aside, with the reason. Entries of
     the audit log are no merchant's: they are read again where no merchant is named.
     """
-    from opentill import mail, merchants
+    from opentill import mail
 
     settings = session.settings()
 
-    async def work(tx: "Tx", now: int) -> "Reread":
-        await merchants.lock_audit_log(tx)  # first, as everywhere
-        done = await mail.reread(tx, settings, merchant_id, now)
-        subject = f"{done.read} read, {done.mails} mails, {done.put_aside} still put aside"
-        await merchants.record_audit(tx, actor, "mail reread", merchant_id or "", subject, now)
-        return done
+    async def command() -> "Reread":
+        async with session.database(settings) as db:
+            return await mail.reread(db, settings, merchant_id, actor, await session.now(db))
 
-    return session.transact(work)
+    return session.run(command())
 
 
 @acting(without_reason=inputs.NO_REASON)

@@ -1,5 +1,7 @@
 """SQL about payments and failed attempts by gateway, method and currency (decision 0078)."""
 
+from typing import Final
+
 from opentill.db.query import Command, Query, Value
 from opentill.figures.model import GatewaySums
 
@@ -26,11 +28,7 @@ BETWEEN = Query(
     order by gateway, method, currency
     """,
 )
-# Whether they are not those that the figures of all merchants add up to: a look into an index for
-# each balance and each merchant.
-DIFFER = Value(
-    bool,
-    """
+_DIFFER: Final = """
     select (sums.payments, sums.failed) is distinct from (paid.payments, tried.failed)
     from (
         select coalesce(sum(payments), 0) as payments, coalesce(sum(failed), 0) as failed
@@ -44,34 +42,21 @@ DIFFER = Value(
         ) f
     ) paid, (
         select coalesce(sum(f.failed), 0) as failed
-        from merchants m cross join lateral (
+        from {merchants} m cross join lateral (
             select failed from attempt_figures f where f.merchant_id = m.id
             order by f.since desc limit 1
         ) f
     ) tried
-    """,
-    # Each merchant has one first version of its terms, on the node of the merchant.
-    distributed="""
-    select (sums.payments, sums.failed) is distinct from (paid.payments, tried.failed)
-    from (
-        select coalesce(sum(payments), 0) as payments, coalesce(sum(failed), 0) as failed
-        from gateway_figures
-    ) sums, (
-        select coalesce(sum(f.payments), 0) as payments
-        from figure_heads h cross join lateral (
-            select payments from figures f
-            where f.merchant_id = h.merchant_id and f.currency = h.currency
-            order by f.since desc limit 1
-        ) f
-    ) paid, (
-        select coalesce(sum(f.failed), 0) as failed
-        from merchant_terms m cross join lateral (
-            select failed from attempt_figures f where f.merchant_id = m.merchant_id
-            order by f.since desc limit 1
-        ) f
-        where m.version = 1
-    ) tried
-    """,
+    """
+# Whether they are not those that the figures of all merchants add up to: a look into an index for
+# each balance and each merchant. Where tables are distributed, merchants are found by the first
+# version of their terms, which each has one of, on its own node.
+DIFFER = Value(
+    bool,
+    _DIFFER.format(merchants="merchants"),
+    distributed=_DIFFER.format(
+        merchants="(select merchant_id as id from merchant_terms where version = 1)"
+    ),
 )
 # Whoever counts waits until what is counted anew is committed.
 LOCK = Command("lock table gateway_figures in exclusive mode")

@@ -55,6 +55,7 @@ class AcceptedRequests:
         """Nothing is noted yet."""
         self._noted: dict[_Kind, IgnoredFields] = {}
         self._of: Counter[str] = Counter()
+        self._turn = asyncio.Lock()
 
     def note(self, scope: Scope, request_id: str) -> None:
         """Note a request of a merchant that was accepted, and whose body has ignored fields.
@@ -88,7 +89,14 @@ class AcceptedRequests:
         self._noted[kind] = one
 
     async def write(self, db: Db) -> None:
-        """Write what was noted. Raises Unavailable, and then it is still noted."""
+        """Write what was noted, after what is being written.
+
+        Raises Unavailable, and then it is still noted.
+        """
+        async with self._turn:
+            await self._write(db)
+
+    async def _write(self, db: Db) -> None:
         noted, self._noted, self._of = self._noted, {}, Counter()
         if not noted:
             return

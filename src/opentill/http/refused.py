@@ -74,6 +74,7 @@ class RefusedRequests:
         """Nothing is noted yet."""
         self._of: dict[str, deque[_Noted]] = {}
         self._count = 0
+        self._turn = asyncio.Lock()
 
     def note(self, scope: Scope, request_id: str, status: int, body: bytes) -> None:
         """Note a request of a merchant that was refused with this response."""
@@ -116,7 +117,14 @@ class RefusedRequests:
             del self._of[merchant_id]
 
     async def write(self, db: Db) -> None:
-        """Write what was noted. Raises Unavailable, and then it is still noted."""
+        """Write what was noted, after what is being written.
+
+        Raises Unavailable, and then it is still noted.
+        """
+        async with self._turn:
+            await self._write(db)
+
+    async def _write(self, db: Db) -> None:
         noted, self._of, self._count = self._of, {}, 0
         if not noted:
             return

@@ -11,18 +11,20 @@ import asyncpg
 import msgspec
 import structlog
 
-from opentill import webhooks
+from opentill import merchants, webhooks
 from opentill.core import log
 from opentill.core.errors import Invalid, Unavailable, or_not_found
 from opentill.core.settings import Settings
 from opentill.db.connection import COLLIDED
-from opentill.db.database import Tx, lost_a_node
+from opentill.db.database import Db, Tx, lost_a_node
 from opentill.mail import of_audit, of_events, outbox, queries
 from opentill.mail.model import LONGEST_RESULT, OF_NOBODY, NewMail, PutAside
+from opentill.merchants import Actor
 
 _log: Final = structlog.get_logger()
 _T = TypeVar("_T")
 _ROWS: Final = 500  # that are read at once
+_FIRST: Final = PutAside("", -1, "", "", 0)  # before all
 # What is no event's fault, and goes away by itself: it is tried again.
 _PASSING: Final = (
     *COLLIDED,
@@ -89,17 +91,49 @@ async def put(
     )
 
 
-async def reread(tx: Tx, settings: Settings, merchant_id: str | None, now: int) -> Reread:
+async def reread(
+    db: Db, settings: Settings, merchant_id: str | None, actor: Actor, now: int
+) -> Reread:
     """Read again what was put aside, of one merchant or of all, however long ago that was.
 
     What can be read now makes its mails and is put aside no more; the rest stays, with the reason
-    of this time. Raises Invalid where there is no mail server.
+    of this time. It goes in portions, each with its entry in the audit log in one transaction, so
+    that others who write there wait for one portion at most, and what was read before something
+    failed stays read. Raises Invalid where there is no mail server.
     """
     if not settings.sends_mail:
         raise Invalid("mail", "mail must be set up: there is no mail server")
+    so_far, last = Reread(), _FIRST
+    while True:
+
+        async def portion(tx: Tx, after: PutAside = last) -> tuple[Reread, PutAside | None]:
+            await merchants.lock_audit_log(tx)  # first, as everywhere
+            done, read_to = await _portion(tx, settings, merchant_id, after, now)
+            if read_to or after is _FIRST:
+                subject = f"{done.read} read, {done.mails} mails, {done.put_aside} still put aside"
+                await merchants.record_audit(
+                    tx, actor, "mail reread", merchant_id or "", subject, now
+                )
+            return done, read_to
+
+        done, read_to = await db.run(portion)
+        so_far = Reread(
+            so_far.read + done.read,
+            so_far.mails + done.mails,
+            so_far.put_aside + done.put_aside,
+        )
+        if read_to is None:
+            return so_far
+        last = read_to
+
+
+async def _portion(
+    tx: Tx, settings: Settings, merchant_id: str | None, after: PutAside, now: int
+) -> tuple[Reread, PutAside | None]:
+    """Read the next rows again; return what came of them, and the last, None if there is none."""
     head = await queries.HEAD.first(tx, merchant_id=OF_NOBODY)
     since = now if head is None else head.since
-    read, made, still, last = 0, 0, 0, PutAside("", -1, "", "", 0)
+    still = 0
 
     async def make(rows: Sequence[PutAside]) -> int:
         wanted: list[NewMail] = []
@@ -114,14 +148,13 @@ async def reread(tx: Tx, settings: Settings, merchant_id: str | None, now: int) 
         still += 1
         await put(tx, row.merchant_id, row.number, row.event_id, error, now)
 
-    while True:
-        rows = await queries.ASIDE_AFTER.all(
-            tx, only=merchant_id, merchant_id=last.merchant_id, number=last.number, limit=_ROWS
-        )
-        if not rows:
-            return Reread(read, made, still)
-        made += await make_each(tx, rows, make, keep)
-        read, last = read + len(rows), rows[-1]
+    rows = await queries.ASIDE_AFTER.all(
+        tx, only=merchant_id, merchant_id=after.merchant_id, number=after.number, limit=_ROWS
+    )
+    if not rows:
+        return Reread(), None
+    made = await make_each(tx, rows, make, keep)
+    return Reread(len(rows), made, still), rows[-1]
 
 
 async def _mails(tx: Tx, settings: Settings, row: PutAside, since: int) -> list[NewMail]:

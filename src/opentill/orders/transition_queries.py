@@ -101,6 +101,27 @@ MAY_CHARGE = Value(
     bool,
     "select exists (select 1 from merchants where id = :merchant_id and charge_off is null)",
 )
+# What the transitions of one order have in common.
+_NOTED_OF_ONE: Final = """
+        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
+            cause)
+        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
+        from moved
+    """
+
+
+def _moved(written: Iterable[str] = ()) -> str:
+    """Write the change of an unpaid order that is still as it was read, with these columns."""
+    columns = "".join(f", {name} = :{name}" for name in written)
+    return f"""
+        update orders set status = :target, history_number = history_number + 1,
+            updated_at = greatest(updated_at, :now::bigint){columns}
+        where merchant_id = :merchant_id and id = :order_id and status = :source
+            and history_number = :history_number
+        returning merchant_id, id, history_number, updated_at
+    """  # noqa: S608 - as above
+
+
 # Take the transition of a locked order; returns nothing where the order, or the attempt that paid
 # it, is no longer as it was read. One order by scalars, not as a batch of one: that is planned anew
 # each time, and reads much while statistics are old (decision 0048).
@@ -119,12 +140,7 @@ _TRANSITION: Final = f"""
             and history_number = :history_number
             and (:attempt_id::text is null or exists (select from taken))
         returning merchant_id, id, history_number, updated_at, source, checkout_id
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
-        from moved
-    ), followed as (
+    ), noted as ({_NOTED_OF_ONE}), followed as (
         update checkouts set status = :session::text, updated_at = :now::bigint,
             expires_at = case when :event = 'expired' then least(expires_at, :now::bigint)
                 else expires_at end
@@ -181,19 +197,7 @@ TRANSITION = Query(
 # finds nothing to do costs PostgreSQL its preparation (decision 0112).
 OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
 _UNPAID: Final = f"""
-    with moved as (
-        update orders set status = :target, history_number = history_number + 1,
-            updated_at = greatest(updated_at, :now::bigint),
-            {_each("{0} = :{0}", OF_UNPAID)}
-        where merchant_id = :merchant_id and id = :order_id and status = :source
-            and history_number = :history_number
-        returning merchant_id, id, history_number, updated_at
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
-        from moved
-    )
+    with moved as ({_moved(OF_UNPAID)}), noted as ({_NOTED_OF_ONE})
     select merchant_id, id from moved
     """  # noqa: S608 - as above
 UNPAID = Query(Transitioned, _UNPAID, distributed=without(_UNPAID, "noted"))
@@ -204,19 +208,7 @@ UNPAID = Query(Transitioned, _UNPAID, distributed=without(_UNPAID, "noted"))
 SUBMITTED = Query(
     PaymentAttempt,
     f"""
-    with moved as (
-        update orders set status = :target, history_number = history_number + 1,
-            updated_at = greatest(updated_at, :now::bigint),
-            {_each("{0} = :{0}", OF_UNPAID)}
-        where merchant_id = :merchant_id and id = :order_id and status = :source
-            and history_number = :history_number
-        returning merchant_id, id, history_number, updated_at
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
-        from moved
-    ), listed as (
+    with moved as ({_moved(OF_UNPAID)}), noted as ({_NOTED_OF_ONE}), listed as (
         insert into directory (id, merchant_id) select :attempt_id, merchant_id from moved
     )
     insert into payment_attempts (merchant_id, id, order_id, gateway, method, status, amount_minor,
@@ -228,26 +220,15 @@ SUBMITTED = Query(
     returning *
     """,  # noqa: S608 - as above
 )
-_ACCEPTED: Final = """
-    with moved as (
-        update orders set status = :target, history_number = history_number + 1,
-            updated_at = greatest(updated_at, :now::bigint)
-        where merchant_id = :merchant_id and id = :order_id and status = :source
-            and history_number = :history_number
-        returning merchant_id, id, history_number, updated_at
-    ), noted as (
-        insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-            cause)
-        select merchant_id, id, history_number, updated_at, :event, :source, :target, :cause
-        from moved
-    )
+_ACCEPTED: Final = f"""
+    with moved as ({_moved()}), noted as ({_NOTED_OF_ONE})
     update payment_attempts set status = :status, provider_ref = :provider_ref,
         action_url = :action_url, qr_text = :qr_text, reason = :reason, check_at = :check_at,
         updated_at = greatest(updated_at, :now::bigint)
     where merchant_id = :merchant_id and id = :attempt_id and status = 'SUBMITTED'
         and exists (select 1 from moved)
     returning *
-    """
+    """  # noqa: S608 - as above
 ACCEPTED = Query(PaymentAttempt, _ACCEPTED, distributed=without(_ACCEPTED, "noted"))
 # The same for many orders that are confirmed, or that settle: arrays of columns that such a batch
 # leaves as they are, and joins with tables that it does not concern, would cost much (decision
