@@ -168,6 +168,31 @@ async def test_every_statement_runs_there_and_doctor_finds_nothing(
 
 
 @citus.needed
+async def test_a_coordinator_with_shards_is_named(opentill: Commands, empty: str) -> None:
+    opentill.environ["OPENTILL_DATABASE_URL"] = empty
+    await migrations.distribute(empty)
+    (node,) = await citus.run(
+        empty, "select nodename, nodeport from pg_dist_node where groupid = 0"
+    )
+    place = f"'{node['nodename']}', {node['nodeport']}"
+
+    def said() -> list[tuple[str, str]]:
+        found = json.loads(opentill.run("doctor", "--json").stdout)
+        return [(one["level"], one["text"]) for one in found if one["subject"] == "cluster"]
+
+    await citus.run(
+        empty,
+        f"select citus_set_node_property({place}, 'shouldhaveshards', true)",
+        f"select citus_move_shard_placement(shardid, nodename, nodeport, {place}, 'block_writes')"
+        " from citus_shards where table_name = 'orders'::regclass limit 1",
+    )
+    (_, (level, text)) = said()
+    assert (level, f"`select citus_drain_node({place})`" in text) == ("fail", True), text
+    await citus.run(empty, f"select citus_drain_node({place}, 'block_writes')")
+    assert [level for level, _ in said()] == ["ok"]
+
+
+@citus.needed
 async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str) -> None:
     """So a merchant goes on while another's node is away; and what is written there is prepared.
 

@@ -36,6 +36,7 @@ class Cluster(msgspec.Struct, frozen=True):
     unplaced: Sequence[str]
     settings: Sequence[str]  # that are not as they should be
     repairs: bool  # whether somebody ends transactions that were left prepared
+    burdened: str | None  # the coordinator's address, if merchants' rows are on it
 
     @property
     def silent(self) -> list[str]:
@@ -60,6 +61,7 @@ async def ask(connection: "Tx") -> Cluster | None:
         unplaced=await distribution.unplaced(connection),
         settings=await distribution.unset(connection),
         repairs=bool(await connection.fetchval(queries.REPAIRS)),
+        burdened=await connection.fetchval(queries.BURDENED),
     )
 
 
@@ -84,6 +86,13 @@ def findings(found: Cluster) -> Iterator[Finding]:
         text = (
             "nobody ends transactions that a crash left prepared, whose rows stay locked: raise"
             " max_worker_processes on the coordinator and restart it"
+        )
+        yield Finding("cluster", "fail", text)
+    if found.burdened is not None:
+        host, _, port = found.burdened.rpartition(":")
+        text = (
+            "the coordinator has shards itself, and loses some 100 kB of memory with each prepared"
+            f" statement that it runs on them: `select citus_drain_node('{host}', {port})`"
         )
         yield Finding("cluster", "fail", text)
     for node in found.nodes:

@@ -22,6 +22,14 @@ select exists (select from pg_stat_activity
     where datname = current_database() and backend_type = 'Citus Maintenance Daemon'
         or application_name like 'Citus Maintenance Daemon%' and datname = current_database())
 """
+# The address of a coordinator that has rows of merchants itself.
+BURDENED: Final = """
+select n.nodename || ':' || n.nodeport from pg_dist_node n
+where n.groupid = 0 and exists (
+    select from pg_dist_placement p join pg_dist_shard s using (shardid)
+        join pg_dist_partition t using (logicalrelid)
+    where p.groupid = n.groupid and t.partmethod = 'h')
+"""
 VERSION: Final = Value(int, "select current_setting('server_version_num')::int")
 ENGINE: Final = Value(str, "select version()")
 # Unix ms, at the moment at which the statement runs.
