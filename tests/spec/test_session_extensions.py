@@ -60,7 +60,7 @@ ITEMS_REFUSED: Final[tuple[dict[str, Any], ...]] = (
     {"currency": "usd"},
     {"currency": "XTS"},
     {"currency": "JPY", "price": "10.50"},
-    {"currency": "VUV", "price": "100"},  # without an exchange rate
+    {"currency": "PYG", "price": "100"},  # without an exchange rate
     {"image": "javascript:alert(1)"},
     {"description": "d" * 1001},
 )
