@@ -289,7 +289,6 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
-        "payment_links.queries.BY_SLUG",
         "payment_links.queries.ANYWHERE",
         "payment_links.queries.NOTE_ENDED",
     }

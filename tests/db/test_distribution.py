@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from opentill import checkouts
 from opentill.cli.survey_order import PaidOrder
 from opentill.db import clock, distribution, distribution_queries, migrations
 from opentill.db.database import Db
@@ -223,5 +224,12 @@ async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str)
                 prepared = {place for place, text in places if "PREPARE TRANSACTION" in text}
                 assert copied <= prepared, name
             assert len(nodes) == 1, nodes
+            session_id = await tx.fetchval("select id from checkouts limit 1")
+            said.clear()
+            view = await checkouts.page_view(db, session_id)
+            assert view is not None
+            await asyncio.sleep(0)
+            asked = {detail.partition(" connectionId")[0] for detail, _ in said} - {""}
+            assert asked == nodes, "a customer needs no other merchant's node"
         finally:
             await db.close()

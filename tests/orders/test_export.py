@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from opentill.core.errors import TooManyAtOnce
 from opentill.db.database import Db, Tx
 from opentill.orders import Order, export, export_queries, queries
-from opentill.orders.filters import Chosen
+from opentill.orders.filters import Chosen, ExportQuery, OrdersQuery
 from opentill.orders.search_model import Wanted
 from opentill.orders.wire import OrderOut
 from opentill.server.export_limits import EXPORTS_EACH, STATEMENTS_EACH, Exports
@@ -40,6 +41,18 @@ def test_the_columns_are_the_fields_of_a_listed_order_and_four_more() -> None:
     more = ["refundStatus", "refundedAmount", "createdAtUtc", "paidAtUtc"]
     names = [column.name for column in export_queries.COLUMNS]
     assert names == [*listed[:first], *more, *listed[first:]]
+
+
+def test_an_export_takes_the_filters_of_the_list() -> None:
+    """What a merchant sees in a list can be had as a file: each field is the same but its pages."""
+
+    def taken(query: type[msgspec.Struct]) -> dict[str, Any]:
+        fields = msgspec.json.schema(query)["$defs"][query.__name__]["properties"]
+        return {name: field["anyOf"] for name, field in fields.items() if "anyOf" in field}
+
+    assert taken(ExportQuery) == taken(OrdersQuery)
+    pages = set(OrdersQuery.__struct_fields__) - set(ExportQuery.__struct_fields__)
+    assert pages == {"page", "size"}
 
 
 # What else somebody types into a column of the file: of each such column, up to 64 characters.

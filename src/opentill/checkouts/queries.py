@@ -43,26 +43,41 @@ BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id
 _OF_MERCHANT: Final = [
     name for name in PublicSession.__struct_fields__ if name not in Session.__struct_fields__
 ]
-# All that the page of a session shows, in one statement: the page is loaded five times on the way
-# of an order (decision 0119).
-BY_PUBLIC_ID = Joined(
-    PageView,
-    f"""
+_PAGE_VIEW: Final = f"""
     select {part("session", "c", Session.__struct_fields__)},
         {part("session", "m", _OF_MERCHANT)},
         {part("order", "o", Order.__struct_fields__)},
         {part("last_attempt", "a", PaymentAttempt.__struct_fields__)}
-    from directory d
-    join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id
-    join merchants m on m.id = d.merchant_id
-    join orders o on o.merchant_id = d.merchant_id and o.id = c.order_id
+    from {{session}}
+    join merchants m on m.id = c.merchant_id
+    join orders o on o.merchant_id = {{merchant}} and o.id = c.order_id
     left join lateral (
         select * from payment_attempts
-        where merchant_id = o.merchant_id and order_id = o.id
+        where merchant_id = {{merchant}} and order_id = o.id
         order by created_at desc, id desc limit 1
     ) a on true
-    where d.id = :id
-    """,  # noqa: S608 - the columns are constants of ours
+    where {{whose}}
+    """  # noqa: S608 - the columns are constants of ours
+# All that the page of a session shows, in one statement: the page is loaded five times on the way
+# of an order (decision 0119).
+BY_PUBLIC_ID = Joined(
+    PageView,
+    _PAGE_VIEW.format(
+        session="""directory d
+    join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id""",
+        merchant="c.merchant_id",
+        whose="d.id = :id",
+    ),
+)
+# The same where tables are distributed: a statement that finds the merchant by itself needs every
+# node, and one that is named the merchant its own alone.
+PAGE_VIEW = Joined(
+    PageView,
+    _PAGE_VIEW.format(
+        session="checkouts c",
+        merchant=":merchant_id",
+        whose="c.merchant_id = :merchant_id and c.id = :id",
+    ),
 )
 DUE = Query(
     Session,

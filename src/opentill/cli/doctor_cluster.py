@@ -73,7 +73,8 @@ def findings(found: Cluster) -> Iterator[Finding]:
         return
     if found.silent:
         text = (
-            f"{', '.join(found.silent)} does not respond: merchants there get 503 until it is back"
+            f"{', '.join(found.silent)} does not respond: until it is back, merchants there get"
+            " 503, and the worker sends nobody's events, refunds and mails"
         )
         yield Finding("cluster", "fail", text)
     else:

@@ -53,7 +53,7 @@ def _sought(request: PageRequest) -> tuple[Sought, Days, str]:
 async def show(request: PageRequest) -> Response:
     """List disputes of all merchants, newest first."""
     sought, days, chosen = _sought(request)
-    async with request.app.db.connection() as tx:
+    async with request.app.replica.reading().connection() as tx:
         found = await disputes.of_all(tx, sought, lists.SIZE + 1)
         names = await merchants.names(tx, (one.merchant_id for one in found))
     shown = found[: lists.SIZE]
@@ -84,11 +84,13 @@ async def file(request: PageRequest) -> Response:
     if days.errors:  # the page says what is wrong with them
         return render.see_other(request, f"{PLACE}{_query(request)}")
 
+    here = request.app.replica.reading()
+
     async def rows() -> AsyncGenerator[tuple[str, ...], None]:
         before = ""
         while True:
             part = msgspec.structs.replace(sought, before=before)
-            async with request.app.db.connection() as tx:
+            async with here.connection() as tx:
                 found = await disputes.of_all(tx, part, _OF_FILE)
                 names = await merchants.names(tx, (one.merchant_id for one in found))
             for one in found:

@@ -197,9 +197,12 @@ class Db:
         if eager:
             try:
                 connection = await db.borrow()
-                await fit_statements(connection)
-                db.give_back(connection)
+                try:
+                    await fit_statements(connection)
+                finally:
+                    db.give_back(connection)
             except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
+                await db.close()
                 raise Unavailable(reason=f"the database does not respond: {error}") from error
         return db
 

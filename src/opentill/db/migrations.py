@@ -119,8 +119,8 @@ async def migrate(
             for migration in known
             if await _apply_patiently(url, connection, migration, known, patience_s)
         ]
-        if applied and await distribution.is_distributed(connection):
-            await _distribute(connection)
+        if await distribution.is_distributed(connection):
+            await _distribute(connection)  # also what a run that was killed has left undone
         return applied
     finally:
         await connection.close()

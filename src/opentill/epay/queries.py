@@ -152,7 +152,7 @@ KEEP_REQUEST = Value(
     """,
 )
 _PRUNE_REQUESTS = """
-    delete from epay_refunds where (merchant_id, request) in (
+    delete from epay_refunds where created_at <= :until and (merchant_id, request) in (
         select merchant_id, request from epay_refunds where created_at <= :until
         order by created_at limit 1000 for update skip locked)
     """

@@ -70,7 +70,7 @@ STORE: Final = Command(
     """,
 )
 _PRUNE: Final = """
-    delete from idempotency_keys where (merchant_id, key) in (
+    delete from idempotency_keys where created_at < :before and (merchant_id, key) in (
         select merchant_id, key from idempotency_keys where created_at < :before
         order by created_at limit 1000 for update skip locked)
     """
@@ -175,7 +175,7 @@ NEWEST_IGNORED: Final = Query(
     """,
 )
 _PRUNE_IGNORED: Final = """
-    delete from ignored_fields where (merchant_id, method, route, fields) in (
+    delete from ignored_fields where last_at <= :until and (merchant_id, method, route, fields) in (
         select merchant_id, method, route, fields from ignored_fields where last_at <= :until
         order by last_at limit 1000 for update skip locked)
     """

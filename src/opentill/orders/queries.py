@@ -84,7 +84,6 @@ RESERVES_DUE = Query(
     order by reserve_release_at limit :limit
     """,
 )
-# The only method that a session can be paid by; null: the customer chooses.
 # A link opens its session in one transaction: nobody has seen the order before.
 SET_PAYMENT_LINK = Command(
     """
@@ -92,6 +91,7 @@ SET_PAYMENT_LINK = Command(
     where merchant_id = :merchant_id and id = :id
     """,
 )
+# The only method that a session can be paid by; null: the customer chooses.
 SET_METHOD = Command(
     "update checkouts set method = :method where merchant_id = :merchant_id and id = :checkout_id"
 )

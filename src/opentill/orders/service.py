@@ -147,7 +147,7 @@ async def set_method(tx: Tx, merchant_id: str, checkout_id: str, method: Method 
 
 
 async def merchant_of(tx: Tx, public_id: str) -> str:
-    """Return the id of the merchant that a session or attempt belongs to. Raises NotFound."""
+    """Return the merchant of a session, an attempt or a payment link's slug. Raises NotFound."""
     return or_not_found(await queries.MERCHANT_OF.get(tx, id=public_id))
 
 

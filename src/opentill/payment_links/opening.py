@@ -78,7 +78,9 @@ class Held(Invalid):
 
 async def offered(tx: Tx, slug: str, now: int) -> Offered:
     """Return what the link at an address offers. Raises NotFound."""
-    return await _offered(tx, or_not_found(await queries.BY_SLUG.first(tx, slug=slug)), now)
+    merchant_id = await orders.merchant_of(tx, slug)
+    link = await queries.BY_SLUG.first(tx, merchant_id=merchant_id, slug=slug)
+    return await _offered(tx, or_not_found(link), now)
 
 
 async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:

@@ -29,12 +29,7 @@ BY_ID = Query(
     PaymentLink, "select * from payment_links where merchant_id = :merchant_id and id = :id"
 )
 BY_SLUG = Query(
-    PaymentLink,
-    """
-    select l.* from directory d
-    join payment_links l on l.merchant_id = d.merchant_id and l.slug = d.id
-    where d.id = :slug
-    """,
+    PaymentLink, "select * from payment_links where merchant_id = :merchant_id and slug = :slug"
 )
 # For the operator, who has only the link's id: one index lookup for each merchant.
 ANYWHERE = Query(
