@@ -428,12 +428,17 @@ def test_help_is_quick_and_loads_nothing_heavy(place: Place) -> None:
 
 
 def _kill_tree(pid: int) -> None:
-    """Kill a process and all below it; some of them may end meanwhile by themselves."""
+    """Kill a process and all below it, and wait until they hold no port any more.
+
+    Some of them may end meanwhile by themselves.
+    """
     with contextlib.suppress(psutil.NoSuchProcess):
         top = psutil.Process(pid)
-        for process in (top, *top.children(recursive=True)):
+        killed = (top, *top.children(recursive=True))
+        for process in killed:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        _until(lambda: all(_ended(process) for process in killed))
 
 
 def _ended(process: psutil.Process) -> bool:
