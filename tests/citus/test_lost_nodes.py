@@ -126,14 +126,6 @@ async def _status(client: Client, shop: Shop) -> int:
     return answer.status_code
 
 
-async def _begun(client: Client, shop: Shop) -> tuple[str, str, str]:
-    """Let a customer come as far as the bank's page; return session, order and attempt."""
-    session_id, order_id = await client.open(shop.product_id)
-    attempt_id = await client.begin(session_id)
-    assert attempt_id is not None
-    return session_id, order_id, attempt_id
-
-
 @citus.may_kill
 async def test_a_lost_node_is_a_503_of_its_merchants_alone(storm: NodeStorm) -> None:
     shops = await _on_each_node(storm)
@@ -149,37 +141,18 @@ async def test_a_lost_node_is_a_503_of_its_merchants_alone(storm: NodeStorm) -> 
             return set(await asyncio.gather(*asked))
 
         async def page(node: Node) -> int:
-            session_id, *_ = begun[node.group][0]
+            session_id, _ = begun[node.group]
             client = clients[node.group]
             return (await client.http.get(f"{client.server()}/checkout/{session_id}")).status_code
 
-        async def paid() -> bool:
-            found = [
-                (await clients[kept.group].call("GET", f"/v1/orders/{order_id}")).json()["data"]
-                for _, order_id, _ in begun[kept.group]
-            ]
-            return {one["status"] for one in found} == {"PAID"}
-
         assert await statuses(lost) | await statuses(kept) == {201}
-        begun = {
-            group: [await _begun(client, shops[group]) for _ in range(6)]
-            for group, client in clients.items()
-        }
+        begun = {group: await clients[group].open(shop.product_id) for group, shop in shops.items()}
         await lost.kill()
         try:
             assert await statuses(lost) == {503}
             assert await statuses(kept) == {201}
             assert await statuses(lost) == {503}
             assert (await page(lost), await page(kept)) == (503, 200)
-            # The bank reports payments of both at once, which the servers confirm together.
-            await asyncio.gather(
-                *(
-                    clients[group].type_card(attempt_id)
-                    for group, all_ in begun.items()
-                    for *_, attempt_id in all_
-                )
-            )
-            assert await eventually(paid, 30)
         finally:
             await lost.start()
 

@@ -19,8 +19,9 @@ from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 
-# What merchants and operators do beside orders also writes to tables of all nodes.
-OPERATORS = ("make an endpoint", "make a product", "pay out")
+# What merchants and operators do beside orders also writes to tables of all nodes, and a refund
+# locks its merchant, whose row is on all of them.
+OPERATORS = ("make an endpoint", "make a product", "refund a part of it", "pay out")
 # What Citus calls our places.
 KINDS = {"distributed": "distributed", "reference": "reference", "coordinator": "local"}
 PLACED = {name: KINDS[place] for name, place in PLACES.items() if place != "plain"}
@@ -193,6 +194,13 @@ async def test_a_coordinator_with_shards_is_named(opentill: Commands, empty: str
     assert [level for level, _ in said()] == ["ok"]
 
 
+async def _all_said(db: Db) -> None:
+    """Wait for the notices of what was done: they come before the response to a later statement."""
+    async with db.connection() as tx:
+        await tx.fetchval("select 1")
+    await asyncio.sleep(0)  # listeners are called by the loop
+
+
 @citus.needed
 async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str) -> None:
     """So a merchant goes on while another's node is away; and what is written there is prepared.
@@ -212,11 +220,12 @@ async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str)
                 await tx.execute("set citus.log_remote_commands = on")
             make_merchant, *actions = PaidOrder(clock.now_ms()).actions()
             await db.run(make_merchant[1])  # to all nodes, as what is read everywhere
+            await _all_said(db)
             nodes: set[str] = set()
             for name, act in actions:
                 said.clear()
                 await db.run(act)
-                await asyncio.sleep(0)
+                await _all_said(db)
                 places = [(detail.partition(" connectionId")[0], text) for detail, text in said]
                 if name not in OPERATORS:
                     nodes |= {place for place, _ in places if place}
@@ -224,11 +233,12 @@ async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str)
                 prepared = {place for place, text in places if "PREPARE TRANSACTION" in text}
                 assert copied <= prepared, name
             assert len(nodes) == 1, nodes
-            session_id = await tx.fetchval("select id from checkouts limit 1")
+            async with db.connection() as tx:
+                session_id = await tx.fetchval("select id from checkouts limit 1")
+            await _all_said(db)
             said.clear()
-            view = await checkouts.page_view(db, session_id)
-            assert view is not None
-            await asyncio.sleep(0)
+            assert await checkouts.page_view(db, session_id) is not None
+            await _all_said(db)
             asked = {detail.partition(" connectionId")[0] for detail, _ in said} - {""}
             assert asked == nodes, "a customer needs no other merchant's node"
         finally:

@@ -75,9 +75,9 @@ EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
-        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
+        "checkouts.queries": "BY_PUBLIC_ID PAGE_VIEW DUE COUNT_DUE GATEWAY_TESTS",
         "disputes.queries": "ANYWHERE SEARCH OF_ALL",
-        "payment_links.queries": "ANYWHERE SEARCH NOTE_ENDED",
+        "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
