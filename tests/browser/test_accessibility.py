@@ -210,12 +210,14 @@ async def test_every_page_that_an_owner_gets_to_keeps_the_rules(
         order = next(one for one in paid if one.customer_email)
         await mail.send_receipt(tx, app.settings, shop, order.id, "form", now_ms())
 
-    await app.db.run(be_written)
-    page = await context.new_page()
-    await _log_in(context, url, token)
-    places = (f"{url}/dashboard", f"{url}/security")
-    seen, wrong = await _walk(page, f"{url}/dashboard/{shop}/", places)
-    app.settings = before
+    try:
+        await app.db.run(be_written)
+        page = await context.new_page()
+        await _log_in(context, url, token)
+        places = (f"{url}/dashboard", f"{url}/security")
+        seen, wrong = await _walk(page, f"{url}/dashboard/{shop}/", places)
+    finally:
+        app.settings = before
     assert wrong == {}
     pages = {one for one in _shapes_of_pages() if not one.startswith("/console")}
     assert pages - _ELSEWHERE - seen == set()
@@ -259,11 +261,13 @@ async def test_every_page_of_the_console_keeps_the_rules(
     await reconciliation.reconcile_file(app.db, compared, ANN, now)
     before = app.settings
     app.settings = msgspec.structs.replace(before, payout_accounts=f"EUR:{OWN.number}")
-    login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
-    await _log_in(context, url, login.token)
-    start = f"{url}/console/payments?merchant={owner[0]}&status=PAID"
-    seen, wrong = await _walk(await context.new_page(), start, (f"{url}/console",))
-    app.settings = before
+    try:
+        login = await people.join(app.db, link.token, "Grace", PASSWORD, device, now, cost=CHEAP)
+        await _log_in(context, url, login.token)
+        start = f"{url}/console/payments?merchant={owner[0]}&status=PAID"
+        seen, wrong = await _walk(await context.new_page(), start, (f"{url}/console",))
+    finally:
+        app.settings = before
     assert wrong == {}
     pages = {one for one in _shapes_of_pages() if one.startswith("/console")}
     assert {one for one in pages - _ELSEWHERE - seen if not _ALIKE.match(one)} == set()
@@ -273,12 +277,23 @@ async def test_the_pages_that_no_link_leads_to_keep_the_rules(
     context: BrowserContext, page_server: Starlette
 ) -> None:
     """The way in, and what is set up once; passkeys want a name of a host in place of a number."""
-    app, now, device = page_server.state.app, now_ms(), Device("127.0.0.1", "Test")
-    url = page_server.state.settings.public_url.replace("127.0.0.1", "localhost")
-    before, email = app.settings, address()
+    app = page_server.state.app
+    before = app.settings
     app.settings = msgspec.structs.replace(
         before, smtp_url="smtp://127.0.0.1:9", mail_from="pay@example.com", applications=True
     )
+    try:
+        wrong = await _wrong_elsewhere(context, page_server)
+    finally:
+        app.settings = before
+    assert wrong == {}
+
+
+async def _wrong_elsewhere(context: BrowserContext, page_server: Starlette) -> dict[str, list[Any]]:
+    """Return what is wrong on the pages that no link leads to."""
+    app, now, device = page_server.state.app, now_ms(), Device("127.0.0.1", "Test")
+    url = page_server.state.settings.public_url.replace("127.0.0.1", "localhost")
+    email = address()
 
     async def invite(tx: Any) -> people.NewLink:
         return await people.invite(tx, email, now, staff_role="auditor", actor=TESTER)
@@ -314,5 +329,4 @@ async def test_the_pages_that_no_link_leads_to_keep_the_rules(
         await page.evaluate(_OPEN)
         if found := await _violations(page):
             wrong[button or path] = found
-    app.settings = before
-    assert wrong == {}
+    return wrong

@@ -31,7 +31,7 @@ def test_no_durations(text: str) -> None:
 
 def _created(deployment: Deployment, key: str, product: str) -> int:
     """When a session that is opened now was created, as the server sees it."""
-    connection = HTTPConnection("127.0.0.1", deployment.port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", deployment.port, timeout=60)
     headers = {"x-api-key": key, "content-type": "application/json"}
     connection.request("POST", "/v1/products", product, headers)
     made = json.loads(connection.getresponse().read())
@@ -78,7 +78,7 @@ def test_open_sessions_that_an_advance_ends_are_named_first(deployment: Deployme
     merchant = json.loads(deployment.done("merchants", "create", "C", "--json"))["id"]
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
     headers = {"x-api-key": key, "content-type": "application/json"}
-    connection = HTTPConnection("127.0.0.1", deployment.port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", deployment.port, timeout=60)
 
     def post(path: str, body: str) -> str:
         connection.request("POST", path, body, headers)

@@ -54,7 +54,7 @@ def test_a_refund_cut_anywhere_is_made_once(proxy: Proxy, shop: Shop, cut: Cut) 
         refund = client.refunds.create(order["id"], amount="1.00")
         assert [found.id for found in client.refunds.list(order["id"])] == [refund.id]
     sent = keys(proxy)
-    assert len(sent) == 3
+    assert len(sent) >= 3  # one more each time that the server is slower than the client waits
     assert len(set(sent)) == 1
     shop.api_server.check_books()
 

@@ -82,14 +82,14 @@ def test_there_is_no_such_order_word_for_word(epay_shop: EpayShop, act: str) -> 
         assert body == {"code": -1, "msg": "订单不存在"}
 
 
-def test_query_says_who_the_merchant_is(epay_shop: EpayShop) -> None:
+def test_query_says_who_the_merchant_is(epay_shop: EpayShop, clock: Callable[[int], None]) -> None:
     now = epay_shop.api_server.app.clock()
+    clock(now)
     epay_shop.paid()
     epay_shop.placed()
-    epay_shop.api_server.app.clock = lambda: now + DAY_MS
+    clock(now + DAY_MS)
     epay_shop.paid()
     body = epay_shop.act("query")
-    epay_shop.api_server.app.clock = lambda: now
     assert body == {
         "code": 1,
         "msg": "success",

@@ -224,17 +224,20 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(epay_shop: Ep
         )
 
     epay_shop.api_server.tx(crowd)
-    other.paid()
-    now = epay_shop.api_server.app.clock()
-    claimed = epay_shop.api_server.tx(
-        lambda tx: queries.CLAIM_NOTICES.all(
-            tx, now=now, lease_until=now + MINUTE_MS, limit=9, per_merchant=8, merchant_id=[],
-            notices=[],
-        )
-    )  # fmt: skip
+    try:
+        other.paid()
+        now = epay_shop.api_server.app.clock()
+        claimed = epay_shop.api_server.tx(
+            lambda tx: queries.CLAIM_NOTICES.all(
+                tx, now=now, lease_until=now + MINUTE_MS, limit=9, per_merchant=8, merchant_id=[],
+                notices=[],
+            )
+        )  # fmt: skip
+    finally:
+        over = "delete from epay_notifications where order_id like 'order_crowd%'"
+        epay_shop.api_server.sql(over)
     assert sorted(notice.merchant_id for notice in claimed).count(other.id) == 1
     assert len(claimed) == 9
-    epay_shop.api_server.sql("delete from epay_notifications where order_id like 'order_crowd%'")
 
 
 def test_who_has_none_on_the_way_comes_before_who_has(epay_shop: EpayShop) -> None:

@@ -1,7 +1,7 @@
 """act=refund: the same request is the same refund, however often and however parallel it comes."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -98,36 +98,33 @@ def test_another_request_is_another_refund(
     assert len(made(epay_shop)) == 2
 
 
-def test_the_same_sign_is_the_same_refund_for_a_day(epay_shop: EpayShop) -> None:
+def test_the_same_sign_is_the_same_refund_for_a_day(
+    epay_shop: EpayShop, clock: Callable[[int], None]
+) -> None:
     form = epay_shop.signed(asked(epay_shop, epay_shop.paid()))
     now = epay_shop.api_server.app.clock()
     steps = [(0, 1), (DAY_MS - 1, 1), (DAY_MS, 2), (2 * DAY_MS - 1, 2), (2 * DAY_MS, 3)]
-    try:
-        for later, refunds in steps:
-            epay_shop.api_server.app.clock = lambda later=later: now + later
-            assert sent(epay_shop, form)["code"] == 1
-            assert len(made(epay_shop)) == refunds, later
-    finally:
-        epay_shop.api_server.app.clock = lambda: now
+    for later, refunds in steps:
+        clock(now + later)
+        assert sent(epay_shop, form)["code"] == 1
+        assert len(made(epay_shop)) == refunds, later
 
 
-def test_a_refund_no_names_one_refund_for_ever(epay_shop: EpayShop) -> None:
+def test_a_refund_no_names_one_refund_for_ever(
+    epay_shop: EpayShop, clock: Callable[[int], None]
+) -> None:
     placed, other = epay_shop.paid(), epay_shop.paid()
     first = epay_shop.act("refund", trade_no=placed["trade_no"], money="1", refund_no="R|1.a-b_c")
-    now = epay_shop.api_server.app.clock()
-    epay_shop.api_server.app.clock = lambda: now + 30 * DAY_MS
-    try:
-        again = epay_shop.act(
-            "refund", out_trade_no=placed["out_trade_no"], money="1.00", refund_no="R|1.a-b_c"
-        )
-        assert again == first | {"money": "1.00"}
-        for changes in ({"money": "2"}, {"trade_no": other["trade_no"]}):
-            asked_for = {"trade_no": placed["trade_no"], "money": "1", **changes}
-            body = epay_shop.act("refund", refund_no="R|1.a-b_c", **asked_for)
-            assert body["code"] == -1
-            assert "refund_no" in body["msg"]
-    finally:
-        epay_shop.api_server.app.clock = lambda: now
+    clock(epay_shop.api_server.app.clock() + 30 * DAY_MS)
+    again = epay_shop.act(
+        "refund", out_trade_no=placed["out_trade_no"], money="1.00", refund_no="R|1.a-b_c"
+    )
+    assert again == first | {"money": "1.00"}
+    for changes in ({"money": "2"}, {"trade_no": other["trade_no"]}):
+        asked_for = {"trade_no": placed["trade_no"], "money": "1", **changes}
+        body = epay_shop.act("refund", refund_no="R|1.a-b_c", **asked_for)
+        assert body["code"] == -1
+        assert "refund_no" in body["msg"]
     assert len(made(epay_shop)) == 1
 
 
@@ -257,9 +254,10 @@ def test_an_answer_that_got_lost_is_had_by_asking_again(epay_shop: EpayShop) -> 
             async with connection.transaction():
                 lock = "select from orders where merchant_id = $1 and id = $2 for update"
                 await connection.execute(lock, epay_shop.id, order_id)
+                timeout = httpx2.Timeout(30, read=0.3)
                 async with httpx2.AsyncClient(base_url=epay_shop.api_server.url) as client:
                     with pytest.raises(httpx2.ReadTimeout):
-                        await client.post("/epay/api.php", data=form, timeout=0.3)
+                        await client.post("/epay/api.php", data=form, timeout=timeout)
         finally:
             await connection.close()
 

@@ -177,7 +177,7 @@ async def test_a_new_merchant_has_no_figures(tx: Tx) -> None:
 
 async def test_what_commits_late_is_counted_when_it_does(module_database_url: str) -> None:
     """An attempt of an earlier quarter hour, committed after a later one was counted."""
-    db = await Db.connect(module_database_url, 4)
+    db = await Db.connect(module_database_url, 4, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
             first = await world.opened(tx)
@@ -205,7 +205,7 @@ async def test_what_commits_late_is_counted_when_it_does(module_database_url: st
 
 
 async def test_many_write_and_many_count_and_some_are_stopped(module_database_url: str) -> None:
-    db = await Db.connect(module_database_url, 10)
+    db = await Db.connect(module_database_url, 10, acquire_timeout_s=20)
     chance = random.Random(9)
     try:
         async with db.transaction() as tx:

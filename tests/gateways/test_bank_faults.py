@@ -50,7 +50,7 @@ class World:
     def __init__(self, db: Db, cluster: Cluster) -> None:
         self.db, self.cluster, self.now = db, cluster, NOW
         self.client = httpx2.AsyncClient(timeout=60, trust_env=False)
-        self.gateways = {"sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=1.0)}
+        self.gateways = {"sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=10.0)}
         # Where the answer is lost whatever happens, there is no need to wait for it so long.
         self.hasty = {"sandbox": SandboxGateway(cluster.bank.url, SECRET, timeout_s=0.4)}
         self.spoilt = False

@@ -155,7 +155,7 @@ def test_every_rule_has_a_corruption_that_it_finds() -> None:
 
 
 async def test_two_at_a_time_find_the_same_and_of_one_moment(database_url: str) -> None:
-    db = await Db.connect(database_url, 4)
+    db = await Db.connect(database_url, 4, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
             await world(tx)

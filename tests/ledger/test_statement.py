@@ -118,7 +118,7 @@ async def test_a_description_cannot_run_in_a_spreadsheet() -> None:
     ],
 )
 async def test_books_that_do_not_add_up_have_no_statement(database_url: str, damage: str) -> None:
-    db = await Db.connect(database_url, 5)
+    db = await Db.connect(database_url, 5, acquire_timeout_s=20)
     try:
         merchant_id = await _business(db)
         async with db.transaction() as tx:  # without the triggers that keep entries as they are

@@ -140,7 +140,7 @@ def test_a_stretch_covers_each_moment_once(pair: list[int], at: int) -> None:
 
 async def test_totals_are_exact_while_many_write(module_database_url: str) -> None:
     """Writers, two who roll up, and readers that count in one snapshot."""
-    db = await Db.connect(module_database_url, 10)
+    db = await Db.connect(module_database_url, 10, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
             order = await world.opened(tx)

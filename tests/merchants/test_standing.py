@@ -220,7 +220,9 @@ async def test_after_the_commit_of_a_suspension_no_session_opens(db: Db, databas
     count = "select count(*) from checkouts where merchant_id = $1"
     try:
         shops = [asyncio.create_task(shop()) for _ in range(8)]
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(60):
+            while not opened:
+                await asyncio.sleep(0.01)
         await db.run(lambda tx: merchants.take(tx, made.id, "suspended", ANN, NOW))
         async with db.connection() as tx:
             then = await tx.fetchval(count, made.id)

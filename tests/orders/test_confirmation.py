@@ -284,7 +284,7 @@ async def test_a_connection_that_dies_in_the_middle_of_a_batch_is_told_to_each(
 
 async def test_a_batch_s_impatience_ends_with_it(database_url: str) -> None:
     """Whether it was committed, rolled back or stood outside a transaction."""
-    db = await Db.connect(database_url, 1)
+    db = await Db.connect(database_url, 1, acquire_timeout_s=20)
     try:
         made = await _shop(db, 2)
         async with db.connection() as tx:

@@ -212,7 +212,10 @@ async def test_attempts_at_once_are_counted_one_by_one(db: Db) -> None:
     assert waits.count(0) == 6  # five that are free, and the one that begins to wait
 
 
-def test_too_many_attempts_are_refused_with_a_page_that_keeps_the_address(shop: Shop) -> None:
+def test_too_many_attempts_are_refused_with_a_page_that_keeps_the_address(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    clock(shop.api_server.app.clock())
     ada = person(shop.api_server, shop.id, "owner")
     visitor = Visitor(shop.api_server, ada.email)
     answers = [visitor.log_in("not my password at all") for _ in range(7)]

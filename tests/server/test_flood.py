@@ -3,6 +3,7 @@
 import asyncio
 import json
 import resource
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from ipaddress import ip_network
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from opentill.core.settings import Settings
+from opentill.server import connection_limits
 from opentill.server.connection_limits import LATE_S, RESERVE, ConnectionLimits
 from opentill.server.http_server import Server
 from opentill.server.protocol import Protocol
@@ -227,9 +229,10 @@ FULL = msgspec.structs.replace(ROOMY, header_timeout_s=60.0, body_timeout_s=60.0
 @pytest.mark.parametrize("begun", [GET[:9], LATE_BODY], ids=["headers", "body"])
 @pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"])
 async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
-    begun: bytes, source: str
+    begun: bytes, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The address that has most connections gives one, not the one that has a few late ones."""
+    monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # until the first one was refused
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
         few = [await connect(stack, port, begun, "127.0.0.2") for _ in range(3)]
         many = [await connect(stack, port, begun, "127.0.0.1") for _ in range(4)]
@@ -237,6 +240,7 @@ async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
         await until(lambda: open_(running) == 10)
         at_once, _ = await connect(stack, port, GET, source)
         assert (await asyncio.wait_for(at_once.readline(), 10))[9:12] in (b"429", b"503")
+        monkeypatch.undo()
         await asyncio.sleep(LATE_S + 0.2)
         reader, _ = await connect(stack, port, GET, source)
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
@@ -250,6 +254,14 @@ async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
 
 
 async def test_a_body_that_comes_on_and_a_request_behind_an_answer_are_not_late() -> None:
+    for _ in range(5):
+        if await _comes_on():
+            return
+    pytest.fail("this machine is late with all that it sends")
+
+
+async def _comes_on() -> bool:
+    """Return whether it was seen: False if this machine was so late with a part that it counts."""
     behind = BUSY + GET[:9]  # nobody is asked for the rest while we owe an answer
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
         held = [await connect(stack, port, behind, f"127.0.0.{2 + n // 4}") for n in range(9)]
@@ -258,12 +270,17 @@ async def test_a_body_that_comes_on_and_a_request_behind_an_answer_are_not_late(
         await until(lambda: open_(running) == 10)
         for _ in range(9):
             writer.write(b"aa")
+            written_at = time.monotonic()
             await asyncio.sleep((LATE_S + 0.5) / 9)
             other, _ = await connect(stack, port, GET, "127.0.0.9")
-            assert b" 503 " in await asyncio.wait_for(other.readline(), 10)
+            said = await asyncio.wait_for(other.readline(), 10)
+            if time.monotonic() - written_at > 0.9 * LATE_S:
+                return False
+            assert b" 503 " in said
         writer.write(b"aa")
         assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n20"), 10))[9:12] == b"200"
         assert not any(kept.at_eof() for kept, _ in held)
+        return True
 
 
 async def test_a_trusted_proxy_is_given_its_time() -> None:

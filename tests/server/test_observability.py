@@ -3,7 +3,6 @@
 One deployment of real processes, a payment and a webhook through it, and a receiver for its traces.
 """
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -133,58 +132,76 @@ async def test_a_payment_is_seen_in_metrics_log_and_traces(
     assert page["merchant"] == shop.id
 
 
+BY_CARD: Final = {"gateway": "sandbox", "method": "CREDIT_CARD"}
+COUNTED: Final[list[tuple[str, dict[str, str], float]]] = [
+    ("opentill_money_refunded_minor_total", {"currency": "USD"}, 125),
+    ("opentill_payment_attempts_started_total", BY_CARD, 2),
+    ("opentill_payment_attempts_total", BY_CARD | {"outcome": "succeeded"}, 1),
+    ("opentill_payment_attempts_total", BY_CARD | {"outcome": "declined"}, 1),
+    ("opentill_money_confirmed_minor_total", {"currency": "USD"}, 500),
+    ("opentill_payments_confirmed_total", {"currency": "USD"}, 1),
+    ("opentill_gateway_call_seconds_count", {"gateway": "sandbox", "operation": "pay"}, 2),
+    ("opentill_database_up", {}, 1),
+    ("opentill_build_info", {}, 1),
+]
+
+
 async def _check_metrics(cluster: Cluster, place: Db, worker_metrics: str) -> None:
-    async def counted() -> Figures | None:
+    found = Figures("")
+
+    async def counted() -> bool:
+        nonlocal found
         await count_all(place)  # as a worker does every 30 s
         found = await metrics_of(cluster)
-        refunded = found.value("opentill_money_refunded_minor_total", currency="USD")
-        return found if refunded == 125 else None
+        return all(found.value(name, **labels) == value for name, labels, value in COUNTED)
 
-    found = await eventually(counted)
-    assert found is not None, "the refund is not in the metrics"
+    assert await eventually(counted), [
+        (name, labels, found.value(name, **labels)) for name, labels, _ in COUNTED
+    ]
     assert all(family.documentation for family in found.families.values())
-    by_card = {"gateway": "sandbox", "method": "CREDIT_CARD"}
-    assert found.value("opentill_payment_attempts_started_total", **by_card) == 2
-    assert found.value("opentill_payment_attempts_total", **by_card, outcome="succeeded") == 1
-    assert found.value("opentill_payment_attempts_total", **by_card, outcome="declined") == 1
-    assert found.value("opentill_money_confirmed_minor_total", currency="USD") == 500
-    assert found.value("opentill_payments_confirmed_total", currency="USD") == 1
-    paying = {"gateway": "sandbox", "operation": "pay"}
-    assert found.value("opentill_gateway_call_seconds_count", **paying) == 2
-    assert found.value("opentill_database_up") == 1
-    assert found.value("opentill_build_info") == 1
     ages = found.families["opentill_queue_age_seconds"].samples
     assert {sample.labels["queue"] for sample in ages} >= {"refunds", "webhooks", "settlements"}
-    async with httpx2.AsyncClient(trust_env=False) as client:
-        worker = Figures((await client.get(f"{worker_metrics}/metrics")).text)
-    assert worker.value("opentill_gateway_calls_total", operation="refund") >= 1
-    assert worker.value("opentill_money_confirmed_minor_total", currency="USD") == 500
+
+    async def counted_by_worker() -> bool:
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            worker = Figures((await client.get(f"{worker_metrics}/metrics")).text)
+        return (
+            worker.value("opentill_gateway_calls_total", operation="refund") >= 1
+            and worker.value("opentill_money_confirmed_minor_total", currency="USD") == 500
+        )
+
+    assert await eventually(counted_by_worker)
 
 
 async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -> None:
-    async def arrived() -> bool:
-        return bool(hook.taken) and bool(
-            traces.named("webhook delivery") and traces.named("gateway refund")
-        )
+    async def arrived() -> tuple[Received, ...] | None:
+        """Return the spans that are looked at, None while one of them is still to come."""
+        spans = {span.id: span for span in traces.spans}
+        try:
+            opened = traces.named("POST /v1/checkouts")[0]
+            paid, _ = traces.named("gateway pay")[0], traces.named("gateway refund")[0]
+            inserted = next(s for s in spans.values() if s.parent == opened.id and _is_insert(s))
+            sent = next(span for span in spans.values() if span.parent == paid.id)
+            told = spans[hook.taken[0].headers["traceparent"].split("-")[2]]
+            return opened, inserted, paid, spans[paid.parent], sent, told, spans[told.parent]
+        except (StopIteration, KeyError, IndexError):
+            return None
 
-    assert await eventually(arrived), [span.name for span in traces.spans]
-    await asyncio.sleep(0.3)  # the rest of what was exported with it
-    spans = {span.id: span for span in traces.spans}
-    opened = next(span for span in traces.spans if span.name == "POST /v1/checkouts")
+    found = await eventually(arrived)
+    assert found, [span.name for span in traces.spans]
+    opened, _, paid, page, sent, told, delivery = found
     assert (opened.trace, opened.parent, opened.kind) == (TRACE, PARENT, SERVER)
     assert opened.service == "till"
-    statements = [span for span in spans.values() if span.parent == opened.id]
-    assert any(span.attributes["db.query.summary"].startswith("insert") for span in statements)
-    paid = traces.named("gateway pay")[0]
     assert paid.attributes["opentill.gateway"] == "sandbox"
-    assert spans[paid.parent].name == "POST /checkout/{session}"
-    sent = next(span for span in spans.values() if span.parent == paid.id)
+    assert page.name == "POST /checkout/{session}"
     assert (sent.name, sent.kind) == ("POST", CLIENT)
-    got = hook.taken[0].headers["traceparent"].split("-")
-    assert got[0] == "00"
-    delivery = spans[got[2]]
-    assert (delivery.trace, spans[delivery.parent].name) == (got[1], "webhook delivery")
+    assert hook.taken[0].headers["traceparent"].split("-")[:2] == ["00", told.trace]
+    assert delivery.name == "webhook delivery"
     _nothing_secret(traces.spans, [client.key, "ann@example.com", "Ann", CARD, hook.url])
+
+
+def _is_insert(span: Received) -> bool:
+    return span.attributes.get("db.query.summary", "").startswith("insert")
 
 
 def _nothing_secret(spans: list[Received], secrets: list[str]) -> None:

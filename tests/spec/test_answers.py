@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_network
@@ -356,6 +357,7 @@ def test_a_body_made_to_cost_time_costs_none(shop: Shop) -> None:
         b'{"a":1e' + b"9" * 65_000 + b"}",
         b'{"metadata":{' + b",".join(b'"%d":1' % n for n in range(6000)) + b"}}",
     ):
+        started = time.process_time()  # ours alone: the machine may have other work
         answer = shop.call("POST", "/v1/products", content=body[: 64 * 1024], headers=_JSON)
         assert answer.status_code == 400
-        assert answer.elapsed.total_seconds() < 1
+        assert time.process_time() - started < 1

@@ -314,11 +314,14 @@ class Client:
         found.raise_for_status()
         return session_id, found.json()["data"]["orderId"]
 
+    async def send_form(self, session_id: str, method: str) -> httpx2.Response:
+        """Send the payment page's form."""
+        form = {"email": "ann@example.com", "name": "Ann", "method": method}
+        return await self.http.post(f"{self.server()}/checkout/{session_id}", data=form)
+
     async def begin(self, session_id: str, method: str = "CREDIT_CARD") -> str | None:
         """Send the payment page's form; return the attempt's id if the bank's page is next."""
-        form = {"email": "ann@example.com", "name": "Ann", "method": method}
-        url = f"{self.server()}/checkout/{session_id}"
-        answer = await self.http.post(url, data=form)
+        answer = await self.send_form(session_id, method)
         assert answer.status_code == 303, (answer.status_code, answer.text[:500])
         found = re.search(r"/continue/(att_\w+)", answer.headers["location"])
         return found[1] if found else None
@@ -372,7 +375,13 @@ class PatientClient(Client):
     """A client that repeats what got 503, as it is to: nothing was changed then.
 
     For many requests at once, which a busy machine may keep from the database for two seconds.
+    A form is another matter: its attempt may have begun.
     """
+
+    def __init__(self, cluster: Cluster, key: str = "") -> None:
+        """Talk to any of the servers, at random."""
+        super().__init__(cluster, key)
+        self.sent_again: set[str] = set()  # sessions whose form was
 
     async def call(
         self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""
@@ -382,4 +391,11 @@ class PatientClient(Client):
             response := await super().call(method, path, body, idempotency, server)
         ).status_code == 503:
             assert response.headers["retry-after"]
+        return response
+
+    async def send_form(self, session_id: str, method: str) -> httpx2.Response:
+        """Send the payment page's form, again after each 503."""
+        while (response := await super().send_form(session_id, method)).status_code == 503:
+            assert response.headers["retry-after"]
+            self.sent_again.add(session_id)
         return response

@@ -74,7 +74,7 @@ class WebhookHarness:
     @contextlib.asynccontextmanager
     async def dispatching(self, **changes: Any) -> AsyncIterator[Dispatcher]:
         """Run a dispatcher while the block runs; it stops in good order."""
-        options = {"timeout_s": 5.0, "drain_s": 1.0, "lease_s": 4.0} | changes
+        options = {"timeout_s": 5.0, "drain_s": 30.0, "lease_s": 60.0} | changes
         key = options.pop("secret_key", SECRET_KEY)
         dispatcher = Dispatcher(self.db, self.outgoing, key, self.now, Options(**options))
         stop = asyncio.Event()

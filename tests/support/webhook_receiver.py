@@ -26,7 +26,7 @@ class Got(msgspec.Struct, frozen=True):
 
 
 # What it does with a request: an HTTP status, "reset", "hang", "late" (a fifth of a second, then
-# 200), "slow" (half a second, then 200) or "slowly gone" (half a second, then 410).
+# 200), "slow" (half a second, then 200) or "slowly gone" (410, as soon as ``gone`` is set).
 Behave = Callable[[Got], int | str]
 
 
@@ -38,6 +38,7 @@ class Receiver:
         self.got: list[Got] = []
         self.taken: list[Got] = []  # those that were answered 200
         self.behave: Behave = lambda _: 200
+        self.gone = asyncio.Event()
         self.open = 0
         self.most_open = 0
 
@@ -79,8 +80,10 @@ class Receiver:
                 await asyncio.sleep(3600)
             case "late":
                 await asyncio.sleep(0.2)
-            case "slow" | "slowly gone":
+            case "slow":
                 await asyncio.sleep(0.5)
+            case "slowly gone":
+                await self.gone.wait()
         status = doing if isinstance(doing, int) else 410 if doing == "slowly gone" else 200
         if status == 200:
             self.taken.append(got)

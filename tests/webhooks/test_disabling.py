@@ -92,14 +92,16 @@ async def test_an_attempt_from_before_does_not_disable_an_endpoint_that_was_enab
     doing: list[int | str] = [410, "slowly gone"]
     async with (
         receiving(lambda _: doing.pop(0) if doing else 200) as receiver,
-        harness.dispatching(),
+        harness.dispatching(timeout_s=60.0),
     ):
         merchant_id = await harness.merchant()
         endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 2)
         await until(lambda: harness.rows(DISABLED))
+        await until(lambda: len(receiver.got) == 2)
         assert receiver.open == 1
         await _enable(harness, merchant_id, endpoint.id)
+        receiver.gone.set()
         await until(lambda: harness.rows("select from delivery_attempts offset 1"))
         await harness.emit(merchant_id)
         await until(lambda: receiver.taken)

@@ -261,7 +261,7 @@ async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
 async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(
     harness: WebhookHarness,
 ) -> None:
-    async with receiving() as receiver, harness.dispatching():
+    async with receiving() as receiver, harness.dispatching(lease_s=4.0):
         merchant_id = await harness.merchant()
         broken, _ = await harness.endpoint(merchant_id, f"{receiver.url}/broken")
         await harness.endpoint(merchant_id, f"{receiver.url}/good")
@@ -382,7 +382,9 @@ async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
         await harness.emit(merchant_id, 20)
         untouched = "select count(*) as n from webhook_deliveries where attempts = 0 and step = 0"
         with structlog.testing.capture_logs() as said:
-            async with harness.dispatching(secret_key="another-key-another-key-another-01"):
+            async with harness.dispatching(
+                secret_key="another-key-another-key-another-01", lease_s=4.0
+            ):
                 await until(lambda: _rest_for_long(harness, ids))
         (error,) = [line for line in said if "webhook" in line["event"]]  # once for all
         assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
@@ -420,6 +422,7 @@ async def test_what_cannot_be_signed_is_tried_again_after_a_while(harness: Webho
 
 
 async def _rest_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
+    """Whether these endpoints pause for longer than a lease of 4 s, which is renewed, lasts."""
     leases = "select until from endpoint_leases where endpoint_id = any ($1::text[])"
     return all(row["until"] > now_ms() + 20_000 for row in await harness.rows(leases, endpoint_ids))
 
