@@ -14,13 +14,19 @@ from typing import Any, Final
 
 import pytest
 
-from opentill.db.database import Db
-from support import citus
+from opentill import orders
+from opentill.callbacks.confirmations import Confirmations
+from opentill.core.errors import Unavailable
+from opentill.db.database import Db, Tx
+from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.orders import PaymentAttempt, Report
+from support import citus, world
 from support.citus import Node
 from support.cluster import Client, Cluster, Shop, eventually, make_shop
 from support.commands import ForkServer
 from support.crash_load import Storm
 from support.databases import clone
+from support.world import NOW
 
 SECONDS: Final = 20.0
 _PLACED: Final = """
@@ -71,11 +77,6 @@ class NodeStorm(Storm):
         await citus.run(self.url, _MOVE.format(source, target, shard=one["shard"]))
         self.moved += 1
 
-    async def group_of(self, merchant_id: str) -> int:
-        """Return the group of the node that has a merchant's rows."""
-        (found,) = await citus.run(self.url, _WHOSE.format(merchant_id))
-        return int(found["group"])
-
     async def undecided(self) -> list[str]:
         """Return what is prepared on a node and neither committed nor rolled back."""
         name = self.url.partition("@/")[2].partition("?")[0]
@@ -111,11 +112,13 @@ async def storm(
             await asyncio.to_thread(cluster.stop)
 
 
-async def _on_each_node(storm: NodeStorm) -> dict[int, Shop]:
+async def _on_each_node(db: Db, url: str) -> dict[int, Shop]:
+    """Make a merchant on each worker; return them by the group of their nodes."""
     found: dict[int, Shop] = {}
-    while len(found) < len(storm.nodes) - 1:
-        shop = await make_shop(storm.db)
-        found[await storm.group_of(shop.id)] = shop
+    while len(found) < len(await citus.nodes(url)) - 1:
+        shop = await make_shop(db)
+        (whose,) = await citus.run(url, _WHOSE.format(shop.id))
+        found[int(whose["group"])] = shop
     return found
 
 
@@ -128,7 +131,7 @@ async def _status(client: Client, shop: Shop) -> int:
 
 @citus.may_kill
 async def test_a_lost_node_is_a_503_of_its_merchants_alone(storm: NodeStorm) -> None:
-    shops = await _on_each_node(storm)
+    shops = await _on_each_node(storm.db, storm.url)
     lost, kept = storm.nodes[1], storm.nodes[2]
     async with contextlib.AsyncExitStack() as stack:
         clients = {
@@ -164,6 +167,49 @@ async def test_a_lost_node_is_a_503_of_its_merchants_alone(storm: NodeStorm) -> 
 
 
 @citus.may_kill
+async def test_a_report_of_a_lost_node_does_not_refuse_those_beside_it(
+    db: Db, database_url: str
+) -> None:
+    """Reports of both merchants that arrive at once are a batch, as ``callbacks`` makes them."""
+    shops = await _on_each_node(db, database_url)
+    _, lost, kept = await citus.nodes(database_url)
+
+    async def begun(shop: Shop) -> Report:
+        async def work(tx: Tx) -> PaymentAttempt:
+            session = await world.session(tx, shop.id, shop.product_id, NOW)
+            return await world.submitted(tx, await orders.find(tx, shop.id, session.order_id))
+
+        attempt = await db.run(work)
+        paid = PaymentOutcome(status="SUCCEEDED", provider_ref=f"ref_{attempt.id}")
+        return Report(attempt.gateway, GatewayPaymentEvent(attempt_id=attempt.id, outcome=paid))
+
+    async def one_by_one(report: Report) -> None:
+        pytest.fail(f"{report.key} was not confirmed in a batch")
+
+    reports = {group: [await begun(shop) for _ in range(6)] for group, shop in shops.items()}
+    confirmations = Confirmations(db, lambda: NOW, one_by_one)
+
+    async def came(node: Node) -> list[object]:
+        taken = [
+            confirmations.take_in(one.gateway, one.gateway_event) for one in reports[node.group]
+        ]
+        return await asyncio.gather(*taken, return_exceptions=True)
+
+    await lost.kill()
+    try:
+        of_lost, of_kept = await asyncio.gather(came(lost), came(kept))
+    finally:
+        await lost.start()
+    assert of_kept == [None] * 6
+    assert {type(one) for one in of_lost} == {Unavailable}
+
+    async def again() -> bool:
+        return await came(lost) == [None] * 6
+
+    assert await eventually(again, 60)
+
+
+@citus.may_kill
 @pytest.mark.parametrize("which", ["worker", "coordinator"])
 async def test_payments_survive_a_node_that_is_killed(storm: NodeStorm, which: str) -> None:
     storm.victims = [node for node in storm.nodes if bool(node.group) == (which == "worker")]
@@ -179,7 +225,7 @@ async def test_payments_go_on_while_shards_are_moved(storm: NodeStorm) -> None:
 
 async def _raging(storm: NodeStorm, enough: Callable[[], Any]) -> None:
     """Let it rage until enough was done to it, and some was paid."""
-    shops = await _on_each_node(storm)
+    shops = await _on_each_node(storm.db, storm.url)
     storm.shops = list(shops.values())
     end = time.monotonic() + 120
     while not (enough() and storm.paid) and time.monotonic() < end:

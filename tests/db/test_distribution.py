@@ -157,6 +157,35 @@ async def test_a_later_migration_places_what_it_makes(
 
 
 @citus.needed
+async def test_who_is_ended_after_a_file_leaves_its_triggers_to_the_next(
+    empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file writes the form of one machine; that of a cluster is written after the last file."""
+    function = "select prosrc from pg_proc where proname = 'count_deleted_orders'"
+    await migrations.distribute(empty)
+    (before,) = await citus.run(empty, function)
+    for one in migrations.folder().glob("[0-9]*.sql"):
+        (tmp_path / one.name).write_bytes(one.read_bytes())
+    number = len(migrations.migrations())
+    (tmp_path / f"{number + 1:04}_more.sql").write_text("""
+        create or replace function count_deleted_orders() returns trigger language plpgsql as $$
+        begin return null; end $$;
+    """)
+
+    async def ended(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(distribution, "set_up", ended)
+        with pytest.raises(asyncio.CancelledError):
+            await migrations.migrate(empty, tmp_path)
+    (between,) = await citus.run(empty, function)
+    assert between != before
+    assert await migrations.migrate(empty, tmp_path) == []
+    assert await citus.run(empty, function) == [before]
+
+
+@citus.needed
 async def test_every_statement_runs_there_and_doctor_finds_nothing(
     opentill: Commands, empty: str
 ) -> None:

@@ -1,42 +1,33 @@
 """What accepted requests of each merchant send that nobody reads, for its developers to see.
 
-Such a request is noted once its response is sent, in memory, which costs it no statement. The same
-fields at the same route are one note, with how often they came, and when last: integrations send
-the fields of other services with every request. Every two seconds a process writes what it has
-noted, and deletes what is beyond a merchant's newest 50 (decision 0080).
+Such a request is noted once its response is sent, in memory (``noting.py``). The same fields at the
+same route are one note, with how often they came, and when last: integrations send the fields of
+other services with every request. A merchant's newest 50 stay (decision 0080).
 
 Only names are kept, as the header has them (``ignored.py``), without what looks like a secret.
 """
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
-import structlog
 from starlette.types import Scope
 
 from opentill import context
-from opentill.core.errors import Unavailable
-from opentill.db.database import Db, Tx
-from opentill.db.following import following
+from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.http import queries
 from opentill.http.handling import IGNORED
+from opentill.http.noting import Noting
 from opentill.http.queries import IgnoredFields
 from opentill.http.refused import fit
 
 MOST: Final = 50  # of a merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _MOST_IN_ALL: Final = 1000  # in the memory of a process
-_EVERY_S: Final = 2.0
 _LONGEST_METHOD: Final = 20
 _LONGEST_ROUTE: Final = 200
 _LONGEST_FIELDS: Final = 1024
-_log: Final = structlog.get_logger()
 
 
 class _Kind(NamedTuple):
@@ -48,14 +39,16 @@ class _Kind(NamedTuple):
     fields: str
 
 
-class AcceptedRequests:
+class AcceptedRequests(Noting[dict[_Kind, IgnoredFields]]):
     """What a process has noted and not written yet."""
+
+    what = "ignored fields"
 
     def __init__(self) -> None:
         """Nothing is noted yet."""
+        super().__init__()
         self._noted: dict[_Kind, IgnoredFields] = {}
         self._of: Counter[str] = Counter()
-        self._turn = asyncio.Lock()
 
     def note(self, scope: Scope, request_id: str) -> None:
         """Note a request of a merchant that was accepted, and whose body has ignored fields.
@@ -88,46 +81,21 @@ class AcceptedRequests:
             self._of[kind.merchant_id] += 1
         self._noted[kind] = one
 
-    async def write(self, db: Db) -> None:
-        """Write what was noted, after what is being written.
-
-        Raises Unavailable, and then it is still noted.
-        """
-        async with self._turn:
-            await self._write(db)
-
-    async def _write(self, db: Db) -> None:
+    def _take(self) -> dict[_Kind, IgnoredFields] | None:
         noted, self._noted, self._of = self._noted, {}, Counter()
-        if not noted:
-            return
-        rows = columns(IgnoredFields, [noted[kind] for kind in sorted(noted)])
-        merchants = sorted({kind.merchant_id for kind in noted})
+        return noted or None
 
-        async def work(tx: Tx) -> None:
-            await queries.NOTE_IGNORED.run(tx, **rows)
-            await queries.TRIM_IGNORED.run(tx, merchant_id=merchants, most=MOST)
+    async def _save(self, tx: Tx, batch: dict[_Kind, IgnoredFields]) -> None:
+        rows = columns(IgnoredFields, [batch[kind] for kind in sorted(batch)])
+        await queries.NOTE_IGNORED.run(tx, **rows)
+        merchants = sorted({kind.merchant_id for kind in batch})
+        await queries.TRIM_IGNORED.run(tx, merchant_id=merchants, most=MOST)
 
-        try:
-            await db.run(work)
-        except (Unavailable, asyncio.CancelledError):
-            newer, self._noted = self._noted, noted
-            self._of = Counter(kind.merchant_id for kind in noted)
-            for kind, one in newer.items():
-                self._add(kind, one)
-            raise
-
-    @asynccontextmanager
-    async def writing(self, db: Db) -> AsyncIterator[None]:
-        """Write every two seconds while the block runs, and when it ends."""
-        write = partial(self.write, db)
-        try:
-            async with following(write, _EVERY_S, "ignored fields cannot be written"):
-                yield
-        finally:
-            try:
-                await write()
-            except Unavailable as error:
-                _log.warning("ignored fields are lost", reason=error.reason)
+    def _put_back(self, batch: dict[_Kind, IgnoredFields]) -> None:
+        newer, self._noted = self._noted, batch
+        self._of = Counter(kind.merchant_id for kind in batch)
+        for kind, one in newer.items():
+            self._add(kind, one)
 
 
 async def newest(tx: Tx, merchant_id: str, now: int) -> list[IgnoredFields]:

@@ -1,42 +1,34 @@
 """The last requests of each merchant that the API refused, for its developers to read.
 
-A refused request is noted in memory, which costs it no statement: of a merchant the last 200, of
-all merchants together at most 1,000. Every two seconds a process writes what it has noted and
-deletes what is beyond a merchant's last 200. A flood of refused requests costs no more than that,
-and the merchant with the most loses its oldest first. A process that is killed loses two seconds.
+They are noted in memory (``noting.py``): of a merchant the last 200, of all merchants together at
+most 1,000. Of what is written, too, a merchant's last 200 stay. A flood of refused requests costs
+no more than that, and the merchant with the most loses its oldest first.
 
 A request without a valid key is nobody's, and is not noted. Of what was sent only the method, the
 path and the names of query parameters are kept, without what looks like a secret or an address.
 """
 
-import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
-import structlog
 from starlette.types import Scope
 
 from opentill import context
 from opentill.core import log
-from opentill.core.errors import Unavailable
-from opentill.db.database import Db, Tx
-from opentill.db.following import following
+from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.http import queries
 from opentill.http.handling import IGNORED
+from opentill.http.noting import Noting
 from opentill.http.queries import RefusedRequest
 from opentill.http.responses import Failure
 
 MOST: Final = 200  # of a merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
 _MOST_IN_ALL: Final = 1000  # in the memory of a process
-_EVERY_S: Final = 2.0
 _LONGEST_NOTED: Final = 2000  # of a path, a query, a field and a reason, in memory
 _LONGEST_METHOD: Final = 20
 _LONGEST_PATH: Final = 500
@@ -47,7 +39,6 @@ _MOST_NAMES: Final = 10  # of query parameters
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,39}", re.ASCII)
 # What a text of PostgreSQL cannot hold, and what does not belong on one line.
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_log: Final = structlog.get_logger()
 
 
 class _Noted(NamedTuple):
@@ -67,14 +58,16 @@ class _Noted(NamedTuple):
     ignored: str
 
 
-class RefusedRequests:
+class RefusedRequests(Noting[dict[str, deque[_Noted]]]):
     """What a process has noted and not written yet."""
+
+    what = "refused requests"
 
     def __init__(self) -> None:
         """Nothing is noted yet."""
+        super().__init__()
         self._of: dict[str, deque[_Noted]] = {}
         self._count = 0
-        self._turn = asyncio.Lock()
 
     def note(self, scope: Scope, request_id: str, status: int, body: bytes) -> None:
         """Note a request of a merchant that was refused with this response."""
@@ -116,46 +109,20 @@ class RefusedRequests:
         if not ring:
             del self._of[merchant_id]
 
-    async def write(self, db: Db) -> None:
-        """Write what was noted, after what is being written.
-
-        Raises Unavailable, and then it is still noted.
-        """
-        async with self._turn:
-            await self._write(db)
-
-    async def _write(self, db: Db) -> None:
+    def _take(self) -> dict[str, deque[_Noted]] | None:
         noted, self._of, self._count = self._of, {}, 0
-        if not noted:
-            return
-        rows = columns(RefusedRequest, [_row(one) for ring in noted.values() for one in ring])
-        merchants = sorted(noted)
+        return noted or None
 
-        async def work(tx: Tx) -> None:
-            await queries.NOTE_REFUSED.run(tx, **rows)
-            await queries.TRIM_REFUSED.run(tx, merchant_id=merchants, most=MOST)
+    async def _save(self, tx: Tx, batch: dict[str, deque[_Noted]]) -> None:
+        rows = columns(RefusedRequest, [_row(one) for ring in batch.values() for one in ring])
+        await queries.NOTE_REFUSED.run(tx, **rows)
+        await queries.TRIM_REFUSED.run(tx, merchant_id=sorted(batch), most=MOST)
 
-        try:
-            await db.run(work)
-        except (Unavailable, asyncio.CancelledError):
-            newer, self._of, self._count = self._of, noted, sum(map(len, noted.values()))
-            for ring in newer.values():
-                for one in ring:
-                    self._add(one)
-            raise
-
-    @asynccontextmanager
-    async def writing(self, db: Db) -> AsyncIterator[None]:
-        """Write every two seconds while the block runs, and when it ends."""
-        write = partial(self.write, db)
-        try:
-            async with following(write, _EVERY_S, "refused requests cannot be written"):
-                yield
-        finally:
-            try:
-                await write()
-            except Unavailable as error:
-                _log.warning("refused requests are lost", reason=error.reason)
+    def _put_back(self, batch: dict[str, deque[_Noted]]) -> None:
+        newer, self._of, self._count = self._of, batch, sum(map(len, batch.values()))
+        for ring in newer.values():
+            for one in ring:
+                self._add(one)
 
 
 def _row(noted: _Noted) -> RefusedRequest:
