@@ -29,7 +29,7 @@ TIME = Target("a time", "ours", 2.0, at_most=True, unit=" s")
 async def test_the_books_of_generated_orders_agree_and_the_orders_settle(
     settings: Settings,
 ) -> None:
-    db = await Db.connect(settings.database_url or "", 2)
+    db = await Db.connect(settings.database_url or "", 2, acquire_timeout_s=20)
     try:
         seed = await plant(db, settings, 2)
         async with db.transaction() as tx:
@@ -58,7 +58,7 @@ async def test_the_peer_writes_every_column_that_a_row_must_have(settings: Setti
         for line in getattr(table, "body", ())
         if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__tablename__"
     }
-    db = await Db.connect(settings.database_url or "", 1)
+    db = await Db.connect(settings.database_url or "", 1, acquire_timeout_s=20)
     try:
         async with db.connection() as tx:
             for table in ("checkouts", "orders", "order_history", "entries"):

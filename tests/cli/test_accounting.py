@@ -21,7 +21,7 @@ def shops(opentill: Commands) -> list[str]:
 
     async def make() -> list[str]:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, prepared=pooler.prepared(url))
+        db = await Db.connect(url, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
             orders = [await db.run(lambda tx: in_status(tx, "SETTLED")) for _ in range(2)]
         finally:

@@ -26,7 +26,7 @@ def sold(opentill: Commands) -> tuple[str, str]:
     """A merchant with 100.00 available, and its paid order; their ids."""
 
     async def make() -> tuple[str, str]:
-        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
         try:
             order = await db.run(lambda tx: in_status(tx, "PAID"))
         finally:

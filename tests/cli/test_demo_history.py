@@ -22,7 +22,7 @@ async def test_a_month_has_something_of_everything(module_database_url: str) -> 
         await history.happen(tx, world.NOW)
         return history
 
-    db = await Db.connect(module_database_url, 2)
+    db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     try:
         history = await db.run(month)
         other = await db.run(month)

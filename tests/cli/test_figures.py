@@ -11,7 +11,7 @@ __all__ = ["opentill"]
 
 def test_everything_is_counted_once(opentill: Commands) -> None:
     async def make() -> None:
-        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
         try:
             await db.run(lambda tx: in_status(tx, "SETTLED"))
             await db.run(lambda tx: in_status(tx, "FAILED"))

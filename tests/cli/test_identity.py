@@ -28,7 +28,7 @@ WHY = ("--reason", "agreed", "--reference", "R-1")
 
 def in_database(opentill: Commands, work: Any) -> Any:
     async def run() -> Any:
-        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
         try:
             return await db.run(work)
         finally:

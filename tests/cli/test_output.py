@@ -143,7 +143,7 @@ def sold(opentill: Commands) -> dict[str, str]:
 
     async def settled() -> Any:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.prepared(url))
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
             return await db.run(lambda tx: in_status(tx, "SETTLED"))
         finally:

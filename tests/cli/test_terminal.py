@@ -35,7 +35,7 @@ def order(opentill: Commands) -> dict[str, str]:
 
     async def made() -> dict[str, str]:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.prepared(url))
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
             async with db.transaction() as tx:
                 order = await world.opened(tx)
@@ -66,7 +66,7 @@ def test_no_command_passes_on_what_would_steer_a_terminal(
 def test_an_advance_that_ends_sessions_asks_a_terminal_first(opentill: Commands) -> None:
     async def opened() -> str:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
-        db = await Db.connect(url, 2, prepared=pooler.prepared(url))
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
             return (await db.run(world.opened)).checkout_id
         finally:

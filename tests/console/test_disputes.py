@@ -97,6 +97,13 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: 
     assert listed() == [theirs.id, lost.id, soon.id]
     assert listed("?status=OPEN") == [theirs.id, soon.id]
     assert listed("?status=SOON") == [soon.id]
+    sooner = now + DAY_MS
+    server.sql("update disputes set respond_by = $2 where id = $1", theirs.id, sooner)
+    assert listed("?status=SOON") == [theirs.id, soon.id], "the first deadline first"
+    assert listed(f"?status=SOON&before={theirs.id}") == [soon.id]
+    due = csv.DictReader(StringIO(auditor.get(f"{place}.csv?status=SOON").text))
+    known = (theirs.id, soon.id)
+    assert [row["id"] for row in due if row["id"] in known] == [theirs.id, soon.id]
     assert listed("?status=LOST") == [lost.id]
     assert listed("?status=WON") == []
     assert listed(f"?before={theirs.id}") == [lost.id, soon.id]

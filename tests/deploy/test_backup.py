@@ -256,7 +256,7 @@ def test_of_backups_to_one_file_at_once_one_is_kept(tmp_path: Path, deployment: 
 async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
     tmp_path: Path, module_database_url: str
 ) -> None:
-    db = await Db.connect(module_database_url, 2)
+    db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     shop = await make_shop(db)
     (tmp_path / "data").mkdir()
     _, programs = find_programs()
@@ -289,7 +289,7 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
                 cwd=tmp_path, capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert ran.returncode == 0, (block, ran.stderr)
-    restored = await Db.connect(empty, 2)
+    restored = await Db.connect(empty, 2, acquire_timeout_s=20)
     async with restored.connection() as tx:
         found = await tx.fetchval("select name from merchants where id = $1", shop.id)
     await restored.close()

@@ -205,7 +205,7 @@ async def _sell(tx: Tx, like: Order, chance: random.Random) -> None:
 
 
 async def test_few_changes_wait_until_they_are_worth_it(module_database_url: str) -> None:
-    db = await Db.connect(module_database_url, 2)
+    db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
             await world.opened(tx)

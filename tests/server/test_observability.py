@@ -51,7 +51,7 @@ async def hook() -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 async def place(module_database_url: str) -> AsyncIterator[Db]:
-    db = await Db.connect(module_database_url, 2)
+    db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     yield db
     await db.close()
 

@@ -13,7 +13,7 @@ from support.mailing import settings_of
 
 
 async def main(url: str, smtp_url: str, lease_ms: int, wait_ms: int) -> None:
-    db = await Db.connect(url, 4, prepared=pooler.prepared(url))
+    db = await Db.connect(url, 4, prepared=pooler.prepared(url), acquire_timeout_s=20)
     options = Options(
         connections=8, lease_ms=lease_ms, waits_ms=(wait_ms,) * 30, tidy_s=0.2, timeout_s=10
     )

@@ -28,7 +28,7 @@ def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = 
 
     async def join() -> str:
         now = now_ms()
-        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"])
+        db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
         try:
             link = await db.run(
                 lambda tx: people.invite(tx, made.email, now, staff_role=role, actor=TESTER)

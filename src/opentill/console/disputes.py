@@ -45,13 +45,13 @@ def _sought(request: PageRequest) -> tuple[Sought, Days, str]:
         since=days.since,
         until=days.until,
         due=request.now + SOON_MS if chosen == "SOON" else None,
-        before=lists.before(request),
+        after=lists.before(request),
     )
     return sought, days, chosen
 
 
 async def show(request: PageRequest) -> Response:
-    """List disputes of all merchants, newest first."""
+    """List disputes of all merchants, newest first; of those due soon the first deadline first."""
     sought, days, chosen = _sought(request)
     async with request.app.replica.reading().connection() as tx:
         found = await disputes.of_all(tx, sought, lists.SIZE + 1)
@@ -67,6 +67,7 @@ async def show(request: PageRequest) -> Response:
         file=request.console("disputes.csv") + _query(request),
         choices=[(one, request.localizer.say(f"dispute_{one}")) for one in _CHOICES],
         chosen=chosen,
+        by_deadline=sought.due is not None,
         days=days,
         zone=ZONE,
     )
@@ -79,7 +80,7 @@ def _query(request: PageRequest) -> str:
 
 
 async def file(request: PageRequest) -> Response:
-    """Send what the list would show on all of its pages, newest first."""
+    """Send what the list would show on all of its pages."""
     sought, days, _ = _sought(request)
     if days.errors:  # the page says what is wrong with them
         return render.see_other(request, f"{PLACE}{_query(request)}")
@@ -87,9 +88,9 @@ async def file(request: PageRequest) -> Response:
     here = request.app.replica.reading()
 
     async def rows() -> AsyncGenerator[tuple[str, ...], None]:
-        before = ""
+        after = ""
         while True:
-            part = msgspec.structs.replace(sought, before=before)
+            part = msgspec.structs.replace(sought, after=after)
             async with here.connection() as tx:
                 found = await disputes.of_all(tx, part, _OF_FILE)
                 names = await merchants.names(tx, (one.merchant_id for one in found))
@@ -97,7 +98,7 @@ async def file(request: PageRequest) -> Response:
                 yield _line(one, names[one.merchant_id])
             if len(found) < _OF_FILE:
                 return
-            before = found[-1].id
+            after = found[-1].id
 
     chunks = csvfile.chunks(_COLUMNS, rows())
     return await downloads.file(Download(csvfile.CONTENT_TYPE, "disputes.csv", chunks))

@@ -89,7 +89,7 @@ async def _disputes(tx: Tx, now: int) -> list[Item]:
             money=Money(one.amount_minor, one.currency),
             detail=one.reason,
         )
-        for one in await disputes.due(tx, now + SOON_MS, MOST)
+        for one in await disputes.of_all(tx, disputes.Sought(due=now + SOON_MS), MOST)
     ]
 
 

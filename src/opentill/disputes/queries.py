@@ -56,11 +56,14 @@ OPEN = Value(
     ) open
     """,
 )
-# Open ones of all merchants that are to be responded to by a time, the first deadline first.
+# Open ones of all merchants that are to be responded to by a time, the first deadline first: of
+# those opened in a range of time, after the one of `:after_at` and `:after_id`.
 DUE = Query(
     Dispute,
     """
-    select * from disputes where status = 'OPEN' and respond_by <= :until
+    select * from disputes
+    where status = 'OPEN' and created_at between :since and :until
+        and respond_by <= :due and (respond_by, id) > (:after_at::bigint, :after_id::text)
     order by respond_by, id limit :limit
     """,
 )
@@ -76,7 +79,6 @@ OF_ALL = Query(
         select * from disputes
         where status = wanted.status and created_at between :since and :until
             and (created_at, id) < (:before_at::bigint, :before_id::text)
-            and (:due::bigint is null or respond_by <= :due)
         order by created_at desc, id desc limit :limit
     ) d
     order by d.created_at desc, d.id desc limit :limit
@@ -85,7 +87,6 @@ OF_ALL = Query(
     select * from disputes
     where status = any (:status::text[]) and created_at between :since and :until
         and (created_at, id) < (:before_at::bigint, :before_id::text)
-        and (:due::bigint is null or respond_by <= :due)
     order by created_at desc, id desc limit :limit
     """,
 )

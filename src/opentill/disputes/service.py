@@ -55,11 +55,6 @@ async def of_order(tx: Tx, merchant_id: str, order_id: str) -> list[Dispute]:
     return await queries.OF_ORDER.all(tx, merchant_id=merchant_id, order_id=order_id)
 
 
-async def due(tx: Tx, until: int, limit: int) -> list[Dispute]:
-    """Return open disputes of all merchants whose deadline is at most ``until`` (Unix ms)."""
-    return await queries.DUE.all(tx, until=until, limit=limit)
-
-
 async def count_open(tx: Tx, merchant_id: str) -> int:
     """Return how many of a merchant's disputes are open; 100 stands for more too."""
     return await queries.OPEN.get(tx, merchant_id=merchant_id) or 0

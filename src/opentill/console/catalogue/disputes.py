@@ -8,6 +8,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "menu_disputes": "Disputes",
         "disputes_about": "Of all merchants, newest first.",
+        "disputes_about_due": "Of all merchants, the first deadline first.",
+        "disputes_first": "First",
+        "disputes_later": "Later",
         "disputes_unmatched": "Those without an order",
         "disputes_status": "Status",
         "disputes_none": "There are no disputes yet.",
@@ -75,6 +78,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "zh-Hans": {
         "menu_disputes": "争议",
         "disputes_about": "所有商户的争议，最新在前。",
+        "disputes_about_due": "所有商户的争议，最早到期的在前。",
+        "disputes_first": "最早",
+        "disputes_later": "更晚",
         "disputes_unmatched": "没有对应订单的争议",
         "disputes_status": "状态",
         "disputes_none": "尚无争议。",
@@ -139,6 +145,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "zh-Hant": {
         "menu_disputes": "爭議",
         "disputes_about": "所有商戶的爭議，最新在前。",
+        "disputes_about_due": "所有商戶的爭議，最早到期的在前。",
+        "disputes_first": "最早",
+        "disputes_later": "更晚",
         "disputes_unmatched": "沒有對應訂單的爭議",
         "disputes_status": "狀態",
         "disputes_none": "尚無爭議。",
