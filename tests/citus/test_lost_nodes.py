@@ -167,6 +167,53 @@ async def test_a_lost_node_is_a_503_of_its_merchants_alone(storm: NodeStorm) -> 
 
 
 @citus.may_kill
+async def test_payments_of_others_are_confirmed_while_a_node_is_away(storm: NodeStorm) -> None:
+    """The bank reports payments of both merchants, one after the other."""
+    shops = await _on_each_node(storm.db, storm.url)
+    lost, kept = storm.nodes[1], storm.nodes[2]
+    async with contextlib.AsyncExitStack() as stack:
+        clients = {
+            group: await stack.enter_async_context(Client(storm.cluster, shop.key))
+            for group, shop in shops.items()
+        }
+
+        async def begun(group: int) -> tuple[str, str]:
+            session_id, order_id = await clients[group].open(shops[group].product_id)
+            attempt_id = await clients[group].begin(session_id)
+            assert attempt_id is not None
+            return order_id, attempt_id
+
+        async def statuses(node: Node) -> set[str]:
+            paths = [f"/v1/orders/{order_id}" for order_id, _ in payments[node.group]]
+            found = [await clients[node.group].call("GET", path) for path in paths]
+            return {one.json()["data"]["status"] for one in found}
+
+        payments = {group: [await begun(group) for _ in range(6)] for group in shops}
+        await lost.kill()
+        try:
+            await asyncio.gather(
+                *(
+                    clients[group].type_card(attempt_id)
+                    for group, all_ in payments.items()
+                    for _, attempt_id in all_
+                )
+            )
+
+            async def paid() -> bool:
+                return await statuses(kept) == {"PAID"}
+
+            assert await eventually(paid, 30)
+        finally:
+            await lost.start()
+
+        async def all_paid() -> bool:
+            return await statuses(lost) == {"PAID"}
+
+        assert await eventually(all_paid, 60)
+    await storm.calm()
+
+
+@citus.may_kill
 async def test_a_report_of_a_lost_node_does_not_refuse_those_beside_it(
     db: Db, database_url: str
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from opentill.core.ids import fresh_id
+from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.epay import jobs as epay
 from opentill.epay import queries as epay_queries
@@ -57,7 +57,7 @@ async def _note_ignored(tx: Tx, merchant_id: str, _: str, now: int) -> int:
         fields=["sku"],
         requests=[1],
         last_at=[now],
-        last_id=[fresh_id("req")],
+        last_id=[new_id("evt")],
         key_id=["key"],
     )
 

@@ -7,8 +7,8 @@ to as many events as it had.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from opentill.core.ids import first_id, made_at
 from opentill.db import clock
@@ -21,6 +21,9 @@ from opentill.webhooks.model import EventDelivery, OrderEvent
 _SKEW_MS: Final = 5_000
 _ROUND_MS: Final = 15 * 60_000
 _LOOKED_AT: Final = 20_000  # events after one moment, at most
+# Nearly always it is among the next few: so there is looked first.
+_NEAR_SKEW_MS: Final = 50
+_NEAR: Final = 500
 _EVER_MS: Final = 2**47
 
 
@@ -40,23 +43,46 @@ async def of_order(
     """
     ahead_ms = await clock.ahead_ms(tx) if movable else 0
     counts = Counter(moment - ahead_ms for moment in moments)
-    ranges = [
-        (first_id("evt", at - _SKEW_MS), first_id("evt", at + _ROUND_MS), expected)
-        for at, expected in counts.items()
+    near = await _within(tx, merchant_id, order_id, _ranges(counts, _NEAR_SKEW_MS), _NEAR)
+    if len(near) >= counts.total():
+        return near
+    ranges = _ranges(counts, _SKEW_MS)
+    if movable:
+        ranges.append(_Range(_made_at(order_id), _EVER_MS, counts.total()))
+    return await _within(tx, merchant_id, order_id, ranges, _LOOKED_AT)
+
+
+class _Range(NamedTuple):
+    """From when until when events were made (real time, Unix ms), and how many of the order."""
+
+    since: int
+    until: int
+    expected: int
+
+
+def _ranges(counts: Mapping[int, int], skew_ms: int) -> list[_Range]:
+    """Return where the events of each moment are: perhaps behind those of moments before it."""
+    return [
+        _Range(
+            at - skew_ms,
+            at + _ROUND_MS,
+            sum(count for other, count in counts.items() if 0 <= at - other <= skew_ms + _ROUND_MS),
+        )
+        for at in counts
     ]
-    if movable and counts:
-        began = _made_at(order_id)
-        everything = (first_id("evt", began), first_id("evt", _EVER_MS), counts.total())
-        ranges.append(everything)
-    since, until, expected = ([one[place] for one in ranges] for place in range(3))
+
+
+async def _within(
+    tx: Tx, merchant_id: str, order_id: str, ranges: Sequence[_Range], looked_at: int
+) -> list[OrderEvent]:
     return await queries.OF_ORDER.all(
         tx,
         merchant_id=merchant_id,
         order_id=order_id,
-        since=since,
-        until=until,
-        expected=expected,
-        looked_at=_LOOKED_AT,
+        since=[first_id("evt", one.since) for one in ranges],
+        until=[first_id("evt", one.until) for one in ranges],
+        expected=[one.expected for one in ranges],
+        looked_at=looked_at,
     )
 
 

@@ -1,0 +1,54 @@
+"""Events about one order are found by when they happened, without an index (decision 0069)."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from opentill import webhooks
+from opentill.db.clock import now_ms
+from opentill.db.database import Tx
+from opentill.webhooks import Type
+from support import world
+
+ORDER: Final = "ord_of_this_test"
+OTHERS: Final = 700  # more than are looked at first
+
+
+async def emit(tx: Tx, merchant_id: str, *types: Type, order_id: str = ORDER) -> int:
+    """Emit events about an order and return when they happened, on the real clock."""
+    now = now_ms()
+    data = {"order_id": order_id}
+    await webhooks.emit(tx, [webhooks.Event(merchant_id, type_, data, now) for type_ in types])
+    return now
+
+
+async def found(tx: Tx, merchant_id: str, moments: Sequence[int]) -> list[str]:
+    events = await webhooks.of_order(tx, merchant_id, ORDER, moments, movable=False)
+    return [one.type for one in events]
+
+
+async def test_what_happens_soon_after_one_another_is_found(tx: Tx) -> None:
+    merchant_id = (await world.merchant(tx)).id
+    paid = await emit(tx, merchant_id, "order.paid")
+    await emit(tx, merchant_id, "order.paid", order_id="ord_other")
+    await asyncio.sleep(0.02)
+    refunded = await emit(tx, merchant_id, "order.closed", "order.closed")
+    expected = ["order.paid", "order.closed", "order.closed"]
+    assert await found(tx, merchant_id, [paid, refunded, refunded]) == expected
+    assert await found(tx, merchant_id, [refunded, refunded, paid]) == expected
+
+
+async def test_clocks_of_two_machines_may_differ(tx: Tx) -> None:
+    merchant_id = (await world.merchant(tx)).id
+    paid = await emit(tx, merchant_id, "order.paid")
+    assert await found(tx, merchant_id, [paid + 3_000]) == ["order.paid"]
+    assert await found(tx, merchant_id, [paid - 60_000]) == ["order.paid"], "the round of a job"
+
+
+async def test_those_of_others_may_lie_between(tx: Tx) -> None:
+    merchant_id = (await world.merchant(tx)).id
+    moment = now_ms()
+    for _ in range(7):
+        await emit(tx, merchant_id, *["order.paid"] * (OTHERS // 7), order_id="ord_other")
+    await emit(tx, merchant_id, "order.paid")
+    assert await found(tx, merchant_id, [moment]) == ["order.paid"]
