@@ -14,6 +14,7 @@ from opentill.db.database import Db
 from opentill.db.replica import Replica
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.api_server import SECRETS, ApiServer, Shop, serving
+from support.people import person
 from support.standby import Standby, following
 
 LAG_S = 30
@@ -103,6 +104,29 @@ def test_lists_are_the_replicas_while_it_keeps_up(
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
     _until(lambda: _ids(shop) == {old, new})  # used again while a little behind is allowed
+
+
+def test_pages_of_balances_count_and_read_them_on_the_primary(
+    api_server: ApiServer, pair: tuple[str, Standby]
+) -> None:
+    standby = pair[1]
+    _until(lambda: _state(api_server) == "used")
+    for below in ("balance", "payouts"):
+        shop = api_server.shop()
+        owner = person(api_server, shop.id, "owner")
+        shop.paid()  # which no figures have yet
+        entries = f"select count(*) from entries where merchant_id = '{shop.id}'"
+        _until(lambda seen=entries: standby.sql(standby.url, seen).strip() != "0")
+        standby.sql(standby.url, "select pg_wal_replay_pause()")
+        try:
+            shop.paid()
+            answer = owner.get(f"/dashboard/{shop.id}/{below}")
+        finally:
+            standby.sql(standby.url, "select pg_wal_replay_resume()")
+        assert answer.status_code == 200, below
+        assert "$19.18" in answer.text, below  # of both payments: a balance is never behind
+        assert "as of" not in answer.text, below
+        assert _state(api_server) == "used", below
 
 
 def test_nothing_fails_without_the_replica(

@@ -59,8 +59,8 @@ async def show(request: PageRequest) -> Response:
     kind = lists.choice(request, "type", ledger.TYPES)
     number = lists.page_number(request)
     found, total = await ledger.page(db, merchant_id, kind, number, lists.SIZE, days.range)
-    await figures.catch_up(db, merchant_id)
-    coming = await figures.coming(db, merchant_id, zone, request.now)
+    await figures.catch_up(request.app.db, merchant_id)
+    coming = await figures.coming(request.app.db, merchant_id, zone, request.now)
     async with db.connection() as tx:
         rows = await movements.rows(tx, localizer, merchant_id, found)
     currencies = [

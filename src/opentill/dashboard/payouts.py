@@ -17,17 +17,17 @@ from opentill.dashboard import expected, movements
 async def show(request: PageRequest) -> Response:
     """List payouts, newest first."""
     merchant_id, localizer = request.access.merchant_id, request.localizer
-    db = request.app.replica.reading()
-    async with db.connection() as tx:
+    async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         account = await payouts.account(tx, merchant_id)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
     number = lists.page_number(request)
+    db = request.app.replica.reading()
     found, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
-    await figures.catch_up(db, merchant_id)
-    coming = await figures.coming(db, merchant_id, zone, request.now)
+    await figures.catch_up(request.app.db, merchant_id)
+    coming = await figures.coming(request.app.db, merchant_id, zone, request.now)
     return render.page(
         request,
         "payouts.html",
