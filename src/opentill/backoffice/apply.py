@@ -32,7 +32,7 @@ def _check_open(request: PageRequest) -> None:
 async def show(request: PageRequest) -> Response:
     """Show the form, or that an application was taken."""
     _check_open(request)
-    if "sent" in request.query:
+    if request.query.get("sent"):
         return render.page(request, "applied.html")
     return _form(request, _NOTHING)
 

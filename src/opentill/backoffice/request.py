@@ -39,7 +39,11 @@ class PageRequest:
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         user_agent = self.headers.get(b"user-agent", b"").decode("latin-1")
         try:
-            pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=_MAX_FIELDS)
+            pairs = parse_qsl(
+                scope["query_string"].decode("latin-1"),
+                keep_blank_values=True,  # an emptied field is not one that nobody asked for
+                max_num_fields=_MAX_FIELDS,
+            )
         except ValueError:
             pairs = []
         self.query = dict(reversed(pairs))
@@ -193,7 +197,7 @@ class PageRequest:
     @property
     def is_filtered(self) -> bool:
         """Whether the query asks for something, beside the language and what a page says once."""
-        return not self.query.keys() <= _NO_FILTERS
+        return any(text for name, text in self.query.items() if name not in _NO_FILTERS)
 
     def link(self, *parts: str) -> str:
         """Return the path of a page of this merchant."""

@@ -157,7 +157,7 @@ AMOUNT: Final = Column("amount", Cells.amount, unasked=True, number=True)
 
 def chosen(request: PageRequest) -> tuple[Column, ...]:
     """Return the columns that the address asks for; where it asks for none, those unasked."""
-    asked = [one for one in COLUMNS if one.field in request.query]
+    asked = [one for one in COLUMNS if request.query.get(one.field)]
     return (*(asked or [one for one in COLUMNS if one.unasked]), AMOUNT)
 
 
