@@ -159,6 +159,32 @@ def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
     assert "Opening balance" not in wrong.text
 
 
+def test_the_file_of_a_statement_has_the_days_of_the_page_that_it_is_linked_from(
+    busy: Shop,
+) -> None:
+    owner = person(busy.api_server, busy.id, "owner")
+
+    def linked(**days: str) -> tuple[str, list[str]]:
+        """Return the name of the file behind the page's link, and the types that it has."""
+        html = page(owner, busy, "balance/statement", **days)
+        (link,) = re.findall(r'href="([^"]*/statement\.csv[^"]*)"', html)
+        answer = owner.get(link.replace("&amp;", "&"))
+        name = answer.headers["content-disposition"].partition("filename=")[2].strip('"')
+        found = csv.DictReader(io.StringIO(answer.text))
+        return name, [one["type"] for one in found if one["row"] == "MOVEMENT"]
+
+    december = linked(**{"from": "2026-12-01", "to": "2026-12-31"})
+    assert december == (
+        "statement_2026-12-01_2026-12-31.csv", ["ADMIN_RECHARGE", "PAYOUT"]
+    )  # fmt: skip
+    name, today = linked()
+    assert name == "statement_2027-01-01_2027-01-01.csv"
+    emptied = linked(**{"from": "", "to": ""})  # the form with both days taken out: all of them
+    assert emptied == ("statement_all_all.csv", december[1] + today)
+    html = page(owner, busy, "balance/statement", **{"from": "", "to": ""})
+    assert "Payouts, less those that came back -$50.00" in words(html)
+
+
 def test_a_merchant_without_money_sees_an_empty_balance(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     seen = words(page(owner, shop))

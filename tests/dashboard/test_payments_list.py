@@ -107,6 +107,34 @@ def test_what_is_no_filter_is_said_at_its_field_and_stays_there(shop: Shop) -> N
     )
 
 
+def test_the_file_is_named_by_the_days_of_the_list_and_not_by_those_of_utc(shop: Shop) -> None:
+    shop.api_server.tx(lambda tx: moved(tx, shop))
+    looker = Looker(shop)
+    for query, name in (
+        ({"from": "2026-01-01", "to": "2026-01-31"}, "orders_2026-01-01_2026-01-31.csv"),
+        ({"from": "2026-01-01", "to": ""}, "orders_2026-01-01_all.csv"),
+        ({}, "orders_all_all.csv"),
+    ):
+        answer = looker.visitor.get(f"{looker.path}.csv", params=query)
+        assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+
+
+def test_a_form_that_was_sent_empty_filters_nothing(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    for below, query, none in (
+        ("mails", {"status": "", "email": ""}, "Nothing has been mailed yet."),
+        ("developers/events", {"from": "", "to": "", "type": ""}, "Nothing has happened yet."),
+        ("payouts", {"from": "", "to": "", "status": ""}, "There are no payouts yet."),
+        ("payments", {"with_order": "", "query": ""}, "There are no payments yet"),
+    ):
+        page = words(owner.get(f"/dashboard/{shop.id}/{below}", params=query).text)
+        assert "Nothing matches." not in page, below
+        assert none.lower() in page.lower(), below
+        assert "Clear" not in page, below
+    assert "with_order" in Looker(shop).page(with_order="1").partition("checked")[0]
+    assert "with_order" not in Looker(shop).page(with_order="").partition("checked")[0]
+
+
 def test_columns_are_chosen_in_the_address_and_times_are_the_merchants(shop: Shop, clock) -> None:
     clock(1_798_761_000_000)  # 2026-12-31T23:50 in UTC
     order = shop.paid(customerEmail="=1+1@example.com", metadata={"a": "<b>"})

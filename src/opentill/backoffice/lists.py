@@ -41,6 +41,10 @@ class Days(msgspec.Struct, frozen=True):
         """The range as lists take it."""
         return self.since, self.until
 
+    def filename(self, what: str) -> str:
+        """Name a file of what these days list: ``orders_2025-01-01_all.csv``, without errors."""
+        return f"{what}_{self.first or 'all'}_{self.last or 'all'}.csv"
+
 
 class Pager(msgspec.Struct, frozen=True):
     """Which page of how many rows is shown; ``number`` counts from 1."""
@@ -68,7 +72,7 @@ class Pager(msgspec.Struct, frozen=True):
 def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None = None) -> Days:
     """Return the days that the query's ``from`` and ``to`` ask for, both inclusive.
 
-    ``default``: the first and last day where the query has neither field.
+    ``default``: the first and last day where the query has neither field, not even empty.
     """
     first, last = (request.query.get(name, "").strip() for name in ("from", "to"))
     if default is not None and not {"from", "to"} & request.query.keys():

@@ -132,7 +132,7 @@ async def statement(request: PageRequest) -> Response:
         first=_day(request.localizer, days, days.first),
         last=_day(request.localizer, days, days.last),
         statements=[_shown(request.localizer, one) for one in found],
-        filters=f"?{urlencode({'from': days.first, 'until': days.last})}",
+        filters=f"?{urlencode({'from': days.first, 'to': days.last})}",
     )
 
 
@@ -212,8 +212,7 @@ def _back(request: PageRequest, below: str) -> Response:
 
 
 async def _file(name: str, days: Days, chunks: AsyncGenerator[bytes, None]) -> Response:
-    sides = "_".join(day or "all" for day in (days.first, days.last))
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, f"{name}_{sides}.csv", chunks))
+    return await downloads.file(Download(csvfile.CONTENT_TYPE, days.filename(name), chunks))
 
 
 # Both files hold what the pages show to whoever has the permission, and nothing about customers:

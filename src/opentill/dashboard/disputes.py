@@ -78,8 +78,8 @@ async def show_file(request: PageRequest) -> Response:
         return render.see_other(request, f"/dashboard/{merchant.id}/disputes{_query(request)}")
     status = lists.choice(request, "status", disputes.STATUSES)
     chunks = disputes.export_csv(request.app.db, merchant.id, status, days.range, zone)
-    name = "_".join(day or "all" for day in (days.first, days.last))
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, f"disputes_{name}.csv", chunks))
+    name = days.filename("disputes")
+    return await downloads.file(Download(csvfile.CONTENT_TYPE, name, chunks))
 
 
 async def show(request: PageRequest) -> Response:

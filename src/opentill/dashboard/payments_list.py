@@ -208,7 +208,7 @@ async def export(request: PageRequest) -> Response:
         livemode=request.app.settings.livemode,
         zone=zone.key,
     )
-    name = orders.export_filename(query.start_date, query.end_date)
+    name = asked.days.filename("orders")
     try:
         return await downloads.file(Download(csvfile.CONTENT_TYPE, name, chunks))
     except Invalid:

@@ -15,7 +15,6 @@ from opentill.orders.customers import (
 from opentill.orders.events import livemode_of, metadata
 from opentill.orders.export import chunks as export_csv
 from opentill.orders.export import counted as counted_export
-from opentill.orders.export import filename as export_filename
 from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
 from opentill.orders.failed_attempts_model import FailedAttempts
 from opentill.orders.fees import with_fee_of
@@ -128,7 +127,6 @@ __all__ = [
     "counted_export",
     "exists",
     "export_csv",
-    "export_filename",
     "find",
     "find_anywhere",
     "find_attempt",
