@@ -34,7 +34,15 @@ def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Sho
     rows = list(csv.DictReader(io.StringIO(auditor.get("/console/audit.csv", params=asked).text)))
     assert [row["reason"][7:9] for row in rows] == [f"{one:02}" for one in range(59, 0, -2)]
     assert {row["subject"] for row in rows} == {"'=1+1"}
-    assert "Enter the id of a merchant" in auditor.get("/console/audit?merchant=nobody").text
+    for query, sentence in (
+        ("from=2026-02-01&to=2026-01-01", "The last day must not be before the first one"),
+        ("from=soon&to=", "Enter a day as 2026-01-31"),
+        ("merchant=nobody", "Enter the id of a merchant"),
+    ):
+        refused = auditor.get(f"/console/audit.csv?{query}")  # and no file of everything
+        page, _, same = refused.headers["location"].partition("?")
+        assert (page, sorted(same.split("&"))) == ("/console/audit", sorted(query.split("&")))
+        assert sentence in auditor.get(refused.headers["location"]).text
     finance = person(shop.api_server, None, staff_role="finance")
     assert finance.get("/console/audit").status_code == 403
 

@@ -168,3 +168,25 @@ def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) 
     assert [(row["account"], row["amount"]) for row in rows] == [
         ("bank", "-123.45"), ("available", "123.45"),
     ]  # fmt: skip
+
+
+def test_the_general_ledger_of_wrong_days_is_refused_at_its_form(finance: Visitor) -> None:
+    place = "/console/trial-balance"
+    for query, field, sentence in (
+        ("from=2026-02-01&to=2026-01-01&merchant=", "ledger-to", "must not be before"),
+        ("from=2026-02-31&to=&merchant=", "ledger-from", "Enter a day"),
+        ("from=&to=soon", "ledger-to", "Enter a day"),
+        ("from=&to=&merchant=nobody", "merchant", "Enter the id of a merchant"),
+    ):
+        refused = finance.get(f"{place}/ledger.csv?{query}")
+        assert refused.status_code == 303, query
+        page, _, same = refused.headers["location"].partition("?")
+        assert (page, sorted(same.split("&"))) == (place, sorted(query.split("&")))
+        page = finance.get(refused.headers["location"]).text
+        assert re.findall(r'id="([\w-]+)-error"', page) == [field], query
+        assert f'href="#{field}"' in page
+        assert sentence in page.partition(f'id="{field}-error"')[2].partition("</p>")[0]
+    days = {"from": "2026-01-01", "to": "2026-01-31"}
+    file = finance.get(f"{place}/ledger.csv", params=days)
+    name = "general_ledger_2026-01-01_2026-01-31.csv"
+    assert file.headers["content-disposition"] == f'attachment; filename="{name}"'

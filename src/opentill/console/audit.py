@@ -49,12 +49,16 @@ def _sought(request: PageRequest) -> tuple[Sought, Days]:
     return sought, days
 
 
+def _errors(request: PageRequest, days: Days) -> dict[str, str]:
+    merchant_id, errors = lists.text(request, "merchant"), dict(days.errors)
+    if merchant_id and not is_id(merchant_id):
+        errors["merchant"] = "error_merchant"
+    return errors
+
+
 async def show(request: PageRequest) -> Response:
     """List what was done, newest first."""
     sought, days = _sought(request)
-    merchant_id, errors = lists.text(request, "merchant"), dict(days.errors)
-    if merchant_id and not sought.merchant_id:
-        errors["merchant"] = "error_merchant"
     async with request.app.db.connection() as tx:
         found = await merchants.search_audit(tx, sought, lists.SIZE + 1)
         names = await merchants.names(tx, (one.merchant_id for one in found if one.merchant_id))
@@ -68,9 +72,9 @@ async def show(request: PageRequest) -> Response:
         newest=request.console("audit") + _query(request),
         file=request.console("audit.csv") + _query(request),
         text=sought.text,
-        merchant=merchant_id,
+        merchant=lists.text(request, "merchant"),
         days=days,
-        errors=errors,
+        errors=_errors(request, days),
         zone=ZONE,
     )
 
@@ -83,7 +87,9 @@ def _query(request: PageRequest) -> str:
 
 async def file(request: PageRequest) -> Response:
     """Send what the list would show on all of its pages, newest first."""
-    sought, _ = _sought(request)
+    sought, days = _sought(request)
+    if _errors(request, days):  # the page says what is wrong
+        return render.see_other(request, f"{PLACE}{_query(request)}")
 
     async def rows() -> AsyncGenerator[tuple[str, ...], None]:
         before = sought.before
@@ -113,7 +119,7 @@ async def verify(request: PageRequest) -> Response:
     if given and noted is None:
         errors["expect"] = "error_expect"
     verdict = None
-    if "now" in request.query and not errors:
+    if request.query.get("now") and not errors:
         expected = None if noted is None else AuditHead(int(noted[1]), noted[2])
         async with request.app.db.snapshot() as tx:
             verdict = await merchants.verify_audit(tx, expected)

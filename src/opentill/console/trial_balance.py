@@ -1,11 +1,13 @@
 """The trial balance after any day, of all merchants or by merchant; and the general ledger."""
 
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from opentill import ledger, merchants
 from opentill.backoffice import downloads, lists, render
+from opentill.backoffice.lists import Days
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
@@ -14,6 +16,7 @@ from opentill.core.money import Money
 from opentill.http import csvfile
 from opentill.http.responses import Download
 from opentill.ledger.postings import ACCOUNTS
+from opentill.list_counts import FOREVER
 
 _MOST: Final = 200  # merchants that are listed; the command line lists all
 
@@ -21,8 +24,11 @@ _MOST: Final = 200  # merchants that are listed; the command line lists all
 async def show(request: PageRequest) -> Response:
     """Show what each account held after a day; without one, now."""
     localizer, merchant_id = request.localizer, lists.text(request, "merchant", 64)
-    days, errors = lists.days(request, ZONE), dict[str, str]()
-    errors.update(days.errors)
+    days = lists.days(request, ZONE)
+    # The form of the ledger alone has a first day: what is wrong is said at the form that was sent.
+    of_ledger = "from" in request.query
+    form = "ledger-" if of_ledger else ""
+    errors = {form + name: sentence for name, sentence in days.errors.items()}
     if merchant_id and not is_id(merchant_id):
         errors["merchant"], merchant_id = "error_merchant", ""
     at = days.until if days.last and not days.errors else None
@@ -52,6 +58,7 @@ async def show(request: PageRequest) -> Response:
         names=names,
         most=_MOST,
         day=days.last,
+        ledger=days if of_ledger else Days(0, FOREVER, "", "", {}),
         merchant=merchant_id,
         errors=errors,
         zone=ZONE,
@@ -61,19 +68,14 @@ async def show(request: PageRequest) -> Response:
 
 async def export(request: PageRequest) -> Response:
     """Stream the general ledger of some days."""
-    days = lists.days(request, ZONE)
-    merchant_id = lists.text(request, "merchant", 64)
+    days, merchant_id = lists.days(request, ZONE), lists.text(request, "merchant", 64)
+    if days.errors or (merchant_id and not is_id(merchant_id)):  # the page says what is wrong
+        return render.see_other(request, f"{PLACE}?{urlencode(request.query)}")
     chunks = ledger.general_ledger_file(
         request.app.replica.reading(), days.since, days.until, merchant_id or None
     )
-    name = csvfile.filename(
-        "general_ledger",
-        days.since if days.first else None,
-        days.until if days.last else None,
-    )
-    return await downloads.file(
-        Download(chunks=chunks, filename=name, content_type=csvfile.CONTENT_TYPE)
-    )
+    name = days.filename("general_ledger")
+    return await downloads.file(Download(csvfile.CONTENT_TYPE, name, chunks))
 
 
 PLACE: Final = f"{OF_CONSOLE}/trial-balance"
