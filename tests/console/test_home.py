@@ -134,3 +134,46 @@ def test_what_came_in_and_whose_money_it_is_stand_on_the_first_page(shop: Shop) 
     assert "Nothing came in on these days" in empty
     wrong = auditor.get("/console/?from=2026-01-02&to=2026-01-01").text
     assert "The last day must not be before" in wrong, text_of(wrong)
+    every = text_of(auditor.get("/console/?from=&to=").text)  # emptied: since the first day
+    assert re.search(r"USD [0-9,]+ \$[0-9,.]+ \$[0-9,.]+ \$[0-9,.]+ By gateway", every)
+    assert 'type="date" value=""' in auditor.get("/console/?from=&to=").text
+    assert 'type="date" value=""' not in page.text
+
+
+def test_only_what_is_counted_to_a_limit_has_a_plus(shop: Shop) -> None:
+    server, auditor = shop.api_server, person(shop.api_server, None, staff_role="auditor")
+    order = shop.paid()
+
+    async def fill(tx: Tx) -> None:
+        await tx.execute(
+            "insert into reconciliation_files (id, source, sha256, name, status, rows, matched,"
+            " found, who, created_at)"
+            " values ('rec_plus', 'plus', repeat('b', 64), 'b', 'OPEN', 0, 0, 0, 'ann', 1)"
+        )
+        await tx.execute(
+            "insert into reconciliation_differences (id, file_id, source, what, kind, reference,"
+            " merchant_id, ours, theirs, created_at)"
+            " select 'dif_plus' || n, 'rec_plus', 'plus', 'missing in report', 'payment', n::text,"
+            " '', '9.99', '', 1 from generate_series(1, 1250) as one (n)"
+        )
+        await tx.execute(
+            "insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id,"
+            " attempt_id, status, amount_minor, currency, reason, refusal, try_at, tries,"
+            " created_at, updated_at)"
+            " select $1, 'sandbox', 'plus' || n, $2, '', 'OPENED', 999, 'USD', '', '', 1, 0, 1, 1"
+            " from generate_series(1, 250) as one (n)",
+            shop.id, order["id"],
+        )  # fmt: skip
+
+    async def clear(tx: Tx) -> None:
+        await tx.execute("delete from unmatched_disputes where merchant_id = $1", shop.id)
+        await tx.execute("delete from reconciliation_differences where source = 'plus'")
+        await tx.execute("delete from reconciliation_files where source = 'plus'")
+
+    server.tx(fill)
+    try:
+        seen = text_of(auditor.get("/console/").text)
+    finally:
+        server.tx(clear)
+    assert re.search(r"Differences between reports and books: 1,2\d\d ", seen), seen
+    assert "Disputes without an order: 200+ " in seen

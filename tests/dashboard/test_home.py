@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from opentill import figures, merchants, payouts
+from opentill import disputes, figures, merchants, payouts
 from opentill.core.ids import new_id
 from opentill.dashboard import home_figures
 from opentill.dashboard.api import FACE
@@ -77,6 +77,11 @@ def test_figures_that_are_behind_say_so_and_are_counted_for_who_looks(shop: Shop
     assert "$1,234.50" in page
 
 
+def _fail(shop: Shop, payout: payouts.Payout) -> None:
+    now = shop.api_server.app.clock()
+    shop.api_server.tx(lambda tx: payouts.fail(tx, payout.id, "closed", "op", now))
+
+
 def test_what_needs_somebody_is_named_to_those_who_may_see_it(shop: Shop) -> None:
     server = shop.api_server
     order = shop.paid()
@@ -84,8 +89,7 @@ def test_what_needs_somebody_is_named_to_those_who_may_see_it(shop: Shop) -> Non
     endpoint = shop.endpoint()
     sql = "update webhook_endpoints set status = 'DISABLED', disabled_reason = 'gone' where id = $1"
     server.tx(lambda tx: tx.execute(sql, endpoint["id"]))
-    payout = shop.payout()
-    server.tx(lambda tx: payouts.fail(tx, payout.id, "closed", "op", server.app.clock()))
+    _fail(shop, shop.payout())
     seen = words(home(person(server, shop.id, "owner"), shop))
     for line in (
         "Open disputes: 1",
@@ -99,6 +103,20 @@ def test_what_needs_somebody_is_named_to_those_who_may_see_it(shop: Shop) -> Non
     assert "Open disputes" not in seen
     assert "Payouts" not in seen
     assert "becomes available" not in seen  # the balance is not a developer's
+
+
+def test_what_is_counted_to_a_limit_has_a_plus(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    monkeypatch.setattr(disputes.service, "MOST_COUNTED", 2)
+    monkeypatch.setattr(disputes, "MOST_COUNTED", 2)
+    monkeypatch.setattr(payouts.service, "MOST_FAILED", 2)
+    monkeypatch.setattr(payouts, "MOST_FAILED", 2)
+    for number, shown in enumerate(("1", "2+", "2+")):
+        shop.dispute(shop.paid()["id"])
+        _fail(shop, shop.payout(1000 + number))
+        seen = words(home(owner, shop)) + " "
+        assert f"Open disputes: {shown} " in seen
+        assert f"Payouts of the last two weeks that failed: {shown} " in seen
 
 
 @pytest.mark.parametrize("language", ["zh-Hans", "zh-Hant"])

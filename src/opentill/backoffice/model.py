@@ -50,12 +50,18 @@ class Todo(msgspec.Struct, frozen=True):
     """A line of a list of what is to be done: the key of its sentence, and where it is done.
 
     ``number`` is how many there are; of what is done once, 1 when it is. ``below`` is a path below
-    the merchant's.
+    the merchant's. ``most``: the number that stands for more too, None where each is counted.
     """
 
     name: str
     number: int
     below: str
+    most: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """The number as it is written."""
+        return f"{self.number}+" if self.number == self.most else str(self.number)
 
     @property
     def page(self) -> str:

@@ -11,6 +11,7 @@ from opentill.backoffice.lists import Days
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console import needs
+from opentill.console.needs import Need
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.figures.model import local
@@ -40,7 +41,7 @@ async def show(request: PageRequest) -> Response:
         request,
         "home.html",
         behind=localizer.number(behind) if behind else "",
-        needs=[(one, _number(localizer, number)) for one, number in found],
+        needs=[(one, _number(localizer, one, number)) for one, number in found],
         days=days,
         errors=days.errors,
         zone=ZONE,
@@ -54,9 +55,9 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-def _number(localizer: Localizer, number: int) -> str:
+def _number(localizer: Localizer, need: Need, number: int) -> str:
     shown = localizer.number(number)
-    return f"{shown}+" if number >= needs.MOST else shown
+    return f"{shown}+" if number == need.most else shown
 
 
 def _of_gateway(localizer: Localizer, one: figures.GatewaySums) -> tuple[str, ...]:

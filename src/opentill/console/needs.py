@@ -56,6 +56,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     ``need_NAME`` is the key of its sentence, which has a ``{number}``. ``page`` is where it is
     dealt with, below /console; without one it has a list, by ``items``: sentences
     ``need_NAME_title``, ``need_NAME_text`` and ``need_NAME_at``, which says what the time is.
+    ``most``: the count that stands for more too, None where each is counted.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     count: Callable[[Tx, int], Awaitable[int]]
     items: Callable[[Tx, int], Awaitable[list[Item]]] | None = None
     page: str = ""
+    most: int | None = None
 
     @property
     def place(self) -> str:
@@ -76,7 +78,7 @@ def _listed(
     async def count(tx: Tx, now: int) -> int:
         return len(await items(tx, now))
 
-    return Need(name=name, permission=permission, count=count, items=items)
+    return Need(name=name, permission=permission, count=count, items=items, most=MOST)
 
 
 async def _disputes(tx: Tx, now: int) -> list[Item]:
@@ -187,7 +189,7 @@ NEEDS: Final = (
         page="/applications",
     ),
     Need(name="approvals", permission="balance.read", count=_approvals, page="/approvals"),
-    Need(name="books", permission="balance.read", count=_books, page="/books"),
+    Need(name="books", permission="balance.read", count=_books, page="/books", most=MOST),
     Need(
         name="differences",
         permission="balance.read",
@@ -200,6 +202,7 @@ NEEDS: Final = (
         permission="disputes.read",
         count=_unmatched,
         page="/needs/unmatched",
+        most=MOST,
     ),
     _listed("duplicates", "payments.read", _duplicates),
     _listed("refunds", "payments.read", _refunds),

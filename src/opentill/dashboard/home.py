@@ -74,7 +74,7 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
     found: list[Todo] = []
     if access.may("disputes.read"):
         number = await disputes.count_open(tx, merchant_id)
-        found.append(Todo("todo_disputes", number, "/disputes"))
+        found.append(Todo("todo_disputes", number, "/disputes", disputes.MOST_COUNTED))
     if access.may("agreement.read"):
         accepted = await agreement.acceptances(tx, merchant_id)
         status = agreement.status(agreement.current(request.app.settings), accepted)
@@ -86,7 +86,7 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
     if access.may("payouts.read"):
         since = request.now - _RECENT_MS
         failed = await payouts.failed_since(tx, merchant_id, since)
-        found.append(Todo("todo_payouts", len(failed), "/payouts"))
+        found.append(Todo("todo_payouts", len(failed), "/payouts", payouts.MOST_FAILED))
     return [one for one in found if one.number]
 
 

@@ -17,6 +17,7 @@ from opentill.disputes.model import (
 )
 from opentill.disputes.overview import Sought, of_all
 from opentill.disputes.service import (
+    MOST_COUNTED,
     add_note,
     apply_outcome,
     count_open,
@@ -35,6 +36,7 @@ from opentill.disputes.unmatched import count_unmatched, dismiss, unmatched
 __all__ = [
     "MAX_BYTES",
     "MAX_FILES",
+    "MOST_COUNTED",
     "STATUSES",
     "TRANSITIONS",
     "Dispute",

@@ -47,12 +47,12 @@ SEARCH = Query(
 )
 
 
-# How many are open, up to a hundred.
+# How many are open, up to a limit.
 OPEN = Value(
     int,
     """
     select count(*) from (
-        select from disputes where merchant_id = :merchant_id and status = 'OPEN' limit 100
+        select from disputes where merchant_id = :merchant_id and status = 'OPEN' limit :limit
     ) open
     """,
 )

@@ -32,6 +32,7 @@ from opentill.orders import Change, Order, PaymentAttempt
 
 _log: Final = structlog.get_logger()
 _LISTED: Final = 500
+MOST_COUNTED: Final = 100
 
 
 async def find(tx: Tx, merchant_id: str, dispute_id: str) -> Dispute:
@@ -56,8 +57,8 @@ async def of_order(tx: Tx, merchant_id: str, order_id: str) -> list[Dispute]:
 
 
 async def count_open(tx: Tx, merchant_id: str) -> int:
-    """Return how many of a merchant's disputes are open; 100 stands for more too."""
-    return await queries.OPEN.get(tx, merchant_id=merchant_id) or 0
+    """Return how many of a merchant's disputes are open; MOST_COUNTED stands for more too."""
+    return await queries.OPEN.get(tx, merchant_id=merchant_id, limit=MOST_COUNTED) or 0
 
 
 async def notes(tx: Tx, dispute: Dispute) -> list[Note]:

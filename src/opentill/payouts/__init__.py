@@ -35,6 +35,7 @@ from opentill.payouts.runs import start as start_run
 from opentill.payouts.runs import view as view_run
 from opentill.payouts.service import (
     LONGEST_BANK_REFERENCE,
+    MOST_FAILED,
     create,
     due,
     fail,
@@ -52,6 +53,7 @@ __all__ = [
     "FORMS",
     "LONGEST_BANK_REFERENCE",
     "MEDIA_TYPES",
+    "MOST_FAILED",
     "STATUSES",
     "TRANSITIONS",
     "DuePayout",

@@ -14,6 +14,7 @@ from opentill.payouts import events, queries
 from opentill.payouts.model import BY_EVENT, DuePayout, Event, Payout, PayoutRequest, Status, posted
 
 LONGEST_BANK_REFERENCE: Final = 140  # characters, as ISO 20022 has for remittance information
+MOST_FAILED: Final = 100
 
 
 async def create(
@@ -190,8 +191,13 @@ async def search(
 
 
 async def failed_since(tx: Tx, merchant_id: str, since: int) -> list[Payout]:
-    """Return the newest payouts of a merchant that failed, made since a time (Unix ms)."""
-    return await queries.FAILED_SINCE.all(tx, merchant_id=merchant_id, since=since, limit=100)
+    """Return the newest payouts of a merchant that failed, made since a time (Unix ms).
+
+    At most MOST_FAILED.
+    """
+    return await queries.FAILED_SINCE.all(
+        tx, merchant_id=merchant_id, since=since, limit=MOST_FAILED
+    )
 
 
 async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payout]:
