@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,11 @@ def _state(api_server: ApiServer) -> str:
     return state
 
 
+def _has_entry(standby: Standby, merchant_id: str) -> bool:
+    entries = f"select count(*) from entries where merchant_id = '{merchant_id}'"
+    return standby.sql(standby.url, entries).strip() != "0"
+
+
 def test_lists_are_the_replicas_while_it_keeps_up(
     api_server: ApiServer, pair: tuple[str, Standby]
 ) -> None:
@@ -115,8 +121,7 @@ def test_pages_of_balances_count_and_read_them_on_the_primary(
         shop = api_server.shop()
         owner = person(api_server, shop.id, "owner")
         shop.paid()  # which no figures have yet
-        entries = f"select count(*) from entries where merchant_id = '{shop.id}'"
-        _until(lambda seen=entries: standby.sql(standby.url, seen).strip() != "0")
+        _until(partial(_has_entry, standby, shop.id))
         standby.sql(standby.url, "select pg_wal_replay_pause()")
         try:
             shop.paid()
