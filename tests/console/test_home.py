@@ -8,6 +8,7 @@ from opentill.console import needs
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.figures import jobs
+from opentill.gateways.model import RefundOutcome
 from opentill.orders import Order
 from opentill.refunds import queries as refund_queries
 from support import world
@@ -108,6 +109,16 @@ async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
             assert (quiet.merchant_id, quiet.id) not in ours
     # No shop of Epay's had that order: the books would say so.
     await tx.execute("delete from epay_notifications where order_id = $1", order.id)
+
+
+async def test_a_second_payment_that_cannot_go_back_is_listed_since_it_came(tx: Tx) -> None:
+    later = NOW + 2 * needs.GIVE_BACK_MS
+    again = await world.paid_twice(tx, await world.opened(tx))
+    await orders.given_back(tx, again, RefundOutcome(status="REFUSED"), later)
+    need = next(one for one in needs.NEEDS if one.name == "duplicates")
+    assert need.items is not None
+    found = {one.subject: one.at for one in await need.items(tx, later)}
+    assert found.get(again.id) == NOW
 
 
 def test_what_needs_somebody_leads_to_a_list_and_to_where_it_is_dealt_with(shop: Shop) -> None:

@@ -1,5 +1,6 @@
 """The page of one payment: its timeline, its refund, its receipt, and what can be done with it."""
 
+import itertools
 import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +10,14 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from opentill import adjustments, orders
+from opentill import adjustments, disputes, orders
 from opentill.backoffice import once
 from opentill.core.errors import Unavailable
 from opentill.core.ids import new_id
+from opentill.core.money import Money
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
+from opentill.gateways.model import RefundOutcome
 from opentill.orders import Order, PaymentAttempt
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
 from support import world
@@ -175,6 +178,39 @@ def test_one_timeline_has_all_that_happened_in_its_order(shop: Shop, clock: Any)
         assert text in said, text
     assert "unsafe" not in page.headers["content-security-policy"]
     assert not re.search(r"<script|\sstyle=|\son\w+=", page.text)
+
+
+def test_what_comes_later_does_not_move_what_has_happened(shop: Shop, clock: Any) -> None:
+    order = found(shop, shop.order(shop.product(price="20.00")["id"])["id"])
+    start = now_ms()
+
+    async def live(tx: Tx) -> None:
+        times = (start + number * MINUTE for number in itertools.count(1))
+        declined = await world.submitted(tx, order, next(times))
+        await world.said(tx, declined, "DECLINED", next(times))
+        again = await world.paid_twice(tx, order, next(times))
+        await world.said(tx, declined, "SUCCEEDED", next(times), amount=Money(1, "USD"))
+        outcome = RefundOutcome(status="REFUSED")
+        await orders.given_back(tx, again, outcome, next(times))
+        await world.dispute_said(tx, order, "LOST", next(times))
+        await world.dispute_said(tx, order, "RECOVERED", next(times))
+        await orders.add_note(tx, order.merchant_id, order.id, "good", "ann", next(times))
+        (dispute,) = await disputes.of_order(tx, order.merchant_id, order.id)
+        await disputes.add_note(tx, dispute.merchant_id, dispute.id, "done", "ann", next(times))
+        clock(next(times))
+
+    shop.api_server.tx(live)
+    shown = lines(person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
+    told = (
+        "The attempt was declined",
+        "A second payment came in and is to be given back",
+        "The bank reports another amount than the one due",
+        "The second payment could not be given back; the operator takes care of it",
+        "Dispute lost: $20.00",
+        "Recovered after the loss: $20.00",
+        "Note of the operator",
+    )
+    assert [one for one in shown if one in told] == list(told), shown
 
 
 def test_events_are_found_when_the_clock_was_moved_in_between(shop: Shop, clock: Any) -> None:

@@ -226,6 +226,19 @@ async def test_all_was_on_its_way_back_when_it_was_disputed(tx: Tx, origin, word
         assert (await found(tx, order)).status == "REFUNDED"
 
 
+async def test_each_recovery_of_an_order_has_its_own_time_whatever_is_noted_later(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    for number, ref in enumerate("ab"):
+        for word, day in (("LOST", 1), ("RECOVERED", 2)):
+            await dispute_said(tx, order, word, NOW + (10 * number + day) * DAY, ref=ref)
+    known = await disputes.of_order(tx, order.merchant_id, order.id)
+    for one in known:
+        await disputes.add_note(tx, one.merchant_id, one.id, "It is over.", "ann", NOW + 30 * DAY)
+    lines = await history(tx, order)
+    times = [disputes.recovered_at(one, lines) - NOW for one in known]
+    assert times == [12 * DAY, 2 * DAY]
+
+
 @pytest.mark.parametrize("when", ["due", "not due"])
 async def test_a_loss_before_settlement_is_carried_over_once(tx: Tx, when) -> None:
     order = await in_status(tx, "PAID", price="100.00", reserve_rate="0.1")

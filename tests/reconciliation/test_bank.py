@@ -113,6 +113,41 @@ async def test_what_contradicts_an_end_is_for_a_person(db: Db) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["", "NOTPROVIDED"])
+async def test_a_line_that_the_bank_does_not_name_is_another_in_each_file(
+    db: Db, name: str
+) -> None:
+    (sent,) = await _sent(db, 1)
+    today = statement(entry(name))
+    assert (await apply(db, today)).found == 1
+    (found,) = await db.read(reconciliation.opened)
+    await db.run(lambda tx: reconciliation.resolve(tx, found.id, BOB, NOW))
+    assert (await apply(db, today)).is_new is False
+    assert await _inbox(db) == []
+    later = await apply(db, statement(entry(name), entry(sent.id)))
+    assert later.found == 1
+    assert await _inbox(db) == [("missing in ledger", "", "100.00 EUR debit")]
+    (other,) = await db.read(reconciliation.opened)
+    assert other.reference == f"{name} line 1 of {later.file_id}".strip()
+
+
+async def test_lines_of_a_file_that_say_the_same_are_as_many_in_the_inbox(db: Db) -> None:
+    (sent,) = await _sent(db, 1)
+    rent, again = entry("RENT", ref="R-1"), entry(sent.id)
+    content = statement(rent, again, again, rent, again, rent)
+    with pytest.raises(Killed):
+        await apply(Dying(db, 5, committed=True), content)
+    for file in (content, statement(rent, rent)):  # another file that says no more
+        await apply(db, file)
+        assert sorted(await _inbox(db)) == [
+            ("double in report", "100.00 EUR PAID", "100.00 EUR debit"),
+            ("double in report", "100.00 EUR PAID", "100.00 EUR debit, no. 2"),
+            ("missing in ledger", "", "100.00 EUR debit, R-1"),
+            ("missing in ledger", "", "100.00 EUR debit, R-1, no. 2"),
+            ("missing in ledger", "", "100.00 EUR debit, R-1, no. 3"),
+        ]
+
+
 @pytest.mark.parametrize("last", range(1, 5))
 @pytest.mark.parametrize("committed", [False, True])
 async def test_a_report_that_was_cut_off_goes_on(db: Db, last: int, committed: bool) -> None:

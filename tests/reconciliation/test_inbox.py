@@ -49,6 +49,15 @@ async def test_a_difference_is_there_once_and_goes_when_a_report_has_it(db: Db) 
         assert await reconciliation.count_open(tx) == 1
 
 
+async def test_each_of_several_equal_rows_is_in_the_inbox_once(db: Db) -> None:
+    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    rows = [f"payment,{order.paid_attempt_id},9.99,USD,{NOW}"] * 4
+    rows += [f"payment,att_x,5.00,USD,{NOW}"] * 2
+    for _ in range(2):  # the same file twice
+        assert (await _compare(db, *rows)).found == 5
+        assert len(await _open(db)) == 5
+
+
 async def test_a_difference_is_resolved_once_with_what_it_moves(db: Db) -> None:
     shop = await db.run(world.merchant)
     await _compare(db, f"payment,att_x,5.00,USD,{NOW}")

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from opentill import disputes
 from opentill.db.database import Db
-from opentill.reconciliation import Result, reconcile
+from opentill.reconciliation import Result, queries, reconcile
 from support import world
 from support.world import DAY, NOW
 
@@ -141,3 +142,57 @@ async def test_a_duplicate_that_was_given_back_is_a_payment_and_a_refund(db: Db)
     await db.run(lambda tx: world.orders.given_back(tx, again, outcome, NOW))
     assert _found(await _compare(db, rows)) == [("missing in report", "refund", first.id, None)]
     assert _found(await _compare(db, [*rows, f"refund,{first.id},9.99,USD,{NOW}"])) == []
+
+
+@pytest.mark.parametrize("end", ["SUCCEEDED", "REFUSED"])
+async def test_a_second_payment_is_of_the_day_on_which_it_came(db: Db, end: str) -> None:
+    order = await db.run(world.opened)
+    again = await db.run(lambda tx: world.paid_twice(tx, order))
+    outcome = world.RefundOutcome(status=end)
+    await db.run(lambda tx: world.orders.given_back(tx, again, outcome, NOW + DAY))
+    back = [f"refund,{again.id},9.99,USD,{NOW + DAY}"] if end == "SUCCEEDED" else []
+    assert _found(await _compare(db, back, since=NOW + DAY, until=NOW + 2 * DAY)) == []
+    made = await db.read(lambda tx: world.attempts(tx, order))
+    (first,) = [one for one in made if one.status == "SUCCEEDED"]
+    paid = [f"payment,{first.id},9.99,USD,{NOW}"]
+    found = _found(await _compare(db, paid, since=NOW, until=NOW + 1))
+    assert found == [("missing in report", "payment", again.id, None)]
+
+
+async def _noted_later(db: Db, *ends: str) -> disputes.Dispute:
+    """End a dispute, a moment after each other, and note something about it a day later."""
+    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    for number, end in enumerate(("OPENED", *ends), 1):
+        now = NOW + number
+        await db.run(lambda tx, end=end, now=now: world.dispute_said(tx, order, end, now))
+    (ended,) = await db.read(lambda tx: disputes.of_order(tx, order.merchant_id, order.id))
+    ids = ended.merchant_id, ended.id
+    await db.run(lambda tx: disputes.add_note(tx, *ids, "It is over.", "ann", NOW + DAY))
+    return ended
+
+
+async def test_a_recovery_is_of_the_day_on_which_the_money_came(db: Db) -> None:
+    dispute = await _noted_later(db, "LOST", "RECOVERED")
+    assert _found(await _compare(db, [], since=NOW + 4, until=NOW + 2 * DAY)) == []
+    found = _found(await _compare(db, [], since=NOW + 3, until=NOW + 3))
+    assert found == [("missing in report", "recovery", dispute.id, None)]
+
+
+async def test_money_taken_at_once_comes_back_when_the_dispute_is_won(db: Db) -> None:
+    dispute = await _noted_later(db, "WON")
+    async with db.connection() as tx:
+        found = await queries.NAMED.all(tx, gateway="sandbox", names=[dispute.id], at_once=True)
+    times = {one.kind: one.at - NOW for one in found}
+    assert times == {"chargeback": 1, "recovery": 2}
+
+
+async def test_what_is_there_three_times_is_two_differences(db: Db, books: Books) -> None:
+    unknown = f"payment,att_x,1.00,USD,{NOW}"
+    rows = [*books.rows(), *books.rows()[:1] * 2, unknown, unknown]
+    result = await _compare(db, rows)
+    assert [(one.what, one.reference, one.theirs, one.line) for one in result.differences] == [
+        ("double in report", books.paid, "9.99 USD", 4),
+        ("double in report", books.paid, "9.99 USD, no. 2", 5),
+        ("missing in ledger", "att_x", "1.00 USD", 6),
+        ("missing in ledger", "att_x", "1.00 USD, no. 2", 7),
+    ]

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
+from opentill import disputes
 from opentill.backoffice.payment_reading import Payment, amounts
 from opentill.disputes import Dispute
 from opentill.ledger import Entry
@@ -25,6 +26,15 @@ _ATTEMPTS: Final = {
     "VOIDED": "bad",
     "DUPLICATE": "warn",
     "GIVEN_BACK": "",
+}
+# What the history calls it when an attempt becomes that.
+_EVENTS: Final = {
+    "ACTION_REQUIRED": "accepted",
+    "DECLINED": "declined",
+    "REFUSED": "refused",
+    "VOIDED": "voided",
+    "DUPLICATE": "duplicate_payment",
+    "GIVEN_BACK": "payment_given_back",
 }
 _FAILED: Final = frozenset({"DECLINED", "REFUSED", "VOIDED"})
 _DISPUTES: Final = {"WON": "good", "LOST": "bad", "RECOVERED": "good"}
@@ -124,11 +134,21 @@ class Timeline:
             why = self._say(f"decline_{declines.reason_of(one.reason)}")
             facts = [("fact_why", why), ("fact_code", one.reason)]
         return Item(
-            at=one.updated_at,
+            at=self._ended_at(one),
             sentence=self._say(f"attempt_{one.status}"),
             tone=_ATTEMPTS[one.status],
             facts=(*facts, ("fact_attempt", one.id)),
         )
+
+    def _ended_at(self, one: PaymentAttempt) -> int:
+        """Return when an attempt became what it is: its last change may be a later one."""
+        event = _EVENTS.get(one.status)
+        lines = (
+            row.at
+            for row in self._payment.history
+            if row.event == event and row.cause.startswith(one.id)
+        )
+        return next(lines, one.updated_at)
 
     def _paid(self) -> Iterator[Item]:
         order = self._payment.order
@@ -188,7 +208,8 @@ class Timeline:
             return
         ends = [(one.closed_at, one.status)]
         if one.status == "RECOVERED":
-            ends = [(one.closed_at, "LOST"), (one.updated_at, "RECOVERED")]
+            again = disputes.recovered_at(one, self._payment.history)
+            ends = [(one.closed_at, "LOST"), (again, "RECOVERED")]
         for at, status in ends:
             yield Item(
                 at=at,

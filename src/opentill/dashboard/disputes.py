@@ -138,8 +138,7 @@ def _happenings(
     if dispute.closed_at is not None:
         found.append(Happening(dispute.closed_at, "WON" if dispute.status == "WON" else "LOST"))
     if dispute.status == "RECOVERED":
-        times = [row.at for row in history if row.event == "recovered"]
-        found.append(Happening(max(times, default=dispute.updated_at), "RECOVERED"))
+        found.append(Happening(disputes.recovered_at(dispute, history), "RECOVERED"))
     return sorted(found, key=lambda one: one.at)
 
 

@@ -14,6 +14,7 @@ from opentill.disputes.model import (
     Status,
     Unmatched,
     UnmatchedOut,
+    recovered_at,
 )
 from opentill.disputes.overview import Sought, of_all
 from opentill.disputes.service import (
@@ -67,6 +68,7 @@ __all__ = [
     "open_manually",
     "page",
     "read_evidence",
+    "recovered_at",
     "search",
     "set_deadline",
     "unmatched",

@@ -1,5 +1,6 @@
 """What a dispute is, the table of its transitions, what they post, and its shapes on the wire."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self, get_args
 
 import msgspec
@@ -99,6 +100,17 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     def loss_minor(self) -> int:
         """What losing the dispute costs: the debit and the fee, in the settled currency."""
         return self.debit_minor + self.fee_minor
+
+
+def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
+    """Return when the bank returned the money of a RECOVERED dispute, Unix ms.
+
+    ``history`` is its order's. Where that is pruned, it is when the dispute was changed last.
+    """
+    times = (
+        row.at for row in history if row.event == "recovered" and row.cause.startswith(dispute.id)
+    )
+    return next(times, dispute.updated_at)
 
 
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):

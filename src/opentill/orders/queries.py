@@ -259,7 +259,8 @@ NOT_GIVEN_BACK = Command(
     where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
     """,
 )
-# Second payments of all merchants that have not gone back, the oldest first.
+# Second payments of all merchants that have not gone back, the oldest first: an attempt that has
+# become one was changed last when it did.
 DUPLICATES = Query(
     PaymentAttempt,
     """
@@ -276,8 +277,7 @@ ASK_AGAIN = Command(
 )
 STOP_GIVING_BACK = Command(
     """
-    update payment_attempts set check_at = null, reason = :reason,
-        updated_at = greatest(updated_at, :now)
+    update payment_attempts set check_at = null, reason = :reason
     where merchant_id = :merchant_id and id = :id
     """,
 )

@@ -361,7 +361,7 @@ async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, no
         _log.error("duplicate not given back", attempt=attempt.id, reason=outcome.reason)
         reason = outcome.reason or "refused"
         await queries.STOP_GIVING_BACK.run(
-            tx, merchant_id=attempt.merchant_id, id=attempt.id, reason=reason, now=now
+            tx, merchant_id=attempt.merchant_id, id=attempt.id, reason=reason
         )
         cause = f"{attempt.id}: {reason}"
         await note(tx, order, "payment_not_given_back", cause, now)

@@ -6,6 +6,7 @@ so that a report that was cut off goes on when it is read again.
 """
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -57,16 +58,21 @@ async def apply(
         return result
     counts = {"sent": 0, "returned": 0, "known": 0, "found": 0}
     seen: set[tuple[str, str]] = set()
+    said = Counter[tuple[str, str]]()  # of the lines that were found
     every = _lines(file)
     while batch := list(islice(every, _BATCH)):
         ids = [_payout_id(line.end_to_end) for line in batch]
         async with db.connection() as tx:
             known = {one.id: one for one in await payouts.named(tx, ids)}
         for line, payout_id in zip(batch, ids, strict=True):
-            found = _Line(stored.id, line, known.get(payout_id), (line.kind, payout_id) in seen)
+            again = (line.kind, payout_id) in seen
+            says = _end_to_end(line), _theirs(line)
+            found = _Line(stored.id, line, known.get(payout_id), again, said[says] + 1)
             what = await db.run(partial(_one, found=found, actor=actor, now=now))
             seen.add((line.kind, payout_id))
             counts[what] += 1
+            if what == "found":
+                said[says] += 1
     await db.run(
         lambda tx: inbox.finish(tx, stored.id, lines, lines - counts["found"], counts["found"], now)
     )
@@ -132,30 +138,34 @@ def _payout_id(text: str) -> str:
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line of a file, the payout that it names, and whether the file has named it before."""
+    """A line of a file, the payout that it names, and whether the file has named it before.
+
+    ``number`` is which of the file's lines it is that say the same, if it is for the inbox.
+    """
 
     file_id: str
     line: BankLine
     payout: Payout | None
     again: bool
+    number: int
 
 
 async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
     """Take in a line; return what it was counted as: sent, returned, known or found."""
-    file_id, line, payout, again = found.file_id, found.line, found.payout, found.again
+    line, payout = found.line, found.payout
     what = _what(line, payout)
     reference = _reference(line, payout)
     if payout is None or what is not None:
-        return await _found(tx, file_id, line, payout, what or "missing in ledger", now)
+        return await _found(tx, found, payout, what or "missing in ledger", now)
     current = await payouts.find(tx, payout.merchant_id, payout.id)
     ended = {"sent": "PAID", "returned": "FAILED"}[line.kind]
     if current.status == ended:
         same = line.kind == "returned" or current.bank_reference == reference
-        if same and not again:
+        if same and not found.again:
             return "known"
-        return await _found(tx, file_id, line, current, "double in report", now)
+        return await _found(tx, found, current, "double in report", now)
     if current.status != "PENDING":
-        return await _found(tx, file_id, line, current, "different", now)
+        return await _found(tx, found, current, "different", now)
     if line.kind == "sent":
         await payouts.pay(tx, payout.id, reference, actor.reason, actor.who, now)
     else:
@@ -181,14 +191,30 @@ def _printable(text: str) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:400]
 
 
-async def _found(
-    tx: Tx, file_id: str, line: BankLine, payout: Payout | None, what: What, now: int
-) -> str:
+def _end_to_end(line: BankLine) -> str:
+    return _printable(line.end_to_end)[:100]
+
+
+def _theirs(line: BankLine) -> str:
+    """Write what the bank says of a line."""
     theirs = "no amount"
     if line.amount_minor is not None:
         side = {"sent": "debit", "returned": "credit"}[line.kind]
         theirs = f"{inbox.amount(line.amount_minor, line.currency)} {side}"
     reference = _printable(line.bank_reference)
+    return f"{theirs}, {reference}" if reference else theirs
+
+
+async def _found(tx: Tx, found: _Line, payout: Payout | None, what: What, now: int) -> str:
+    """Put a line into the inbox.
+
+    One that names neither a payout nor a booking of the bank is known by its file and its place
+    there: another one that reads the same is another booking.
+    """
+    line = found.line
+    reference = _end_to_end(line) or _printable(line.bank_reference)[:100]
+    if payout is None and not _printable(line.bank_reference):
+        reference = f"{reference} line {line.line} of {found.file_id}".strip()
     ours = ""
     if payout is not None:
         ours = f"{money.show(payout.amount_minor, payout.currency)} {payout.currency}"
@@ -196,11 +222,11 @@ async def _found(
     difference = Difference(
         what=what,
         kind="payout",
-        reference=_printable(line.end_to_end)[:100] or reference[:100] or f"line {line.line}",
+        reference=reference,
         line=line.line,
         merchant_id=payout.merchant_id if payout else "",
         ours=ours,
-        theirs=f"{theirs}, {reference}" if reference else theirs,
+        theirs=inbox.numbered(_theirs(line), found.number),
     )
-    await inbox.add(tx, file_id, SOURCE, [difference], now)
+    await inbox.add(tx, found.file_id, SOURCE, [difference], now)
     return "found"

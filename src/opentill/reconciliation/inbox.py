@@ -2,7 +2,8 @@
 
 A file is known by its SHA-256, so that the same one is read once. A difference is known by what it
 says, so that it is there once however many files have it; one that was resolved does not come back,
-unless by an adjustment that somebody has rejected.
+unless by an adjustment that somebody has rejected. Rows of one file that say the same are several,
+and numbered.
 """
 
 from collections.abc import Sequence
@@ -35,6 +36,11 @@ _LONGEST_NAME: Final = 200
 def amount(minor: int, currency: str) -> str:
     """Write an amount with its currency."""
     return f"{Decimal(minor).scaleb(-exponent(currency)):f} {currency}"
+
+
+def numbered(text: str, number: int) -> str:
+    """Write what a report says with which of the rows it is that say the same in one file."""
+    return text if number == 1 else f"{text}, no. {number}"
 
 
 async def begin(

@@ -6,13 +6,22 @@ from opentill.db.query import Command, Query, Value
 from opentill.reconciliation.model import Item, OpenDifference, StoredFile
 
 # Everything through a gateway that is or may become money. A duplicate that was given back is a
-# payment and a refund, both under the attempt's id.
+# payment and a refund, both under the attempt's id. Each has the time at which it happened, which
+# what comes later leaves: a second payment that of its line in the history, a recovery that of its
+# entry.
 _ITEMS: Final = """
     select 'payment' as kind, a.merchant_id, a.id, a.provider_ref, '' as payment, a.amount_minor,
         a.currency, a.status,
         case when a.id = o.paid_attempt_id then o.paid_at else a.updated_at end as at
     from payment_attempts a join orders o on o.merchant_id = a.merchant_id and o.id = a.order_id
-    where a.gateway = :gateway
+    where a.gateway = :gateway and a.status not in ('DUPLICATE', 'GIVEN_BACK')
+    union all
+    select 'payment', a.merchant_id, a.id, a.provider_ref, '', a.amount_minor, a.currency, a.status,
+        coalesce(h.at, a.updated_at)
+    from payment_attempts a left join order_history h on h.merchant_id = a.merchant_id
+        and h.order_id = a.order_id and h.event = 'duplicate_payment'
+        and starts_with(h.cause, a.id)
+    where a.gateway = :gateway and a.status in ('DUPLICATE', 'GIVEN_BACK')
     union all
     select 'refund', a.merchant_id, a.id, '', '', a.amount_minor, a.currency, a.status, a.updated_at
     from payment_attempts a where a.gateway = :gateway and a.status in ('DUPLICATE', 'GIVEN_BACK')
@@ -28,8 +37,11 @@ _ITEMS: Final = """
     from disputes d where d.gateway = :gateway
     union all
     select 'recovery', d.merchant_id, d.id, coalesce(d.gateway_ref, ''), d.attempt_id,
-        d.amount_minor, d.currency, d.status, d.updated_at
-    from disputes d where d.gateway = :gateway and d.status in ('WON', 'LOST', 'RECOVERED')
+        d.amount_minor, d.currency, d.status,
+        case when d.status = 'WON' then d.closed_at else coalesce(e.created_at, d.updated_at) end
+    from disputes d left join entries e on e.merchant_id = d.merchant_id
+        and e.source_type = 'dispute' and e.source_id = d.id and e.type = 'CHARGEBACK_RECOVERY'
+    where d.gateway = :gateway and d.status in ('WON', 'LOST', 'RECOVERED')
 """
 # `:kind` and `:status` are the pairs that count as settled.
 BETWEEN = Query(

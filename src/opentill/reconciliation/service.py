@@ -71,7 +71,8 @@ class _Findings:
 
         await db.run(write)
 
-    def add(self, what: What, row: Row | None, item: Item | None) -> None:
+    def add(self, what: What, row: Row | None, item: Item | None, number: int = 1) -> None:
+        """Take in a difference, or the second and so on of one thing that say the same."""
         self.found += 1
         either = item or row
         if either is None:
@@ -83,7 +84,7 @@ class _Findings:
             line=row.line if row else None,
             merchant_id=item.merchant_id if item else "",
             ours=f"{_amount(item)} {item.status}" if item else "",
-            theirs=_amount(row) if row else "",
+            theirs=inbox.numbered(_amount(row), number) if row else "",
         )
         if self._recording is not None:
             self._new.append(difference)
@@ -101,8 +102,8 @@ class _Findings:
                 self._arrived.append((item.kind, item.id))
         else:
             self.add("different", first, item)
-        for row in others:
-            self.add("double in report", row, item)
+        for number, row in enumerate(others, 1):
+            self.add("double in report", row, item, number)
 
 
 def _amount(thing: Item | Row) -> str:
@@ -244,6 +245,9 @@ async def _theirs(
         for row in batch:
             found = named.get((row.kind, row.reference))
             if found is None:
-                findings.add("missing in ledger", row, None)
+                same = stage.take(row.kind, (row.reference,))
+                for number, each in enumerate(same, 1):
+                    if times[0] <= each.settled_at <= times[1]:
+                        findings.add("missing in ledger", each, None, number)
             elif rows := stage.take(found.kind, found.references):
                 findings.compare(found, rows)

@@ -167,7 +167,7 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Of all merchants, the last first.
+# Of all merchants, the last changed first.
 DISABLED = Query(
     Endpoint,
     """
