@@ -18,7 +18,7 @@ from opentill import orders
 from opentill.callbacks.confirmations import Confirmations
 from opentill.core.errors import Unavailable
 from opentill.db.database import Db, Tx
-from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
+from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import PaymentAttempt, Report
 from support import citus, world
 from support.citus import Node
@@ -227,7 +227,11 @@ async def test_a_report_of_a_lost_node_does_not_refuse_those_beside_it(
             return await world.submitted(tx, await orders.find(tx, shop.id, session.order_id))
 
         attempt = await db.run(work)
-        paid = PaymentOutcome(status="SUCCEEDED", provider_ref=f"ref_{attempt.id}")
+        paid = PaymentOutcome(
+            status="SUCCEEDED",
+            provider_ref=f"ref_{attempt.id}",
+            card=Card(brand="visa", last4="4242"),
+        )
         return Report(attempt.gateway, GatewayPaymentEvent(attempt_id=attempt.id, outcome=paid))
 
     async def one_by_one(report: Report) -> None:

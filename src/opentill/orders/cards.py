@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from opentill.db.database import Tx
+from opentill.db.query import Statement, columns
 from opentill.gateways.model import Card
 from opentill.orders import queries
-from opentill.orders.model import Order, PaymentAttempt
+from opentill.orders.model import Order, PaymentAttempt, SearchChange
 
 # How a brand is written, by the providers' names; any other is shown as the provider writes it.
 _BRANDS: Final = {
@@ -50,13 +51,18 @@ async def of_order(tx: Tx, order: Order) -> Card | None:
 
 
 async def keep(tx: Tx, found: Sequence[tuple[PaymentAttempt, Card]]) -> None:
-    """Write the cards of attempts whose orders are locked, and have their orders indexed anew."""
+    """Write the cards of attempts whose orders are locked, and have their orders indexed anew.
+
+    Where tables are distributed, all are of one merchant.
+    """
     if not found:
         return
-    await queries.KEEP_CARDS.run(
+    changed = await queries.KEEP_CARDS.all(
         tx,
         merchant_id=[attempt.merchant_id for attempt, _ in found],
         id=[attempt.id for attempt, _ in found],
         brand=[card.brand for _, card in found],
         last4=[card.last4 for _, card in found],
     )
+    if Statement.distributes and changed:
+        await queries.INDEX_ANEW.run(tx, **columns(SearchChange, changed))

@@ -327,6 +327,14 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
 
 
+class SearchChange(msgspec.Struct, frozen=True):
+    """An order that is to be indexed anew; ``was``: the address that it was found by."""
+
+    merchant_id: str
+    order_id: str
+    was: str | None
+
+
 def due_at(paid_at: int, delay_days: int, calendar: Calendar) -> int:
     """Return when an order settles (Unix ms): ``delay_days`` days, or weekdays (UTC), after it."""
     if calendar == "EVERY_DAY":
