@@ -46,8 +46,9 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_failed_text": "{shop} 的一笔出款未能汇出，款项已恢复可用。",
     "payout_open": "查看出款",
     "endpoint_subject": "{shop} 的一个 Webhook 端点已停用",
-    "endpoint_text": "{shop} 的一个端点未能接收事件，OpenTill 已停止向其发送。事件会保留，"
-    "端点重新启用后会继续发送。",
+    "endpoint_text": "{shop} 的一个端点未能接收事件，OpenTill 已停止向其发送。重新启用后，只会发送"
+    "此前已在等待的事件；停用期间发生的事件不会自动发送：请在管理后台的“事件”页面发送，"
+    "或从 /v1/events 读取。",
     "endpoint_open": "查看端点",
     "key_subject": "{shop} 的 API 密钥有变更",
     "key_text": "有人创建、更换或吊销了 {shop} 的一个 API 密钥。如果不是你们所为，"
