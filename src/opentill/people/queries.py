@@ -38,7 +38,8 @@ SET_TOTP_PERIOD = Command(
 SET_PENDING_TOTP = Command("update persons set totp_pending = :secret where id = :id")
 CONFIRM_TOTP = Command(
     """
-    update persons set totp_secret = :checked, totp_pending = null, updated_at = :now
+    update persons set totp_secret = :checked, totp_pending = null,
+        totp_period = greatest(totp_period, :period), updated_at = :now
     where id = :id
     """,
 )
@@ -212,6 +213,16 @@ PROVE = Command(
     """,
 )
 STRENGTHEN = Command("update logins set strong = true where id = :id")
+# All of a person's, unless a second factor is left.
+WEAKEN = Command(
+    """
+    update logins set strong = false
+    where person_id = :person_id
+        and not exists (select from passkeys k where k.person_id = :person_id)
+        and not exists (
+            select from persons p where p.id = :person_id and p.totp_secret is not null)
+    """,
+)
 END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
 END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
 PRUNE_LOGINS = Command("delete from logins where used_at < :before")
