@@ -101,8 +101,14 @@ async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
     day = day_of(here.date() - timedelta(days=1), zone)
     cause = f"digest {day.date.isoformat()}"
 
-    async def work(tx: Tx) -> int:
+    async with db.connection() as tx:
         if await queries.HAS_CAUSE.get(tx, merchant_id=one.merchant_id, cause=cause):
+            return 0
+    await figures.catch_up(db, one.merchant_id)
+
+    async def work(tx: Tx) -> int:
+        behind = await figures.behind_since(tx, one.merchant_id)
+        if behind is not None and behind < day.until:  # it would be wrong: it is tried again
             return 0
         sums = await figures.sums(tx, one.merchant_id, day.since, day.until)
         said = contents.Digest(

@@ -316,7 +316,7 @@ DIGESTS = Query(
     """
     select p.merchant_id, p.language, m.time_zone
     from mail_preferences p join merchants m on m.id = p.merchant_id
-    where p.digest
+    where p.digest and m.status <> 'CLOSED'
     """,
 )
 
