@@ -272,6 +272,14 @@ LINK = Query(
     Link,
     f"select {_LINK_COLUMNS} from person_links where token_sha256 = :token_sha256",  # noqa: S608 - ours
 )
+# There is at most one: a new one is in place of it.
+OPEN_RESET = Query(
+    Link,
+    f"""
+    select {_LINK_COLUMNS} from person_links
+    where email = :email and kind = 'RESET' and used_at is null
+    """,  # noqa: S608 - a constant of ours
+)
 # Of several that follow a link at once, one gets the row. Whoever removes its maker holds what
 # ``service._use_link`` has locked before.
 USE_LINK = Query(

@@ -71,6 +71,8 @@ SENTENCES: Final[dict[str, str]] = {
     "link_once": "The link works once, for 24 hours. Whoever has it can use it: do not pass it on.",
     "reset_subject": "Choose a new password",
     "reset_text": "Somebody, hopefully you, wants to choose a new password for this address.",
+    "reset_offered": "Whoever runs the payments has made a link for that, which still works: "
+    "follow that one. If you do not have it, ask them for another.",
     "reset_open": "Choose a new password",
     "reset_else": "If that was not you, leave this alone: your password stays as it is.",
     "digest_subject": "{shop}: {date}",

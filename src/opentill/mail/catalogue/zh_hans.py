@@ -69,6 +69,8 @@ SENTENCES: Final[dict[str, str]] = {
     "link_once": "此链接仅可使用一次，24 小时内有效。任何持有链接的人都能使用，请勿转发。",
     "reset_subject": "设置新密码",
     "reset_text": "有人（希望是您本人）要为此邮箱设置新密码。",
+    "reset_offered": "支付服务的运营方已为此提供了一个链接，目前仍然有效：请使用该链接。"
+    "如果您没有收到，请向运营方重新索取。",
     "reset_open": "设置新密码",
     "reset_else": "如果不是您本人，请忽略本邮件：您的密码不会改变。",
     "digest_subject": "{shop}：{date}",

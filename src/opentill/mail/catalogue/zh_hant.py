@@ -69,6 +69,8 @@ SENTENCES: Final[dict[str, str]] = {
     "link_once": "此連結僅可使用一次，24 小時內有效。任何持有連結的人都能使用，請勿轉寄。",
     "reset_subject": "設定新密碼",
     "reset_text": "有人（希望是您本人）要為此電子郵件設定新密碼。",
+    "reset_offered": "支付服務的營運方已為此提供了一個連結，目前仍然有效：請使用該連結。"
+    "如果您沒有收到，請向營運方重新索取。",
     "reset_open": "設定新密碼",
     "reset_else": "如果不是您本人，請忽略本郵件：您的密碼不會改變。",
     "digest_subject": "{shop}：{date}",
