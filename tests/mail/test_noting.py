@@ -146,10 +146,12 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     await db.run(lambda tx: _member(tx, order.merchant_id, "owner", "owner@example.com"))
     await noting.begin(db, NOW)
 
-    async def log_in(address: str, device: str) -> None:
+    async def log_in(address: str, device: str, *, out: bool = False) -> None:
         async def work(tx: Tx) -> None:
             person = await people.find_by_email(tx, "owner@example.com")
-            await people.begin(tx, person, Browser(address, device), NOW + 1)
+            made = await people.begin(tx, person, Browser(address, device), NOW + 1)
+            if out:
+                await people_queries.END_LOGIN.run(tx, person_id=person.id, id=made.id)
 
         await db.run(work)
 
@@ -158,6 +160,14 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     await log_in("203.0.113.5", "Testfox/1.0")
     assert await looking.logins(db, SETTINGS, NOW + 2) == 2
     assert await looking.logins(db, SETTINGS, NOW + 3) == 0
+    await log_in("203.0.113.6", "Testfox/1.0", out=True)  # by somebody who was quick
+    assert await looking.logins(db, SETTINGS, NOW + 4) == 1
+    async with db.connection() as tx:
+        assert await queries.LOGGED_IN.all(tx, since=NOW, limit=10) == []
+        left = [await tx.fetchval("select count(*) from begun_logins")]
+        await people.prune(tx, NOW + HOUR_MS + 1)
+        left.append(await tx.fetchval("select count(*) from begun_logins"))
+    assert left == [1, 0], "the one with which the owner has joined, until it is an hour old"
 
 
 async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) -> None:

@@ -123,7 +123,7 @@ async def ask_for_new_password(
     """Note that somebody wants a new password; the same is done for every address.
 
     Whether anybody logs in with it is looked up when the message is made, long after the response.
-    An address that has had several messages within the hour gets none, which nobody is told.
+    An address that has had several messages within the hour gets none, and nothing says so.
     Raises Invalid for what is no address.
     """
     address = normal(inputs.email("email", email))

@@ -226,6 +226,15 @@ WEAKEN = Command(
 END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
 END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
 PRUNE_LOGINS = Command("delete from logins where used_at < :before")
+# What was begun, whether or not it has ended since; read in `mail.queries`.
+NOTE_BEGUN = Command(
+    """
+    insert into begun_logins (id, person_id, address, device, created_at)
+    values (:id, :person_id, :address, :device, :now)
+    """,
+)
+FORGET_BEGUN = Command("delete from begun_logins where id = any (:ids::text[])")
+PRUNE_BEGUN = Command("delete from begun_logins where created_at < :before")
 NOTE_VISIT = Value(
     bool,
     """
