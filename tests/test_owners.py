@@ -23,6 +23,7 @@ OWNERS: Final = {
     "awaited_figures": "figures",
     "balances": "ledger",
     "bank_accounts": "payouts",
+    "begun_logins": "people",
     "business_clock": "db",
     "checkouts": "orders",  # a session's row is made with its order's, and its status follows it
     "delivery_attempts": "webhooks",

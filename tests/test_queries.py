@@ -265,6 +265,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # by a token, or of staff: the members of the merchant that the row names
         "people.queries.LINK",
         "people.queries.USE_LINK",
+        "people.queries.OPEN_RESET",
         "people.queries.STAFF_INVITATIONS",
         "people.queries.WITHDRAW_OF_STAFF",
         # of staff, over all merchants

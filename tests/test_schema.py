@@ -39,6 +39,7 @@ REFERENCE: Final = {
     "members": "of persons, who may be members of several merchants",
     "staff": "of the deployment",
     "logins": "a person's",
+    "begun_logins": "a person's",
     "recovery_codes": "a person's",
     "passkeys": "a person's, found by the credential",
     "passkey_challenges": "a person's, or nobody's yet",

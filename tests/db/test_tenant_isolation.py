@@ -151,7 +151,7 @@ EXPLAINED: Final = frozenset(
         "orders.queries  ": "ASK_SOON",
         # members, whose pages are walked role by role: tests/backoffice/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
-        " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK INVITATIONS",
+        " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK OPEN_RESET INVITATIONS",
         # tests/agreement/test_acceptance.py
         "agreement.queries": "INSERT ACCEPTED ANY ALL",
         # asked by commands: tests/cli/test_rates.py

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from opentill.adjustments import KINDS
+from opentill.dashboard.catalogue import webhooks as pages
 from opentill.db.database import Tx
 from opentill.mail import address, contents, letters
 from opentill.mail.catalogue import SENTENCES
@@ -117,6 +118,17 @@ def test_every_topic_is_written_in_every_language(name: str, language: Language)
 def test_languages_say_the_same() -> None:
     keys = {language: list(sentences) for language, sentences in SENTENCES.items()}
     assert keys["en"] == keys["zh-Hans"] == keys["zh-Hant"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_whoever_hears_of_an_endpoint_that_is_off_hears_where_the_rest_is(
+    language: Language,
+) -> None:
+    said = msgspec.convert(ENTRY, contents.Entry)
+    message = BY_NAME["endpoint_disabled"].compose(said, _words(language))
+    told = " ".join(message.paragraphs)
+    assert pages.SENTENCES[language]["hook_place_events"] in told
+    assert "/v1/events" in told
 
 
 @pytest.mark.parametrize("kind", ["payout", *KINDS])

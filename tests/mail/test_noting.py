@@ -8,7 +8,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from opentill import mail, merchants, orders, payouts, people
+from opentill import figures, mail, merchants, orders, payouts, people
 from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
@@ -146,10 +146,12 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     await db.run(lambda tx: _member(tx, order.merchant_id, "owner", "owner@example.com"))
     await noting.begin(db, NOW)
 
-    async def log_in(address: str, device: str) -> None:
+    async def log_in(address: str, device: str, *, out: bool = False) -> None:
         async def work(tx: Tx) -> None:
             person = await people.find_by_email(tx, "owner@example.com")
-            await people.begin(tx, person, Browser(address, device), NOW + 1)
+            made = await people.begin(tx, person, Browser(address, device), NOW + 1)
+            if out:
+                await people_queries.END_LOGIN.run(tx, person_id=person.id, id=made.id)
 
         await db.run(work)
 
@@ -158,6 +160,14 @@ async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:
     await log_in("203.0.113.5", "Testfox/1.0")
     assert await looking.logins(db, SETTINGS, NOW + 2) == 2
     assert await looking.logins(db, SETTINGS, NOW + 3) == 0
+    await log_in("203.0.113.6", "Testfox/1.0", out=True)  # by somebody who was quick
+    assert await looking.logins(db, SETTINGS, NOW + 4) == 1
+    async with db.connection() as tx:
+        assert await queries.LOGGED_IN.all(tx, since=NOW, limit=10) == []
+        left = [await tx.fetchval("select count(*) from begun_logins")]
+        await people.prune(tx, NOW + HOUR_MS + 1)
+        left.append(await tx.fetchval("select count(*) from begun_logins"))
+    assert left == [1, 0], "the one with which the owner has joined, until it is an hour old"
 
 
 async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) -> None:
@@ -180,6 +190,54 @@ async def test_a_digest_comes_once_in_the_morning_of_the_merchants_zone(db: Db) 
         (made,) = await _mails(tx)
     assert (made.recipient, made.language) == ("finance@example.com", "zh-Hans")
     assert made.cause == "digest 2025-06-15"
+
+
+async def test_a_digest_has_all_of_its_day_or_waits_for_it(db: Db) -> None:
+    async def prepare(tx: Tx) -> str:
+        order = await world.in_status(tx, "PAID")
+        await _member(tx, order.merchant_id, "owner", "owner@example.com")
+        switches = {"receipts": True, "refunds": True, "digest": True}
+        await mail.change_preferences(tx, order.merchant_id, switches, "en", NOW, actor=TESTER)
+        return order.merchant_id
+
+    shop = await db.run(prepare)
+    morning = NOW - NOW % (24 * HOUR_MS) + 32 * HOUR_MS
+    async with db.connection() as tx:
+        await tx.execute("update balances set entries = 0")  # as if there were too many to count
+        assert await figures.behind_since(tx, shop) == NOW
+    assert await looking.digests(db, SETTINGS, morning) == 0
+    async with db.connection() as tx:
+        await tx.execute(
+            "update balances b set entries = (select max(number) from entries e"
+            " where (e.merchant_id, e.currency) = (b.merchant_id, b.currency))"
+        )
+    assert await looking.digests(db, SETTINGS, morning + 1) == 1
+    async with db.connection() as tx:
+        assert await figures.behind_since(tx, shop) is None
+        (made,) = await _mails(tx)
+    (day,) = msgspec.json.decode(made.data)["days"]
+    assert (day["payments"], day["paid"][0] > 0) == (1, True)
+
+
+async def test_members_of_a_closed_merchant_get_no_mail_any_more(db: Db) -> None:
+    async def prepare(tx: Tx) -> str:
+        shop = (await world.merchant(tx)).id
+        await _member(tx, shop, "owner", "owner@example.com")
+        switches = {"receipts": True, "refunds": True, "digest": True}
+        await mail.change_preferences(tx, shop, switches, "en", NOW, actor=TESTER)
+        for event in ("suspended", "closed"):
+            await merchants.take(tx, shop, event, TESTER, NOW)
+        return shop
+
+    await noting.begin(db, NOW)
+    shop = await db.run(prepare)
+    morning = NOW - NOW % (24 * HOUR_MS) + 32 * HOUR_MS
+    assert await looking.digests(db, SETTINGS, morning) == 0
+    await db.run(lambda tx: merchants.create_key(tx, shop, "production", NOW, actor=TESTER))
+    assert await noting.audit_log(db, SETTINGS, NOW) > 0
+    async with db.connection() as tx:
+        assert await _mails(tx) == []
+        assert await queries.DIGESTS.all(tx) == []
 
 
 async def test_a_receipt_is_sent_again_once_for_each_form(db: Db) -> None:

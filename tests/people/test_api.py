@@ -160,6 +160,27 @@ def test_a_token_that_is_not_ours_opens_nothing(shop: Shop, change: str) -> None
     assert visitor.get("/security").status_code == 303  # nor is it a cookie
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"alg":"EdDSA","crit":1}',
+        b'{"alg":"EdDSA","typ":"JWT","crit":["exp",1]}',
+        b'{"alg":["EdDSA"]}',
+        b'"alg"',
+        b'["alg"]',
+        b"1",
+        b"[" * 5_000,
+        b"\xff",
+    ],
+)
+def test_a_token_whose_header_is_anything_opens_nothing(shop: Shop, header: bytes) -> None:
+    head = base64.urlsafe_b64encode(header).decode().rstrip("=")
+    for token in (f"{head}.e30.AA", head, f"{head}."):
+        lines = {"authorization": f"Bearer {token}"}
+        answer = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
+        assert _is_unauthorized(answer)
+
+
 # ── the two APIs apart ──
 
 

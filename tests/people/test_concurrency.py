@@ -11,7 +11,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
-from opentill.people import logins, passwords, queries, second_factor, totp
+from opentill.people import logins, passkeys, passwords, queries, second_factor, totp
 from support.people import CHEAP, PASSWORD, TESTER, address
 from support.waits import waits
 
@@ -139,6 +139,31 @@ async def test_the_secret_that_is_confirmed_is_the_one_that_is_used(
     assert isinstance(await task, Invalid)
     async with db.connection() as look:
         assert (await queries.PERSON.one(look, id=ada.id)).totp_secret is None
+
+
+async def test_of_two_last_factors_that_are_removed_at_once_one_is_the_last(
+    db: Db, ada: people.Person, login: people.Login
+) -> None:
+    async with db.transaction() as tx:
+        await second_factor.begin(tx, login, SECRET_KEY)
+        secret = await second_factor.pending(tx, login, SECRET_KEY)
+        await second_factor.confirm(tx, login, _code(secret), SECRET_KEY, now_ms())
+        passkey = people.model.Passkey(
+            id=new_id("pk"), person_id=ada.id, credential=ada.id.encode(), public_key=b"x",
+            sign_count=0, name="Phone", created_at=0, used_at=None,
+        )  # fmt: skip
+        await queries.INSERT_PASSKEY.run(tx, passkey)
+
+    async def remove_passkey() -> None:
+        await db.run(lambda tx: passkeys.remove(tx, login, passkey.id, now_ms()))
+
+    async with db.transaction() as tx:
+        await second_factor.remove(tx, login, now_ms())
+        task = asyncio.ensure_future(_outcome(remove_passkey()))
+        await _ended_or_waiting(db, task)
+    assert await task is None
+    async with db.connection() as look:
+        assert [one.strong for one in await queries.LOGINS.all(look, person_id=ada.id)] == [False]
 
 
 def _code(secret: str) -> str:

@@ -1,9 +1,12 @@
 """Logging in: what is refused looks the same, is counted before it is hashed, and ends in time."""
 
 import asyncio
+import base64
+import json
 import time
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -55,6 +58,37 @@ def test_a_login_before_is_no_part_of_the_one_after(shop: Shop) -> None:
     visitor.keep("x" * 43)
     visitor.log_in()
     assert visitor.token != "x" * 43
+
+
+def _credential(client_data: bytes, **more: object) -> str:
+    told = base64.urlsafe_b64encode(client_data).decode()
+    return json.dumps({"rawId": "AAAA", "response": {"clientDataJSON": told}} | more)
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        "[" * 20_000,
+        '{"a":' * 4_000,
+        "",
+        "1",
+        "[]",
+        '{"response": "x"}',
+        '{"response": {"clientDataJSON": 1}}',
+        _credential(b"[" * 9_000),
+        _credential(b'"type challenge origin"'),
+        _credential(b'{"type": 1, "challenge": [], "origin": {}}'),
+        _credential(b'{"type": "", "challenge": "AAAA", "origin": ""}'),
+        _credential(b'{"type": "", "challenge": "AAAA", "origin": ""}', rawId=[]),
+        _credential(b"\xff"),
+    ],
+)
+def test_a_passkey_that_is_anything_is_refused_as_a_wrong_one(shop: Shop, credential: str) -> None:
+    port = urlsplit(shop.api_server.url).port
+    here = {"host": f"localhost:{port}", "origin": f"http://localhost:{port}"}
+    visitor = Visitor(shop.api_server)
+    answer = visitor.post("/login/passkey", {"credential": credential}, headers=here)
+    assert (answer.status_code, title(answer)) == (401, "Log in with a passkey")
 
 
 def test_an_unknown_account_and_a_wrong_password_look_the_same(shop: Shop) -> None:

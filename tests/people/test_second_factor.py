@@ -104,6 +104,37 @@ def test_new_codes_replace_the_old_ones_and_removing_ends_all(shop: Shop) -> Non
     ]
 
 
+def test_an_authenticator_is_replaced_within_the_same_half_minute(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    secrets = [_set_up(ada)[0] for _ in range(2)]
+    visitor = Visitor(shop.api_server, ada.email)
+    codes = [_code(secret, 1) for secret in secrets]
+    assert [visitor.log_in(code=code).status_code for code in codes] == [401, 303]
+
+
+def test_a_login_is_weak_again_once_the_last_second_factor_is_gone(shop: Shop) -> None:
+    def strong(visitor: Visitor) -> set[bool]:
+        rows = shop.api_server.sql(
+            "select strong from logins where person_id = $1", visitor.person_id
+        )
+        assert rows
+        return {row["strong"] for row in rows}
+
+    ada, bob = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    secret, _ = [_set_up(one)[0] for one in (ada, bob)]
+    assert Visitor(shop.api_server, ada.email).log_in(code=_code(secret, 1)).status_code == 303
+    shop.api_server.sql(
+        "insert into passkeys values ($1, $2, $3, $3, 0, 'Phone', 0, null)",
+        f"pk_{ada.person_id}", ada.person_id, ada.person_id.encode(),
+    )  # fmt: skip
+    assert ada.post("/security/authenticator/remove").status_code == 303
+    assert strong(ada) == {True}, "the passkey is left"
+    ada.post("/security/passkeys/remove", {"id": f"pk_{ada.person_id}"})
+    assert (strong(ada), strong(bob)) == ({False}, {True})
+    bob.post("/security/authenticator/remove")
+    assert strong(bob) == {False}
+
+
 # ── proving again who one is ──
 
 

@@ -71,6 +71,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     "webhook_endpoints": "distributed",
     # on every node
     "api_keys": "reference",
+    "begun_logins": "reference",
     "business_clock": "reference",
     "epay_credentials": "reference",
     "exchange_rates": "reference",

@@ -17,7 +17,7 @@ from opentill.figures.model import (
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import by_gateway, coming, read, sums
+from opentill.figures.service import behind_since, by_gateway, coming, read, sums
 from opentill.figures.statements import Statement, statements
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Standing",
     "Statement",
     "Sums",
+    "behind_since",
     "by_gateway",
     "catch_up",
     "coming",

@@ -166,6 +166,12 @@ async def sums(tx: Tx, merchant_id: str | None, since: int, until: int) -> list[
     return await queries.OF_ALL.all(tx, merchant_id=merchant_id, since=since, until=until)
 
 
+async def behind_since(tx: Tx, merchant_id: str) -> int | None:
+    """Return of when a merchant's first entry is that is not counted yet; None if all are."""
+    standing = await queries.STANDING.all(tx, merchant_id=merchant_id)
+    return min((one.behind_since for one in standing if one.behind_since is not None), default=None)
+
+
 async def by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
     """Return what came in by gateway, method and currency from ``since`` until before ``until``.
 

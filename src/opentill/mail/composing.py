@@ -10,12 +10,14 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.mail import contents, of_events, outbox, preferences, queries
-from opentill.mail.model import MINUTE_MS, OF_NOBODY, Mail, NewMail
+from opentill.mail.model import ASKED_PER_HOUR, MINUTE_MS, OF_NOBODY, Mail, NewMail, TooManyMails
 from opentill.merchants import Actor
 from opentill.people import MerchantRole, NewLink, StaffRole, normal
 from opentill.web.catalogue import Language
 
 _PATIENCE_MS: Final = 5 * MINUTE_MS  # in which one address gets one link to a new password
+# Of an hour's messages to an address: the others stay for those who are logged in.
+_ASKED_BY_ANYBODY: Final = ASKED_PER_HOUR // 2
 
 
 class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +123,7 @@ async def ask_for_new_password(
     """Note that somebody wants a new password; the same is done for every address.
 
     Whether anybody logs in with it is looked up when the message is made, long after the response.
+    An address that has had several messages within the hour gets none, and nothing says so.
     Raises Invalid for what is no address.
     """
     address = normal(inputs.email("email", email))
@@ -132,4 +135,11 @@ async def ask_for_new_password(
         language=language,
         data=contents.Reset(at=now),
     )
+    where = {"merchant_id": mail.merchant_id, "cause": mail.cause, "recipient": address}
+    if await queries.BY_CAUSE.first(tx, **where) is not None:
+        return
+    try:
+        await outbox.count_asked(tx, address, now, most=_ASKED_BY_ANYBODY)
+    except TooManyMails:
+        return
     await outbox.queue(tx, settings, [mail], now)

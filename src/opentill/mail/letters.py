@@ -94,11 +94,11 @@ async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
             raise Unwritable(msg) from None
     if mail.topic == "reset":  # made for the message, so that it is stored nowhere else
         try:
-            made = await people.offer_new_password(tx, mail.recipient, now, actor=_RESET_ACTOR)
+            made = await people.new_password_asked_for(tx, mail.recipient, now, actor=_RESET_ACTOR)
         except NotFound:
             msg = "nobody logs in with this address"
             raise Unwritable(msg) from None
-        return made.path
+        return "" if made is None else made.path
     return ""
 
 

@@ -12,17 +12,15 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from opentill import figures, ledger
+from opentill import figures, ledger, people
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.figures.model import day_of, local
 from opentill.mail import contents, noting, outbox, queries, recipients
 from opentill.mail.model import HOUR_MS, OF_NOBODY, DigestDue, LoggedIn, NewMail
 from opentill.mail.topics import BY_NAME
-from opentill.people import limit_subject
 
 _DAY_MS: Final = 24 * HOUR_MS
-_LOOK_BACK_MS: Final = HOUR_MS
 _MANY: Final = 500
 _DIGEST_HOUR: Final = 7  # of the merchant's day
 _STUCK_MS: Final = 15 * 60_000  # far longer than a gateway takes
@@ -37,17 +35,18 @@ async def logins(db: Db, settings: Settings, now: int) -> int:
     What is known is what was written about: the cause of a mail is the person, the device without
     its version, and the address (of IPv6, its network).
     """
-    since = max((await noting.begin(db, now)).since, now - _LOOK_BACK_MS)
+    since = max((await noting.begin(db, now)).since, now - people.BEGUN_MS)
 
     async def work(tx: Tx) -> int:
         found = await queries.LOGGED_IN.all(tx, since=since, limit=_MANY)
+        await people.looked_at(tx, [one.id for one in found])
         return len(await outbox.queue(tx, settings, [_login(one) for one in found], now))
 
     return await db.run(work)
 
 
 def _login(login: LoggedIn) -> NewMail:
-    place = (login.person_id, _VERSION.sub("", login.device), limit_subject(login.address))
+    place = (login.person_id, _VERSION.sub("", login.device), people.limit_subject(login.address))
     digest = hashlib.sha256(msgspec.json.encode(place)).hexdigest()[:32]
     return NewMail(
         merchant_id=OF_NOBODY,
@@ -101,8 +100,14 @@ async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
     day = day_of(here.date() - timedelta(days=1), zone)
     cause = f"digest {day.date.isoformat()}"
 
-    async def work(tx: Tx) -> int:
+    async with db.connection() as tx:
         if await queries.HAS_CAUSE.get(tx, merchant_id=one.merchant_id, cause=cause):
+            return 0
+    await figures.catch_up(db, one.merchant_id)
+
+    async def work(tx: Tx) -> int:
+        behind = await figures.behind_since(tx, one.merchant_id)
+        if behind is not None and behind < day.until:  # it would be wrong: it is tried again
             return 0
         sums = await figures.sums(tx, one.merchant_id, day.since, day.until)
         said = contents.Digest(

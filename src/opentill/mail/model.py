@@ -24,7 +24,7 @@ WAITS_MS: Final = (
     24 * HOUR_MS,
 )
 GIVE_UP_MS: Final = 3 * 24 * HOUR_MS  # a message that nobody has taken by then is out of date
-ASKED_PER_HOUR: Final = 10  # to one address, by persons: again, receipts and invitations
+ASKED_PER_HOUR: Final = 10  # to one address, by persons: again, receipts, invitations, links
 KEEP_MS: Final = 90 * 24 * HOUR_MS
 
 

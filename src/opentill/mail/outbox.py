@@ -114,14 +114,14 @@ async def resend(
     return await queries.BY_CAUSE.one(tx, **where)
 
 
-async def count_asked(tx: Tx, recipient: str, now: int) -> None:
+async def count_asked(tx: Tx, recipient: str, now: int, most: int = ASKED_PER_HOUR) -> None:
     """Count a message that somebody has sent: a stolen login is to flood nobody's mailbox.
 
-    Raises TooManyMails.
+    ``most``: it may be the last of so many within the hour. Raises TooManyMails.
     """
     reader = hashlib.sha256(recipient.encode()).hexdigest()
     try:
-        await rate_limits.hit_hourly(tx, "mails asked for", reader, ASKED_PER_HOUR, now)
+        await rate_limits.hit_hourly(tx, "mails asked for", reader, most, now)
     except TooManyRequests as problem:
         raise TooManyMails(problem.retry_after_s) from None
 

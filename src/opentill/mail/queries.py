@@ -296,8 +296,8 @@ AUDITED = Query(
     where number > :after order by number limit :limit
     """,
 )
-# Logins of the last while, each as long as it lasts. A person's first one, with which they
-# joined, they know of.
+# Logins of the last while that nobody has looked at, also those that have ended. A person's first
+# one, with which they joined, they know of.
 LOGGED_IN = Query(
     LoggedIn,
     """
@@ -306,8 +306,8 @@ LOGGED_IN = Query(
             select f.language from members m
             join mail_preferences f on f.merchant_id = m.merchant_id
             where m.person_id = l.person_id order by m.created_at limit 1), 'en') as language
-    from logins l join persons p on p.id = l.person_id
-    where l.used_at >= :since and l.created_at >= :since and l.created_at > p.created_at
+    from begun_logins l join persons p on p.id = l.person_id
+    where l.created_at >= :since and l.created_at > p.created_at
     order by l.created_at limit :limit
     """,
 )
@@ -316,7 +316,7 @@ DIGESTS = Query(
     """
     select p.merchant_id, p.language, m.time_zone
     from mail_preferences p join merchants m on m.id = p.merchant_id
-    where p.digest
+    where p.digest and m.status <> 'CLOSED'
     """,
 )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opentill import people
+from opentill import merchants, people
 from opentill.db.database import Tx
 from opentill.mail import preferences, queries
 from opentill.mail.model import OF_NOBODY, NewMail, StaffReader
@@ -20,7 +20,9 @@ class Recipients(msgspec.Struct, frozen=True):
 
 
 async def members(tx: Tx, merchant_id: str, topic: Topic) -> Recipients:
-    """Return the members whose role gets a topic."""
+    """Return the members whose role gets a topic: none of a closed merchant, who see no page."""
+    if (await merchants.find(tx, merchant_id)).status == "CLOSED":
+        return Recipients([], "en")
     found = await people.members(tx, merchant_id)
     emails = [one.email for one in found if one.role in topic.members]
     language = (await preferences.of(tx, merchant_id)).language if emails else "en"

@@ -154,8 +154,14 @@ def invitation(it: Invitation, words: Words) -> Message:
 
 
 def reset(_it: Reset, words: Words) -> Message:
-    """Write to whoever wants a new password."""
+    """Write to whoever wants a new password; without a link where staff have made one."""
     say = words.say
+    if not words.secret:
+        return Message(
+            subject=say("reset_subject"),
+            paragraphs=[say("reset_text"), say("reset_offered")],
+            note=say("reset_else"),
+        )
     return Message(
         subject=say("reset_subject"),
         paragraphs=[say("reset_text"), say("link_once")],

@@ -2,6 +2,7 @@
 
 from opentill.people.limits import is_known, known_browser
 from opentill.people.logins import (
+    BEGUN_MS,
     Credentials,
     NewLogin,
     WrongCredentials,
@@ -13,6 +14,7 @@ from opentill.people.logins import (
     find,
     has_second_factor,
     log_in,
+    looked_at,
     normal,
     prove,
     prune,
@@ -62,6 +64,7 @@ from opentill.people.service import (
     join,
     language_of,
     members,
+    new_password_asked_for,
     offer_new_password,
     read_link,
     remove,
@@ -81,6 +84,7 @@ from opentill.people.staff import (
 from opentill.server.client_address import limit_subject
 
 __all__ = [
+    "BEGUN_MS",
     "MERCHANT_ROLES",
     "NEED_PROOF",
     "OF_MEMBERS",
@@ -134,9 +138,11 @@ __all__ = [
     "limit_subject",
     "log_in",
     "logins_of",
+    "looked_at",
     "member_may",
     "members",
     "named",
+    "new_password_asked_for",
     "normal",
     "offer_new_password",
     "prove",

@@ -11,6 +11,7 @@ from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.people import limits, passwords, queries, second_factor
 from opentill.people.model import (
+    HOUR_MS,
     OF_MEMBERS,
     SEEN_MS,
     Access,
@@ -23,6 +24,7 @@ from opentill.people.model import (
     new_token,
 )
 
+BEGUN_MS: Final = HOUR_MS  # for so long a login that was begun is mailed about
 _LONGEST_DEVICE: Final = 300
 
 
@@ -130,15 +132,19 @@ async def begin(
 ) -> NewLogin:
     """Make a login for a person who has proved who they are."""
     token, login_id = new_token(), new_id("ses")
+    who = {
+        "id": login_id,
+        "person_id": person.id,
+        "now": now,
+        "address": browser.address,
+        "device": browser.device[:_LONGEST_DEVICE],
+    }
+    await queries.NOTE_BEGUN.run(tx, **who)
     await queries.INSERT_LOGIN.run(
         tx,
-        id=login_id,
-        person_id=person.id,
+        **who,
         token_sha256=digest(token),
-        now=now,
         strong=strong,
-        address=browser.address,
-        device=browser.device[:_LONGEST_DEVICE],
         merchant_id=None if of_api is None else of_api.merchant_id,
         refresh_sha256=None if of_api is None else digest(of_api.refresh_token),
     )
@@ -270,6 +276,11 @@ async def workplaces(tx: Tx, login: Login) -> list[Workplace]:
     return await queries.WORKPLACES.all(tx, person_id=login.person_id)
 
 
+async def looked_at(tx: Tx, login_ids: list[str]) -> None:
+    """Forget that logins were begun: the mails about them are written."""
+    await queries.FORGET_BEGUN.run(tx, ids=login_ids)
+
+
 async def prune(tx: Tx, now: int) -> int:
     """Delete what nobody can use any more: logins, links and counted attempts."""
     before = now - OF_MEMBERS.whole
@@ -277,5 +288,6 @@ async def prune(tx: Tx, now: int) -> int:
         await queries.PRUNE_LOGINS.run(tx, before=before)
         + await queries.PRUNE_LINKS.run(tx, before=before)
         + await queries.PRUNE_CHALLENGES.run(tx, before=now)
+        + await queries.PRUNE_BEGUN.run(tx, before=now - BEGUN_MS)
         + await queries.PRUNE_LIMITS.run(tx, before=now - limits.FORGOTTEN_MS)
     )

@@ -37,6 +37,11 @@ _CHALLENGE_MS: Final = 5 * MINUTE_MS
 _MOST: Final = 20  # of one person
 _LONGEST_NAME: Final = 100
 _REFUSED: Final = ("credential", "credential must be a passkey that your browser has just made")
+# What is raised about text that no browser has made: of other types, or nested without an end.
+_UNREADABLE: Final = (
+    WebAuthnException, msgspec.DecodeError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -105,7 +110,7 @@ async def add(tx: Tx, login: Login, credential: str, name: str, site: Site, now:
             expected_origin=site.origin,
             require_user_verification=True,
         )
-    except (WebAuthnException, ValueError, KeyError):
+    except _UNREADABLE:
         raise Invalid(*_REFUSED) from None
     passkey = Passkey(
         id=new_id("pk"),
@@ -141,7 +146,7 @@ async def use(tx: Tx, credential: str, site: Site, now: int) -> Person:
     try:
         challenge = _challenge_in(credential)
         raw_id = base64url_to_bytes(msgspec.json.decode(credential)["rawId"])
-    except (Invalid, msgspec.DecodeError, KeyError, TypeError, ValueError):
+    except (Invalid, *_UNREADABLE):
         raise WrongCredentials from None
     used = await queries.USE_CHALLENGE.first(tx, challenge=challenge, now=now)
     passkey = await queries.PASSKEY.first(tx, credential=raw_id)
@@ -157,17 +162,21 @@ async def use(tx: Tx, credential: str, site: Site, now: int) -> Person:
             credential_current_sign_count=passkey.sign_count,
             require_user_verification=True,
         )
-    except (WebAuthnException, ValueError, KeyError):
+    except _UNREADABLE:
         raise WrongCredentials from None
-    await queries.SET_PASSKEY_USED.run(
+    if not await queries.SET_PASSKEY_USED.run(
         tx, id=passkey.id, sign_count=verified.new_sign_count, now=now
-    )
+    ):  # it was removed meanwhile
+        raise WrongCredentials
     return await queries.PERSON.one(tx, id=passkey.person_id)
 
 
 async def remove(tx: Tx, login: Login, passkey_id: str, now: int) -> None:
     """Take a passkey away; one that is not there is gone already."""
+    # Locked, so that of two last factors that are removed at once one sees that it is the last.
+    await queries.LOCKED.first(tx, id=login.person_id)
     if await queries.REMOVE_PASSKEY.run(tx, person_id=login.person_id, id=passkey_id):
+        await queries.WEAKEN.run(tx, person_id=login.person_id)
         actor = actor_of(login, "on the page about security")
         await merchants.record_audit(tx, actor, "people passkey remove", "", passkey_id, now)
 
@@ -177,5 +186,5 @@ def _challenge_in(credential: str) -> bytes:
     try:
         client_data = msgspec.json.decode(credential)["response"]["clientDataJSON"]
         return parse_client_data_json(base64url_to_bytes(client_data)).challenge
-    except (WebAuthnException, msgspec.DecodeError, KeyError, TypeError, ValueError):
+    except _UNREADABLE:
         raise Invalid(*_REFUSED) from None

@@ -38,7 +38,8 @@ SET_TOTP_PERIOD = Command(
 SET_PENDING_TOTP = Command("update persons set totp_pending = :secret where id = :id")
 CONFIRM_TOTP = Command(
     """
-    update persons set totp_secret = :checked, totp_pending = null, updated_at = :now
+    update persons set totp_secret = :checked, totp_pending = null,
+        totp_period = greatest(totp_period, :period), updated_at = :now
     where id = :id
     """,
 )
@@ -212,9 +213,28 @@ PROVE = Command(
     """,
 )
 STRENGTHEN = Command("update logins set strong = true where id = :id")
+# All of a person's, unless a second factor is left.
+WEAKEN = Command(
+    """
+    update logins set strong = false
+    where person_id = :person_id
+        and not exists (select from passkeys k where k.person_id = :person_id)
+        and not exists (
+            select from persons p where p.id = :person_id and p.totp_secret is not null)
+    """,
+)
 END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
 END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
 PRUNE_LOGINS = Command("delete from logins where used_at < :before")
+# What was begun, whether or not it has ended since; read in `mail.queries`.
+NOTE_BEGUN = Command(
+    """
+    insert into begun_logins (id, person_id, address, device, created_at)
+    values (:id, :person_id, :address, :device, :now)
+    """,
+)
+FORGET_BEGUN = Command("delete from begun_logins where id = any (:ids::text[])")
+PRUNE_BEGUN = Command("delete from begun_logins where created_at < :before")
 NOTE_VISIT = Value(
     bool,
     """
@@ -260,6 +280,14 @@ INSERT_LINK = Query(
 LINK = Query(
     Link,
     f"select {_LINK_COLUMNS} from person_links where token_sha256 = :token_sha256",  # noqa: S608 - ours
+)
+# There is at most one: a new one is in place of it.
+OPEN_RESET = Query(
+    Link,
+    f"""
+    select {_LINK_COLUMNS} from person_links
+    where email = :email and kind = 'RESET' and used_at is null
+    """,  # noqa: S608 - a constant of ours
 )
 # Of several that follow a link at once, one gets the row. Whoever removes its maker holds what
 # ``service._use_link`` has locked before.

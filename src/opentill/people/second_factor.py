@@ -24,25 +24,26 @@ async def check(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
     """
     bare = "".join(code.split())
     if totp.is_code(bare):
-        return await _use_code(tx, person, person.totp_secret, bare, secret_key)
+        period = _matching(person, person.totp_secret, bare, secret_key, person.totp_period)
+        # Of several that bring the same code at once, one gets the row.
+        return period is not None and bool(
+            await queries.SET_TOTP_PERIOD.run(tx, id=person.id, period=period)
+        )
     digest = totp.recovery_digest(code)
     return await queries.USE_RECOVERY_CODE.run(tx, person_id=person.id, code_sha256=digest) > 0
 
 
-async def _use_code(
-    tx: Tx, person: Person, encrypted: bytes | None, code: str, secret_key: str
-) -> bool:
+def _matching(
+    person: Person, encrypted: bytes | None, code: str, secret_key: str, after: int
+) -> int | None:
+    """Return the period that a code of a secret is of, None for a wrong or used one."""
     if encrypted is None:
-        return False
+        return None
     try:
         secret = encryption.decrypt(secret_key, _PURPOSE.format(person.id), encrypted)
     except encryption.WrongKey:  # the deployment's key was replaced: a recovery code is left
-        return False
-    period = totp.matching_period(secret, code, now_ms() // 1000, person.totp_period)
-    if period is None:
-        return False
-    # Of several that bring the same code at once, one gets the row.
-    return await queries.SET_TOTP_PERIOD.run(tx, id=person.id, period=period) > 0
+        return None
+    return totp.matching_period(secret, code, now_ms() // 1000, after)
 
 
 async def begin(tx: Tx, login: Login, secret_key: str) -> None:
@@ -73,9 +74,13 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
     if person is None or person.totp_pending is None:
         raise NotFound
     bare = "".join(code.split())
-    if not await _use_code(tx, person, person.totp_pending, bare, secret_key):
+    # No code of this secret was used, whenever one of the secret before was.
+    period = _matching(person, person.totp_pending, bare, secret_key, 0)
+    if period is None:
         raise Invalid("code", "code must be the one that the authenticator shows now")
-    await queries.CONFIRM_TOTP.run(tx, id=person.id, checked=person.totp_pending, now=now)
+    await queries.CONFIRM_TOTP.run(
+        tx, id=person.id, checked=person.totp_pending, period=period, now=now
+    )
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor = actor_of(login, "on the page about security")
     await merchants.record_audit(tx, actor, "people second factor", "", f"{person.id} set up", now)
@@ -102,6 +107,7 @@ async def remove(tx: Tx, login: Login, now: int) -> None:
     """Take the authenticator and its recovery codes away."""
     await queries.REMOVE_TOTP.run(tx, id=login.person_id, now=now)
     await queries.DELETE_RECOVERY_CODES.run(tx, person_id=login.person_id)
+    await queries.WEAKEN.run(tx, person_id=login.person_id)
     actor = actor_of(login, "on the page about security")
     subject = f"{login.person_id} removed"
     await merchants.record_audit(tx, actor, "people second factor", "", subject, now)

@@ -85,6 +85,17 @@ async def offer_new_password(tx: Tx, email: str, now: int, *, actor: Actor) -> N
     return made
 
 
+async def new_password_asked_for(tx: Tx, email: str, now: int, *, actor: Actor) -> NewLink | None:
+    """Make the link that somebody asked for on a page, whoever they are. Raises NotFound.
+
+    None where staff have offered one that still works: it is not replaced.
+    """
+    offered = await queries.OPEN_RESET.first(tx, email=normal(email))
+    if offered and offered.created_by != actor.who and offered.can_be_followed(now):
+        return None
+    return await offer_new_password(tx, email, now, actor=actor)
+
+
 async def _new_link(
     tx: Tx, kind: LinkKind, address: str, actor: Actor, now: int, place: _Place | None = None
 ) -> NewLink:

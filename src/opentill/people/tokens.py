@@ -30,6 +30,10 @@ from opentill.people.model import MINUTE_MS, Access, Browser, Login, Person, dig
 ACCESS_MS: Final = 10 * MINUTE_MS
 # RFC 9864 names the algorithm after the curve too; clients know this name.
 _ALGORITHM: Final = "EdDSA"
+_HEADER: Final = {"typ": "JWT", "alg": _ALGORITHM}
+_BEGINNING: Final = (
+    base64.urlsafe_b64encode(msgspec.json.encode(_HEADER)).rstrip(b"=").decode() + "."
+)
 warnings.filterwarnings("ignore", "EdDSA is deprecated", SecurityWarning)
 
 
@@ -62,12 +66,13 @@ def _access_token(secret_key: str, login_id: str, access: Access, expires_at: in
         "role": access.role,
         "exp": expires_at // 1000,
     }
-    header = {"alg": _ALGORITHM, "typ": "JWT"}
-    return jwt.encode(header, claims, _key(secret_key), algorithms=[_ALGORITHM])
+    return jwt.encode(dict(_HEADER), claims, _key(secret_key), algorithms=[_ALGORITHM])
 
 
 def _login_of(secret_key: str, token: str, now: int) -> str:
     """Return the login that an access token names. Raises NotLoggedIn."""
+    if not token.startswith(_BEGINNING):  # of others no header is read: it may be anything
+        raise NotLoggedIn
     try:
         claims = jwt.decode(token, _key(secret_key), algorithms=[_ALGORITHM]).claims
     except (JoseError, ValueError):

@@ -47,7 +47,9 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_open": "See the payout",
     "endpoint_subject": "A webhook endpoint of {shop} was switched off",
     "endpoint_text": "OpenTill sends no more events to an endpoint of {shop}, because it "
-    "does not take them. They are kept and sent once it is switched on again.",
+    "does not take them. Once it is switched on again, only those that wait already are "
+    "sent. What happens until then is not sent by itself: send it from the page Events of the "
+    "dashboard, or read it from /v1/events.",
     "endpoint_open": "See the endpoints",
     "key_subject": "An API key of {shop} was changed",
     "key_text": "Somebody has created, replaced or revoked an API key of {shop}. If that was "
@@ -69,6 +71,8 @@ SENTENCES: Final[dict[str, str]] = {
     "link_once": "The link works once, for 24 hours. Whoever has it can use it: do not pass it on.",
     "reset_subject": "Choose a new password",
     "reset_text": "Somebody, hopefully you, wants to choose a new password for this address.",
+    "reset_offered": "Whoever runs the payments has made a link for that, which still works: "
+    "follow that one. If you do not have it, ask them for another.",
     "reset_open": "Choose a new password",
     "reset_else": "If that was not you, leave this alone: your password stays as it is.",
     "digest_subject": "{shop}: {date}",

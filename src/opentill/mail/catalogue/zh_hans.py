@@ -46,8 +46,9 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_failed_text": "{shop} 的一笔出款未能汇出，款项已恢复可用。",
     "payout_open": "查看出款",
     "endpoint_subject": "{shop} 的一个 Webhook 端点已停用",
-    "endpoint_text": "{shop} 的一个端点未能接收事件，OpenTill 已停止向其发送。事件会保留，"
-    "端点重新启用后会继续发送。",
+    "endpoint_text": "{shop} 的一个端点未能接收事件，OpenTill 已停止向其发送。重新启用后，只会发送"
+    "此前已在等待的事件；停用期间发生的事件不会自动发送：请在管理后台的“事件”页面发送，"
+    "或从 /v1/events 读取。",
     "endpoint_open": "查看端点",
     "key_subject": "{shop} 的 API 密钥有变更",
     "key_text": "有人创建、更换或吊销了 {shop} 的一个 API 密钥。如果不是你们所为，"
@@ -68,6 +69,8 @@ SENTENCES: Final[dict[str, str]] = {
     "link_once": "此链接仅可使用一次，24 小时内有效。任何持有链接的人都能使用，请勿转发。",
     "reset_subject": "设置新密码",
     "reset_text": "有人（希望是您本人）要为此邮箱设置新密码。",
+    "reset_offered": "支付服务的运营方已为此提供了一个链接，目前仍然有效：请使用该链接。"
+    "如果您没有收到，请向运营方重新索取。",
     "reset_open": "设置新密码",
     "reset_else": "如果不是您本人，请忽略本邮件：您的密码不会改变。",
     "digest_subject": "{shop}：{date}",

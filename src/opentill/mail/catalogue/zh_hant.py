@@ -46,8 +46,9 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_failed_text": "{shop} 的一筆出款未能匯出，款項已恢復可用。",
     "payout_open": "檢視出款",
     "endpoint_subject": "{shop} 的一個 Webhook 端點已停用",
-    "endpoint_text": "{shop} 的一個端點未能接收事件，OpenTill 已停止向其傳送。事件會保留，"
-    "端點重新啟用後會繼續傳送。",
+    "endpoint_text": "{shop} 的一個端點未能接收事件，OpenTill 已停止向其傳送。重新啟用後，只會傳送"
+    "此前已在等候的事件；停用期間發生的事件不會自動傳送：請在管理後台的「事件」頁面傳送，"
+    "或從 /v1/events 讀取。",
     "endpoint_open": "檢視端點",
     "key_subject": "{shop} 的 API 密鑰有變更",
     "key_text": "有人建立、更換或撤銷了 {shop} 的一個 API 密鑰。如果不是你們所為，"
@@ -68,6 +69,8 @@ SENTENCES: Final[dict[str, str]] = {
     "link_once": "此連結僅可使用一次，24 小時內有效。任何持有連結的人都能使用，請勿轉寄。",
     "reset_subject": "設定新密碼",
     "reset_text": "有人（希望是您本人）要為此電子郵件設定新密碼。",
+    "reset_offered": "支付服務的營運方已為此提供了一個連結，目前仍然有效：請使用該連結。"
+    "如果您沒有收到，請向營運方重新索取。",
     "reset_open": "設定新密碼",
     "reset_else": "如果不是您本人，請忽略本郵件：您的密碼不會改變。",
     "digest_subject": "{shop}：{date}",
