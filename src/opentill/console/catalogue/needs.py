@@ -25,8 +25,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_duplicates_at": "Last tried",
         "need_refunds": "Refunds that no gateway reports: {number}",
         "need_refunds_title": "Refunds that no gateway reports",
-        "need_refunds_text": "They were sent more than a day ago, and it is not known whether "
-        "they happened. The merchants’ money is held.",
+        "need_refunds_text": "They were made more than a day ago, and no gateway has reported "
+        "whether they happened, or a gateway does not take them. The merchants’ money is held.",
         "need_refunds_at": "Made",
         "need_stuck": "Payments of which no gateway knows the end: {number}",
         "need_stuck_title": "Payments without an end",
@@ -67,7 +67,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_duplicates_at": "最近处理",
         "need_refunds": "支付通道未报告的退款：{number}",
         "need_refunds_title": "支付通道未报告的退款",
-        "need_refunds_text": "发送已超过一天，结果未知。商户的资金被冻结。",
+        "need_refunds_text": "创建已超过一天，支付通道未报告结果，或不受理。商户的资金被冻结。",
         "need_refunds_at": "创建时间",
         "need_stuck": "结果未知的支付：{number}",
         "need_stuck_title": "结果未知的支付",
@@ -107,7 +107,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_duplicates_at": "最近處理",
         "need_refunds": "支付通道未報告的退款：{number}",
         "need_refunds_title": "支付通道未報告的退款",
-        "need_refunds_text": "送出已超過一天，結果未知。商戶的資金被凍結。",
+        "need_refunds_text": "建立已超過一天，支付通道未報告結果，或不受理。商戶的資金被凍結。",
         "need_refunds_at": "建立時間",
         "need_stuck": "結果未知的付款：{number}",
         "need_stuck_title": "結果未知的付款",
