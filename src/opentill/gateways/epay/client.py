@@ -179,7 +179,7 @@ class EpayGateway:
     async def _refused(self, request: RefundRequest, reply: Reply) -> RefundOutcome:
         """Return REFUSED for what was surely not done: a server may fail after it has done it.
 
-        The order's state alone does not tell: after a partial refund it still is paid.
+        The order's state does not show it: after a partial refund it still is paid.
         """
         if reply.not_done:  # it is sent again later
             return RefundOutcome(status="UNREACHABLE", reason=reply.words)
