@@ -9,7 +9,18 @@ from opentill.db.database import Db, Tx
 from opentill.disputes import jobs
 from opentill.gateways import GatewayDisputeEvent
 from opentill.orders import Order
-from support.world import NOW, attempts, balances, dispute_said, history, in_status, said, settled
+from support.world import (
+    NOW,
+    attempts,
+    balances,
+    dispute_said,
+    history,
+    in_status,
+    refund_said,
+    refunded,
+    said,
+    settled,
+)
 
 DAY = 86_400_000
 
@@ -135,3 +146,55 @@ async def test_news_against_what_was_heard_needs_somebody(tx: Tx, first, then) -
     assert await open_rows(tx, order) == [("a", then)]
     assert await disputes.count_unmatched(tx) == 1
     assert f"dispute_{then.lower()}_unmatched" in [line.event for line in await history(tx, order)]
+
+
+async def test_a_loss_that_a_failed_refund_held_is_counted_until_it_is_dealt_with(
+    db: Db, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "SETTLED")
+        refund = await refunded(tx, order)
+        opened = await dispute_said(tx, order, "OPENED", minor=999)
+        assert (opened.amount_minor, await open_rows(tx, order)) == (0, [])
+        await refund_said(tx, refund, "REFUSED", reason="charge_disputed")
+        assert await open_rows(tx, order) == []  # nothing is lost yet
+        capsys.readouterr()
+        await dispute_said(tx, order, "LOST", minor=999)
+        assert await open_rows(tx, order) == [("dispute-1", "LOST")]
+        assert "dispute matches no order" in capsys.readouterr().out
+        assert await balances(tx, order) == (0, 959 - 1500, 0, 0)
+        for word in ("LOST", "OPENED"):
+            await dispute_said(tx, order, word, minor=999)
+        await retry(db)
+        (kept,) = await disputes.unmatched(tx, order.merchant_id)
+        assert kept.refusal.endswith("took 0.00 USD: refunds that have not succeeded held more")
+        assert await disputes.count_unmatched(tx) == 1
+        await disputes.dismiss(tx, order.merchant_id, "sandbox", "dispute-1", "ann", NOW)
+        await dispute_said(tx, order, "LOST", minor=999)
+        assert await disputes.count_unmatched(tx) == 0
+
+
+@pytest.mark.parametrize(("word", "waits"), [("SUCCEEDED", []), ("REFUSED", ["LOST"])])
+async def test_a_loss_while_a_refund_is_in_progress_is_counted_unless_that_succeeds(
+    db: Db, word, waits
+) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "PAID")
+        refund = await refunded(tx, order, "3.00")
+        await dispute_said(tx, order, "LOST", minor=999)
+        assert await open_rows(tx, order) == [("dispute-1", "LOST")]
+        await refund_said(tx, refund, word)
+        await retry(db)
+        assert [status for _, status in await open_rows(tx, order)] == waits
+        await dispute_said(tx, order, "RECOVERED", minor=999)
+        assert await open_rows(tx, order) == []
+
+
+async def test_a_loss_that_its_dispute_took_needs_nobody(tx: Tx) -> None:
+    part = await in_status(tx, "PAID")
+    await dispute_said(tx, part, "LOST", minor=300)
+    less = await in_status(tx, "PAID")
+    await refund_said(tx, await refunded(tx, less, "3.00"), "SUCCEEDED")
+    await dispute_said(tx, less, "LOST", minor=999)
+    for order in (part, less):
+        assert (await status(tx, order), await open_rows(tx, order)) == ("CHARGEBACK", [])

@@ -7,8 +7,15 @@ from typing import Any
 
 import asyncpg
 import httpx2
+import msgspec
 import pytest
 
+from opentill import merchants
+from opentill.core.money import Money
+from opentill.gateways import RefundOutcome, RefundRequest
+from opentill.gateways.epay import configuration
+from opentill.gateways.epay.client import EpayGateway
+from opentill.outgoing.client import Outgoing, Policy
 from support.epay_shop import EpayShop
 
 DAY_MS = 86_400_000
@@ -269,3 +276,87 @@ def test_an_answer_that_got_lost_is_had_by_asking_again(epay_shop: EpayShop) -> 
         time.sleep(0.02)
     assert sent(epay_shop, form) == first
     assert len(made(epay_shop)) == 1
+
+
+def through_the_gateway(
+    epay_shop: EpayShop, placed: dict[str, Any], refund_id: str, minor: int = 100
+) -> RefundOutcome:
+    """Return what our own adapter makes of a refund here: another OpenTill stands before us."""
+    url = f"{epay_shop.api_server.url}/epay/"
+    given = {"epay_url": url, "epay_pid": epay_shop.pid, "epay_key": epay_shop.key}
+    request = RefundRequest(
+        refund_id=refund_id,
+        attempt_id=placed["out_trade_no"],
+        provider_ref=placed["trade_no"],
+        amount=Money(minor, "CNY"),
+        reason="",
+        callback_url="",
+    )
+
+    async def refund() -> RefundOutcome:
+        gateway = EpayGateway(configuration.read(given), Outgoing(Policy.only(url)))
+        try:
+            return await gateway.refund(request)
+        finally:
+            await gateway.close()
+
+    return epay_shop.api_server.run(refund())
+
+
+def test_our_gateway_takes_for_refused_what_was_refused_before_anything_was_done(
+    epay_shop: EpayShop,
+) -> None:
+    placed = epay_shop.paid()
+    done = through_the_gateway(epay_shop, placed, "R-1")
+    assert done.status == "SUCCEEDED"
+    epay_shop.shop.end_refund(made(epay_shop)[0]["id"], "REFUSED", "card closed")
+    poor = EpayShop(epay_shop.api_server, epay_shop.inbox, overdraft_minor=0)
+    for shop, order, refund_id, minor in (
+        (epay_shop, placed, "R-1", 100),  # failed
+        (epay_shop, placed, "R-2", 9999),  # more than was paid
+        (poor, poor.paid(), "R-4", 1050),  # beyond the balance
+    ):
+        outcome = through_the_gateway(shop, order, refund_id, minor)
+        assert outcome.status == "REFUSED", outcome
+    now = epay_shop.api_server.app.clock()
+    epay_shop.api_server.tx(
+        lambda tx: merchants.set_capability(
+            tx, epay_shop.id, "refund", on=False, actor=merchants.Actor("ann", "a review"), now=now
+        )
+    )
+    assert through_the_gateway(epay_shop, placed, "R-5").status == "REFUSED"
+
+
+def test_our_gateway_takes_for_unknown_what_broke_and_for_unsent_what_was_too_much(
+    epay_shop: EpayShop,
+    broken_numbers: None,
+) -> None:
+    placed = epay_shop.paid()
+    outcome = through_the_gateway(epay_shop, placed, "R-1")
+    assert outcome.status == "UNKNOWN"
+    assert "系统错误" in outcome.reason
+    app = epay_shop.api_server.app
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, limit_ip_per_minute=1)
+    try:
+        found = [through_the_gateway(epay_shop, placed, "R-2") for _ in range(2)]
+    finally:
+        app.settings = before
+    assert found[1].status == "UNREACHABLE", found
+
+
+@pytest.fixture
+def broken_numbers(epay_shop: EpayShop) -> Iterator[None]:
+    """Have the database refuse the refunds of this merchant when all else of them is written."""
+    name = f"broken_refunds_{epay_shop.pid}"
+    epay_shop.api_server.sql(
+        f"""create function {name}() returns trigger language plpgsql as
+        $$ begin raise exception 'no room'; end $$"""
+    )
+    epay_shop.api_server.sql(
+        f"""create constraint trigger {name} after insert on refunds
+        deferrable initially deferred for each row
+        when (new.merchant_id = '{epay_shop.id}') execute function {name}()"""
+    )
+    yield
+    epay_shop.api_server.sql(f"drop function {name}() cascade")

@@ -225,11 +225,39 @@ async def test_a_refused_refund_is_refused_only_if_the_order_still_stands(
     outcome = await gateway.refund(REFUND)  # not paid at all: nothing that can be believed
     assert outcome.status == "UNKNOWN"
     server.paid(ATTEMPT)
-    real, server.answer = server.answer, lambda what, params: (  # type: ignore[method-assign]
-        {"code": -1, "msg": "余额不足"} if what == "refund" else real(what, params)
-    )  # fmt: skip
-    outcome = await gateway.refund(REFUND)
-    assert (outcome.status, outcome.reason) == ("REFUSED", "-1: 余额不足")
+    server.told = {"code": -1, "msg": "商户余额不足，请先充值"}
+    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    outcome = await gateway.refund(part)
+    assert (outcome.status, outcome.reason) == ("REFUSED", "-1: 商户余额不足，请先充值")
+
+
+# What a server says to a refund whose order stays paid, done or not, and what it means.
+TOLD: Final = [
+    (-1, "退款金额不能大于订单金额", "REFUSED"),
+    (-1, "退款金额不能超过该订单剩余可退款金额！", "REFUSED"),
+    (-1, "金额输入错误", "REFUSED"),
+    (-1, "系统维护中，请稍后再试", "UNKNOWN"),
+    (-1, "系统错误，请稍后再试", "UNKNOWN"),
+    (-1, "退款失败：cURL error 28: timed out", "UNKNOWN"),
+    (-1, "余额变动失败，退款金额不明", "UNKNOWN"),
+    (0, "", "UNKNOWN"),
+    (-2, "网关退款未确认，禁止自动重试", "UNKNOWN"),
+    (-2, "商户未开启订单退款API接口", "UNREACHABLE"),
+    (-1, "请求过于频繁，请稍后再试", "UNREACHABLE"),
+]
+
+
+@pytest.mark.parametrize(("code", "message", "status"), TOLD)
+async def test_only_what_was_refused_beforehand_is_refused(
+    server: EpayServer, gateway: EpayGateway, code: int, message: str, status: str
+) -> None:
+    await gateway.pay(REQUEST)
+    server.paid(ATTEMPT)
+    server.told = {"code": code, "msg": message}
+    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    outcome = await gateway.refund(part)
+    assert (outcome.status, server.orders[ATTEMPT]["status"]) == (status, 1)
+    assert outcome.reason.startswith(f"{code}: {message}")
 
 
 async def test_a_notice_counts_only_if_the_server_says_so_too(

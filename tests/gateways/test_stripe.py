@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from opentill.core.ids import new_id
+from opentill.core.ids import first_id, new_id
 from opentill.core.money import EXPONENTS, Money
 from opentill.gateways import (
     BadCallback,
@@ -76,6 +76,12 @@ async def paid(gateway: StripeGateway, bank: StripeServer) -> tuple[str, str]:
     request = attempt()
     await gateway.pay(request)
     return request.attempt_id, bank.pay(request.attempt_id)
+
+
+def made_then(at_s: int) -> str:
+    """Return the id of an attempt that was made at a time (Unix s)."""
+    digits = len("att_") + 10  # those of the time
+    return first_id("att", at_s * 1000)[:digits] + new_id("att")[digits:]
 
 
 def giving_back(attempt_id: str, payment: str, minor: int, **changes: Any) -> RefundRequest:
@@ -221,10 +227,43 @@ async def test_what_stripe_never_saw_is_not_found(
     for _ in range(102):  # others' sessions of the same minutes: more than a page
         await gateway.pay(attempt())
     assert (await gateway.find_payment(new_id("att"))).status == "NOT_FOUND"
-    assert bank.count("list") == 2
+    assert bank.count("list") == 4  # two of these, and one to either side
     assert (await gateway.find_payment("att_1")).status == "UNKNOWN"
     first = next(iter(bank.sessions.values()))["client_reference_id"]
     assert (await gateway.find_payment(first)).status == "ACTION_REQUIRED"
+
+
+async def test_a_session_is_found_among_those_of_a_busy_hour(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
+    request = attempt()
+    await gateway.pay(request)
+    opened = bank.of_attempt(request.attempt_id)["created"]
+    bank.open_others(18_000, opened - 300, opened + 600)
+    assert (await gateway.find_payment(request.attempt_id)).status == "ACTION_REQUIRED"
+    assert bank.count("list") <= 5  # 20 of others in a second
+
+
+async def test_a_search_ends_in_time_and_is_over_when_the_session_is(bank: StripeServer) -> None:
+    gateway = adapter(bank.url, timeout_s=0.8)
+    await gateway.pay(attempt())
+    now_s = int(time.time())
+    a_day_s = 86_400
+    attempts = {
+        now_s: "UNKNOWN",
+        now_s - a_day_s + 60: "UNKNOWN",
+        now_s - 2 * a_day_s: "NOT_FOUND",
+    }
+    for made_s in attempts:
+        bank.open_others(4_000, made_s - 30, made_s + 30)
+    bank.takes_s = 0.08
+    for made_s, status in attempts.items():
+        started = time.monotonic()
+        outcome = await gateway.find_payment(made_then(made_s))
+        assert (outcome.status, outcome.reason != "") == (status, True)
+        assert time.monotonic() - started < 1.3
+    assert (await gateway.find_payment(made_then(now_s - 3600))).status == "NOT_FOUND"
+    await gateway.close()
 
 
 @pytest.mark.parametrize("name", ["cs_elsewhere", "pi_elsewhere"])

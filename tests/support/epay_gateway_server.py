@@ -32,6 +32,7 @@ class EpayServer:
         self.asked: list[tuple[str, str, dict[str, str]]] = []  # method, what, parameters
         self.faults: list[tuple[str, str]] = []  # what, kind
         self.extra: dict[str, Any] = {}  # changes answers of act=order
+        self.told: dict[str, Any] | None = None  # instead of what act=refund answers, once done
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -93,7 +94,8 @@ class EpayServer:
                     if number == found["out_trade_no"])  # fmt: skip
         if given >= Decimal(found["money"]):
             found["status"] = 2
-        return {"code": 1, "msg": "退款成功", "money": params["money"], "refund_no": "R1"}
+        done = {"code": 1, "msg": "退款成功", "money": params["money"], "refund_no": "R1"}
+        return done if self.told is None else self.told
 
     def _place(self, params: dict[str, str]) -> dict[str, Any]:
         if params["pid"] != PID or not signature.verify(params, KEY):

@@ -77,6 +77,7 @@ class StripeServer:
         self.calls: list[tuple[str, str, dict[str, str]]] = []
         self.clearing = "usd"
         self.refund_status = "succeeded"
+        self.takes_s = 0.0  # an answer
         self.after_look: Callable[[], Any] = lambda: None  # between two calls of the adapter
         self._faults: list[tuple[str, str]] = []
         self._answers: dict[str, tuple[str, int, str]] = {}
@@ -125,6 +126,16 @@ class StripeServer:
         """Return the one session of an attempt."""
         (session,) = [s for s in self.sessions.values() if s["client_reference_id"] == attempt_id]
         return session
+
+    def open_others(self, number: int, first_s: int, last_s: int) -> None:
+        """Open sessions of others, evenly between two times (Unix s)."""
+        (one, *_) = self.sessions.values()
+        for at in range(number):
+            name = self._name("cs")
+            created = first_s + at * (last_s - first_s) // number
+            self.sessions[name] = one | {"id": name, "metadata": {}, "created": created}
+        latest = sorted(self.sessions.items(), key=lambda item: item[1]["created"])
+        self.sessions = dict(latest)
 
     def pay(self, attempt_id: str, status: str = "succeeded", amount: int | None = None) -> str:
         """Have the customer pay on the page: ``succeeded`` or ``processing``; the payment."""
@@ -234,6 +245,7 @@ class StripeServer:
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             self.calls.append((operation, request.path_qs, dict(request.headers)))
+            await asyncio.sleep(self.takes_s)
             fault = self._fault(operation)
             if fault and not fault.endswith("_after"):
                 return await self._spoilt(request, fault)

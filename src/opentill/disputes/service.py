@@ -13,6 +13,7 @@ from opentill import orders, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
+from opentill.core.money import Money
 from opentill.core.notes import MOST_NOTES, NotesFull, read_note
 from opentill.db.database import Db, Tx
 from opentill.disputes import events, model, queries
@@ -186,7 +187,8 @@ async def apply_outcome(
 
     An event that cannot be applied is noted once in the order's history, stored as unmatched, and
     changes nothing else: a dispute of an order that is not paid, is refunded or disputed already,
-    and an event that contradicts what was applied before. ``gateway`` is the one that signed it.
+    and an event that contradicts what was applied before. A loss that is more than the dispute took
+    is stored too: see ``_took_too_little``. ``gateway`` is the one that signed the event.
     Returns the dispute, None if there is none. Raises NotFound for an unknown attempt, and
     OfAnotherGateway.
     """
@@ -221,7 +223,12 @@ async def apply_outcome(
             dispute, order = await _take(tx, order, dispute, transition, cause, now)
     if transitions and dispute is not None:
         await _compare(tx, order, dispute, gateway_event, now)
-        await matched(tx, dispute, now)
+    if dispute is not None and (transitions or gateway_event.status == "LOST"):
+        if _took_too_little(order, dispute, gateway_event):
+            why = f"{dispute.id} took {_shown(dispute)}: refunds that have not succeeded held more"
+            await keep(tx, attempt, ref, gateway_event, now, refusal=why, known=dispute)
+        else:
+            await matched(tx, dispute, now)
     if dispute is not None and by is not None and dispute.respond_by != by:
         ids = {"merchant_id": merchant_id, "id": dispute.id}
         dispute = await queries.SET_RESPOND_BY.first(tx, **ids, respond_by=by, now=now) or dispute
@@ -235,12 +242,32 @@ async def _compare(
     named = gateway_event.amount
     if (named.minor, named.currency) == (dispute.amount_minor, dispute.currency):
         return
-    shown = money.show(dispute.amount_minor, dispute.currency)
     cause = (
         f"{dispute.id}: the gateway names {named.minor} minor units of {named.currency}, "
-        f"disputed is {shown} {dispute.currency}"
+        f"disputed is {_shown(dispute)}"
     )
     await _note_once(tx, order, "dispute_amount_differs", cause, now)
+
+
+def _shown(dispute: Dispute) -> str:
+    return f"{money.show(dispute.amount_minor, dispute.currency)} {dispute.currency}"
+
+
+def _took_too_little(order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent) -> bool:
+    """Return whether the gateway lost more by a dispute than the ledger did.
+
+    So it is where refunds held a part of the order when the dispute opened, until they succeed: a
+    refund that fails gives its part back to the merchant, though the bank has taken it.
+    """
+    named = gateway_event.amount
+    is_more = named.currency != order.currency or dispute.amount_minor < _whole(named)
+    taken = dispute.amount_minor + order.refunded_minor
+    return dispute.status == "LOST" and is_more and taken < order.amount_minor
+
+
+def _whole(named: Money) -> int:
+    """Return an amount in whole hundredths, as everything that is shown."""
+    return money.times(named.minor, Decimal(1), named.currency, named.currency)
 
 
 async def _note_once(tx: Tx, order: Order, event: str, cause: str, now: int) -> None:
@@ -278,9 +305,8 @@ async def _open(
 ) -> tuple[Dispute, Order]:
     """Open a dispute of a locked order, of at most what no refund holds."""
     amount = left = order.amount_minor - order.refund_held_minor
-    if report.amount_minor is not None:  # in whole hundredths, as everything that is shown
-        named = money.times(report.amount_minor, Decimal(1), order.currency, order.currency)
-        amount = max(0, min(named, left))
+    if report.amount_minor is not None:
+        amount = max(0, min(_whole(Money(report.amount_minor, order.currency)), left))
     dispute = await queries.INSERT.one(
         tx,
         merchant_id=order.merchant_id,

@@ -1,7 +1,8 @@
 """Dispute events that cannot be applied to their order: stored, tried again, shown to the operator.
 
 A gateway may report a second dispute while one is open, or a dispute before its payment. The money
-that it takes must not be forgotten, though the table of transitions has no row for the event.
+that it takes must not be forgotten, though the table of transitions has no row for the event. A
+loss of which a dispute could take a part only is stored as well.
 """
 
 from typing import Final

@@ -97,11 +97,11 @@ NOT_SENT = Command(
     where merchant_id = :merchant_id and id = :id and status = 'PROCESSING'
     """,
 )
-# Of all merchants: sent since before a time and not ended by any report, the oldest first.
+# Of all merchants: made until a time and not ended by any report, sent or not, the oldest first.
 UNREPORTED = Query(
     Refund,
     """
-    select * from refunds where try_at is not null and sent and created_at <= :until
+    select * from refunds where try_at is not null and created_at <= :until
     order by created_at, id limit :limit
     """,
 )

@@ -168,8 +168,6 @@ class EpayGateway:
         reply = await self._ask("api.php?act=refund", params)
         if isinstance(reply, _NoReply):
             return RefundOutcome(status=reply.status, reason=reply.reason)
-        if reply.code in wire.NOT_DONE:  # nothing was done: it is sent again later
-            return RefundOutcome(status="UNREACHABLE", reason=reply.words)
         if reply.code != wire.SUCCESS:
             return await self._refused(request, reply)
         done = wire.amount(reply.get("money"), options.currency)
@@ -179,10 +177,16 @@ class EpayGateway:
         return RefundOutcome(status="SUCCEEDED", provider_ref=reply.get("refund_no"))
 
     async def _refused(self, request: RefundRequest, reply: Reply) -> RefundOutcome:
-        """Check that a refused refund was not done: a server may fail after it has done it."""
-        order = await self._order(request.attempt_id)
-        if isinstance(order, Reply) and self._standing(order, request.attempt_id) == "paid":
-            return RefundOutcome(status="REFUSED", reason=reply.words)
+        """Return REFUSED for what was surely not done: a server may fail after it has done it.
+
+        The order's state does not show it: after a partial refund it still is paid.
+        """
+        if reply.not_done:  # it is sent again later
+            return RefundOutcome(status="UNREACHABLE", reason=reply.words)
+        if reply.refuses:
+            order = await self._order(request.attempt_id)
+            if isinstance(order, Reply) and self._standing(order, request.attempt_id) == "paid":
+                return RefundOutcome(status="REFUSED", reason=reply.words)
         return RefundOutcome(status="UNKNOWN", reason=f"{reply.words}; {_LOST}")
 
     async def _find_lost(self, request: RefundRequest) -> RefundOutcome:

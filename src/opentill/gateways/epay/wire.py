@@ -26,8 +26,24 @@ TYPES: Final[dict[Method, str]] = {
 }
 DEFAULT_CURRENCY: Final = "CNY"
 SUCCESS: Final = 1
-# Refused before anything was done: not enabled, wrong key or sign, missing, unknown act.
-NOT_DONE: Final = frozenset({-2, -3, -4, -5})
+# Refused before anything was done: wrong key or sign, missing, unknown act.
+_NOT_DONE: Final = frozenset({-3, -4, -5})
+# -2 is "not enabled" where the message says so: there are servers that give it for lost responses.
+_NOT_ENABLED: Final = -2
+_SAYS_NOT_ENABLED: Final = ("未开启", "未开通")
+TOO_MANY: Final = "请求过于频繁"
+# How refusals of a refund begin that come before anything was done: the reference server's, those
+# of its relatives, ours. "退款失败：…" is none: it quotes a provider, which may not have responded.
+REFUSALS: Final = (
+    "金额输入错误",
+    "退款金额不",  # 正确, 能大于订单金额, 能超过该订单剩余可退款金额
+    "退款金额超过",
+    "商户余额不足",
+    "商户暂时不能退款",
+    "接口订单号不存在",
+    "该订单暂时不能退款",
+    "这笔退款已失败",
+)
 NO_SUCH_ORDER: Final = "订单不存在"  # the same text in every server of the convention
 Standing = Literal["unpaid", "paid", "refunded", "frozen"]
 STANDINGS: Final[dict[str, Standing]] = {
@@ -56,6 +72,19 @@ class Reply(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """The server's message, cut to fit a reason."""
         return f"{self.code}: {self.get('msg')[:_SHOWN]}"
+
+    @property
+    def not_done(self) -> bool:
+        """Whether the server surely did not look at what was asked, and may be asked again."""
+        message = self.get("msg")
+        if self.code == _NOT_ENABLED:
+            return any(text in message for text in _SAYS_NOT_ENABLED)
+        return self.code in _NOT_DONE or message.startswith(TOO_MANY)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the server refused a refund for a reason that comes before doing it."""
+        return self.get("msg").startswith(REFUSALS)
 
 
 def read(body: bytes) -> Reply | None:

@@ -25,14 +25,15 @@ from opentill.gateways.model import (
 )
 from opentill.gateways.stripe import checkout, wire
 from opentill.gateways.stripe.amounts import OFFERS, to_stripe
-from opentill.gateways.stripe.requests import PAGE, call, search
+from opentill.gateways.stripe.requests import PAGE, TOO_MANY, Listed, call, search
 from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
 from opentill.outgoing.client import Outgoing
 
 _TOLERANCE_S: Final = 300
-# Where an attempt's session is looked for: clocks differ, and requests take time.
-_BEFORE_S: Final = 300
-_AFTER_S: Final = 600
+# Where an attempt's session is looked for, in seconds around the attempt, whose request is sent
+# within four and lasts ten: first where it is if clocks agree, then a minute to either side.
+_AROUND_S: Final = ((-2, 20), (21, 75), (-60, -3))
+_LONGEST_S: Final = 25 * 3600  # a session lasts a day at most
 # Strict, so that the library and this adapter read the same time from a header.
 _HEADER: Final = re.compile(r"t=([0-9]{1,12})(?:,v[0-9]=[0-9a-f]{1,200}){1,16}", re.ASCII)
 _PAYMENT: Final = "pi_"
@@ -57,6 +58,7 @@ class StripeGateway:
         ``outgoing`` is closed with the gateway.
         """
         self._secrets = webhook_secrets
+        self._timeout_s = timeout_s
         self._transport = Transport(outgoing, timeout_s)
         client = stripe.StripeClient(
             secret_key,
@@ -92,10 +94,11 @@ class StripeGateway:
         return _payment(response, request.attempt_id)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        """Return an attempt's state. NOT_FOUND only if Stripe says so.
+        """Return an attempt's state. NOT_FOUND if Stripe says so, or nobody can pay any more.
 
         ``provider_ref`` is Stripe's id of the session or, once it is paid, of the payment. Without
-        one the sessions of the minutes around the attempt are looked through.
+        one the sessions of the minutes around the attempt are looked through. Nobody was given the
+        address of such a session: where there are too many to look through, it is over in a day.
         """
         if provider_ref.startswith(_PAYMENT):
             return _payment(await self._intent(provider_ref, attempt_id), attempt_id)
@@ -172,7 +175,10 @@ class StripeGateway:
             params: Any = {"payment_intent": payment_ref, "limit": PAGE, **after}
             return await self._refunds.list_async(params)
 
-        return _refund(await search(wire.Refund, refund_id, listed, lambda one: one.refund_id))
+        found = await search(
+            wire.Refund, refund_id, [listed], lambda one: one.refund_id, self._timeout_s
+        )
+        return _refund(found)
 
     def read_callback(
         self, headers: Mapping[str, str], body: bytes, now: int
@@ -226,16 +232,27 @@ class StripeGateway:
         except ValueError:
             return ProviderResponse(reason="an id that does not say when it was made")
 
+        around = [self._opened(made_s + first, made_s + last) for first, last in _AROUND_S]
+        response = await search(
+            wire.Session, attempt_id, around, lambda one: one.attempt_id, self._timeout_s
+        )
+        if response.reason == TOO_MANY and time.time() > made_s + _LONGEST_S:
+            return ProviderResponse(status="NOT_FOUND", reason="expired")
+        return response
+
+    def _opened(self, first_s: int, last_s: int) -> Listed:
+        """Return the list of the sessions that were opened between two times, newest first."""
+
         async def listed(after: dict[str, str]) -> Any:
             params: Any = {
-                "created": {"gte": made_s - _BEFORE_S, "lte": made_s + _AFTER_S},
+                "created": {"gte": first_s, "lte": last_s},
                 "limit": PAGE,
                 "expand": ["data.payment_intent"],
                 **after,
             }
             return await self._sessions.list_async(params)
 
-        return await search(wire.Session, attempt_id, listed, lambda one: one.attempt_id)
+        return listed
 
     async def _intent(self, name: str, subject: str) -> ProviderResponse[wire.Intent]:
         return await call(

@@ -1,7 +1,8 @@
 """Requests to Stripe: every failure becomes a ``ProviderResponse`` that says what is certain."""
 
+import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -11,9 +12,11 @@ import structlog
 from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
 
 T = TypeVar("T")
+# Requests the page of a list after the object ``starting_after``.
+Listed = Callable[[dict[str, str]], Awaitable[Any]]
 
 PAGE: Final = 100
-MOST_PAGES: Final = 50
+TOO_MANY: Final = "too many to look through in time"
 _LONGEST_REASON: Final = 200
 _NOT_FOUND: Final = 404
 
@@ -55,15 +58,32 @@ async def call(
 async def search(
     kind: type[N],
     our_id: str,
-    listed: Callable[[dict[str, str]], Awaitable[Any]],
+    lists: Sequence[Listed],
     id_of: Callable[[N], str],
+    timeout_s: float,
 ) -> ProviderResponse[N]:
-    """Look through a list for the object with our id. NOT_FOUND only after its last page.
+    """Look through lists, one after the other, for the object with our id.
 
-    ``listed`` requests the page after the object ``starting_after``.
+    NOT_FOUND only after the last page of the last list, ``TOO_MANY`` if that is not reached in
+    time.
     """
+    response: ProviderResponse[N] = ProviderResponse(status="NOT_FOUND")
+    try:
+        async with asyncio.timeout(timeout_s):
+            for listed in lists:
+                response = await _look_through(kind, our_id, listed, id_of)
+                if response.status != "NOT_FOUND":
+                    break
+    except TimeoutError:
+        return ProviderResponse(reason=TOO_MANY)
+    return response
+
+
+async def _look_through(
+    kind: type[N], our_id: str, listed: Listed, id_of: Callable[[N], str]
+) -> ProviderResponse[N]:
     after: dict[str, str] = {}
-    for _ in range(MOST_PAGES):
+    while True:
         page = await call(_page(kind), "list", our_id, functools.partial(listed, after))
         if page.found is None:
             lost = page.status != "UNREACHABLE"
@@ -74,7 +94,6 @@ async def search(
         if not page.found.has_more or not page.found.data:
             return ProviderResponse(status="NOT_FOUND")
         after = {"starting_after": page.found.data[-1].id}
-    return ProviderResponse(reason="too many to look through")
 
 
 def _page(kind: type[N]) -> type[Page[N]]:
