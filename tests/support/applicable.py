@@ -18,6 +18,7 @@ NO_DATABASE: Final = "asks no database, or starts a PostgreSQL of its own"
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     "the catalogue and plans of one PostgreSQL": (
         "tests/db/test_query_plans.py",
+        "tests/payment_links/test_usage.py::test_sales_of_a_link_are_read",
         "tests/test_owners.py",
         "tests/test_queries.py",
         "tests/test_schema.py",
