@@ -47,7 +47,8 @@ def _set_up(ada: Visitor) -> tuple[str, list[str]]:
     assert secret is not None
     assert ada.get("/security/authenticator.svg").headers["content-type"].startswith("image/svg")
     bare = secret[1].replace(" ", "")
-    assert ada.post("/security/authenticator", {"code": "000000"}).status_code == 400
+    for wrong in ("000000", "²²²²²²", "１２３４５６"):
+        assert ada.post("/security/authenticator", {"code": wrong}).status_code == 400
     confirmed = ada.post("/security/authenticator", {"code": _code(bare)})
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", confirmed.text)
     assert len(set(codes)) == 10

@@ -36,6 +36,9 @@ from opentill.people.second_factor import actor_of
 _CHALLENGE_MS: Final = 5 * MINUTE_MS
 _MOST: Final = 20  # of one person
 _LONGEST_NAME: Final = 100
+_MALFORMED: Final = (
+    WebAuthnException, msgspec.DecodeError, LookupError, TypeError, ValueError, RecursionError,
+)  # fmt: skip
 _REFUSED: Final = ("credential", "credential must be a passkey that your browser has just made")
 
 
@@ -105,7 +108,7 @@ async def add(tx: Tx, login: Login, credential: str, name: str, site: Site, now:
             expected_origin=site.origin,
             require_user_verification=True,
         )
-    except (WebAuthnException, ValueError, KeyError):
+    except _MALFORMED:
         raise Invalid(*_REFUSED) from None
     passkey = Passkey(
         id=new_id("pk"),
@@ -117,7 +120,8 @@ async def add(tx: Tx, login: Login, credential: str, name: str, site: Site, now:
         created_at=now,
         used_at=None,
     )
-    await queries.INSERT_PASSKEY.run(tx, passkey)
+    if not await queries.INSERT_PASSKEY.run(tx, passkey):  # somebody has it already
+        raise Invalid(*_REFUSED)
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor, subject = actor_of(login, "on the page about security"), f"{passkey.id} {passkey.name}"
     await merchants.record_audit(tx, actor, "people passkey add", "", subject, now)
@@ -141,7 +145,7 @@ async def use(tx: Tx, credential: str, site: Site, now: int) -> Person:
     try:
         challenge = _challenge_in(credential)
         raw_id = base64url_to_bytes(msgspec.json.decode(credential)["rawId"])
-    except (Invalid, msgspec.DecodeError, KeyError, TypeError, ValueError):
+    except (Invalid, *_MALFORMED):
         raise WrongCredentials from None
     used = await queries.USE_CHALLENGE.first(tx, challenge=challenge, now=now)
     passkey = await queries.PASSKEY.first(tx, credential=raw_id)
@@ -157,7 +161,7 @@ async def use(tx: Tx, credential: str, site: Site, now: int) -> Person:
             credential_current_sign_count=passkey.sign_count,
             require_user_verification=True,
         )
-    except (WebAuthnException, ValueError, KeyError):
+    except _MALFORMED:
         raise WrongCredentials from None
     await queries.SET_PASSKEY_USED.run(
         tx, id=passkey.id, sign_count=verified.new_sign_count, now=now
@@ -177,5 +181,5 @@ def _challenge_in(credential: str) -> bytes:
     try:
         client_data = msgspec.json.decode(credential)["response"]["clientDataJSON"]
         return parse_client_data_json(base64url_to_bytes(client_data)).challenge
-    except (WebAuthnException, msgspec.DecodeError, KeyError, TypeError, ValueError):
+    except _MALFORMED:
         raise Invalid(*_REFUSED) from None

@@ -73,7 +73,10 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
     if person is None or person.totp_pending is None:
         raise NotFound
     bare = "".join(code.split())
-    if not await _use_code(tx, person, person.totp_pending, bare, secret_key):
+    right = totp.is_code(bare) and await _use_code(
+        tx, person, person.totp_pending, bare, secret_key
+    )
+    if not right:
         raise Invalid("code", "code must be the one that the authenticator shows now")
     await queries.CONFIRM_TOTP.run(tx, id=person.id, checked=person.totp_pending, now=now)
     await queries.STRENGTHEN.run(tx, id=login.id)
