@@ -1,6 +1,7 @@
 """The trial balance after any day, of all merchants or by merchant; and the general ledger."""
 
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -62,6 +63,8 @@ async def show(request: PageRequest) -> Response:
 async def export(request: PageRequest) -> Response:
     """Stream the general ledger of some days."""
     days = lists.days(request, ZONE)
+    if days.errors:  # the page says what is wrong with them
+        return render.see_other(request, f"{PLACE}?{urlencode(request.query)}")
     merchant_id = lists.text(request, "merchant", 64)
     chunks = ledger.general_ledger_file(
         request.app.replica.reading(), days.since, days.until, merchant_id or None
