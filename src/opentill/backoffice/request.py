@@ -42,7 +42,8 @@ class PageRequest:
             pairs = parse_qsl(scope["query_string"].decode("latin-1"), max_num_fields=_MAX_FIELDS)
         except ValueError:
             pairs = []
-        self.query = dict(reversed(pairs))
+        # Without what no text of PostgreSQL can hold.
+        self.query = {name: value.replace("\0", "") for name, value in reversed(pairs)}
         self.base = templates.base_path(self.app.settings.public_url)
         self.localizer = language.choose(
             face.sentences,
