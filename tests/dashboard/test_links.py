@@ -59,6 +59,8 @@ def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(shop: Shop)
         ("quantity", "2"),
         ("uses", "0"),
         ("uses", "many"),
+        ("uses", "1" * 5000),
+        ("quantity", "1" * 5000),
         ("expires", "2020-01-01"),
         ("expires", "9999-99-99"),
         ("reference", "r" * 201),

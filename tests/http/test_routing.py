@@ -16,6 +16,7 @@ PATHS = [
     (f"/checkout/{_ID}", "/checkout/{session}"),
     (f"/checkout/{_ID}/qr/{_ID}.svg", "/checkout/{session}/qr/{attempt}.svg"),
     ("/checkout/CS_1", "/checkout/{rest}"),
+    (f"/checkout/{_ID}\n", "/checkout/{rest}"),
     ("/checkout", "/checkout"),
     ("/epay/nothing.php", "/epay/{rest}"),
     ("/submit.php/nothing", "/submit.php/{rest}"),

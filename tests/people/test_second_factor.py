@@ -47,7 +47,8 @@ def _set_up(ada: Visitor) -> tuple[str, list[str]]:
     assert secret is not None
     assert ada.get("/security/authenticator.svg").headers["content-type"].startswith("image/svg")
     bare = secret[1].replace(" ", "")
-    assert ada.post("/security/authenticator", {"code": "000000"}).status_code == 400
+    for wrong in ("000000", "²²²²²²", "１２３４５６"):
+        assert ada.post("/security/authenticator", {"code": wrong}).status_code == 400
     confirmed = ada.post("/security/authenticator", {"code": _code(bare)})
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", confirmed.text)
     assert len(set(codes)) == 10
@@ -163,6 +164,47 @@ def test_what_is_dangerous_asks_for_the_password_and_loses_nothing(
     assert title(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]
     assert title(ada.post(path, form)) == "Please confirm that it is you"
+
+
+def test_a_form_is_the_same_whatever_proves_who_sends_it(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    _, codes = _set_up(ada)
+    path = f"/dashboard/{shop.id}/developers/webhooks/{shop.endpoint()['id']}"
+
+    def rotate(form_id: str, *code: str) -> str:
+        proof = {"proof_email": ada.email, "proof_password": PASSWORD}
+        form = {"form_id": form_id} | ({**proof, "proof_code": code[0]} if code else {})
+        return ada.post(f"{path}/rotate", form).headers["location"]
+
+    form_id = "ab" * 16
+    for code in codes[:2]:  # the first response was lost, and the proof is too old again
+        shop.api_server.sql(
+            "update logins set proved_at = 0 where person_id = $1 returning 1", ada.person_id
+        )
+        assert rotate(form_id, code) == f"{path}?done=rotated"
+    assert rotate(form_id, codes[1]) == f"{path}?done=rotated"  # proved: nobody looks at the code
+    ada.log_in(code=codes[2])
+    assert rotate(form_id) == f"{path}?done=rotated"
+    count = "select count(*) from audit_log where merchant_id = $1 and action = 'webhooks rotate'"
+    assert shop.api_server.sql(count, shop.id) == [{"count": 1}]
+    rotate("cd" * 16)
+    stored = shop.api_server.sql(
+        "select fingerprint from idempotency_keys where merchant_id = $1 and key like 'form %'",
+        shop.id,
+    )
+    assert len(stored) == 2
+    assert stored[0] == stored[1]  # of the same entries, with a password and without
+
+
+def test_what_proves_who_sends_a_form_is_not_kept_when_the_login_has_ended(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    ada.post("/logout")
+    form = {"role": "viewer", "proof_email": ada.email, "proof_password": PASSWORD}
+    kept = ada.post(f"/dashboard/{shop.id}/team/invite", form).text
+    assert 'name="role" value="viewer"' in kept
+    assert "proof_" not in kept
+    assert PASSWORD not in kept
+    assert "not kept" not in kept  # nothing is lost: whoever logs in has proved who they are
 
 
 # ── one's own account ──

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from opentill import people
 from opentill.backoffice import cookies, kept_forms, render
 from opentill.backoffice.faces import Face
-from opentill.backoffice.model import Page
+from opentill.backoffice.model import OF_PROOF, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core import log
 from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, TooManyRequests
@@ -28,10 +28,8 @@ from opentill.people import NEED_PROOF, Permission
 from opentill.web import forms
 from opentill.web.responses import GUARDS, PRIVATE
 
-# The fields in which a form brings along who sends it.
-_EMAIL: Final = "proof_email"
-_PASSWORD: Final = "proof_password"  # noqa: S105 - a name
-_CODE: Final = "proof_code"
+_PASSWORD: Final = f"{OF_PROOF}password"
+_CODE: Final = f"{OF_PROOF}code"
 # What a live page gets that asks again and may not be seen any more: its browser is to load
 # it again, and comes to the login or to the page that says why.
 _NOT_HERE: Final = (303, 403, 404)
@@ -139,9 +137,8 @@ async def _admit(request: PageRequest, one: Page) -> None:
 
 async def _proof(request: PageRequest) -> Response | None:
     """Ask for the password before a form is taken; None once it came along with the form."""
-    form, errors, wait, status = dict(await request.form()), dict[str, str](), "", 200
-    password, code = form.pop(_PASSWORD, None), form.pop(_CODE, "")
-    form.pop(_EMAIL, None)
+    form, errors, wait, status = await request.form(), dict[str, str](), "", 200
+    password, code = request.proving.get(_PASSWORD), request.proving.get(_CODE, "")
     settings = request.app.settings
     if password is not None:
         try:

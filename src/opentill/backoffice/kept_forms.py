@@ -54,7 +54,10 @@ async def check(request: PageRequest) -> Response | None:
 
 def _page_of(request: PageRequest) -> str:
     """Return the page that the form was on, without the base: browsers send its address along."""
-    address = urlsplit(request.headers.get(b"referer", b"").decode("latin-1"))
+    try:
+        address = urlsplit(request.headers.get(b"referer", b"").decode("latin-1"))
+    except ValueError:  # such as "http://[::1"
+        return ""
     path = address.path.removeprefix(request.base)
     return safe_next(f"{path}?{address.query}" if address.query else path)
 

@@ -110,9 +110,9 @@ def choice(request: PageRequest, name: str, choices: Sequence[C]) -> C | None:
 
 
 def text(request: PageRequest, name: str, longest: int = 200) -> str:
-    """Return a text of the query as typed, without spaces around it and what no text can hold."""
+    """Return a text of the query as typed, without spaces around it."""
     given: str = request.query.get(name, "")
-    return given.replace("\x00", "").strip()[:longest]
+    return given.strip()[:longest]
 
 
 def before(request: PageRequest) -> str:

@@ -21,6 +21,7 @@ Handler = Callable[["PageRequest"], Awaitable[Response]]
 OF_MERCHANT: Final = "/dashboard/{merchant:id}"
 OF_CONSOLE: Final = "/console"
 SENDER: Final = "form_person"  # the field of a form that says whom it was shown to
+OF_PROOF: Final = "proof_"  # begins the fields in which a form brings along who sends it
 _ID: Final = re.compile(r"/[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 

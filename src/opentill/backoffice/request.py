@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope
 
 from opentill import context
 from opentill.backoffice.faces import Face
-from opentill.backoffice.model import OF_CONSOLE, SENDER
+from opentill.backoffice.model import OF_CONSOLE, OF_PROOF, SENDER
 from opentill.core.errors import Problem, or_not_found
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.server.protocol import ALLOW_BODY_S
@@ -46,7 +46,8 @@ class PageRequest:
             )
         except ValueError:
             pairs = []
-        self.query = dict(reversed(pairs))
+        # Without what no text of PostgreSQL can hold.
+        self.query = {name: value.replace("\0", "") for name, value in reversed(pairs)}
         self.base = templates.base_path(self.app.settings.public_url)
         self.localizer = language.choose(
             face.sentences,
@@ -60,6 +61,7 @@ class PageRequest:
         self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _allow_nothing)
         self._form: forms.Form | Problem | None = None
         self._sender = ""
+        self._proof: dict[str, str] = {}
         self._login: Login | None = None
         self._access: Access | None = None
         self.new_cookies: list[str] = []
@@ -142,7 +144,10 @@ class PageRequest:
         if self._form is None:
             try:
                 self._form = await self._read()
-                self._sender = self._form.fields.pop(SENDER, "")
+                fields = self._form.fields
+                self._sender = fields.pop(SENDER, "")
+                proving = [name for name in fields if name.startswith(OF_PROOF)]
+                self._proof = {name: fields.pop(name) for name in proving}
             except Problem as problem:
                 self._form = problem
         if isinstance(self._form, Problem):
@@ -168,6 +173,14 @@ class PageRequest:
     def sender(self) -> str:
         """The person whom the form was shown to, "" if it does not say; once the form is read."""
         return self._sender
+
+    @property
+    def proving(self) -> Mapping[str, str]:
+        """The fields in which the form brings along who sends it; once the form is read.
+
+        They are no part of it, so that a password is neither stored nor shown again.
+        """
+        return self._proof
 
     @property
     def person(self) -> str:

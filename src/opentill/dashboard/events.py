@@ -84,7 +84,7 @@ async def resend(request: PageRequest) -> Response:
     """Send an event again: to the endpoint that is named, or to all that want it."""
     app, event_id = request.app, request.ids["event"]
     form = await request.form()
-    only = form.get("endpoint", "").replace("\0", "")
+    only = form.get("endpoint", "")
     here = f"/dashboard/{request.merchant_id}/developers/events/{event_id}"
 
     async def work(tx: Tx) -> str:

@@ -58,7 +58,7 @@ _ERRORS: Final = {
 # What can be changed, by the name of its field.
 _CHANGES: Final = ("name", "description", "quantity", "uses", "expires", "reference")
 _LONGEST_DESCRIPTION: Final = 1000
-_VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _NEWEST: Final = 20  # payments
 _COLUMNS: Final = (
     *(one for one in payments_columns.COLUMNS if one.unasked and one.name != "product"),
@@ -291,7 +291,7 @@ def _changed(entries: Entries, link: PaymentLink, zone: ZoneInfo) -> LinkUpdate:
 
 def _whole(text: str) -> int | str:
     """Return a number that was typed, or the text that is none."""
-    return int(text) if text.isascii() and text.isdecimal() else text
+    return int(text) if _NUMBER.fullmatch(text) else text
 
 
 async def change(request: PageRequest) -> Response:
@@ -300,7 +300,7 @@ async def change(request: PageRequest) -> Response:
     entries = {name: form.get(name, "").strip() for name in _CHANGES}
     entries["description"] = entries["description"].replace("\r\n", "\n")
     version = form.get("version", "")
-    seen = int(version) if _VERSION.fullmatch(version) else 0
+    seen = int(version) if _NUMBER.fullmatch(version) else 0
     actor = people.actor_of(request.login, _REASON)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)

@@ -78,7 +78,7 @@ class PathRouter(Router):
             return route, {}
         shape = _shape(path)
         for one in self._shaped.get(shape, ()):
-            if found := one.path_regex.match(path):
+            if found := one.path_regex.fullmatch(path):  # "$" alone lets a line feed pass
                 return one, found.groupdict()
         route = self._below.get(shape[0])
         if route is not None and (found := route.path_regex.match(path)):

@@ -58,7 +58,7 @@ def known_browser(secret_key: str, account: str) -> str:
 
 def is_known(secret_key: str, account: str, shown: str) -> bool:
     """Return whether a browser shows that it has logged in to an account before."""
-    return hmac.compare_digest(known_browser(secret_key, account), shown)
+    return hmac.compare_digest(known_browser(secret_key, account).encode(), shown.encode())
 
 
 async def count(db: Db, account: str, address: str, now: int, *, known: bool = False) -> Attempt:

@@ -122,7 +122,8 @@ async def add(tx: Tx, login: Login, credential: str, name: str, site: Site, now:
         created_at=now,
         used_at=None,
     )
-    await queries.INSERT_PASSKEY.run(tx, passkey)
+    if not await queries.INSERT_PASSKEY.run(tx, passkey):  # somebody has it already
+        raise Invalid(*_REFUSED)
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor, subject = actor_of(login, "on the page about security"), f"{passkey.id} {passkey.name}"
     await merchants.record_audit(tx, actor, "people passkey add", "", subject, now)

@@ -68,6 +68,7 @@ INSERT_PASSKEY = Command(
     insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at,
         used_at)
     values (:id, :person_id, :credential, :public_key, :sign_count, :name, :created_at, :used_at)
+    on conflict (credential) do nothing
     """,
 )
 PASSKEYS = Query(

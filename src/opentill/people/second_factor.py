@@ -75,7 +75,9 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
         raise NotFound
     bare = "".join(code.split())
     # No code of this secret was used, whenever one of the secret before was.
-    period = _matching(person, person.totp_pending, bare, secret_key, 0)
+    period = None
+    if totp.is_code(bare):
+        period = _matching(person, person.totp_pending, bare, secret_key, 0)
     if period is None:
         raise Invalid("code", "code must be the one that the authenticator shows now")
     await queries.CONFIRM_TOTP.run(

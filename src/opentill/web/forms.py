@@ -18,7 +18,7 @@ _MAX_FIELDS: Final = 40
 _DRAINED: Final = 16 * 1024 * 1024
 _FORM: Final = "application/x-www-form-urlencoded"
 _MULTIPART: Final = "multipart/form-data"
-_ACCEPTED: Final = ("body", "the form must arrive whole, URL-encoded in UTF-8")
+_ACCEPTED: Final = ("body", "the form must arrive whole, URL-encoded in UTF-8, without NUL")
 
 
 class Foreign(Problem):
@@ -99,7 +99,8 @@ class Form(NamedTuple):
 async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, str]:
     """Read a form of at most 64 KiB; of a field that comes twice the first counts.
 
-    Raises PayloadTooLarge, UnsupportedMediaType, and Invalid for what is no form in UTF-8.
+    Raises PayloadTooLarge, UnsupportedMediaType, and Invalid for what is no form in UTF-8 or has a
+    NUL, which PostgreSQL does not store.
     """
     return (await read_with_files(headers, receive, 0)).fields
 
@@ -114,7 +115,7 @@ async def read_with_files(
     header = headers.get(b"content-type", b"").decode("latin-1")
     media_type, options = _library.parse_options_header(header)
     if media_type == _FORM:
-        return Form(_decoded(await read_body(headers, receive)), {})
+        return _storable(Form(_decoded(await read_body(headers, receive)), {}))
     if media_type != _MULTIPART or not most_of_files:
         raise UnsupportedMediaType
     try:
@@ -122,7 +123,7 @@ async def read_with_files(
     except PayloadTooLarge:
         await _take_rest(receive)
         raise
-    return _parts(body, options.get("boundary", ""))
+    return _storable(_parts(body, options.get("boundary", "")))
 
 
 async def _take_rest(receive: Receive) -> None:
@@ -136,6 +137,12 @@ async def _take_rest(receive: Receive) -> None:
         size += len(message.get("body", b""))
         if message["type"] != "http.request" or not message["more_body"]:
             return
+
+
+def _storable(form: Form) -> Form:
+    if any("\0" in text for field in form.fields.items() for text in field):
+        raise Invalid(*_ACCEPTED)
+    return form
 
 
 def _decoded(body: bytes) -> dict[str, str]:

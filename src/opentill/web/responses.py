@@ -27,6 +27,7 @@ GUARDS: Final[Mapping[str, str]] = {
     "permissions-policy": "accelerometer=(), browsing-topics=(), camera=(), geolocation=(), "
     "gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()",
 }
+_OF_ADDRESSES: Final = ":/?#[]@!$&'()*+,;=%"  # RFC 3986 §2.2, and what encodes
 PRIVATE: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "x-robots-tag": "noindex, nofollow",
@@ -66,8 +67,11 @@ def is_known(request: Request, tag: str) -> bool:
 
 
 def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Send the browser to a path of ours by GET, whatever its own method was."""
-    own = {**GUARDS, **PRIVATE, "location": path, **(headers or {})}
+    """Send the browser to a path of ours by GET, whatever its own method was.
+
+    What no address may hold as it stands is encoded; what is encoded already stays.
+    """
+    own = {**GUARDS, **PRIVATE, "location": quote(path, safe=_OF_ADDRESSES), **(headers or {})}
     return Response(b"", 303, own, "text/plain")
 
 

@@ -1,0 +1,199 @@
+"""Hostile forms, queries, headers and addresses of pages: a clear refusal, never an answer of 5xx.
+
+What the API makes of such is in ``test_hostile.py``.
+"""
+
+import base64
+import inspect
+import json
+import re
+from contextlib import closing
+from html import unescape
+from http.client import HTTPConnection
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+from starlette.types import Message
+
+from opentill.app import FACES
+from opentill.backoffice.model import Page
+from opentill.core.errors import Invalid
+from opentill.web import forms
+from support.api_server import ApiServer, Shop
+from support.people import PASSWORD, Visitor, person, unlimited
+
+__all__ = ["unlimited"]
+
+PAGES: Final = [one for face in FACES for one in face.pages]
+ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
+URLENCODED: Final = "application/x-www-form-urlencoded"
+MULTIPART: Final = "multipart/form-data; boundary=b"
+PART: Final = b'--b\r\ncontent-disposition: form-data; name="%b"%b\r\n\r\n%b\r\n'
+# What is no form of ours, whatever its fields are called.
+NO_FORMS: Final = {
+    "NUL in a text": (URLENCODED, b"email=a%00b&password=x&note=a%00"),
+    "NUL in a name": (URLENCODED, b"a%00=1"),
+    "no UTF-8": (URLENCODED, b"email=%ff"),
+    "no UTF-8 as it stands": (URLENCODED, b"email=\xff"),
+    "lone surrogate": (URLENCODED, b"email=%ed%a0%80"),
+    "thousands of fields": (URLENCODED, b"&".join(b"a%d=1" % n for n in range(5000))),
+    "too long a name": (URLENCODED, b"a" * 70_000 + b"=1"),
+    "another type": ("text/\xff", b"email=a"),
+    "multipart with NUL in a text": (MULTIPART, PART % (b"note", b"", b"a\0b") + b"--b--"),
+    "multipart with NUL in a name": (MULTIPART, PART % (b"a\0", b"", b"x") + b"--b--"),
+    "multipart that is no UTF-8": (MULTIPART, PART % (b"note", b"", b"\xff") + b"--b--"),
+    "multipart without its end": (MULTIPART, PART % (b"note", b"", b"x")),
+    "multipart with another boundary": (MULTIPART, b"--c\r\n\r\n--c--"),
+    "multipart without a boundary": ("multipart/form-data", PART % (b"note", b"", b"x") + b"--b--"),
+}
+REFUSED: Final = {400, 413, 415}
+
+
+def path_of(one: Page, shop: Shop) -> str:
+    """Return the path of a page of a shop; what else it is of does not exist."""
+    return re.sub(r"{\w+(:id)?}", ID, one.path.replace("{merchant:id}", shop.id))
+
+
+def reads_a_form(one: Page) -> bool:
+    """Return whether a page needs what its form says, and not only that it was sent."""
+    return "request.form()" in inspect.getsource(one.handler)
+
+
+def send(who: Visitor, path: str, name: str) -> tuple[int, str]:
+    type_, content = NO_FORMS[name]
+    headers: Any = {"content-type": type_.encode("latin-1")}
+    answer = who.http.post(path, content=content, headers=headers)
+    return answer.status_code, answer.text
+
+
+@pytest.mark.parametrize("name", NO_FORMS)
+def test_no_page_takes_what_is_no_form(shop: Shop, name: str) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    admin = person(shop.api_server, None, staff_role="admin")
+    for one in (one for one in PAGES if one.method == "POST" and one.path != "/logout"):
+        who = admin if one.of_console else owner
+        status, text = send(who, path_of(one, shop), name)
+        assert status < 500, (one.path, text)
+        assert status in REFUSED | {403, 404} or not reads_a_form(one), (one.path, status)
+    for path in (f"/dashboard/{shop.id}/settings/profile", f"/dashboard/{shop.id}/team/invite"):
+        assert send(owner, path, name)[0] in REFUSED
+    nobody = Visitor(shop.api_server)
+    link = shop.data("POST", "/v1/payment-links", json={"productId": shop.product()["id"]})
+    for path in ("/login", f"/checkout/{shop.session()['id']}", urlsplit(link["url"]).path):
+        status, text = send(nobody, path, name)
+        assert (status in REFUSED, "<h1>" in text) == (True, True), (path, text)
+    for path in ("/epay/submit.php", "/mapi.php", "/api.php"):
+        status, text = send(nobody, path, name)
+        assert (status, "系统错误" in text) == (200, False)
+        assert json.loads(text)["code"] < 0
+
+
+@pytest.mark.parametrize("name", [one for one in NO_FORMS if one.startswith("multipart")])
+async def test_no_form_with_files_is_read_of_what_is_none(name: str) -> None:
+    type_, content = NO_FORMS[name]
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    with pytest.raises(Invalid):
+        await forms.read_with_files({b"content-type": type_.encode()}, receive, 1000)
+
+
+def test_any_query_of_a_page_is_taken_or_said_to_be_wrong(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    admin = person(shop.api_server, None, staff_role="admin")
+    always = ["after", "before", "done", "from", "next", "opened", "page", "query", "test", "to"]
+    for one in (one for one in PAGES if one.method == "GET"):
+        who = admin if one.of_console else owner
+        path = path_of(one, shop)
+        names = {*always, *re.findall(r' name="(\w+)"', who.get(path).text)}
+        for text in ("a%00b", "%ff%00", "%ed%a0%80", "9" * 300):
+            query = "&".join(f"{name}={text}" for name in sorted(names)[:48])
+            answer = who.get(f"{path}?{query}&%00%ff=%zz")
+            assert answer.status_code < 500, (path, query)
+    for path in ("/epay/submit.php", "/mapi.php", "/api.php"):
+        for query in ("pid=1%00", "pid=1&act=order%00", "pid=%ff", "pid=1&%00=1", "pid=%ed%a0%80"):
+            assert "系统错误" not in owner.get(f"{path}?{query}").text
+
+
+def test_hostile_headers_of_forms_are_harmless(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    path = f"/dashboard/{shop.id}/settings/profile"
+    own: dict[str, str | bytes] = {"content-type": URLENCODED, "origin": shop.api_server.url}
+
+    def status(path: str, form: str, **headers: str | bytes) -> int:
+        connection = HTTPConnection(urlsplit(shop.api_server.url).netloc, timeout=30)
+        with closing(connection):
+            connection.request("POST", path, form, own | headers)
+            return connection.getresponse().status
+
+    cookie = f"opentill={owner.token}".encode()
+    for referer in (b"http://[", b"http://a:b@[::1", b"\xff"):
+        assert status(path, "", referer=referer, cookie=cookie) == 400, referer
+    form = urlencode({"email": owner.email, "password": PASSWORD})
+    cookie = b"opentill_known=\xff.\xfe; opentill=\xff; opentill_language=\xff"
+    assert status("/login", form, cookie=cookie) == 303
+
+
+def test_a_page_of_any_letters_is_where_a_login_leads_to(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    goal, there = "/dashboard/店?q=é%20&a=b", "/dashboard/%E5%BA%97?q=%C3%A9%20&a=b"
+    assert owner.get("/login", params={"next": goal}).headers["location"] == there
+    assert owner.log_in(next=goal).headers["location"] == there
+    other = {"form_person": ID, "login_from": goal}
+    answer = owner.post(f"/dashboard/{shop.id}/team/invite", other)
+    assert answer.headers["location"] == f"{there}&other_person=1"
+
+
+# ── passkeys ──
+
+
+class Authenticator:
+    """Makes credentials that are wrong in one place, of a browser that is open as localhost."""
+
+    def __init__(self, api_server: ApiServer, who: Visitor) -> None:
+        """``who`` is logged in."""
+        self.who = who
+        self.host = f"localhost:{urlsplit(api_server.url).port}"
+        who.http.headers.update({
+            "host": self.host, "origin": f"http://{self.host}", "cookie": f"opentill={who.token}",
+        })  # fmt: skip
+
+    def client_data(self) -> str:
+        """Return what a browser says that a passkey is made for."""
+        begun = unescape(self.who.post("/security/passkeys/begin").text)
+        found = re.search(r'"challenge": ?"([\w-]+)"', begun)
+        assert found is not None
+        data = {"type": "webauthn.create", "challenge": found[1], "origin": f"http://{self.host}"}
+        return encoded(json.dumps(data).encode())
+
+    def send(self, key: bytes) -> int:
+        """Send a passkey with a public key; the status."""
+        body = bytes.fromhex("49960de5880e8c687434170f6476605b8fe4aeb9a28632c7995cf3ba831d9763")
+        body += b"\x45" + b"\0\0\0\1" + bytes(16) + b"\0\x10" + b"i" * 16 + key
+        attested = b"\xa3cfmtdnonegattStmt\xa0hauthData\x59%b%b" % (
+            len(body).to_bytes(2, "big"),
+            body,
+        )
+        response = {"clientDataJSON": self.client_data(), "attestationObject": encoded(attested)}
+        id_ = encoded(b"i" * 16)
+        sent = {"id": id_, "rawId": id_, "type": "public-key", "response": response}
+        return self.who.post("/security/passkeys", {"credential": json.dumps(sent)}).status_code
+
+
+def encoded(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def test_a_passkey_that_is_none_is_refused(shop: Shop) -> None:
+    authenticator = Authenticator(shop.api_server, person(shop.api_server, shop.id, "owner"))
+    key = bytes.fromhex("a5010203262001215820") + bytes(32) + bytes.fromhex("225820") + bytes(32)
+    assert authenticator.send(key) == 303
+    assert authenticator.send(key) == 400  # made before
+    for wrong in (b"", b"\x01", b"\x80", b"\xa0", b"\xa1\x01\x02", b"\xff", b"\x81" * 500):
+        assert authenticator.send(wrong) == 400, wrong
+    nested = encoded(b"[" * 5000)
+    for text in ("[" * 5000, '{"a":' * 5000, f'{{"response":{{"clientDataJSON":"{nested}"}}}}'):
+        for path, status in (("/login/passkey", 401), ("/security/passkeys", 400)):
+            assert authenticator.who.post(path, {"credential": text}).status_code == status
