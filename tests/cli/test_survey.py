@@ -40,7 +40,7 @@ def test_all_runs_on_an_empty_database_and_nothing_is_kept(
         assert sum(feature[kind] for feature in found["features"]) == count, kind
     # Most inserts need what the order has; few others are refused, or little would be shown.
     assert sum(feature["refused"] for feature in found["features"]) < count / 10
-    assert "entries" not in found["untouched"]
+    assert "entries" not in (found["untouched"] or "")  # a cluster's nodes do not say
     assert opentill.json("merchants", "list") == []
     assert opentill.json("audit", "list") == before
 

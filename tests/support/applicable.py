@@ -18,6 +18,7 @@ NO_DATABASE: Final = "asks no database, or starts a PostgreSQL of its own"
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     "the catalogue and plans of one PostgreSQL": (
         "tests/db/test_query_plans.py",
+        "tests/figures/test_figures.py::test_reading_takes_as_many_statements",
         "tests/payment_links/test_usage.py::test_sales_of_a_link_are_read",
         "tests/test_owners.py",
         "tests/test_queries.py",
@@ -25,6 +26,7 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/test_spread.py",
     ),
     "what one server has locked": (
+        "tests/cli/test_survey.py::test_what_is_about_all_merchants",
         "tests/db/test_row_locks.py",
     ),
     "copies of merchants by functions and triggers of one server": (
@@ -43,6 +45,13 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/orders/test_retention.py::test_old_history_goes",
         "tests/orders/test_retention.py::test_the_database_lets_only_old_rows",
         "tests/orders/test_retention.py::test_time_moved_ahead",
+    ),
+    "a trigger of the test's own, which Citus refuses": (
+        "tests/epay/test_refunds.py::test_what_breaks_before_the_commit",
+        "tests/gateways/test_bank_faults.py::test_a_row_that_raises",
+    ),
+    "partitions of one PostgreSQL's tables": (
+        "tests/db/test_partitions.py",
     ),
     "a database without Citus": (
         "tests/db/test_distribution.py::test_one_machine_is_told_what_is_missing",
