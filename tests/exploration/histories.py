@@ -29,8 +29,10 @@ WAYS: Final = {  # what a gateway says of a dispute, and the way that leads ther
 }
 SUM: Final = """
     select {} from entries e
-    left join refunds r on e.source_type = 'refund' and r.id = e.source_id
-    left join disputes d on e.source_type = 'dispute' and d.id = e.source_id
+    left join refunds r on r.merchant_id = e.merchant_id and r.id = e.source_id
+        and e.source_type = 'refund'
+    left join disputes d on d.merchant_id = e.merchant_id and d.id = e.source_id
+        and e.source_type = 'dispute'
     where e.source_type in ('order', 'refund', 'dispute')
         and coalesce(r.order_id, d.order_id, e.source_id) = $1
 """.format(

@@ -293,7 +293,8 @@ class HistoryState(RuleBasedStateMachine):
             "select o.id, o.status, c.status, o.net_settled_minor, paid_at is not null,"
             " refund_held_minor, refund_debit_minor, refunded_minor, charged_back_minor,"
             " reserve_status, reserve_minor, settle_at, due_at"
-            " from orders o join checkouts c on c.order_id = o.id where o.merchant_id = any($1)",
+            " from orders o join checkouts c on c.merchant_id = o.merchant_id and c.order_id = o.id"
+            " where o.merchant_id = any($1)",
             list(self.shops),
         )
         assert {row[0]: row[1:] for row in rows} == {
