@@ -166,7 +166,7 @@ def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) 
     backwards = {"from": "2026-03-02", "to": "2026-03-01"}
     said = finance.get("/console/trial-balance/ledger.csv", params=backwards).headers["location"]
     assert said.startswith("/console/trial-balance?")
-    assert 'id="to-error"' in finance.get(said).text
+    assert 'id="ledger-to-error"' in finance.get(said).text
     file = finance.get(f"/console/trial-balance/ledger.csv?merchant={merchant_id}")
     rows = list(csv.DictReader(io.StringIO(file.text)))
     assert [(row["account"], row["amount"]) for row in rows] == [
