@@ -19,9 +19,8 @@ from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 
-# What merchants and operators do beside orders also writes to tables of all nodes, and a refund
-# locks its merchant, whose row is on all of them.
-OPERATORS = ("make an endpoint", "make a product", "refund a part of it", "pay out")
+# What merchants and operators do beside orders also writes to tables of all nodes.
+OPERATORS = ("make an endpoint", "make a product", "pay out")
 # What Citus calls our places.
 KINDS = {"distributed": "distributed", "reference": "reference", "coordinator": "local"}
 PLACED = {name: KINDS[place] for name, place in PLACES.items() if place != "plain"}

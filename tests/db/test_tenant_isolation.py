@@ -162,6 +162,7 @@ EXPLAINED: Final = frozenset(
         "orders.transition_queries ": "NOTED NOTIFIED",
         "ledger.queries    ": "WRITE",
         "orders.queries   ": "INDEX_ANEW",
+        "merchants.queries     ": "HOLD_STANDING LOCK_STANDING",
         # payments that are confirmed together: tests/orders/test_confirmation.py
         "orders.confirmation_queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
         "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS FORGOTTEN"

@@ -297,7 +297,12 @@ class Db:
             return await work(tx)
 
     async def autocommit(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run work whose last statement is the only one that writes, and so its transaction."""
+        """Run work whose last statement is the only one that writes, and so its transaction.
+
+        Where tables are distributed several statements do what one does on one machine.
+        """
+        if Statement.distributes:
+            return await self.run(work)
         async with self.connection() as tx:
             return await work(tx)
 

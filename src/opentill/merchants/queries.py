@@ -46,7 +46,15 @@ LOCK = Value(str, "select id from merchants where id = :merchant_id for no key u
 # being changed so, such as the opening of a session, goes on beside it (decision 0082).
 LOCKED_WHOLE = Query(Merchant, "select * from merchants where id = :merchant_id for update")
 # Such a thing itself: others like it go on beside it.
-HELD = Query(Merchant, "select * from merchants where id = :merchant_id for key share")
+HELD = Query(
+    Merchant,
+    "select * from merchants where id = :merchant_id for key share",
+    distributed="select * from merchants where id = :merchant_id",
+)
+# The same two where tables are distributed: the merchant's row is on every node, and who locks it
+# on one does not wait for a session whose keys hold it on another. These are on the coordinator.
+LOCK_STANDING = Command("select pg_advisory_xact_lock(hashtextextended(:merchant_id, 0))")
+HOLD_STANDING = Command("select pg_advisory_xact_lock_shared(hashtextextended(:merchant_id, 0))")
 SET_STANDING = Command(
     """
     update merchants set status = :status, charge_off = :charge_off, refund_off = :refund_off,

@@ -13,6 +13,7 @@ import msgspec
 from opentill.core import structs
 from opentill.core.errors import Invalid, or_not_found
 from opentill.db.database import Tx
+from opentill.db.query import Statement
 from opentill.merchants import audit, queries, terms
 from opentill.merchants.audit import Actor
 from opentill.merchants.model import (
@@ -170,6 +171,8 @@ async def require(tx: Tx, merchant_id: str, capability: Capability) -> Merchant:
 
     Raises NotFound and CapabilityOff.
     """
+    if Statement.distributes:
+        await queries.HOLD_STANDING.run(tx, merchant_id=merchant_id)
     found = await queries.HELD.first(tx, merchant_id=merchant_id)
     merchant = or_not_found(found, f"there is no merchant {merchant_id}")
     merchant.require(capability)
@@ -207,6 +210,8 @@ def _notes(text: str) -> str:
 
 async def _locked(tx: Tx, merchant_id: str) -> Merchant:
     """Lock a merchant against everything that its standing is about. Raises NotFound."""
+    if Statement.distributes:
+        await queries.LOCK_STANDING.run(tx, merchant_id=merchant_id)
     found = await queries.LOCKED_WHOLE.first(tx, merchant_id=merchant_id)
     return or_not_found(found, f"there is no merchant {merchant_id}")
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 import structlog
 
-from opentill import rates
+from opentill import merchants, rates
 from opentill.core import metrics
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
@@ -123,12 +123,12 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
 async def place(tx: Tx, new: NewOrder, now: int) -> bool:
     """Place an order, PENDING, with the session that it is paid in, OPEN.
 
-    Returns whether it did: not for a merchant that may not charge, whose transaction is to be
-    rolled back.
+    Returns whether it did: not for a merchant that may not charge. Raises CapabilityOff where that
+    shows only afterwards, and the transaction is to be rolled back.
     """
     placed = bool(await transition_queries.PLACE.run(tx, new, now=now))
     if placed and Statement.distributes:
-        return bool(await transition_queries.MAY_CHARGE.get(tx, merchant_id=new.merchant_id))
+        await merchants.require(tx, new.merchant_id, "charge")
     return placed
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from opentill.db.query import Command, Query, Value, of_one_merchant, without
+from opentill.db.query import Command, Query, of_one_merchant, without
 from opentill.orders.model import Order, PaymentAttempt, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
@@ -73,8 +73,8 @@ _PLACE: Final = """
     {rows} {merchant}, :order_id, 1, :now, 'opened', 'PENDING', :id {end}{last}
     """
 # Where tables are distributed, rows are given and not selected: Citus copies selected ones into a
-# table, and may then commit them apart from the directory. The merchant's row is on every node and
-# held by the foreign keys alone, so MAY_CHARGE looks at it again afterwards.
+# table, and may then commit them apart from the directory. The merchant's row is on every node, so
+# what may be opened is asked again afterwards, as `merchants.require` does.
 PLACE = Command(
     _PLACE.format(
         with_="""with allowed as materialized (
@@ -96,10 +96,6 @@ PLACE = Command(
         last=""")
     select from merchants where id = :merchant_id and charge_off is null""",
     ),
-)
-MAY_CHARGE = Value(
-    bool,
-    "select exists (select 1 from merchants where id = :merchant_id and charge_off is null)",
 )
 # What the transitions of one order have in common.
 _NOTED_OF_ONE: Final = """
