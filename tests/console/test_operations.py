@@ -35,10 +35,9 @@ def test_the_books_show_how_far_the_check_is_and_the_rows_that_disagree(shop: Sh
             "insert into ledger_checks (merchant_id, currency, checked_to, pending, available,"
             " frozen, reserve, gateway, bank, platform, last_at, found, violations, entries,"
             " checked_at) select id, settlement_currency, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,"
-            " $2::bigint from merchants where id <> $1::text on conflict (merchant_id, currency)"
-            " do update set checked_at = $2::bigint returning 1",
-            shop.id, rested,
-        )  # fmt: skip
+            f" {rested} from merchants where id <> '{shop.id}' on conflict (merchant_id, currency)"
+            f" do update set checked_at = {rested} returning 1"
+        )
         server.sql("update ledger_checks set checked_at = 0 where merchant_id = $1", shop.id)
         for _ in range(200):
             server.run(scheduler.check_some(server.app.db))

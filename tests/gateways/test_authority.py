@@ -181,7 +181,8 @@ class Reports:
         """Return where it stands: the status of the order, the attempt and the refund."""
         (row,) = self.api_server.sql(
             "select o.status, a.status as attempt, r.status as refund from orders o"
-            " join payment_attempts a on a.id = $2 left join refunds r on r.id = $3"
+            " join payment_attempts a on a.merchant_id = o.merchant_id and a.id = $2"
+            " left join refunds r on r.merchant_id = o.merchant_id and r.id = $3"
             " where o.id = $1",
             subject.order.id, subject.attempt.id, subject.refund_id,
         )  # fmt: skip
