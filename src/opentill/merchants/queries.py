@@ -53,8 +53,12 @@ HELD = Query(
 )
 # The same two where tables are distributed: the merchant's row is on every node, and who locks it
 # on one does not wait for a session whose keys hold it on another. These are on the coordinator.
-LOCK_STANDING = Command("select pg_advisory_xact_lock(hashtextextended(:merchant_id, 0))")
-HOLD_STANDING = Command("select pg_advisory_xact_lock_shared(hashtextextended(:merchant_id, 0))")
+LOCK_STANDING = Value(
+    bool, "select pg_advisory_xact_lock(hashtextextended(:merchant_id, 0)) is null"
+)
+HOLD_STANDING = Value(
+    bool, "select pg_advisory_xact_lock_shared(hashtextextended(:merchant_id, 0)) is null"
+)
 SET_STANDING = Command(
     """
     update merchants set status = :status, charge_off = :charge_off, refund_off = :refund_off,

@@ -172,7 +172,7 @@ async def require(tx: Tx, merchant_id: str, capability: Capability) -> Merchant:
     Raises NotFound and CapabilityOff.
     """
     if Statement.distributes:
-        await queries.HOLD_STANDING.run(tx, merchant_id=merchant_id)
+        await queries.HOLD_STANDING.get(tx, merchant_id=merchant_id)
     found = await queries.HELD.first(tx, merchant_id=merchant_id)
     merchant = or_not_found(found, f"there is no merchant {merchant_id}")
     merchant.require(capability)
@@ -211,7 +211,7 @@ def _notes(text: str) -> str:
 async def _locked(tx: Tx, merchant_id: str) -> Merchant:
     """Lock a merchant against everything that its standing is about. Raises NotFound."""
     if Statement.distributes:
-        await queries.LOCK_STANDING.run(tx, merchant_id=merchant_id)
+        await queries.LOCK_STANDING.get(tx, merchant_id=merchant_id)
     found = await queries.LOCKED_WHOLE.first(tx, merchant_id=merchant_id)
     return or_not_found(found, f"there is no merchant {merchant_id}")
 
