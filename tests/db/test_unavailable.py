@@ -1,6 +1,7 @@
 """What counts as a database that is away, and what as a defect of ours."""
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import pytest
@@ -83,6 +84,23 @@ async def _lose(tx: Tx) -> None:
     tx._transport.abort()
     while not tx.is_closed():
         await asyncio.sleep(0)
+
+
+async def test_a_connection_may_be_cut_between_preparing_and_running(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the end of the time of ``Db.connection`` does, where asyncpg has no error for it."""
+    prepare = asyncpg.Connection._get_statement
+
+    async def and_cut(connection: Tx, *statement: Any, **options: Any) -> Any:
+        found = await prepare(connection, *statement, **options)
+        connection.terminate()
+        return found
+
+    monkeypatch.setattr(asyncpg.Connection, "_get_statement", and_cut)
+    with pytest.raises(Unavailable):
+        async with db.connection() as tx:
+            await tx.fetchval("select 1::bigint + 1")
 
 
 async def test_a_pool_that_is_closed_is_a_database_away(database_url: str) -> None:

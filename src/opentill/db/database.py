@@ -102,9 +102,12 @@ class Lent:
 def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     """Return whether asyncpg refused something because the connection is gone.
 
-    It has one class of errors for that and for defects of ours, such as a parameter too few.
+    It has one class of errors for that and for defects of ours, such as a parameter too few. Where
+    the connection was cut after a statement was prepared and before it ran, it fails at an
+    attribute that is gone.
     """
-    return isinstance(error, asyncpg.InterfaceError) and connection.is_closed()
+    refused = isinstance(error, (asyncpg.InterfaceError, AttributeError))
+    return refused and connection.is_closed()
 
 
 def lost_a_node(error: BaseException | None) -> bool:
