@@ -159,6 +159,25 @@ def test_a_statement_adds_up_on_the_page_and_in_its_file(busy: Shop) -> None:
     assert "Opening balance" not in wrong.text
 
 
+@pytest.mark.parametrize(
+    ("zone", "day"), [("Africa/Monrovia", "1971-06-01"), ("Pacific/Kiritimati", "1975-01-01")]
+)
+def test_a_day_before_1980_is_refused_at_its_field(shop: Shop, zone: str, day: str) -> None:
+    """Some zones' days began between two quarter hours then."""
+    shop.api_server.tx(
+        lambda tx: merchants.change(tx, shop.id, AT, who="ann", reason="moved", time_zone=zone)
+    )
+    shop.paid()
+    owner = person(shop.api_server, shop.id, "owner")
+    for name, given in (("from", {"from": day}), ("to", {"from": "", "to": day})):
+        html = page(owner, shop, "balance/statement", **given)
+        field = re.search(rf'id="{name}-error">.*?</p>', html)
+        assert field is not None
+        assert words(field[0]).endswith("Enter a day from 1980 on")
+        assert "Opening balance" not in html
+    assert "Opening balance" in page(owner, shop, "balance/statement", **{"from": "1980-01-01"})
+
+
 def test_the_file_of_a_statement_has_the_days_of_the_page_that_it_is_linked_from(
     busy: Shop,
 ) -> None:

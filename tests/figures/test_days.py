@@ -2,11 +2,12 @@
 
 import itertools
 from datetime import date, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
 from opentill.figures.model import (
+    FIRST_DAY,
     QUARTER_MS,
     Sums,
     day_of,
@@ -53,6 +54,18 @@ def test_days_meet_without_a_gap_and_have_the_quarter_hours_of_their_date(
         for quarter in range(day.since, day.until, QUARTER_MS):
             assert local(quarter, zone).date() == day.date
             assert local(quarter + QUARTER_MS - 1, zone).date() == day.date
+
+
+def test_since_1980_days_of_every_zone_begin_at_a_quarter_hour() -> None:
+    firsts = [
+        date(year, month, 1)
+        for year in range(FIRST_DAY.year, FIRST_DAY.year + 60)
+        for month in (1, 7)
+    ]
+    assert firsts[0] == FIRST_DAY
+    for name in available_timezones():
+        zone = ZoneInfo(name)
+        assert not any(day_of(first, zone).since % QUARTER_MS for first in firsts), name
 
 
 def test_the_last_and_the_coming_days_have_today() -> None:

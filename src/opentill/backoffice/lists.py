@@ -14,7 +14,7 @@ import msgspec
 
 from opentill.backoffice.request import PageRequest
 from opentill.core.ids import is_id
-from opentill.figures.model import day_of
+from opentill.figures.model import FIRST_DAY, day_of
 from opentill.list_counts import FOREVER
 
 SIZE: Final = 50  # rows of a page
@@ -79,28 +79,31 @@ def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None
         first, last = (day.isoformat() for day in default)
     errors: dict[str, str] = {}
     since, until = 0, FOREVER
-    start, end = _day(first), _day(last)
-    if start is not None:
+    if (start := _day(first, "from", errors)) is not None:
         since = day_of(start, zone).since
-    elif first:
-        errors["from"] = "error_day"
-    if end is not None:
+    if (end := _day(last, "to", errors)) is not None:
         until = day_of(end, zone).until - 1
-    elif last:
-        errors["to"] = "error_day"
     if since > until:
         errors["to"] = "error_days"
         since, until = 0, FOREVER
     return Days(since, until, first, last, errors)
 
 
-def _day(text: str) -> date | None:
+def _day(text: str, field: str, errors: dict[str, str]) -> date | None:
+    """Read a day, None for an empty field; what is none gets an error at its field, and None."""
+    if not text:
+        return None
     try:
         found = date.fromisoformat(text)
     except ValueError:
-        return None
-    # Beyond these years no zone has a midnight that fits.
-    return found if 1970 < found.year < 9999 and len(text) == len("2026-01-31") else None  # noqa: PLR2004 - years
+        found = date.max
+    if len(text) != len("2026-01-31") or found.year == date.max.year:  # whose last day has no end
+        errors[field] = "error_day"
+    elif found < FIRST_DAY:
+        errors[field] = "error_day_early"
+    else:
+        return found
+    return None
 
 
 def choice(request: PageRequest, name: str, choices: Sequence[C]) -> C | None:

@@ -1,7 +1,8 @@
 """Figures of a merchant: what happened in a range of time, and the ranges that people ask about.
 
-Figures are counted by quarter hours of Unix time. Every zone's days begin and end at one, also
-where its offset is :30 or :45 and on the days of clock changes.
+Figures are counted by quarter hours of Unix time. Since ``FIRST_DAY`` every zone's days begin and
+end at one, also where its offset is :30 or :45 and on the days of clock changes. Until 1979 some
+zones had offsets such as -0:44:30 (Africa/Monrovia, until 1972).
 """
 
 import operator
@@ -12,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 QUARTER_MS: Final = 900_000
+FIRST_DAY: Final = date(1980, 1, 1)
 SPANS: Final = (1, 7, 30)  # days of the periods on the home page, today among them
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)

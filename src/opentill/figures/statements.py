@@ -71,8 +71,9 @@ async def statements(
 ) -> tuple[Statement, ...]:
     """Return a merchant's statement in each currency; ``within``: inclusive Unix ms.
 
-    0 and FOREVER are open sides, and any other a midnight of some zone. ``most``: how many entries
-    are summed one by one. Raises StatementError if anything does not add up.
+    0 and FOREVER are open sides, and any other a midnight of some zone on or after
+    ``model.FIRST_DAY``. ``most``: how many entries are summed one by one. Raises StatementError if
+    anything does not add up.
     """
     since, until = within
     if since % QUARTER_MS or (until != FOREVER and (until + 1) % QUARTER_MS):
