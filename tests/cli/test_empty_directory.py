@@ -69,3 +69,18 @@ def test_a_new_key_says_whether_money_is_real(opentill: Commands) -> None:
         assert "livemode" in shown.stdout.decode()
         assert said in shown.stderr.decode()
         assert bool(said) == bool(shown.stderr)
+
+
+@pytest.mark.parametrize("gateways", ["manual", "manual,sandbox"])
+def test_there_is_no_demonstration_where_money_is_real(opentill: Commands, gateways: str) -> None:
+    opentill.environ |= {
+        "OPENTILL_GATEWAYS": gateways,
+        "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "Transfer it to DE00.",
+    }
+    done = opentill.run("demo")
+    assert done.returncode == 2, done
+    (line,) = done.stderr.decode().splitlines()
+    assert "with the sandbox bank only" in line
+    assert f"OPENTILL_GATEWAYS has {gateways}" in line
+    assert opentill.json("merchants", "list") == []
+    assert opentill.json("people", "list") == []

@@ -56,12 +56,21 @@ def demo(
     *,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Server processes.")] = 1,
 ) -> None:
-    """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order."""
+    """Serve, with a merchant, a product and a session to pay. The quickest way to a paid order.
+
+    With the sandbox bank only.
+    """
     from opentill.cli.running import Deployment
     from opentill.core.errors import ConfigurationError
     from opentill.server.embedded.datadir import lock_serve
 
     settings = session.settings(creates=True)
+    if settings.livemode:  # its merchant and its administrator would be real ones, its rates not
+        message = (
+            "the demonstration is with the sandbox bank only; OPENTILL_GATEWAYS has"
+            f" {','.join(settings.gateways)}. To run this deployment: opentill serve"
+        )
+        raise ConfigurationError(message)
     if settings.database_url is None:
         try:
             lock_serve(settings.data_dir).release()
@@ -109,7 +118,7 @@ async def _make_merchant(settings: Settings) -> Demo:
     from opentill.orders.model import DAY_MS
     from opentill.server.embedded.datadir import write_private
 
-    has_bank = settings.gateways == ("sandbox",) and not settings.sandbox_elsewhere
+    has_bank = not settings.sandbox_elsewhere
     db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
     try:
         now = await session.now(db)
