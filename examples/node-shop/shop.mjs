@@ -25,7 +25,14 @@ const client = new Client(process.env.OPENTILL_URL ?? "http://127.0.0.1:8080", p
 
 // Here: a database. A file is enough for one process: a change is on the disk before anybody
 // knows of it, whole or not at all.
-let stored = load() ?? { shop: randomBytes(8).toString("hex"), secret: "", orders: [], events: [] };
+let stored = {
+  shop: randomBytes(8).toString("hex"),
+  secret: "",
+  products: {},
+  orders: [],
+  events: [],
+  ...load(),
+};
 change(() => {});
 
 function load() {
@@ -53,14 +60,24 @@ function change(work) {
   return result;
 }
 
-/** Make products and an endpoint, once: the keys are the same however often this is begun. */
+/**
+ * Make the products and the endpoint that are not stored. Keys are the same however often this is
+ * begun, for when a response does not arrive. They are known for seven days only, so what was made
+ * is stored.
+ */
 async function setUp() {
   for (const [article, goods] of GOODS) {
-    const product = await client.products.create(
-      { name: goods.name, price: goods.price, currency: CURRENCY, metadata: { article } },
-      { idempotencyKey: `${stored.shop}-${article}-${goods.price}` },
-    );
-    goods.productId = product.id;
+    const name = `${article} ${goods.price}`;
+    if (!stored.products[name]) {
+      const product = await client.products.create(
+        { name: goods.name, price: goods.price, currency: CURRENCY, metadata: { article } },
+        { idempotencyKey: `${stored.shop}-${article}-${goods.price}` },
+      );
+      change(({ products }) => {
+        products[name] = product.id;
+      });
+    }
+    goods.productId = stored.products[name];
   }
   if (stored.secret) return;
   const endpoint = { url: `${SHOP_URL}/webhook`, events: ["order.paid"] };

@@ -128,7 +128,10 @@ function setting(string $name, callable $make): string
     return run('select value from settings where name = ?', $name)->fetchColumn();
 }
 
-/** Products and the endpoint are made once: the keys are the same however often that is begun. */
+/**
+ * Products and the endpoint are made once, and stored. The keys are the same however often that is
+ * begun, for when a response does not arrive; they are known for seven days.
+ */
 function shopId(): string
 {
     return setting('shop', fn () => bin2hex(random_bytes(8)));

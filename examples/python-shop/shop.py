@@ -12,9 +12,10 @@ import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -60,37 +61,54 @@ def transaction() -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def setting(name: str, value: str) -> str:
-    """Return a stored setting; the value is stored if there is none."""
+def setting(name: str, make: Callable[[], str]) -> str:
+    """Return a stored setting; what ``make`` returns is stored if there is none."""
     with transaction() as db:
-        db.execute("insert or ignore into settings values (?, ?)", (name, value))
-        (found,) = db.execute("select value from settings where name = ?", (name,)).fetchone()
-    return str(found)
+        row = db.execute("select value from settings where name = ?", (name,)).fetchone()
+    if row is None:
+        value = make()  # which may take a while: nobody waits for it
+        with transaction() as db:
+            db.execute("insert or ignore into settings values (?, ?)", (name, value))
+            row = db.execute("select value from settings where name = ?", (name,)).fetchone()
+    return str(row[0])
 
 
 def set_up() -> tuple[dict[str, str], str]:
-    """Make products and an endpoint, once: the keys are the same however often this is begun."""
+    """Make the products and the endpoint that are not stored, and return their ids and its secret.
+
+    Keys are the same however often this is begun, for when a response does not arrive. They are
+    known for seven days only, so what was made is stored.
+    """
     with closing(sqlite3.connect(DATA)) as db:
         db.executescript(TABLES)
-    shop = setting("shop", secrets.token_hex(8))
-    products = {}
-    for article, (name, price) in GOODS.items():
-        product = client.products.create(
+    shop = setting("shop", lambda: secrets.token_hex(8))
+
+    def product(article: str) -> str:
+        name, price = GOODS[article]
+        made = client.products.create(
             name=name,
             price=price,
             currency=CURRENCY,
             metadata={"article": article},
             idempotency_key=f"{shop}-{article}-{price}",
         )
-        products[article] = product.id
-    try:
-        endpoint = client.webhook_endpoints.create(
+        return made.id
+
+    def secret() -> str:
+        made = client.webhook_endpoints.create(
             f"{SHOP_URL}/webhook", events=["order.paid"], idempotency_key=f"{shop}-endpoint"
         )
+        return made.secret
+
+    products = {
+        article: setting(f"product {article} {price}", partial(product, article))
+        for article, (_, price) in GOODS.items()
+    }
+    try:
+        return products, setting("secret", secret)
     except ValidationFailed as error:
         reason = f"no webhooks to {SHOP_URL}: {error.reason} (see README.md)"
         raise SystemExit(reason) from error
-    return products, setting("secret", endpoint.secret)
 
 
 def place_order(cart: str, article: str) -> str:

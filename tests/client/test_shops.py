@@ -1,5 +1,6 @@
 """The shops of ``examples/``, each through real payments: its page, the bank, its webhook."""
 
+import asyncio
 import html
 import json
 import os
@@ -11,10 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import asyncpg
 import httpx2
 import pytest
 
 from opentill.client import Client
+from opentill.server.embedded.postgres import EmbeddedPostgres
 from support.commands import ForkServer
 from support.deployment import Deployment, checked
 from support.javascript import TOP, javascript_client, lack, need, run
@@ -156,6 +159,20 @@ class Shop:
         return self.browser.get(address).text if comes_back else ""
 
 
+def forget_idempotency_keys(server: Deployment) -> None:
+    """Do what seven days do to all keys (contract.md#idempotency-keys)."""
+
+    async def forget(url: str) -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute("delete from idempotency_keys")
+        finally:
+            await connection.close()
+
+    with EmbeddedPostgres.start(server.directory / "data") as database:
+        asyncio.run(forget(database.url))
+
+
 @pytest.fixture(params=SHOPS)
 def shop(server: Deployment, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     """A shop of each language with a merchant of its own, open."""
@@ -166,7 +183,7 @@ def shop(server: Deployment, request: pytest.FixtureRequest, tmp_path: Path) -> 
     shop.api.close()
 
 
-def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop) -> None:
+def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop, server: Deployment) -> None:
     with shop.opened():
         url = shop.buy("TEA")
         for wrong in ({"article": "GOLD"}, {"cart": "x\n"}, {"cart": ""}):
@@ -195,12 +212,17 @@ def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop) -> None:
             assert refused.status_code == 400
     assert shop.shipped("1001") == 1
 
+    forget_idempotency_keys(server)  # it starts again only after a week
     with shop.opened():  # the webhook alone is enough, and nothing is forgotten
         shop.api.webhook_endpoints.resend_events(endpoint.id, event_id=event.id)
         wait_until(lambda: delivered() == [204, 204], 60)
         url = shop.buy("CUP")
         order = shop.api.checkouts.get(url.rpartition("/")[2]).order_id
         assert shop.api.orders.get(order).client_reference == "1002"
+        shop.buy("TEA")
+        names = [product.name for product in shop.api.products.list()]
+        assert sorted(names) == sorted(set(names))
+        assert [one.id for one in shop.api.webhook_endpoints.list()] == [endpoint.id]
         shop.pay(url, comes_back=False)
         wait_until(lambda: shop.orders()["1002"] == ("7.00 USD", "paid", "shipped"), 60)
     assert (shop.shipped("1001"), shop.shipped("1002")) == (1, 1)
