@@ -13,8 +13,9 @@ COPY src src
 RUN pip wheel --no-cache-dir --no-index --find-links /wheels --no-deps --wheel-dir /wheels .
 
 FROM ${BASE}
-# The image runs as any user id, with a read-only root and without capabilities: all that it writes is
-# below /data, and nothing with a database elsewhere and real gateways. libnss-wrapper gives a user id
+# The image runs as any user id, with a read-only root and without capabilities: what it writes to stay
+# is below /data, and nothing with a database elsewhere and real gateways. A login of the command line
+# is kept in /tmp: it has to be writable, may be in memory, and ends with the container. libnss-wrapper gives a user id
 # that has no name the one that the embedded PostgreSQL insists on; as root, that runs as
 # opentill-postgres. The font is that of receipts as PDF (decision 0086).
 RUN apt-get update \
@@ -40,7 +41,8 @@ ENV OPENTILL_DATA_DIR=/data/opentill \
     OPENTILL_PUBLIC_URL=http://localhost:8080 \
     OPENTILL_SANDBOX_HOST=0.0.0.0 \
     OPENTILL_SANDBOX_PUBLIC_URL=http://localhost:8081 \
-    PYTHONDONTWRITEBYTECODE=1
+    PYTHONDONTWRITEBYTECODE=1 \
+    XDG_CONFIG_HOME=/tmp/config
 VOLUME /data
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM

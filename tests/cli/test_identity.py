@@ -69,6 +69,18 @@ def test_a_command_names_who_has_logged_in(opentill: Commands) -> None:
     assert f"{file} must be readable by you alone" in ann.refusal("merchants", "create", "Again")
 
 
+def test_a_login_that_cannot_be_kept_is_not_made(opentill: Commands, tmp_path: Path) -> None:
+    ann = staff(opentill, "ann")
+    (tmp_path / "file").touch()
+    ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")  # where nobody can make a directory
+    count = "select count(*) from logins"
+    before = in_database(opentill, lambda tx: tx.fetchval(count))
+    refused = ann.refusal("login", "--email", ann.email)  # before it asks for the password
+    assert f"{tmp_path}/file/opentill/logins.json cannot be written" in refused
+    assert "XDG_CONFIG_HOME" in refused
+    assert in_database(opentill, lambda tx: tx.fetchval(count)) == before
+
+
 def test_credentials_that_are_wrong_are_one_answer(opentill: Commands) -> None:
     ann = staff(opentill, "ann")
     answers = {

@@ -96,6 +96,21 @@ def test_the_server_has_probes_and_the_service_leads_to_it() -> None:
     assert selector.items() <= server["spec"]["template"]["metadata"]["labels"].items()
 
 
+def test_logins_are_kept_where_containers_may_write() -> None:
+    """Their root is read-only; what is in memory ends with the container, as a login may."""
+    (home,) = re.findall(r"XDG_CONFIG_HOME=(\S+)", (TOP / "Dockerfile").read_text())
+    folder = str(Path(home).parent)
+    compose = yaml.safe_load((TOP / "compose.yaml").read_text())
+    for service in ("opentill", "migrate"):
+        assert compose["services"][service]["read_only"]
+        assert folder in compose["services"][service]["tmpfs"]
+    for manifest in MANIFESTS:
+        if manifest["kind"] in PODS:
+            pod, container = _containers(manifest)
+            (name,) = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == folder]
+            assert [one for one in pod["volumes"] if one["name"] == name and "emptyDir" in one]
+
+
 def test_the_image_says_what_it_is() -> None:
     text = (TOP / "Dockerfile").read_text()
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', text))

@@ -53,6 +53,9 @@ def test_it_comes_up_with_a_strange_password_is_paid_stops_and_keeps_its_books(
     assert not [found for found in findings if found["level"] == "fail"]
     settings = compose(*OPENTILL, "settings")
     assert "Tea & Co" in settings
+    login = ("login", "--email", "nobody@example.com", "--password-stdin")
+    refused = compose(*OPENTILL, *login, check=False)  # and not that it could not be kept
+    assert "password must be that of this e-mail address" in refused
 
     merchant = json.loads(compose(*OPENTILL, "merchants", "create", "Tea House", "--json"))
     key = json.loads(compose(*OPENTILL, "keys", "create", merchant["id"], "--json"))["key"]

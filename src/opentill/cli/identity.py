@@ -13,15 +13,17 @@ import pwd
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
 from opentill.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from opentill.core.settings import Settings
     from opentill.db.database import Db
     from opentill.merchants import Actor
@@ -214,14 +216,28 @@ def keep(login: Kept | None) -> None:
     logins.pop(_deployment(), None)
     if login is not None:
         logins[_deployment()] = login
+    with _new_file(path) as file:
+        file.write(msgspec.json.encode(logins))
+        file.flush()
+        Path(file.name).replace(path)
+
+
+def check_writable() -> None:
+    """Check that a login can be kept, before there is one. Raises NotAllowed."""
+    with _new_file(_file()) as file:
+        Path(file.name).unlink()
+
+
+@contextmanager
+def _new_file(path: Path) -> "Iterator[IO[bytes]]":
+    """Give a new file beside ``path`` that nobody else can read. Raises NotAllowed."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent)  # which nobody else can read
-        with os.fdopen(number, "wb") as file:
-            file.write(msgspec.json.encode(logins))
-        Path(name).replace(path)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            yield file
     except OSError as error:
-        message = f"{path} cannot be written: {error.strerror}"
+        reason = f"{error.strerror}; XDG_CONFIG_HOME may name a directory that can"
+        message = f"{path} cannot be written: {reason}"
         raise NotAllowed(message) from None
 
 

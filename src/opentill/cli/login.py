@@ -32,6 +32,7 @@ def login(
 
     What is dangerous asks that you logged in within the last ten minutes.
     """
+    identity.check_writable()
     email = email or typer.prompt("E-mail", err=True)
     if password_stdin:
         password = sys.stdin.readline().rstrip("\r\n")
