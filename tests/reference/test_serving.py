@@ -18,6 +18,8 @@ def test_a_page_is_kept_compressed_and_not_sent_to_who_has_it(
     assert int(packed.headers["content-length"]) * 2 < int(plain.headers["content-length"])
     assert plain.content == packed.content  # unpacked by the client
     assert "accept-encoding" in plain.headers["vary"].lower()
+    refused = get(path, headers={"accept-encoding": "br, gzip;q=0"})
+    assert "content-encoding" not in refused.headers
     for tag in (plain.headers["etag"], f'"other", {plain.headers["etag"]}', "*"):
         known = get(path, headers={"if-none-match": tag})
         assert (known.status_code, known.content) == (304, b"")

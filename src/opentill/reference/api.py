@@ -58,7 +58,7 @@ def _response(request: Request, kept: Kept) -> Response:
     headers = {**_HEADERS, "etag": kept.tag}
     if responses.is_known(request, kept.tag):
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if responses.takes_gzip(request):
         headers["content-encoding"] = "gzip"
         return Response(kept.compressed, 200, headers, "text/html")
     return Response(gzip.decompress(kept.compressed), 200, headers, "text/html")

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from opentill.core.errors import NotFound
-from opentill.web.responses import GUARDS
+from opentill.web.responses import GUARDS, takes_gzip
 
 _FOR_A_YEAR: Final = "public, max-age=31536000, immutable"
 _FOLDER: Final = Path(__file__).parent / "static"
@@ -27,8 +27,6 @@ _MEDIA_TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 _REFERENCE: Final = re.compile(r'url\("([a-z_]+\.svg)"\)')
-# A coding that the client takes, not one that it refuses by `q=0` (RFC 9110 §12.5.3).
-_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 _IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
 
@@ -91,7 +89,7 @@ async def serve(request: Request) -> Response:
         "content-type": asset.media_type,
         "vary": "accept-encoding",
     }
-    if _GZIP.search(request.headers.get("accept-encoding", "")):
+    if takes_gzip(request):
         return Response(asset.compressed, 200, {**headers, "content-encoding": "gzip"})
     return Response(asset.body, 200, headers)
 

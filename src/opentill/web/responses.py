@@ -5,6 +5,7 @@ its address to another site. Pictures of the merchant's are the one thing from e
 from their own origins.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
@@ -27,6 +28,7 @@ GUARDS: Final[Mapping[str, str]] = {
     "permissions-policy": "accelerometer=(), browsing-topics=(), camera=(), geolocation=(), "
     "gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()",
 }
+_GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
 _OF_ADDRESSES: Final = ":/?#[]@!$&'()*+,;=%"  # RFC 3986 §2.2, and what encodes
 PRIVATE: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
@@ -64,6 +66,11 @@ def is_known(request: Request, tag: str) -> bool:
     """Whether a client has what ``tag`` (an entity tag) names already (RFC 9110 §13.1.2)."""
     known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
     return bool({tag.removeprefix("W/"), "*"} & {each.strip() for each in known})
+
+
+def takes_gzip(request: Request) -> bool:
+    """Whether a client takes gzip, and does not refuse it by ``q=0`` (RFC 9110 §12.5.3)."""
+    return _GZIP.search(request.headers.get("accept-encoding", "")) is not None
 
 
 def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:
