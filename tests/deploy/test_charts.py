@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -125,6 +126,36 @@ def test_a_unit_names_settings_that_are_there(unit: Path) -> None:
     text = unit.read_text() + (TOP / "deploy/systemd/opentill.env").read_text()
     known = {row.name for row in SETTINGS} | {f"{row.name}_FILE" for row in SETTINGS if row.secret}
     assert set(re.findall(r"^(?:Environment=)?(OPENTILL_\w+)=", text, re.MULTILINE)) <= known
+
+
+def test_a_command_of_root_has_the_settings_of_the_units(tmp_path: Path) -> None:
+    folder = TOP / "deploy" / "systemd"
+    program = tmp_path / "program"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m opentill "$@"\n')
+    program.chmod(0o755)
+    given = tmp_path / "etc"
+    given.mkdir()
+    quoted = "OPENTILL_OPERATOR_NAME='Tea & $HOME'\n"
+    (given / "opentill.env").write_text((folder / "opentill.env").read_text() + quoted)
+    (given / "database_url").write_text("postgresql://opentill@db.example/opentill\n")
+    for name in ("secret_key", "metrics_token", "secret_key.old", "gateway_stripe_secret_key"):
+        (given / name).write_text(f"{name * 8}\n")
+    (given / "gateway_stripe_webhook_secret").write_text("whsec_" + "a" * 32)
+    script = (folder / "opentill").read_text().replace("/etc/opentill", str(given))
+    command = tmp_path / "opentill"
+    command.write_text(script.replace("/opt/opentill/.venv/bin/opentill", str(program)))
+    command.chmod(0o755)
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TOP / "src")}
+    ran = subprocess.run(
+        [command, "settings", "--json"], env=environ, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    shown = {one["variable"]: one["value"] for one in json.loads(ran.stdout)}
+    assert shown["OPENTILL_PUBLIC_URL"] == "https://pay.example.com"
+    assert shown["OPENTILL_GATEWAYS"] == "stripe"
+    assert shown["OPENTILL_OPERATOR_NAME"] == "Tea & $HOME"
+    for name in ("DATABASE_URL", "SECRET_KEY", "METRICS_TOKEN", "GATEWAY_STRIPE_SECRET_KEY"):
+        assert shown[f"OPENTILL_{name}"] == "(set)"
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
