@@ -1,10 +1,10 @@
 """All SQL about orders, their history and their attempts."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value, of_one_merchant, waiting, without
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
 from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerchant
@@ -15,7 +15,6 @@ from opentill.orders.model import (
     Order,
     PaidThrough,
     PaymentAttempt,
-    SearchChange,
     Status,
 )
 from opentill.orders.note_model import OrderNote
@@ -214,31 +213,14 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# The cards of attempts, each written once; returns the orders that were paid with them. What these
-# are found by changes with it: see `search_queries.py`.
-_KEEP_CARDS: Final = """
-    with kept as (
-        update payment_attempts a set card_brand = w.brand, card_last4 = w.last4
-        from unnest(:merchant_id::text[], :id::text[], :brand::text[], :last4::text[])
-            as w (merchant_id, id, brand, last4)
-        where a.merchant_id = w.merchant_id and a.id = w.id and a.card_last4 is null
-        returning a.merchant_id, a.id, a.order_id
-    ), changed as (
-        select o.merchant_id, o.id as order_id, o.customer_email as was
-        from kept k join orders o on o.merchant_id = k.merchant_id and o.id = k.order_id
-            and o.paid_attempt_id = k.id
-    ), indexed as (
-        insert into search_changes (merchant_id, order_id, was)
-        select merchant_id, order_id, was from changed
-    )
-    select merchant_id, order_id, was from changed
+# The card of an attempt, written once; the count says whether it was.
+KEEP_CARD = Command(
     """
-KEEP_CARDS = Query(
-    SearchChange,
-    _KEEP_CARDS,
-    distributed=of_one_merchant(without(_KEEP_CARDS, "indexed"), "a", "o"),
+    update payment_attempts set card_brand = :brand, card_last4 = :last4
+    where merchant_id = :merchant_id and id = :id and card_last4 is null
+    """
 )
-# What KEEP_CARDS does not write where tables are distributed.
+# Have orders indexed anew, since what they are found by has changed: see `search_queries.py`.
 INDEX_ANEW = Command(
     """
     insert into search_changes (merchant_id, order_id, was)

@@ -265,7 +265,7 @@ async def _received(
     card = outcome.card
     if attempt.status in FINAL:
         if card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
-            await cards.keep(tx, [(attempt, card)])  # another report has confirmed it without
+            await cards.keep(tx, order, attempt, card)  # another report has confirmed it without
         return attempt
     amount = outcome.amount
     if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
@@ -282,7 +282,7 @@ async def _received(
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
         await take(tx, [confirmation(order, attempt, outcome, now)], now)
         if card:
-            await cards.keep(tx, [(attempt, card)])
+            await cards.keep(tx, order, attempt, card)
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
     return await _write(tx, attempt, "DUPLICATE", outcome, now, now)
