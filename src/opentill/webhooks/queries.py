@@ -54,7 +54,8 @@ EMIT = Command(
 # ── the order of events ────────────────────────────────────────────────────────────────────────
 # Ids are made before the commit, so that their order is not the order in which events appear.
 # Numbers are given after it, under the lock of the merchant's head: what appears later gets a later
-# number, so that a reader who has read up to a number has missed nothing.
+# number, so that a reader who has read up to a number has missed nothing. They begin at the time at
+# which they are given, so that those given after a restored backup are above all given before.
 
 OPEN_HEAD = Command(
     """
@@ -63,7 +64,8 @@ OPEN_HEAD = Command(
     """,
 )
 LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id for update")
-# A statement of its own after the one that locks, so that it sees the numbers given before.
+# Number events from `:floor` on, or from the last number where that is higher, and return the last
+# number. A statement of its own after the one that locks, so that it sees the numbers given before.
 NUMBER = Value(
     int,
     """
@@ -73,11 +75,12 @@ NUMBER = Value(
             order by id limit :limit
         ) waiting
     ), numbered as (
-        update events e set number = h.number + fresh.place
+        update events e set number = greatest(h.number, :floor::bigint) + fresh.place
         from fresh, event_heads h
         where e.merchant_id = :merchant_id and e.id = fresh.id and h.merchant_id = :merchant_id
+        returning e.number
     )
-    update event_heads h set number = h.number + (select count(*) from fresh)
+    update event_heads set number = coalesce((select max(number) from numbered), number)
     where merchant_id = :merchant_id
     returning number
     """,
@@ -86,14 +89,26 @@ HAS_UNNUMBERED = Value(
     bool, "select exists (select from events where merchant_id = :merchant_id and number is null)"
 )
 HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id")
-# With a number after `:after` and up to `:last`; of one type if given.
+# With a number after `:after` and up to `:last`; of one type if given, among so many as are looked
+# at. Between numbers there are gaps.
 EVENTS = Query(
     NumberedEvent,
     """
-    select id, number, body from events
-    where merchant_id = :merchant_id and number > :after and number <= :last
-        and (:type::text is null or type = :type)
+    select id, number, body from (
+        select id, number, type, body from events
+        where merchant_id = :merchant_id and number > :after and number <= :last
+        order by number limit :looked_at
+    ) v
+    where :type::text is null or type = :type
     order by number limit :limit
+    """,
+)
+EVENTS_READ_TO = Value(
+    int,
+    """
+    select number from events
+    where merchant_id = :merchant_id and number > :after and number <= :last
+    order by number limit 1 offset :looked_at - 1
     """,
 )
 EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
