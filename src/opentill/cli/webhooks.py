@@ -178,7 +178,7 @@ def deliveries(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List an endpoint's deliveries; as JSON with every attempt, request and response."""
+    """List an endpoint's deliveries; as JSON with the last attempts, request and response."""
     from opentill import webhooks
     from opentill.webhooks.model import DELIVERY_STATUSES
     from opentill.webhooks.wire import DeliveryOut
@@ -187,18 +187,19 @@ def deliveries(
 
     async def work(tx: "Tx") -> list[dict[str, Any]]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
-        made, attempts = await webhooks.deliveries(tx, found, wanted, limit)
-        return [output.plain(DeliveryOut.of(one, attempts)) for one in made]
+        made = await webhooks.deliveries(tx, found, wanted, limit)
+        return [output.plain(DeliveryOut.of(*one)) for one in made]
 
     shown = session.query(work)
     for one in [] if as_json else shown:
         last: dict[str, Any] = one["attempts"][-1] if one["attempts"] else {}
-        one["attempts"] = len(one["attempts"])
+        one["attempts"] = last.get("number", 0)
         one["lastOutcome"], one["lastHttpStatus"] = last.get("outcome"), last.get("httpStatus")
     output.show(output.Result(shown, _DELIVERIES), as_json=as_json)
 
 
-def resend(
+@acting(without_reason=inputs.NO_REASON)
+def resend(  # noqa: PLR0913 - the bounds of a range
     endpoint_id: str,
     event_id: Annotated[str | None, typer.Argument(help="One event; or a range, below.")] = None,
     *,
@@ -218,9 +219,10 @@ def resend(
     after: Annotated[
         str, typer.Option(help="Continue after this event, where a run broke off.")
     ] = "",
+    actor: "Actor",
 ) -> dict[str, int]:
     """Resend one event, or all of a range, oldest first."""
-    from opentill import webhooks
+    from opentill import merchants, webhooks
     from opentill.core.errors import Invalid
     from opentill.webhooks import TYPES, EventRange
 

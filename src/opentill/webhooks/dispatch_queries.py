@@ -166,6 +166,18 @@ RECORD = Command(
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,
 )
+# Of deliveries with more attempts than `:kept`, remove those before the newest ones.
+FORGET_ATTEMPTS = Command(
+    """
+    with result as (
+        select * from unnest(:merchant_id::text[], :endpoint_id::text[], :event_id::text[],
+            :number::int[]) as r (merchant_id, endpoint_id, event_id, number)
+    )
+    delete from delivery_attempts a using result r
+    where a.merchant_id = r.merchant_id and a.endpoint_id = r.endpoint_id
+        and a.event_id = r.event_id and a.number <= r.number - :kept
+    """,
+)
 # Since when endpoints fail; null where they do not.
 SET_FAILING = Command(
     """

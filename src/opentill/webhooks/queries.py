@@ -240,15 +240,19 @@ DELIVERIES = Query(
     f"select * {_LISTED} order by event_id desc limit :limit offset :offset",
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
+# Of each delivery the newest `:kept` attempts, oldest first.
 ATTEMPTS = Query(
     DeliveryAttempt,
     """
-    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
-        request, answer as response, error
-    from delivery_attempts
-    where merchant_id = :merchant_id and endpoint_id = :endpoint_id
-        and event_id = any (:event_ids::text[])
-    order by event_id, number
+    select a.* from unnest(:event_id::text[]) as d (event_id)
+    cross join lateral (
+        select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+            request, answer as response, error
+        from delivery_attempts
+        where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id = d.event_id
+        order by number desc limit :kept
+    ) a
+    order by a.event_id, a.number
     """,
 )
 # For people, who go back from the newest, page by page: of those before one, so many are looked at,
@@ -311,13 +315,16 @@ DELIVERIES_OF_EVENT = Query(
 ATTEMPTS_OF_EVENT = Query(
     DeliveryAttempt,
     """
-    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
-        request, answer as response, error
-    from delivery_attempts
-    where merchant_id = :merchant_id and event_id = :event_id and endpoint_id in (
-        select id from webhook_endpoints
-        where merchant_id = :merchant_id and status <> 'DELETED')
-    order by endpoint_id, number
+    select a.* from webhook_endpoints w
+    cross join lateral (
+        select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+            request, answer as response, error
+        from delivery_attempts
+        where merchant_id = :merchant_id and endpoint_id = w.id and event_id = :event_id
+        order by number desc limit :kept
+    ) a
+    where w.merchant_id = :merchant_id and w.status <> 'DELETED'
+    order by a.endpoint_id, a.number
     """,
 )
 # Deliveries of some events, each with what came of its last attempt.

@@ -18,6 +18,7 @@ from opentill.merchants import OPENTILL, Actor
 from opentill.outgoing.client import Forbidden
 from opentill.webhooks import queries, signing
 from opentill.webhooks.endpoint_secrets import OldSecret, decrypt_old, encrypt_old, purpose
+from opentill.webhooks.looking import attempts_of
 from opentill.webhooks.model import TYPES, Delivery, DeliveryAttempt, Endpoint, Status
 
 MOST_ENDPOINTS: Final = 16
@@ -276,19 +277,16 @@ async def reveal(
 
 async def deliveries(
     tx: Tx, endpoint: Endpoint, status: str | None, limit: int
-) -> tuple[list[Delivery], list[DeliveryAttempt]]:
-    """Return an endpoint's latest deliveries, newest first, and all their attempts."""
+) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
+    """Return an endpoint's latest deliveries, newest first, each with its newest attempts."""
     merchant_id, endpoint_id = endpoint.merchant_id, endpoint.id
     found = await queries.DELIVERIES.all(
         tx, merchant_id=merchant_id, endpoint_id=endpoint_id, status=status, type=None,
         event_id=None, limit=limit, offset=0,
     )  # fmt: skip
-    return found, await queries.ATTEMPTS.all(
-        tx,
-        merchant_id=merchant_id,
-        endpoint_id=endpoint_id,
-        event_ids=[one.event_id for one in found],
-    )
+    ids = [one.event_id for one in found]
+    attempts = await attempts_of(tx, merchant_id, endpoint_id, ids)
+    return [(one, attempts.get(one.event_id, [])) for one in found]
 
 
 async def disabled(tx: Tx, limit: int) -> list[Endpoint]:
