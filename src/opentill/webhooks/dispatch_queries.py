@@ -188,7 +188,7 @@ SET_FAILING = Command(
     """,
 )
 # For metrics: how many deliveries are to be sent, up to 10,000, and since when the oldest one to an
-# enabled endpoint is due.
+# enabled endpoint that does not fail is due: one that fails has pauses, however many workers run.
 WAITING = Value(
     int,
     """
@@ -203,12 +203,14 @@ OLDEST = Value(
     {_TO_SEND}
     select min(w.try_at) from waiting w
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
-    where w.try_at <= :now and e.status = 'ENABLED'
+    join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
+    where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
     """,  # noqa: S608 - a constant of ours
     distributed=f"""
     {_TO_SEND_DISTRIBUTED}
     select min(w.try_at) from waiting w
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
-    where w.try_at <= :now and e.status = 'ENABLED'
+    join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
+    where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
     """,  # noqa: S608 - constants of ours
 )
