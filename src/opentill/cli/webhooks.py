@@ -238,24 +238,36 @@ def resend(  # noqa: PLR0913 - the bounds of a range
                 ids = (found := await webhooks.find_anywhere(tx, endpoint_id)).merchant_id, found.id
             if event_id is not None:
                 one: str = event_id
-                await db.run(lambda tx: webhooks.resend(tx, *ids, one, now))
-                return 1
+
+                async def send(tx: "Tx") -> int:
+                    await webhooks.resend(tx, *ids, one, now)
+                    await merchants.record_audit(
+                        tx, actor, "webhooks resend", ids[0], f"{one} to {ids[1]}", now
+                    )
+                    return 1
+
+                return await db.run(send)
             start: Any = {"since": first or 0, "until": now if last is None else last}
             which = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
             with progress("resending") as advance:
-                return await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
+                return await webhooks.resend_all(
+                    db, *ids, which, now, _reporting(advance), actor=actor
+                )
 
     return {"resent": session.run(work())}
 
 
-def test(endpoint_id: str) -> output.Result:
+@acting(without_reason=inputs.NO_REASON)
+def test(endpoint_id: str, *, actor: "Actor") -> output.Result:
     """Send a webhook.test to this endpoint alone: `deliveries` shows what comes of it."""
-    from opentill import webhooks
+    from opentill import merchants, webhooks
     from opentill.webhooks.wire import DeliveryOut
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         made = await webhooks.send_test(tx, found.merchant_id, found.id, now)
+        subject = f"{made.event_id} to {found.id}"
+        await merchants.record_audit(tx, actor, "webhooks test", found.merchant_id, subject, now)
         return output.plain(DeliveryOut.of(made, []))
 
     return output.Result(session.transact(work), ("eventId", "type", "status"))
