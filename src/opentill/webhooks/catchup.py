@@ -62,20 +62,20 @@ async def read(db: Db, merchant_id: str, after: int, type_: Type | None, limit: 
             waiting = await queries.HAS_UNNUMBERED.get(tx, merchant_id=merchant_id)
     if after > max(head, number_at(clock.now_ms() + _SKEW_MS)):
         raise Invalid("cursor", "cursor must be the cursor of an earlier response, or absent")
-    between = {"merchant_id": merchant_id, "after": after, "last": head, "looked_at": _LOOKED_AT}
+    own, last = {"merchant_id": merchant_id, "after": after}, head
     async with db.connection() as tx:
-        found = await queries.EVENTS.all(tx, **between, type=type_, limit=limit)
-        if len(found) == limit:
-            cursor = found[-1].number
-        else:
-            cursor = await queries.EVENTS_READ_TO.get(tx, **between) or max(after, head)
+        if type_ is not None:  # first, so that what is pruned meanwhile moves nothing past it
+            seen = await queries.EVENTS_READ_TO.get(tx, **own, last=head, looked_at=_LOOKED_AT)
+            last = head if seen is None else seen
+        found = await queries.EVENTS.all(tx, **own, last=last, type=type_, limit=limit)
+    cursor = found[-1].number if len(found) == limit else max(after, last)
     return EventBatch(found, cursor, cursor < head or bool(waiting))
 
 
 async def numbered(tx: Tx, merchant_id: str, number: int) -> NumberedEvent | None:
     """Return the event of a number, None for one that is not kept any more."""
     return await queries.EVENTS.first(
-        tx, merchant_id=merchant_id, after=number - 1, last=number, type=None, looked_at=1, limit=1
+        tx, merchant_id=merchant_id, after=number - 1, last=number, type=None, limit=1
     )
 
 

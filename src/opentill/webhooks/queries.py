@@ -89,26 +89,23 @@ HAS_UNNUMBERED = Value(
     bool, "select exists (select from events where merchant_id = :merchant_id and number is null)"
 )
 HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id")
-# With a number after `:after` and up to `:last`; of one type if given, among so many as are looked
-# at. Between numbers there are gaps.
-EVENTS = Query(
-    NumberedEvent,
-    """
-    select id, number, body from (
-        select id, number, type, body from events
-        where merchant_id = :merchant_id and number > :after and number <= :last
-        order by number limit :looked_at
-    ) v
-    where :type::text is null or type = :type
-    order by number limit :limit
-    """,
-)
+# Up to which number so many events are; there are gaps between numbers.
 EVENTS_READ_TO = Value(
     int,
     """
     select number from events
     where merchant_id = :merchant_id and number > :after and number <= :last
     order by number limit 1 offset :looked_at - 1
+    """,
+)
+# With a number after `:after` and up to `:last`; of one type if given.
+EVENTS = Query(
+    NumberedEvent,
+    """
+    select id, number, body from events
+    where merchant_id = :merchant_id and number > :after and number <= :last
+        and (:type::text is null or type = :type)
+    order by number limit :limit
     """,
 )
 EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
