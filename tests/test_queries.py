@@ -236,6 +236,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.queries.PRUNE_HOSTS",
         "webhooks.dispatch_queries.DUE",
         "webhooks.dispatch_queries.RECORD",
+        "webhooks.dispatch_queries.FORGET_ATTEMPTS",
         "webhooks.dispatch_queries.SET_FAILING",
         "webhooks.queries.MAKE_DUE",
         "webhooks.queries.SKIP_WAITING",

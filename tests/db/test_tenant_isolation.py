@@ -137,8 +137,10 @@ EXPLAINED: Final = frozenset(
         "webhooks.queries": "ANYWHERE SEARCH PRUNE_ATTEMPTS PRUNE_DELIVERIES PRUNE_ENDPOINTS"
         " PRUNE_EVENTS DISABLE",
         "webhooks.dispatch_queries": "OLDEST",
-        # where a page ends after ten thousand rows: tests/webhooks/test_looking.py
-        "webhooks.queries ": "DELIVERIES_LOOKED_TO EVENTS_LOOKED_TO",
+        # deliveries with more attempts than are kept: tests/webhooks/test_dispatch.py
+        "webhooks.dispatch_queries ": "FORGET_ATTEMPTS",
+        # where a page ends after thousands of rows: tests/webhooks/test_looking.py, test_catchup.py
+        "webhooks.queries ": "DELIVERIES_LOOKED_TO EVENTS_LOOKED_TO EVENTS_READ_TO",
         "refunds.queries": "ANYWHERE",
         # a sum that is nought at the end, or before there is anything
         "adjustments.queries ": "FROZEN",
