@@ -150,6 +150,15 @@ async def test_a_placing_without_an_answer_goes_on_in_the_browser(
     assert list(server.orders) == [ATTEMPT]
 
 
+async def test_an_address_that_no_page_leads_to_is_not_taken(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    server.payurl = "weixin://wxpay/bizpayurl?pr=1"
+    outcome = await gateway.pay(REQUEST)
+    assert outcome.status == "ACTION_REQUIRED"
+    assert outcome.action_url.startswith(f"{server.url}submit.php?")
+
+
 @pytest.mark.parametrize("fault", ["gbk", "bom"])
 async def test_answers_in_other_encodings_are_read(
     server: EpayServer, gateway: EpayGateway, fault: str

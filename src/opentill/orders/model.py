@@ -7,6 +7,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from opentill import webhooks
+from opentill.core.links import web_address
 from opentill.gateways.model import Method
 from opentill.ledger import Type as PostingType
 
@@ -272,6 +273,15 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     counted_at: int | None = None  # the quarter hour that a failed attempt is counted in
     card_brand: str | None = None  # of the card that it was paid with, if its gateway says so
     card_last4: str | None = None
+
+    def waits_for_customer(self, method: str) -> bool:
+        """Whether the customer who chooses this method goes on with it, instead of with another.
+
+        Not without an address to go to or a code to scan, as where the gateway's response was lost:
+        nobody was given them, and money that comes by it all the same is given back.
+        """
+        there = bool(web_address(self.action_url) or self.qr_text)
+        return self.status == "ACTION_REQUIRED" and self.method == method and there
 
 
 class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
