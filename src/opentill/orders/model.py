@@ -420,3 +420,14 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     merchant_id: str
     id: str
+
+
+class HistoryPart(msgspec.Struct, frozen=True):
+    """How many rows of a merchant's history were looked at, up to which order, and what is old.
+
+    ``old`` are orders that changed last before retention begins, and may have more than one row.
+    """
+
+    rows: int
+    last: str
+    old: list[str]
