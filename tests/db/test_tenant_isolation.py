@@ -181,6 +181,10 @@ OF_MERCHANTS: Final = [
 ]
 
 
+async def _all(rows: AsyncIterator[Any]) -> list[Any]:
+    return [row async for row in rows]
+
+
 class Business:
     """What the merchant does, piece by piece."""
 
@@ -397,7 +401,7 @@ class Business:
         api_server.tx(lambda tx: orders.notes_of(tx, one))
         api_server.tx(lambda tx: orders.settle_one(tx, self.id, one.id, self.now, "early"))
         at = (due.due_at or 0) + 1
-        api_server.tx(lambda tx: settlement.settleable(tx, at, self.id, None, early=False))
+        api_server.tx(lambda tx: _all(settlement.settleable(tx, at, self.id, None, early=False)))
         api_server.tx(lambda tx: settlement.settle_batch(tx, self.id, at))
         api_server.run(settlement.settle_due(self.app.db, at, self.id))
         api_server.run(settlement.release_reserves(self.app.db, at + 400 * DAY))
