@@ -246,7 +246,6 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.queries.PRUNE_ENDPOINTS",
         "webhooks.dispatch_queries.WAITING",
         "webhooks.dispatch_queries.OLDEST",
-        "orders.queries.PRUNE_HISTORY",
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
         "people.queries.LOGIN",

@@ -11,6 +11,7 @@ from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerch
 from opentill.orders.model import (
     DueMerchant,
     Forgotten,
+    HistoryPart,
     HistoryRow,
     Order,
     PaidThrough,
@@ -383,21 +384,44 @@ UNCOUNTED_SINCE = Value(
 )
 MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")
 
-# Retention, see jobs.prune_history: the trigger of the table asks for the word.
+# Retention, see jobs.HistoryPruner. Business time may be ahead of what the trigger goes by.
+_OLD: Final = """
+    o.updated_at
+        < least(:before::bigint, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
+    """
+MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")
+# A part of a merchant's history, in the order of its key. An order of which two rows are seen has
+# more than its last one, and the last order of the part may have.
+OLD_HISTORY = Query(
+    HistoryPart,
+    f"""
+    with seen as materialized (
+        select order_id from order_history
+        where merchant_id = :merchant_id and order_id > :after
+        order by order_id, number limit :limit
+    ), found as (
+        select order_id, count(*) as rows from seen group by order_id
+    )
+    select
+        coalesce((select sum(rows) from found), 0)::bigint as rows,
+        coalesce((select max(order_id) from found), '') as last,
+        array(
+            select order_id from found
+            where (rows > 1 or order_id = (select max(order_id) from found)) and (
+                select {_OLD} from orders o
+                where o.merchant_id = :merchant_id and o.id = found.order_id)
+            order by order_id
+        ) as old
+    """,  # noqa: S608 - constants of ours
+)
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
 PRUNE_HISTORY = Command(
-    """
-    with limits as (  -- business time may be ahead of what the trigger goes by
-        select least(:before, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
-            as before
-    ), old as (
-        select merchant_id, order_id from order_history, limits where number = 1 and at < before
-        order by at limit :limit
-    )
-    delete from order_history h using old, orders o, limits
-    where h.merchant_id = old.merchant_id and h.order_id = old.order_id and h.at < before
-        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.history_number
-    """,
+    f"""
+    delete from order_history h using orders o
+    where h.merchant_id = :merchant_id and h.order_id = any (:order_id::text[])
+        and o.merchant_id = :merchant_id and o.id = any (:order_id::text[]) and o.id = h.order_id
+        and h.number < o.history_number and {_OLD}
+    """,  # noqa: S608 - constants of ours
 )
 COUNT_DUE = Value(
     int,
