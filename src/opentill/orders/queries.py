@@ -1,6 +1,6 @@
 """All SQL about orders, their history and their attempts."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
