@@ -1,6 +1,7 @@
 """What can be done with disputes: open and end them, as a gateway or the operator reports.
 
-Whoever changes a dispute has locked its order first, so that the two always agree.
+Whoever opens or ends a dispute has locked its order first, so that the two always agree. Notes,
+evidence and the deadline of one say nothing about its order, and lock at most the dispute.
 """
 
 from decimal import Decimal
@@ -27,7 +28,7 @@ from opentill.disputes.model import (
     Transition,
     transitions_to,
 )
-from opentill.disputes.unmatched import keep, matched
+from opentill.disputes.unmatched import is_new, keep, last_kept, matched
 from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import Change, Order, PaymentAttempt
 
@@ -187,10 +188,10 @@ async def apply_outcome(
 
     An event that cannot be applied is noted once in the order's history, stored as unmatched, and
     changes nothing else: a dispute of an order that is not paid, is refunded or disputed already,
-    and an event that contradicts what was applied before. A loss that is more than the dispute took
-    is stored too: see ``_took_too_little``. ``gateway`` is the one that signed the event.
-    Returns the dispute, None if there is none. Raises NotFound for an unknown attempt, and
-    OfAnotherGateway.
+    an event that contradicts what was applied before, and a newer one of a dispute that an operator
+    has dismissed. A loss that is more than the dispute took is stored too: see
+    ``_took_too_little``. ``gateway`` is the one that signed the event. Returns the dispute, None if
+    there is none. Raises NotFound for an unknown attempt, and OfAnotherGateway.
     """
     attempt = await orders.attempt_of(tx, gateway, merchant_id, gateway_event.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
@@ -200,6 +201,11 @@ async def apply_outcome(
     )
     target = REPORTED[gateway_event.status]
     refusal = _refusal(order, attempt) if dispute is None else None
+    kept = await last_kept(tx, attempt, ref) if dispute is None else None
+    if kept is not None and kept.was_closed:
+        if not is_new(kept, gateway_event):
+            return None
+        refusal = f"an earlier report was closed: {kept.was_closed}"
     if dispute is not None and dispute.order_id != order.id:
         refusal = f"{dispute.id}, of another order, has this reference"
     transitions = transitions_to(target, dispute.status if dispute else None)
