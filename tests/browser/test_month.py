@@ -265,7 +265,7 @@ async def _payments_settle_and_are_disputed(month: Month) -> None:
 
 
 async def _a_dispute_without_an_order(month: Month) -> None:
-    """A letter opens a dispute; when the bank reports the same one, and its end, it is dismissed."""
+    """A letter opens a dispute; what the bank reports of the same one is dismissed."""
     dates, sue = month["Gulf Dates"], month.staff["sue"]
     order_id = dates.paid[0]
     await sue.go(f"/console/payments/{order_id}")

@@ -329,7 +329,6 @@ class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, kept: Unmatched) -> Self:
-        """Show an unmatched event; an amount in an unknown currency is shown in minor units."""
-        known = kept.currency in money.EXPONENTS
-        amount = money.show(kept.amount_minor, kept.currency) if known else f"{kept.amount_minor}"
-        return structs.convert(kept, cls, amount=amount)
+        """Show an unmatched event; an amount that cannot be shown says how many minor units."""
+        named = (kept.amount_minor, kept.currency)
+        return structs.convert(kept, cls, amount=money.shown(*named) or money.named(*named))

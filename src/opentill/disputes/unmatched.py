@@ -4,8 +4,9 @@ A gateway may report a second dispute while one is open, or a dispute before its
 that it takes must not be forgotten, though the table of transitions has no row for the event. A
 loss of which a dispute could take a part only is stored as well.
 
-What an operator has dismissed is corrected by hand, and what was closed because no money had moved
-in the end is over: no report of such a dispute is applied any more. A newer one is for a person.
+What an operator has dismissed is dealt with, perhaps by an adjustment, and what was closed because
+no money had moved in the end is over: no report of such a dispute is applied any more. A newer one
+is for a person.
 """
 
 from typing import Final
