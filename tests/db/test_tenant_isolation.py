@@ -38,7 +38,7 @@ from opentill.db.database import Tx
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
-from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
+from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome, RefundOutcome
 from opentill.http import accepted, refused
 from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
@@ -372,8 +372,19 @@ class Business:
         )
         self.shop.revoke(self.order().id)
 
+    def _came_back(self) -> None:
+        """A second payment that went back, and came back."""
+        order = self.order()
+        again = self.api_server.tx(lambda tx: world.paid_twice(tx, order, self.later()))
+        for status in ("SUCCEEDED", "REFUSED"):
+            outcome = RefundOutcome(status=status)
+            self.api_server.tx(
+                partial(orders.given_back, attempt=again, outcome=outcome, now=self.now)
+            )
+
     def refunding(self) -> None:
-        """Refunds: asked for, repeated, sent, failed, in full."""
+        """Refunds: asked for, repeated, sent, failed, in full; of second payments too."""
+        self._came_back()
         shop, api_server = self.shop, self.api_server
         order = self.settled()
         body = {"amount": "1.00", "refundNo": "R-1", "reason": "late"}

@@ -665,7 +665,7 @@ export interface DisputeDetail {
 export interface Note {
   /** When it was noted, Unix ms. */
   at: number;
-  /** What the operator wrote. */
+  /** What the operator or your team wrote. */
   note: string;
 }
 

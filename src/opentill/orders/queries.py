@@ -279,6 +279,13 @@ STOP_GIVING_BACK = Command(
     where merchant_id = :merchant_id and id = :id
     """,
 )
+# The money of a second payment that had gone back came back: as STOP_GIVING_BACK.
+CAME_BACK = Command(
+    """
+    update payment_attempts set status = 'DUPLICATE', check_at = null, reason = :reason
+    where merchant_id = :merchant_id and id = :id and status = 'GIVEN_BACK'
+    """,
+)
 # Take the turn to ask a gateway about an attempt, unless the last one was taken less than
 # `:every_ms` ago. A time further ahead than that is from before the clock was set back.
 TAKE_TURN = Command(
