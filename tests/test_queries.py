@@ -236,6 +236,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.queries.PRUNE_HOSTS",
         "webhooks.dispatch_queries.DUE",
         "webhooks.dispatch_queries.RECORD",
+        "webhooks.dispatch_queries.FORGET_ATTEMPTS",
         "webhooks.dispatch_queries.SET_FAILING",
         "webhooks.queries.MAKE_DUE",
         "webhooks.queries.SKIP_WAITING",
@@ -245,7 +246,6 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "webhooks.queries.PRUNE_ENDPOINTS",
         "webhooks.dispatch_queries.WAITING",
         "webhooks.dispatch_queries.OLDEST",
-        "orders.queries.PRUNE_HISTORY",
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
         "people.queries.LOGIN",

@@ -69,7 +69,6 @@ QUEUES: Final = {
     "orders_creating_due",
     "epay_notifications_due",
     "epay_notifications_failed",
-    "order_history_old",
     "adjustments_due",
     "unmatched_disputes_due",
     "refused_requests_old",

@@ -135,16 +135,7 @@ async def _prune(app: App) -> int:
         refusals = await refused.prune(tx, app.clock())
         mails = await mail_jobs.prune(tx, app.clock())
         notes = await accepted.prune(tx, app.clock())
-    return (
-        windows
-        + keys
-        + requests
-        + stale_logins
-        + refusals
-        + mails
-        + notes
-        + await order_jobs.prune_history(app.db, app.settings.history_days, app.clock())
-    )
+    return windows + keys + requests + stale_logins + refusals + mails + notes
 
 
 async def _prune_webhooks(app: App) -> int:
@@ -216,8 +207,10 @@ async def work(app: App, stop: asyncio.Event) -> None:
     dispatcher = Dispatcher(app.db, app.outgoing, settings.secret_key, app.clock, options)
     notifier = epay_jobs.Notifier(app)
     notices = Job("send_notices", 0.25, lambda _: notifier.turn())
+    pruner = order_jobs.HistoryPruner(app.db, settings.history_days)
+    history = Job("prune_history", 60.0, lambda app: pruner.turn(app.clock()))
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
-    jobs = (*JOBS, notices, *_per_gateway(app), *_for_mail(mailer))
+    jobs = (*JOBS, notices, history, *_per_gateway(app), *_for_mail(mailer))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
     await notifier.finish()
     if mailer is not None:

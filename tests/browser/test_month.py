@@ -265,7 +265,7 @@ async def _payments_settle_and_are_disputed(month: Month) -> None:
 
 
 async def _a_dispute_without_an_order(month: Month) -> None:
-    """A letter opens a dispute; when the bank reports the same one, it is dismissed."""
+    """A letter opens a dispute; what the bank reports of the same one is dismissed."""
     dates, sue = month["Gulf Dates"], month.staff["sue"]
     order_id = dates.paid[0]
     await sue.go(f"/console/payments/{order_id}")
@@ -284,7 +284,14 @@ async def _a_dispute_without_an_order(month: Month) -> None:
     said = await sue.send('form[action$="/dispute-won"]', reason="the bank says so")
     assert "ended as won" in said, said
     await month.at_bank("POST", f"/disputes/{opened['id']}/won")
+    await month.until_home("Disputes without an order: 1")
+    await sue.go("/console/needs/unmatched")
+    assert "an earlier report was closed" in await sue.words()
+    said = await sue.send('form[action$="/needs/unmatched"]', reason="won here too")
+    assert "It is dismissed" in said, said
     await month.status(dates, order_id, "SETTLED")
+    found = await month.api(dates, "GET", "/v1/disputes?orderId=" + order_id)
+    assert [one["status"] for one in found["items"]] == ["WON"]
     assert NOTHING in await month.home()
 
 

@@ -107,6 +107,20 @@ def test_a_role_may_do_what_the_table_of_permissions_says(opentill: Commands) ->
     assert "payouts.manage" in support.refusal("payouts", "create", shop, "--all", *WHY)
 
 
+def test_events_are_sent_again_by_whoever_may(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    hook = opentill.json("webhooks", "add", shop, "https://shop.example.com/hook")["id"]
+    auditor = staff(opentill, "eve", "auditor")
+    range_ = ("webhooks", "resend", hook, "--since", "2020-01-01")
+    assert "it needs orders.manage" in auditor.refusal(*range_)
+    assert "it needs merchants.manage" in auditor.refusal("webhooks", "test", hook)
+    support = staff(opentill, "sam", "support")
+    assert support.json(*range_) == {"resent": 0}
+    ann = staff(opentill, "ann")
+    ann.json("webhooks", "test", hook)
+    assert newest(opentill) == ann.who
+
+
 def test_where_money_is_real_somebody_has_to_be_named(opentill: Commands) -> None:
     opentill.environ |= REAL
     opentill.json("merchants", "create", "First")  # nobody could have logged in yet

@@ -82,3 +82,19 @@ def _sql(opentill: Commands, statement: str) -> str:
     url = opentill.environ["OPENTILL_DATABASE_URL"]
     command = [str(programs / "psql"), "-X", "-q", "-A", "-t", "-d", url, "-c", statement]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_merchant_stands_for_its_one_key_that_has_not_expired(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    opentill.json("keys", "create", shop, "--expires", "1d")
+    used = opentill.json("keys", "create", shop)
+    for command in ("regenerate", "revoke"):
+        assert "has 2 valid keys" in opentill.refusal("keys", command, shop)
+    opentill.json("clock", "advance", "2d")
+    again = opentill.json("keys", "regenerate", shop)
+    assert opentill.json("keys", "revoke", shop)["id"] == again["id"]
+    assert [key["revokedAt"] is None for key in opentill.json("keys", "list", shop)] == [
+        True, False, False,
+    ]  # fmt: skip
+    assert used["id"] != again["id"]
+    assert "has 0 valid keys" in opentill.refusal("keys", "revoke", shop)

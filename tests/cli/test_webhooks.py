@@ -54,6 +54,13 @@ def test_an_endpoint_is_kept_from_the_command_line(opentill: Commands, shop: str
     test = opentill.json("webhooks", "test", made["id"])
     assert (test["type"], test["status"], test["attempts"]) == ("webhook.test", "PENDING", [])
     assert opentill.json("webhooks", "deliveries", made["id"])[0] == test
+    rows = opentill.json("audit", "list", shop)
+    assert [(row["action"], row["subject"]) for row in rows[:4]] == [
+        ("webhooks test", f"{test['eventId']} to {made['id']}"),
+        ("webhooks rotate", made["id"]),
+        ("webhooks resend", f"1 events to {made['id']}"),
+        ("webhooks resend", f"{delivery['eventId']} to {made['id']}"),
+    ]
     off = opentill.json("webhooks", "set", made["id"], "--disable", "--all-events")
     assert (off["status"], off["events"]) == ("DISABLED", [])
     assert opentill.json("webhooks", "set", made["id"], "--enable")["status"] == "ENABLED"

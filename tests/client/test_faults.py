@@ -14,6 +14,7 @@ from opentill.client import (
     Client,
     ConnectionFailed,
     OpenTillError,
+    RateLimited,
     Retries,
     ServerError,
 )
@@ -207,3 +208,17 @@ def test_a_key_that_is_busy_is_waited_for() -> None:
     ):
         client.refunds.create("order_01")
     assert (caught.value.status, caught.value.request_id) == (404, "r")
+
+
+@pytest.mark.parametrize(
+    "told", ["soon", "Fri, 99 Feb 2024 99:00:00 GMT", f"Mon, 01 Jan 2024 00:00:00 +{'9' * 20}"]
+)
+def test_a_retry_after_that_says_nothing_is_as_none(told: str) -> None:
+    refused = httpx2.Response(429, headers={"retry-after": told}, text="slow")
+    transport = httpx2.MockTransport(lambda _: refused)
+    with (
+        Client("http://pay.example", retries=QUICK, transport=transport) as client,
+        pytest.raises(RateLimited) as caught,
+    ):
+        client.balance.get()
+    assert caught.value.retry_after is None

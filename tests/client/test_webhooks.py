@@ -70,6 +70,22 @@ def test_a_deployment_may_have_another_prefix(prefix: str) -> None:
             check(BODY, wrong, SECRET, **options)
 
 
+def test_halves_of_surrogates_are_no_genuine_delivery() -> None:
+    """What a server made of bytes that are no UTF-8, as WSGI and ASGI servers may."""
+    half = "\udc80"
+    signed = standard(body())
+    for raw, headers in (
+        (BODY.decode() + half, OWN),
+        (BODY, OWN | {"X-Svc-Signature": half}),
+        (BODY, OWN | {"X-Svc-Signature": "", "X-Svc-Signature-Old": half}),
+        (body(), signed | {"webhook-id": half}),
+        (body(), signed | {"webhook-signature": f"v1,{half}"}),
+        (body(), signed | {"webhook-timestamp": half}),
+    ):
+        with pytest.raises(WebhookInvalid, match="no signature"):
+            check(raw, headers, [SECRET, REAL])
+
+
 def test_what_standard_webhooks_signs_is_genuine_and_typed() -> None:
     event = check(body(), standard(body()), REAL)
     assert isinstance(event, OrderPaid)

@@ -9,8 +9,10 @@ from io import StringIO
 from typing import Final
 
 from opentill import disputes, orders
+from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
+from opentill.gateways import GatewayDisputeEvent
 from support import world
 from support.api_server import Shop
 from support.people import TESTER, Visitor, person, title
@@ -173,3 +175,25 @@ def test_an_unmatched_dispute_is_dismissed_with_a_reason_as_it_was_shown(shop: S
     assert audited(shop, "disputes dismiss") == [(who(agent), "as the letter says")]
     again = agent.post(place, first | {"reason": "twice"})
     assert (again.status_code, "twice" in again.text) == (409, True)
+
+
+def test_unmatched_disputes_of_any_amount_are_shown(shop: Shop) -> None:
+    server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
+    dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
+    named = {"USD": 12345, "KWD": 9991, "ANG": 7771, "usd": 7772}
+    for currency, minor in named.items():
+        event = GatewayDisputeEvent(
+            attempt_id=dispute.attempt_id,
+            dispute_ref=f"ref {currency}",
+            status="LOST",
+            amount=Money(minor, currency),
+        )
+        work = partial(
+            disputes.apply_outcome,
+            merchant_id=shop.id, gateway_event=event, now=now, gateway=dispute.gateway,
+        )  # fmt: skip
+        server.tx(work)
+    page = agent.get("/console/needs/unmatched")
+    assert page.status_code == 200
+    for text in ("$123.45", "9991 minor units of KWD", "7771 minor units of ANG", "7772 minor"):
+        assert text in page.text, text

@@ -80,6 +80,19 @@ def test_fils_below_a_hundredth_are_never_hidden() -> None:
         money.show(1, "KWD")
 
 
+@pytest.mark.parametrize(("minor", "currency", "shown", "named"), [
+    (999, "USD", "9.99", "9.99 USD"),
+    (9990, "KWD", "9.99", "9.99 KWD"),
+    (9991, "KWD", None, "9991 minor units of KWD"),
+    (-1, "ANG", None, "-1 minor units of ANG"),
+    (999, "usd", None, "999 minor units of usd"),
+])  # fmt: skip
+def test_what_others_name_is_written_whatever_it_is(
+    minor: int, currency: str, shown: str | None, named: str
+) -> None:
+    assert (money.shown(minor, currency), money.named(minor, currency)) == (shown, named)
+
+
 def test_an_unknown_currency_is_a_defect() -> None:
     with pytest.raises(KeyError):
         money.parse("1", "DEM")

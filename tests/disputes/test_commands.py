@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from opentill import disputes, orders
-from opentill.cli import build
+from opentill.cli import build, output, settle
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
@@ -203,6 +203,22 @@ def test_settling_by_hand(run: Run, tx: Any) -> None:
     assert [row[:3] for row in audit(tx)] == [
         (USER, "settle", due.merchant_id), (USER, "settle", other.merchant_id),
     ]  # fmt: skip
+
+
+def test_of_many_settlements_the_first_are_shown_and_all_are_summed(
+    run: Run, tx: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a merchant who has not settled for a year do not fit into memory."""
+    monkeypatch.setattr(settle, "MOST_SHOWN", 1)
+    due = [order_in(tx, "PAID", reserve_rate="0.1") for _ in range(3)]
+    notes: list[str] = []
+    monkeypatch.setattr(output, "say", notes.append)
+    planned = run("settle", "--dry-run")
+    assert [one["orderId"] for one in planned] == [min(due, key=lambda one: one.merchant_id).id]
+    assert run("settle", *WHY) == planned
+    said = "and 2 more; in all 3 orders: settled 28.77 USD, reserve 2.88 USD"
+    assert notes == [said, said]
+    assert run("settle", "--dry-run") == []
 
 
 def test_settling_early(run: Run, tx: Any) -> None:

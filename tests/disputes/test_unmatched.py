@@ -6,7 +6,7 @@ from opentill import disputes, orders
 from opentill.core.errors import NotFound
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
-from opentill.disputes import jobs
+from opentill.disputes import Event, jobs
 from opentill.gateways import GatewayDisputeEvent
 from opentill.orders import Order
 from support.world import (
@@ -14,6 +14,8 @@ from support.world import (
     attempts,
     balances,
     dispute_said,
+    dump,
+    entries,
     history,
     in_status,
     refund_said,
@@ -198,3 +200,98 @@ async def test_a_loss_that_its_dispute_took_needs_nobody(tx: Tx) -> None:
     await dispute_said(tx, less, "LOST", minor=999)
     for order in (part, less):
         assert (await status(tx, order), await open_rows(tx, order)) == ("CHARGEBACK", [])
+
+
+async def dismissed(tx: Tx, order: Order, ref: str = "b") -> None:
+    await disputes.dismiss(tx, order.merchant_id, "sandbox", ref, "ann", NOW)
+
+
+async def by_hand(tx: Tx, order: Order) -> disputes.Dispute:
+    return await disputes.open_manually(
+        tx, order.merchant_id, order.id, who="ann", reason="a letter", now=NOW
+    )
+
+
+async def end(tx: Tx, dispute: disputes.Dispute, event: Event) -> None:
+    ids = (dispute.merchant_id, dispute.id)
+    await disputes.decide(tx, *ids, event, who="ann", reason="a letter", now=NOW)
+
+
+async def change_nothing(db: Db, tx: Tx, order: Order, words: list[str]) -> None:
+    """The gateway repeats itself about b, and the worker works: every row stays as it is."""
+    before = await dump(tx)
+    for word in words:
+        assert await dispute_said(tx, order, word, ref="b") is None
+    await retry(db)
+    assert await dump(tx) == before
+
+
+async def test_what_is_reported_after_it_was_dismissed_is_never_posted(db: Db) -> None:
+    """The letter's dispute is the bank's: staff end theirs as the bank ends its own."""
+    async with db.connection() as tx:
+        order = await in_status(tx, "SETTLED")
+        ours = await by_hand(tx, order)
+        await dispute_said(tx, order, "OPENED", ref="b")
+        await dismissed(tx, order)
+        await end(tx, ours, "lost")
+        await dispute_said(tx, order, "LOST", ref="b")
+        assert await open_rows(tx, order) == [("b", "LOST")]
+        await dismissed(tx, order)
+        await end(tx, ours, "recovered")
+        assert await status(tx, order) == "SETTLED"
+        await change_nothing(db, tx, order, ["LOST", "OPENED"])
+        posted = await entries(tx, order.merchant_id)
+        assert await dispute_said(tx, order, "RECOVERED", ref="b") is None
+        (kept,) = await disputes.unmatched(tx, order.merchant_id)
+        assert (kept.status, kept.refusal) == ("RECOVERED", "an earlier report was closed: ann")
+        assert await disputes.count_unmatched(tx) == 1
+        for minutes in (1, 60):
+            await retry(db, NOW + minutes * 60_000)
+        await change_nothing(db, tx, order, ["OPENED", "RECOVERED", "LOST"])
+        await dismissed(tx, order)
+        await change_nothing(db, tx, order, ["OPENED", "LOST", "RECOVERED"])
+        assert await entries(tx, order.merchant_id) == posted
+        assert len(await disputes.of_order(tx, order.merchant_id, order.id)) == 1
+
+
+@pytest.mark.parametrize("repeated", [["LOST"], ["OPENED", "LOST"]])
+async def test_a_loss_that_was_corrected_by_hand_is_not_posted_again(db: Db, repeated) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "DISPUTED")
+        await dispute_said(tx, order, "LOST", ref="b")
+        await dismissed(tx, order)
+        await dispute_said(tx, order, "WON")
+        await change_nothing(db, tx, order, repeated)
+        assert (await status(tx, order), await disputes.count_unmatched(tx)) == ("PAID", 0)
+        for word in ("WON", "RECOVERED"):  # what was corrected came back: each is somebody's
+            await dispute_said(tx, order, word, ref="b")
+            assert await open_rows(tx, order) == [("b", word)]
+
+
+async def test_what_was_won_before_it_was_taken_is_not_opened_afterwards(db: Db) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "DISPUTED")
+        for word in ("OPENED", "WON"):
+            await dispute_said(tx, order, word, ref="b")
+        await dispute_said(tx, order, "WON")
+        await change_nothing(db, tx, order, ["OPENED", "WON"])
+        assert await status(tx, order) == "PAID"
+        await dispute_said(tx, order, "LOST", ref="b")  # against what was reported before
+        await retry(db)
+        assert await open_rows(tx, order) == [("b", "LOST")]
+        assert await status(tx, order) == "PAID"
+
+
+@pytest.mark.parametrize("then", ["OPENED", "LOST"])
+async def test_a_second_dispute_that_nobody_has_dismissed_is_applied_by_its_next_report(
+    db: Db, then
+) -> None:
+    async with db.connection() as tx:
+        order = await in_status(tx, "DISPUTED")
+        await dispute_said(tx, order, "OPENED", ref="b")
+        await dispute_said(tx, order, "WON")
+        taken = await dispute_said(tx, order, then, ref="b")
+        assert taken is not None
+        assert (await open_rows(tx, order), taken.gateway_ref) == ([], "b")
+        with pytest.raises(NotFound):  # whoever corrects a balance for it learns that it is posted
+            await dismissed(tx, order)

@@ -16,6 +16,7 @@ from opentill.gateways import RefundOutcome, RefundRequest
 from opentill.gateways.epay import configuration
 from opentill.gateways.epay.client import EpayGateway
 from opentill.outgoing.client import Outgoing, Policy
+from support.api_server import refused
 from support.epay_shop import EpayShop
 
 DAY_MS = 86_400_000
@@ -144,6 +145,15 @@ def test_the_number_of_the_answer_names_the_refund_too(epay_shop: EpayShop) -> N
     assert len(made(epay_shop)) == 1
     body = epay_shop.act("refund", trade_no=placed["trade_no"], money="2", refund_no=number)
     assert body["code"] == -1
+
+
+def test_the_number_of_an_epay_refund_is_no_refund_of_the_other_api(epay_shop: EpayShop) -> None:
+    placed = epay_shop.paid()
+    epay_shop.act("refund", trade_no=placed["trade_no"], money="1", refund_no="R1")
+    path = f"/v1/orders/{epay_shop.order_id(placed)}/refunds"
+    for body in ({"refundNo": "R1"}, {"refundNo": "R1", "amount": "1.00"}):
+        refused(epay_shop.shop.post(path, body), "orderId")
+    assert len(made(epay_shop)) == 1
 
 
 @pytest.mark.parametrize("number", ["x" * 65, "退", "a b", "a\\b"])

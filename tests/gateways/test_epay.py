@@ -1,8 +1,9 @@
 """The adapter for Epay servers: what it sends, what it makes of answers, and what it never does."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, quote_plus
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from opentill.gateways.epay.client import EpayGateway
 from opentill.outgoing.client import Outgoing, Policy
 from support import epay_gateway_server
 from support.epay_gateway_server import KEY, PID, EpayServer
+from support.ports import free_socket, url_of
 
 ATTEMPT: Final = "att_01m7y0m0jzefzv5n8efcf1hqw1"
 REQUEST: Final = PaymentRequest(
@@ -93,6 +95,31 @@ async def test_the_key_stands_in_no_address_unless_the_server_wants_it(
     await other.close()
 
 
+async def test_a_failed_request_is_told_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where the address has it, percent-encoded, and the HTTP client quotes the address."""
+
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"garbage\r\n\r\n")
+        writer.close()
+
+    key = "mN/4+k=Q&9%Zx~8T"
+    listener = free_socket()
+    server = EpayServer()
+    server.url = f"{url_of(listener)}/pay/"
+    gateway = gateway_of(server, query="get", key=key)
+    async with await asyncio.start_server(garbage, sock=listener):
+        found = await gateway.find_payment(ATTEMPT)
+    lost = await gateway.find_payment(ATTEMPT)  # nobody is there any more
+    await gateway.close()
+    assert [found.status, lost.status] == ["UNKNOWN", "UNREACHABLE"]
+    assert "refused" in lost.reason or "Connect call failed" in lost.reason
+    told = f"{found.reason}\n{lost.reason}\n{caplog.text}"
+    assert "api.php?act=order: UNKNOWN" in told
+    for part in (quote_plus(key), quote(key), key, "key="):
+        assert part not in told
+
+
 async def test_without_mapi_the_browser_takes_a_signed_address_along(server: EpayServer) -> None:
     gateway = gateway_of(server, mode="submit")
     outcome = await gateway.pay(REQUEST)
@@ -121,6 +148,15 @@ async def test_a_placing_without_an_answer_goes_on_in_the_browser(
     params = _parsed(outcome.action_url.partition("?")[2])
     server.answer("submit", params)
     assert list(server.orders) == [ATTEMPT]
+
+
+async def test_an_address_that_no_page_leads_to_is_not_taken(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    server.payurl = "weixin://wxpay/bizpayurl?pr=1"
+    outcome = await gateway.pay(REQUEST)
+    assert outcome.status == "ACTION_REQUIRED"
+    assert outcome.action_url.startswith(f"{server.url}submit.php?")
 
 
 @pytest.mark.parametrize("fault", ["gbk", "bom"])

@@ -1,5 +1,6 @@
 """Refunds and notices of the epay gateway through the whole service: worker, callback, operator."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
@@ -153,6 +154,7 @@ async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster
     server, upstream = served
     for known in (upstream.orders, upstream.refunds, upstream.asked, upstream.faults):
         known.clear()
+    upstream.extra = {}
     cluster = Cluster(server, upstream)
     yield cluster
     async with cluster.db.connection() as tx:
@@ -169,6 +171,43 @@ async def test_a_notice_pays_an_order_and_again_changes_nothing(cluster: Cluster
         assert (answer.status_code, answer.text) == (200, "success")
         assert answer.headers["content-type"] == "text/plain"
     assert (await cluster.order(session)).status == "PAID"
+
+
+@pytest.mark.parametrize("payurl", ["", "weixin://wxpay/bizpayurl?pr=1"])
+async def test_a_customer_whose_page_was_lost_with_the_server_can_pay(
+    cluster: Cluster, payurl: str
+) -> None:
+    """The order is placed, and the server is killed before it has written where to go."""
+    upstream, session = cluster.upstream, await cluster.open()
+    upstream.faults = [("mapi", "held")]
+    started = asyncio.create_task(cluster.start(session))
+    while not upstream.orders:
+        await asyncio.sleep(0.01)
+    started.cancel()
+    await asyncio.wait([started])
+    (lost,) = upstream.orders
+    upstream.extra = {"payurl": payurl}
+    now = now_ms() + 20_000
+    await order_jobs.check_attempts(cluster.db, cluster.app.gateways, cluster.url, now)
+    async with cluster.db.connection() as tx:
+        found = await orders.find_attempt(tx, cluster.merchant_id, lost)
+    assert (found.status, found.action_url) == ("ACTION_REQUIRED", payurl)
+
+    page = f"/checkout/{session.id}"
+    form = {"email": "ada@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
+    async with httpx2.AsyncClient(trust_env=False, base_url=cluster.url) as browser:
+        answer = await browser.post(page, data=form, headers={"origin": cluster.url})
+        way = await browser.get(answer.headers["location"])
+        answer = await browser.post(page, data=form, headers={"origin": cluster.url})
+        assert answer.headers["location"].startswith(f"{page}/continue/")
+    (new,) = upstream.orders.keys() - {lost}  # the second form started no third
+    assert f"{upstream.url}cashier/{upstream.orders[new]['trade_no']}" in way.text
+    assert (await cluster.tell(upstream.paid(new))).status_code == 200
+    assert (await cluster.order(session)).status == "PAID"
+    assert (await cluster.tell(upstream.paid(lost))).status_code == 200  # who could, and why?
+    async with cluster.db.connection() as tx:
+        found = await orders.find_attempt(tx, cluster.merchant_id, lost)
+    assert found.status == "DUPLICATE"  # to be given back
 
 
 async def test_what_is_no_true_notice_pays_nothing_and_is_not_acknowledged(

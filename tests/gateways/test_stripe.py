@@ -509,6 +509,24 @@ async def test_each_status_of_a_dispute_is_translated(
     assert gateway_event == ((expected,) if expected else ())
 
 
+@pytest.mark.parametrize(("currency", "amount"), [
+    ("eur", Money(5000, "EUR")), ("ang", Money(5000, "ANG")), ("zzz", Money(5000, "ZZZ")),
+])  # fmt: skip
+async def test_a_dispute_in_any_currency_is_traced(
+    gateway: StripeGateway, bank: StripeServer, currency: str, amount: Money
+) -> None:
+    """Only its payment says whose it is: an account may have other payments than ours."""
+    _, intent = await paid(gateway, bank)
+    about = bank.dispute(intent, "needs_response", currency=currency, amount=5000)
+    (event,) = gateway.read_callback(
+        *bank.signed("charge.dispute.created", about), int(time.time() * 1000)
+    )
+    assert isinstance(event, GatewayDisputeEvent)
+    assert (event.attempt_id, event.payment_ref, event.amount) == ("", intent, amount)
+    bank.intents[intent] |= {"currency": currency, "metadata": {}}
+    assert await gateway.trace(intent) == ""
+
+
 @pytest.mark.parametrize(
     ("details", "respond_by"),
     [

@@ -238,6 +238,12 @@ async def paid_refunded_and_charged_back(api_server: Deployment) -> None:
     await api_server.report("refund.updated", made)
     assert (await api_server.api("GET", f"/v1/refunds/{refund['id']}"))["status"] == "SUCCEEDED"
 
+    # Somebody else's on the same account, in a currency that is none of ours.
+    bank.intents["pi_other"] = bank.intents[intent] | {"id": "pi_other", "metadata": {}}
+    await api_server.report(
+        "charge.dispute.created", bank.dispute("pi_other", "lost", currency="ang")
+    )
+
     about = bank.dispute(intent, "needs_response", amount=599)
     bank.spoil("intent", "500")
     assert await api_server.send("charge.dispute.created", about) == 503  # not known whose it is

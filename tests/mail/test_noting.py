@@ -387,12 +387,12 @@ async def test_a_merchant_whose_events_cannot_be_read_is_passed_over_until_the_n
     for order in (bad, other):
         await db.run(lambda tx, order=order: _pay(tx, order))
     async with db.connection() as tx:  # read further than there are events
-        await tx.execute("insert into mail_heads values ($1, 1000, 0)", bad.merchant_id)
+        await tx.execute("insert into mail_heads values ($1, $2, 0)", bad.merchant_id, 2**60)
     with pytest.raises(noting.Unread, match="1 merchants"):
         await _noted(db)
     async with db.connection() as tx:
         assert {one.merchant_id for one in await _mails(tx)} == {other.merchant_id}
-        await tx.execute("update mail_heads set number = 0 where number = 1000")
+        await tx.execute("update mail_heads set number = 0 where number = $1", 2**60)
     assert await _noted(db) == 1
 
 

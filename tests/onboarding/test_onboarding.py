@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from opentill import adjustments, merchants, onboarding, payouts, people
+from opentill import adjustments, merchants, onboarding, payouts, people, webhooks
 from opentill.adjustments import AdjustmentRequest
 from opentill.core.errors import Invalid
 from opentill.core.settings import Settings
@@ -13,6 +13,7 @@ from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.onboarding import NotClosable
 from opentill.payouts import PayoutRequest
+from opentill.webhooks import EndpointFields, UrlCheck
 from support import world
 from support.api_server import Shop
 from support.people import person
@@ -158,5 +159,17 @@ def test_a_closed_merchant_is_shut_everywhere_and_its_books_are_read_by_staff(sh
     assert seen.status_code == 200
     assert "This account is closed" in staff.get(home).text
     sql = "select status from webhook_endpoints where merchant_id = $1 and id = $2"
+    assert server.sql(sql, shop.id, endpoint["id"]) == [{"status": "DISABLED"}]
+    check = UrlCheck(server.app.outgoing.check)
+    for wanted in (
+        lambda tx: webhooks.update(
+            tx, shop.id, endpoint["id"], EndpointFields(status="ENABLED"), check, now
+        ),
+        lambda tx: webhooks.create(
+            tx, shop.id, EndpointFields(url=endpoint["url"]), check, "k" * 32, now
+        ),
+    ):
+        with pytest.raises(Invalid, match="must not be CLOSED"):
+            server.tx(wanted)
     assert server.sql(sql, shop.id, endpoint["id"]) == [{"status": "DISABLED"}]
     assert "cannot take payments" in server.http.get(f"/checkout/{left['id']}").text

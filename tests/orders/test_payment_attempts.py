@@ -8,6 +8,7 @@ from opentill import checkouts, orders, rates
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
+from opentill.merchants import Actor
 from opentill.orders import Order
 from support.world import (
     HOUR,
@@ -19,6 +20,7 @@ from support.world import (
     history,
     in_status,
     opened,
+    paid_twice,
     said,
     submitted,
 )
@@ -192,6 +194,32 @@ async def test_a_duplicate_that_is_not_taken_back_is_left_to_the_operator(tx: Tx
     assert (duplicate.status, duplicate.check_at) == ("DUPLICATE", None)
     notes = [line for line in await history(tx, order) if line.event == "payment_not_given_back"]
     assert [note.cause for note in notes] == [f"{other.id}: account closed"]
+
+
+async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator(
+    tx: Tx, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = await paid_twice(tx, await opened(tx))
+    order = await orders.find(tx, again.merchant_id, again.order_id)
+    done = RefundOutcome(status="SUCCEEDED", provider_ref="re_1")
+    failed = RefundOutcome(status="REFUSED", provider_ref="re_1", reason="lost_or_stolen_card")
+    await orders.given_back(tx, again, done, THEN)
+    for outcome in (failed, failed, done):
+        await orders.given_back(tx, again, outcome, THEN)
+    assert capsys.readouterr().out.count("duplicate not given back") == 1
+    kept = await orders.find_attempt(tx, again.merchant_id, again.id)
+    assert (orders.is_kept(kept), kept.reason) == (True, "lost_or_stolen_card")
+    by = Actor(who="ann", reason="by a transfer")
+    await orders.given_back_manually(tx, order.merchant_id, order.id, again.id, by, THEN)
+    for outcome in (failed, done):
+        await orders.given_back(tx, again, outcome, THEN)
+    assert (await orders.find_attempt(tx, again.merchant_id, again.id)).status == "GIVEN_BACK"
+    lines = [(line.event, line.cause) for line in await history(tx, order)]
+    assert [line for line in lines if "given_back" in line[0]] == [
+        ("payment_given_back", f"{again.id} re_1"),
+        ("payment_not_given_back", f"{again.id}: lost_or_stolen_card"),
+        ("payment_given_back", f"{again.id} by ann: by a transfer"),
+    ]
 
 
 async def test_a_first_attempt_that_ends_leaves_the_second_alone(tx: Tx) -> None:

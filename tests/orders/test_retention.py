@@ -5,26 +5,40 @@ import time
 import asyncpg
 import pytest
 
+from opentill import checkouts, orders
 from opentill.db import rate_limits
 from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.http import idempotency
-from opentill.orders import jobs
+from opentill.orders import jobs, queries
 from support import world
 from support.books import assert_books
+from support.plans import most_read
 
-YEAR_MS = 365 * 86_400_000
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
 
 
 async def _aged(tx: Tx, age_ms: int, status: str = "SETTLED") -> tuple[str, str]:
     """Make an order whose whole history is so old, which only a test may write."""
     order = await world.in_status(tx, status)
-    await tx.execute("alter table order_history disable trigger order_history_is_final")
-    await tx.execute(
-        "update order_history set at = $1 where order_id = $2", now_ms() - age_ms, order.id
-    )
-    await tx.execute("alter table order_history enable trigger order_history_is_final")
+    await _set_times(tx, order.id, age_ms, {})
     return order.merchant_id, order.id
+
+
+async def _set_times(tx: Tx, order_id: str, age_ms: int, ages: dict[int, int]) -> None:
+    """Let an order be so old, and rows of its history of these numbers otherwise."""
+    await tx.execute("alter table order_history disable trigger order_history_is_final")
+    at = "update order_history set at = $1 where order_id = $2"
+    await tx.execute(at, now_ms() - age_ms, order_id)
+    for number, age in ages.items():
+        await tx.execute(f"{at} and number = $3", now_ms() - age, order_id, number)
+    await tx.execute("alter table order_history enable trigger order_history_is_final")
+    await tx.execute(
+        "update orders o set updated_at = (select max(at) from order_history h"
+        " where h.merchant_id = o.merchant_id and h.order_id = o.id) where id = $1",
+        order_id,
+    )
 
 
 async def _numbers(db: Db, order_id: str) -> list[int]:
@@ -35,29 +49,111 @@ async def _numbers(db: Db, order_id: str) -> list[int]:
     return [row[0] for row in rows]
 
 
+async def _prune(db: Db, days: int, now: int | None = None) -> int:
+    """Prune what is old, from the first merchant to the last."""
+    return await jobs.HistoryPruner(db, days).turn(now_ms() if now is None else now)
+
+
 async def test_old_history_goes_but_for_the_last_row(db: Db) -> None:
     _, old = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
     _, young = await db.run(lambda tx: _aged(tx, YEAR_MS + 60_000))
     before = await _numbers(db, young)
     assert len(before) > 2
-    assert await jobs.prune_history(db, 0, now_ms()) == 0  # the default keeps all
-    assert await jobs.prune_history(db, 730, now_ms()) == len(before) - 1
+    assert await _prune(db, 0) == 0  # the default keeps all
+    assert await _prune(db, 730) == len(before) - 1
     assert await _numbers(db, old) == before[-1:]
     assert await _numbers(db, young) == before
-    assert await jobs.prune_history(db, 730, now_ms()) == 0
+    assert await _prune(db, 730) == 0
     async with db.snapshot() as tx:
         await assert_books(tx)
 
 
-async def test_it_goes_in_batches(db: Db) -> None:
-    for _ in range(5):
-        await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED"))
-    assert [await jobs.prune_history(db, 730, now_ms(), batch=2) for _ in range(4)] == [2, 2, 1, 0]
+async def test_an_order_is_pruned_as_a_whole_once_its_last_row_is_old(db: Db) -> None:
+    """A session that was opened a year ago and expired a day later has its whole history."""
+
+    async def expired(tx: Tx, opened_at: int) -> str:
+        shop = await world.merchant(tx)
+        item = await world.product(tx, shop.id)
+        session = await world.session(tx, shop.id, item.id, opened_at)
+        await checkouts.expire(tx, shop.id, session.id, "late", opened_at + 24 * HOUR_MS)
+        return session.order_id
+
+    year_ago = now_ms() - YEAR_MS - HOUR_MS
+    young = await db.run(lambda tx: expired(tx, year_ago))
+    old = await db.run(lambda tx: expired(tx, year_ago - 24 * HOUR_MS))
+    assert await _prune(db, 365) == 1
+    assert await _numbers(db, young) == [1, 2]
+    assert await _numbers(db, old) == [2]
+    async with db.snapshot() as tx:
+        await assert_books(tx)
+
+
+async def test_an_order_that_changes_after_a_year_is_pruned_once_that_is_old_too(db: Db) -> None:
+    merchant_id, order_id = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
+    kept = (await _numbers(db, order_id))[-1]
+    assert await _prune(db, 730) > 0
+
+    async def note(tx: Tx) -> None:
+        order = await orders.lock(tx, merchant_id, order_id)
+        await orders.note(tx, order, "remark", "a late claim", now_ms())
+
+    for _ in range(2):
+        await db.run(note)
+    assert await _prune(db, 730) == 0
+    assert await _numbers(db, order_id) == [kept, kept + 1, kept + 2]
+    async with db.snapshot() as tx:
+        await assert_books(tx)
+    await db.run(lambda tx: _set_times(tx, order_id, 3 * YEAR_MS, {}))
+    assert await _prune(db, 730) == 2
+    assert await _numbers(db, order_id) == [kept + 2]
+
+
+async def test_each_turn_reads_some_and_the_next_goes_on(db: Db) -> None:
+    """Also past orders that are old and still change, of all merchants, and again and again."""
+    pruner = jobs.HistoryPruner(db, 730, rows=7)
+    made = [await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED")) for _ in range(5)]
+    merchant_id = made[0][0]
+
+    async def changing(tx: Tx) -> None:
+        item = await world.product(tx, merchant_id)
+        for _ in range(9):
+            session = await world.session(tx, merchant_id, item.id)
+            order = await orders.find(tx, merchant_id, session.order_id)
+            await world.paid(tx, order)
+            await _set_times(tx, order.id, 3 * YEAR_MS, {3: HOUR_MS})
+
+    await db.run(changing)
+    turns = [await pruner.turn(now_ms()) for _ in range(12)]
+    assert max(turns) < 5
+    assert sum(turns) == 5
+    for _, order_id in made:
+        assert await _numbers(db, order_id) == [2]
+    last = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS, "CLOSED"))
+    assert sum([await pruner.turn(now_ms()) for _ in range(12)]) == 1
+    assert await _numbers(db, last[1]) == [2]
+    async with db.connection() as tx:
+        await tx.execute("analyze order_history, orders")
+        look = {"merchant_id": merchant_id, "after": "", "before": now_ms() - 2 * YEAR_MS}
+        assert await most_read(tx, queries.OLD_HISTORY, **look, limit=7) <= 7
+
+
+async def test_what_older_versions_left_is_pruned_too(db: Db) -> None:
+    """They took each row when it was old, and looked for orders by their first row."""
+    _, order_id = await db.run(lambda tx: _aged(tx, 3 * YEAR_MS))
+
+    async def take_first(tx: Tx) -> None:
+        await tx.execute("set local opentill.prunes_history = 'yes'")
+        await tx.execute("delete from order_history where order_id = $1 and number = 1", order_id)
+
+    before = await _numbers(db, order_id)
+    await db.run(take_first)
+    assert await _prune(db, 730) == len(before) - 2
+    assert await _numbers(db, order_id) == before[-1:]
 
 
 async def test_time_moved_ahead_makes_nothing_old(db: Db) -> None:
-    _, order_id = await db.run(lambda tx: _aged(tx, YEAR_MS - 3_600_000))
-    assert await jobs.prune_history(db, 365, now_ms() + 10 * YEAR_MS) == 0
+    _, order_id = await db.run(lambda tx: _aged(tx, YEAR_MS - HOUR_MS))
+    assert await _prune(db, 365, now_ms() + 10 * YEAR_MS) == 0
     assert len(await _numbers(db, order_id)) > 2
 
 

@@ -11,7 +11,7 @@ from opentill import orders
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.orders import Order, settlement
-from opentill.orders.model import due_at
+from opentill.orders.model import DueMerchant, due_at
 from support.world import (
     DAY,
     HOUR,
@@ -148,9 +148,15 @@ async def test_what_would_move_is_said_and_does_not_move(tx: Tx) -> None:
     order = await in_status(tx, "PAID", reserve_rate="0.1")
     before = await dump(tx)
     which = (order.merchant_id, None)
-    assert await settlement.settleable(tx, NOW, *which, early=False) == []
-    said = await settlement.settleable(tx, NOW, *which, early=True)
-    assert said == await settlement.settleable(tx, NOW + 7 * DAY, None, order.id, early=False)
+    settleable = settlement.settleable
+    assert [one async for one in settleable(tx, NOW, *which, early=False)] == []
+    said = [one async for one in settleable(tx, NOW, *which, early=True)]
+    later = settleable(tx, NOW + 7 * DAY, None, order.id, early=False)
+    assert said == [one async for one in later]
+    assert await settlement.due_merchants(tx, NOW, which[0], early=False) == []
+    assert await settlement.due_merchants(tx, NOW, which[0], early=True) == [
+        DueMerchant(order.merchant_id, 1)
+    ]
     assert await dump(tx) == before
     assert await settlement.settle_batch(tx, order.merchant_id, NOW, early=True) == said
 

@@ -7,6 +7,7 @@ from typing import get_args
 import msgspec
 import pytest
 
+from opentill.core.links import web_address
 from opentill.core.money import Money
 from opentill.pages import model
 from opentill.pages.catalogue import SENTENCES
@@ -23,7 +24,6 @@ from opentill.pages.responses import page
 from opentill.web import assets, declines
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
-from opentill.web.pictures import web_address
 from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
 ENGLISH = Localizer(SENTENCES, "en")

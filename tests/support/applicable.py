@@ -52,10 +52,12 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/adjustments/test_audit.py::test_tampering_is_named[statements16",
         "tests/ledger/test_statement.py::test_a_download_that_does_not_add_up",
         "tests/orders/test_retention.py::test_a_gap_in_young_history",
-        "tests/orders/test_retention.py::test_it_goes_in_batches",
+        "tests/orders/test_retention.py::test_an_order_that_changes_after",
+        "tests/orders/test_retention.py::test_each_turn_reads_some",
         "tests/orders/test_retention.py::test_old_history_goes",
         "tests/orders/test_retention.py::test_the_database_lets_only_old_rows",
         "tests/orders/test_retention.py::test_time_moved_ahead",
+        "tests/orders/test_retention.py::test_what_older_versions_left",
     ),
     "a trigger of the test's own, which Citus refuses": (
         "tests/epay/test_refunds.py::test_our_gateway_takes_for_unknown_what_broke",

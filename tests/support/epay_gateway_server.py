@@ -32,6 +32,7 @@ class EpayServer:
         self.asked: list[tuple[str, str, dict[str, str]]] = []  # method, what, parameters
         self.faults: list[tuple[str, str]] = []  # what, kind
         self.extra: dict[str, Any] = {}  # changes answers of act=order
+        self.payurl: str | None = None  # instead of the cashier's address
         self.told: dict[str, Any] | None = None  # instead of what act=refund answers, once done
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -39,11 +40,7 @@ class EpayServer:
         if scope["type"] != "http":
             return
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
-        body = b""
-        while (message := await receive())["type"] == "http.request":
-            body += message["body"]
-            if not message["more_body"]:
-                break
+        body = await _body(receive)
         params = {**query, **dict(parse_qsl(body.decode(), keep_blank_values=True))}
         what = params.pop("act", scope["path"].removeprefix("/pay/").removesuffix(".php"))
         self.asked.append((scope["method"], what, query))
@@ -52,6 +49,10 @@ class EpayServer:
         if fault not in ("500 before", "html"):
             text = json.dumps(self.answer(what, params), ensure_ascii=False).encode()
         match fault:
+            case "held":  # done, and answered never
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                return
             case "cut":
                 status = 0
             case "500 before" | "500 after":
@@ -112,7 +113,8 @@ class EpayServer:
                 "status": 0,
             }
         trade_no = self.orders[number]["trade_no"]
-        return {"code": 1, "trade_no": trade_no, "payurl": f"{self.url}cashier/{trade_no}"}
+        payurl = self.payurl or f"{self.url}cashier/{trade_no}"
+        return {"code": 1, "trade_no": trade_no, "payurl": payurl}
 
     def _find(self, params: dict[str, str]) -> dict[str, Any] | None:
         for order in self.orders.values():
@@ -133,6 +135,15 @@ class EpayServer:
         params = {name: str(order[name]) for name in fields}
         params |= {"pid": PID, "trade_status": "TRADE_SUCCESS"} | changes
         return {**params, "sign": signature.sign(params, key), "sign_type": "MD5"}
+
+
+async def _body(receive: Any) -> bytes:
+    body = b""
+    while (message := await receive())["type"] == "http.request":
+        body += message["body"]
+        if not message["more_body"]:
+            break
+    return body
 
 
 @contextlib.asynccontextmanager

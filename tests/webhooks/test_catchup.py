@@ -8,8 +8,9 @@ import pytest
 
 from opentill import webhooks
 from opentill.core.errors import Invalid
+from opentill.db import clock
 from opentill.db.database import Tx
-from opentill.webhooks import Event
+from opentill.webhooks import Event, catchup
 from support.webhook_harness import WebhookHarness
 
 
@@ -86,19 +87,122 @@ async def test_a_rare_type_is_found_and_the_cursor_moves_on(harness: WebhookHarn
     await harness.emit(merchant_id, 30)
     read = await webhooks.read(harness.db, merchant_id, 0, "payout.paid", 10)
     assert [msgspec.json.decode(event.body)["type"] for event in read.events] == ["payout.paid"]
-    assert (read.cursor, read.more) == (61, False)
+    assert not read.more
+    assert read.cursor == await webhooks.end(harness.db, merchant_id)
     again = await webhooks.read(harness.db, merchant_id, read.cursor, "payout.paid", 10)
     assert again.events == []
 
 
-async def test_the_end_is_after_everything_and_a_cursor_beyond_it_is_refused(
+async def test_what_is_looked_through_ends_after_so_many_events(
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catchup, "_LOOKED_AT", 20)
+    merchant_id = await harness.merchant()
+    for _ in range(5):  # with gaps between their numbers
+        await harness.emit(merchant_id, 9)
+        await webhooks.end(harness.db, merchant_id)
+    await harness.emit(merchant_id, kind="payout.paid")
+    cursor, calls = 0, list[int]()
+    while True:
+        read = await webhooks.read(harness.db, merchant_id, cursor, "payout.paid", 10)
+        calls.append(len(read.events))
+        cursor = read.cursor
+        if not read.more:
+            break
+    assert calls == [0, 0, 1]
+    assert cursor == await webhooks.end(harness.db, merchant_id)
+
+
+async def test_numbers_are_of_the_time_each_once_and_in_order(harness: WebhookHarness) -> None:
+    merchant_id = await harness.merchant()
+    before = clock.now_ms()
+    await harness.emit(merchant_id, 2500)
+    end = await webhooks.end(harness.db, merchant_id)
+    assert await webhooks.end(harness.db, merchant_id) == end  # nothing new: it stays
+    rows = await harness.rows("select id, number from events order by number")
+    numbers = [row["number"] for row in rows]
+    assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
+    assert len(set(numbers)) == 2500
+    assert catchup.number_at(before) < numbers[0]
+    assert end == numbers[-1] <= catchup.number_at(clock.now_ms() + 1)
+    assert numbers[999] - numbers[0] == 999  # of one batch, without a gap
+    assert catchup.number_at(clock.now_ms() + 200 * 365 * 86_400_000) < 2**53
+
+
+async def test_a_clock_that_is_set_back_gives_no_number_twice(
+    harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merchant_id = await harness.merchant()
+    await harness.emit(merchant_id, 3)
+    first, cursor = await _read_all(harness, merchant_id, 0, 10)
+    real = clock.now_ms
+    for back_ms in (86_400_000, 40 * 365 * 86_400_000):  # a day; to before there were numbers
+        monkeypatch.setattr(clock, "now_ms", lambda back_ms=back_ms: real() - back_ms)
+        await harness.emit(merchant_id, 2)
+        found, after = await _read_all(harness, merchant_id, cursor, 10)
+        assert (len(found), after) == (2, cursor + 2)
+        cursor = after
+    assert len(first) == 3
+
+
+async def test_a_reader_of_before_a_restored_backup_is_given_all_that_comes_after_it(
+    harness: WebhookHarness,
+) -> None:
+    """The backup has fewer events than the reader has read; its cursor is above the head then."""
+    merchant_id = await harness.merchant()
+    await harness.emit(merchant_id, 10)
+    await webhooks.end(harness.db, merchant_id)
+    backup = await harness.rows("select number from event_heads")
+    await harness.emit(merchant_id, 5)
+    _, cursor = await _read_all(harness, merchant_id, 0, 10)
+    async with harness.db.connection() as tx:  # what a restore leaves
+        await tx.execute("delete from events where number > $1", backup[0]["number"])
+        await tx.execute("update event_heads set number = $1", backup[0]["number"])
+    assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
+    await harness.emit(merchant_id, 8)
+    found, cursor = await _read_all(harness, merchant_id, cursor, 3)
+    expected = await harness.rows("select id from events order by id desc limit 8")
+    assert found == [row["id"] for row in reversed(expected)]
+    assert await _read_all(harness, merchant_id, cursor, 10) == ([], cursor)
+
+
+async def test_events_that_had_small_numbers_are_followed_by_those_of_the_time(
+    harness: WebhookHarness,
+) -> None:
+    """As the version before numbered them: one after another, from 1 on."""
+    merchant_id = await harness.merchant()
+    await harness.emit(merchant_id, 6)
+    async with harness.db.connection() as tx:
+        await tx.execute(
+            "update events e set number = r.place from "
+            "(select id, row_number() over (order by id) as place from events) r where e.id = r.id"
+        )
+        await tx.execute(
+            "insert into event_heads (merchant_id, number) values ($1, 6)", merchant_id
+        )
+    assert len((await _read_all(harness, merchant_id, 4, 10))[0]) == 2
+    await harness.emit(merchant_id, 3)
+    found, cursor = await _read_all(harness, merchant_id, 4, 2)
+    assert len(found) == 5
+    await harness.emit(merchant_id)
+    async with harness.db.connection() as tx:  # a process of the version before, beside this one
+        await tx.execute("update event_heads set number = number + 1")
+        await tx.execute("update events set number = $1 where number is null", cursor + 1)
+    found, after = await _read_all(harness, merchant_id, cursor, 2)
+    assert (len(found), after) == (1, cursor + 1)
+
+
+async def test_a_cursor_that_no_clock_can_have_given_yet_is_refused(
     harness: WebhookHarness,
 ) -> None:
     merchant_id = await harness.merchant()
-    await harness.emit(merchant_id, 2500)
-    assert await webhooks.end(harness.db, merchant_id) == 2500
-    with pytest.raises(Invalid):
-        await webhooks.read(harness.db, merchant_id, 2501, None, 1)
+    await harness.emit(merchant_id, 2)
+    for ahead_ms in (3_600_000, 365 * 86_400_000):
+        cursor = catchup.number_at(clock.now_ms() + ahead_ms)
+        with pytest.raises(Invalid):
+            await webhooks.read(harness.db, merchant_id, cursor, None, 1)
+    soon = catchup.number_at(clock.now_ms() + 1000)  # of a machine whose clock is a second ahead
+    assert await _read_all(harness, merchant_id, soon, 10) == ([], soon)
 
 
 async def test_what_is_old_is_removed_in_batches_and_nothing_else(harness: WebhookHarness) -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from opentill import webhooks
+from opentill.webhooks import jobs
 from support.webhook_harness import WebhookHarness, until
 from support.webhook_receiver import receiving
 
@@ -106,3 +107,19 @@ async def test_an_attempt_from_before_does_not_disable_an_endpoint_that_was_enab
         await harness.emit(merchant_id)
         await until(lambda: receiver.taken)
         assert not await harness.rows(DISABLED)
+
+
+async def test_what_waits_for_a_failing_endpoint_is_not_late(harness: WebhookHarness) -> None:
+    """The oldest row of the queue says whether a worker runs, not whether a shop's server does."""
+    merchant_id = await harness.merchant()
+    await harness.endpoint(merchant_id, "http://127.0.0.1:9009/")
+    await harness.emit(merchant_id)
+    now = harness.now() + 3_600_000
+    async with harness.db.connection() as tx:
+        assert (await jobs.waiting(tx, now))[1] >= 3_600_000
+        await tx.execute("update endpoint_leases set failing_since = 1")
+        assert await jobs.waiting(tx, now) == (1, 0)
+    await harness.endpoint(merchant_id, "http://127.0.0.1:9009/other")
+    await harness.emit(merchant_id)
+    async with harness.db.connection() as tx:
+        assert 3_590_000 < (await jobs.waiting(tx, now))[1] <= 3_600_000

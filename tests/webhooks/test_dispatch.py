@@ -16,7 +16,7 @@ from opentill.webhooks import dispatch_queries as queries
 from opentill.webhooks import schedule, sending, signing
 from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from opentill.webhooks.leases import EndpointLease
-from opentill.webhooks.model import DeliveryAttempt, LeaseRow
+from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryAttempt, LeaseRow
 from opentill.webhooks.results import Results, result_of
 from support.commands import ForkServer
 from support.dispatcher_crashes import all_arrived, failing, storm
@@ -157,6 +157,40 @@ async def test_an_event_that_is_resent_during_an_attempt_is_due_though_the_attem
     await results.write({})
     assert await harness.rows("select status, step, try_at, attempts from webhook_deliveries") == [
         {"status": "PENDING", "step": 0, "try_at": now, "attempts": step + 1}
+    ]
+
+
+async def test_of_each_delivery_so_many_attempts_are_kept(harness: WebhookHarness) -> None:
+    merchant_id = await harness.merchant()
+    endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.9:9009/")
+    await harness.emit(merchant_id, 3)
+    events = [row["id"] for row in await harness.rows("select id from events order by id")]
+    counts = dict(zip(events, (KEPT_ATTEMPTS + 5, KEPT_ATTEMPTS, 2), strict=True))
+    for event, count in counts.items():
+        await harness.rows(
+            "insert into delivery_attempts select $1, $2, $3, n, 1, 1, 'refused', 500, '', '', ''"
+            " from generate_series(1, $4) as n",
+            merchant_id, endpoint.id, event, count,
+        )  # fmt: skip
+        await harness.rows(
+            "update webhook_deliveries set attempts = $2 where event_id = $1", event, count
+        )
+    async with harness.db.connection() as tx:
+        found = await queries.DUE.all(
+            tx, merchant_id=[merchant_id], endpoint_id=[endpoint.id], host=["127.0.0.9"],
+            room=[3], now=harness.now(), sending=[],
+        )  # fmt: skip
+    results, now = Results(harness.db, harness.now), harness.now()
+    for due in found:
+        made = await sending.attempt(harness.outgoing, SECRET_KEY, due, now, 5)
+        results.add(result_of(due, made, now))
+    await results.write({})
+    rows = await harness.rows(
+        "select event_id, min(number) as first, max(number) as last from delivery_attempts"
+        " group by 1 order by 1"
+    )
+    assert [(row["event_id"], row["first"], row["last"]) for row in rows] == [
+        (event, max(1, count + 2 - KEPT_ATTEMPTS), count + 1) for event, count in counts.items()
     ]
 
 

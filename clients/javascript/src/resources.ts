@@ -585,8 +585,8 @@ export class WebhookDeliveriesResource extends Resource {
   /**
    * List webhook deliveries.
    *
-   * Every event that was or will be sent to the endpoint, with each attempt. Newest first, kept
-   * 30 days.
+   * Every event that was or will be sent to the endpoint, with its last 20 attempts. Newest
+   * first, kept 30 days.
    *
    * `GET /v1/webhook-endpoints/{id}/deliveries`
    */

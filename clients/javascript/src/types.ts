@@ -665,7 +665,7 @@ export interface DisputeDetail {
 export interface Note {
   /** When it was noted, Unix ms. */
   at: number;
-  /** What the operator wrote. */
+  /** What the operator or your team wrote. */
   note: string;
 }
 
@@ -825,7 +825,7 @@ export interface EndpointUpdate {
   status?: "DISABLED" | "ENABLED" | undefined;
 }
 
-/** One event for one endpoint, with its attempts, oldest first. */
+/** One event for one endpoint, with its newest attempts, oldest first. */
 export interface Delivery {
   /** The event that is delivered. */
   eventId: string;
@@ -838,7 +838,7 @@ export interface Delivery {
   status: "FAILED" | "PENDING" | "SUCCEEDED" | Later;
   /** When it is sent next, Unix ms. Null if it is not sent any more. */
   nextAttemptAt: number | null;
-  /** Each request that was made, oldest first. */
+  /** The last 20 requests that were made, oldest first. */
   attempts: Attempt[];
   /** When it was made, Unix ms. */
   createdAt: number;

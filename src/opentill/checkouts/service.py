@@ -355,9 +355,7 @@ async def pay(
 
 def _goes_on(last: PaymentAttempt, method: str) -> bool:
     """Return whether the last attempt is still under way, so that a form starts no other."""
-    return last.status in {"SUBMITTED", "PENDING"} or (
-        last.status == "ACTION_REQUIRED" and last.method == method
-    )
+    return last.status in {"SUBMITTED", "PENDING"} or last.waits_for_customer(method)
 
 
 async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:

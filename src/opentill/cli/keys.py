@@ -31,14 +31,14 @@ def register(app: typer.Typer) -> None:
     )
 
 
-async def _key_id(tx: "Tx", which: str) -> str:
+async def _key_id(tx: "Tx", which: str, now: int) -> str:
     from opentill import merchants
     from opentill.core.errors import Invalid
 
     if not which.startswith("mer_"):
         return which
     merchant = await merchants.find(tx, which)
-    valid = [key for key in await merchants.keys(tx, merchant.id) if key.revoked_at is None]
+    valid = [key for key in await merchants.keys(tx, merchant.id) if key.opens(now)]
     if len(valid) != 1:
         reason = f"key must be a key's id: {which} has {len(valid)} valid keys (opentill keys list)"
         raise Invalid("key", reason)
@@ -105,7 +105,7 @@ def regenerate(key: _Which, *, actor: "Actor", as_json: Json = False) -> None:
     settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "NewKey":
-        return await merchants.regenerate_key(tx, await _key_id(tx, key), now, actor=actor)
+        return await merchants.regenerate_key(tx, await _key_id(tx, key, now), now, actor=actor)
 
     _show(session.transact(work, settings), settings, as_json=as_json)
 
@@ -116,6 +116,6 @@ def revoke(key: _Which, *, actor: "Actor") -> "Key":
     from opentill import merchants
 
     async def work(tx: "Tx", now: int) -> "Key":
-        return await merchants.revoke_key(tx, await _key_id(tx, key), now, actor=actor)
+        return await merchants.revoke_key(tx, await _key_id(tx, key, now), now, actor=actor)
 
     return session.transact(work)

@@ -28,6 +28,7 @@ _AMOUNTS: Final[dict[str, tuple[str, ...]]] = {
 _CURRENCIES: Final = ("currency", "debitCurrency", "settledCurrency")
 _MINOR: Final = "Minor"  # ends the name of an amount in minor units, of a merchant's terms
 _TIMES: Final = ("at", "now", "real", "validFrom", "respondBy")
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 _BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -55,9 +56,14 @@ def text(name: str, record: Mapping[str, object]) -> str:
 
 
 def amount(value: object, currency: str, *, minor: bool = False) -> str:
-    """Write an amount with its currency: ``12.50 USD``, ``10 JPY``; with ``minor`` of units."""
+    """Write an amount with its currency: ``12.50 USD``, ``10 JPY``; with ``minor`` of units.
+
+    What is no number says itself what it is, such as an amount that a gateway names.
+    """
     from opentill.core import money
 
+    if _NUMBER.fullmatch(str(value)) is None:
+        return inert(str(value))
     decimals = money.EXPONENTS.get(currency)
     if decimals is None:
         return f"{value} {currency}".strip()

@@ -1,7 +1,7 @@
 """``opentill settle``: settle orders at once, as the worker does when they are due."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opentill.orders import Settled
 
 _COLUMNS = ("merchantId", "orderId", "status", "settled", "reserve", "currency")
+MOST_SHOWN: Final = 1000  # orders: a merchant may have a million that are not settled
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +36,10 @@ def settle(
     ] = False,
     actor: "Actor",
 ) -> output.Result:
-    """Settle orders: what is due becomes available, less the reserve."""
+    """Settle orders: what is due becomes available, less the reserve.
+
+    Shows the first thousand, and how many more there are.
+    """
     from opentill import merchants, orders
     from opentill.core.errors import Invalid
 
@@ -44,10 +48,11 @@ def settle(
     if not dry_run and not actor.reason:
         raise Invalid("reason", "reason must say why, in a few words")
 
-    async def work() -> "list[Settled]":
+    async def work() -> _Settlements:
+        moved = _Settlements()
         async with session.database() as db:
             now = await session.now(db)
-            async with db.connection() as tx:
+            async with db.snapshot() as tx:
                 if merchant is not None:
                     await merchants.find(tx, merchant)
                 if order is not None and merchant not in (
@@ -55,25 +60,64 @@ def settle(
                     (await orders.find_anywhere(tx, order)).merchant_id,
                 ):
                     raise Invalid("order", "order must be one of the merchant's")
-                planned = await orders.settleable(tx, now, merchant, order, early=early)
-            if order is not None and not planned:
+                if dry_run or order is not None:
+                    async for one in orders.settleable(tx, now, merchant, order, early=early):
+                        moved.add(one)
+                    due = {one.merchant_id: moved.orders for one in moved.first}
+                else:
+                    found = await orders.due_merchants(tx, now, merchant, early=early)
+                    due = {one.merchant_id: one.orders for one in found}
+            if order is not None and not due:
                 raise Invalid("order", "order must be paid, not settled and due: see --now")
-            if not dry_run:
-                planned = await _settle(db, planned, order, early, actor, now)
-            return planned
+            return moved if dry_run else await _settle(db, due, order, early, actor, now)
 
-    return output.Result([_shown(one) for one in session.run(work())], _COLUMNS)
+    moved = session.run(work())
+    return output.Result([_shown(one) for one in moved.first], _COLUMNS, moved.note())
+
+
+class _Settlements:
+    """What settling moved, or would: the first orders, and the sums of all of them."""
+
+    def __init__(self) -> None:
+        self.first: list[Settled] = []
+        self.orders = 0
+        self._sums: dict[str, tuple[int, int]] = {}  # settled and reserve, by currency
+
+    def add(self, one: "Settled") -> None:
+        """Count an order."""
+        if self.orders < MOST_SHOWN:
+            self.first.append(one)
+        self.orders += 1
+        settled, reserve = self._sums.get(one.currency, (0, 0))
+        self._sums[one.currency] = (settled + one.settled_minor, reserve + one.reserve_minor)
+
+    def note(self) -> str:
+        """Say how many more there are than are shown, and what all come to; "" if none."""
+        from opentill.core import money
+
+        if self.orders <= MOST_SHOWN:
+            return ""
+        sums = [
+            f"settled {money.show(settled, currency)} {currency},"
+            f" reserve {money.show(reserve, currency)} {currency}"
+            for currency, (settled, reserve) in sorted(self._sums.items())
+        ]
+        more = f"and {self.orders - MOST_SHOWN:,} more; in all {self.orders:,} orders"
+        return f"{more}: {'; '.join(sums)}"
 
 
 async def _settle(
     db: "Db",
-    planned: "list[Settled]",
+    due: dict[str, int],
     order: str | None,
     early: bool,  # noqa: FBT001 - as the option says
     actor: "Actor",
     now: int,
-) -> "list[Settled]":
-    """Settle a batch of a merchant's orders at a time, each with its row in the audit log."""
+) -> _Settlements:
+    """Settle a batch of a merchant's orders at a time, each with its row in the audit log.
+
+    ``due`` is about how many there are of each merchant.
+    """
     from opentill import merchants, orders
     from opentill.orders.settlement import BATCH
 
@@ -85,13 +129,14 @@ async def _settle(
             return await orders.settle_one(tx, merchant_id, order, now, cause)
         return await orders.settle_batch(tx, merchant_id, now, cause, early=early)
 
-    done: list[Settled] = []
-    with progress("settling", len(planned)) as advance:
-        for merchant_id in sorted({one.merchant_id for one in planned}):
+    done = _Settlements()
+    with progress("settling", sum(due.values())) as advance:
+        for merchant_id in sorted(due):
             more = True
             while more:
                 some = await db.run(partial(batch, merchant_id=merchant_id))
-                done += some
+                for one in some:
+                    done.add(one)
                 advance(len(some))
                 more = len(some) == BATCH
     return done

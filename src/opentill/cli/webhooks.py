@@ -178,7 +178,7 @@ def deliveries(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List an endpoint's deliveries; as JSON with every attempt, request and response."""
+    """List an endpoint's deliveries; as JSON with the last attempts, request and response."""
     from opentill import webhooks
     from opentill.webhooks.model import DELIVERY_STATUSES
     from opentill.webhooks.wire import DeliveryOut
@@ -187,18 +187,19 @@ def deliveries(
 
     async def work(tx: "Tx") -> list[dict[str, Any]]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
-        made, attempts = await webhooks.deliveries(tx, found, wanted, limit)
-        return [output.plain(DeliveryOut.of(one, attempts)) for one in made]
+        made = await webhooks.deliveries(tx, found, wanted, limit)
+        return [output.plain(DeliveryOut.of(*one)) for one in made]
 
     shown = session.query(work)
     for one in [] if as_json else shown:
         last: dict[str, Any] = one["attempts"][-1] if one["attempts"] else {}
-        one["attempts"] = len(one["attempts"])
+        one["attempts"] = last.get("number", 0)
         one["lastOutcome"], one["lastHttpStatus"] = last.get("outcome"), last.get("httpStatus")
     output.show(output.Result(shown, _DELIVERIES), as_json=as_json)
 
 
-def resend(
+@acting(without_reason=inputs.NO_REASON)
+def resend(  # noqa: PLR0913 - the bounds of a range
     endpoint_id: str,
     event_id: Annotated[str | None, typer.Argument(help="One event; or a range, below.")] = None,
     *,
@@ -218,9 +219,10 @@ def resend(
     after: Annotated[
         str, typer.Option(help="Continue after this event, where a run broke off.")
     ] = "",
+    actor: "Actor",
 ) -> dict[str, int]:
     """Resend one event, or all of a range, oldest first."""
-    from opentill import webhooks
+    from opentill import merchants, webhooks
     from opentill.core.errors import Invalid
     from opentill.webhooks import TYPES, EventRange
 
@@ -236,24 +238,36 @@ def resend(
                 ids = (found := await webhooks.find_anywhere(tx, endpoint_id)).merchant_id, found.id
             if event_id is not None:
                 one: str = event_id
-                await db.run(lambda tx: webhooks.resend(tx, *ids, one, now))
-                return 1
+
+                async def send(tx: "Tx") -> int:
+                    await webhooks.resend(tx, *ids, one, now)
+                    await merchants.record_audit(
+                        tx, actor, "webhooks resend", ids[0], f"{one} to {ids[1]}", now
+                    )
+                    return 1
+
+                return await db.run(send)
             start: Any = {"since": first or 0, "until": now if last is None else last}
             which = EventRange(**start, type=of_type, failed_only=failed_only, after=after)
             with progress("resending") as advance:
-                return await webhooks.resend_all(db, *ids, which, now, _reporting(advance))
+                return await webhooks.resend_all(
+                    db, *ids, which, now, _reporting(advance), actor=actor
+                )
 
     return {"resent": session.run(work())}
 
 
-def test(endpoint_id: str) -> output.Result:
+@acting(without_reason=inputs.NO_REASON)
+def test(endpoint_id: str, *, actor: "Actor") -> output.Result:
     """Send a webhook.test to this endpoint alone: `deliveries` shows what comes of it."""
-    from opentill import webhooks
+    from opentill import merchants, webhooks
     from opentill.webhooks.wire import DeliveryOut
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         made = await webhooks.send_test(tx, found.merchant_id, found.id, now)
+        subject = f"{made.event_id} to {found.id}"
+        await merchants.record_audit(tx, actor, "webhooks test", found.merchant_id, subject, now)
         return output.plain(DeliveryOut.of(made, []))
 
     return output.Result(session.transact(work), ("eventId", "type", "status"))

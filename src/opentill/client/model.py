@@ -300,7 +300,7 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One event for one endpoint, with its attempts, oldest first."""
+    """One event for one endpoint, with its newest attempts, oldest first."""
 
     event_id: str
     type: str

@@ -243,7 +243,7 @@ def _retry_after(response: httpx2.Response) -> float | None:
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+        moment = email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):  # no date, or one of no year that there is
         return None
-    return max(0.0, moment.timestamp() - time.time())
+    return max(0.0, moment - time.time())

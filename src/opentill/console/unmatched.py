@@ -10,6 +10,7 @@ from opentill.backoffice import once, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
+from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.ids import is_id
 from opentill.core.money import Money
@@ -47,7 +48,7 @@ async def _all(request: PageRequest, status: int = 200, typed: Typed | None = No
         request,
         "unmatched.html",
         status,
-        found=[(one, Money(one.amount_minor, one.currency)) for one in found],
+        found=[(one, _amount(request, one)) for one in found],
         names=names,
         typed=shown,
         is_there=shown.key in {key_of(one) for one in found},
@@ -57,6 +58,14 @@ async def _all(request: PageRequest, status: int = 200, typed: Typed | None = No
         most=MOST,
         zone=ZONE,
     )
+
+
+def _amount(request: PageRequest, one: Unmatched) -> str:
+    """Write an amount as the reader's language does, if the gateway names one of ours."""
+    minor, currency = one.amount_minor, one.currency
+    if money.shown(minor, currency) is None:
+        return money.named(minor, currency)
+    return request.localizer.amount(Money(minor, currency))
 
 
 async def dismiss(request: PageRequest) -> Response:

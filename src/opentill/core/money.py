@@ -93,6 +93,23 @@ def show(minor: int, currency: str) -> str:
     return f"{'-' if minor < 0 else ''}{hundredths // 100}.{hundredths % 100:02}"
 
 
+def shown(minor: int, currency: str) -> str | None:
+    """Write minor units as ``show`` does; None for what it cannot write.
+
+    For amounts that others name: in any currency, and with any number of decimals.
+    """
+    try:
+        return show(minor, currency)
+    except (KeyError, ValueError):
+        return None
+
+
+def named(minor: int, currency: str) -> str:
+    """Write an amount that others name: ``"9.99 USD"``, else ``"9991 minor units of KWD"``."""
+    text = shown(minor, currency)
+    return f"{minor} minor units of {currency}" if text is None else f"{text} {currency}"
+
+
 def times(minor: int, rate: Decimal, source: str, target: str) -> int:
     """Convert minor units of ``source`` by ``rate`` into minor units of ``target``, half up.
 

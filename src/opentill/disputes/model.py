@@ -136,6 +136,12 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     closed_at: int | None
     closed_by: str | None
+    closed_before: str | None  # how an earlier event was closed, if this one is newer
+
+    @property
+    def was_closed(self) -> str | None:
+        """Who closed this event or an earlier one, or what became of it; None if nobody did."""
+        return self.closed_by or self.closed_before
 
 
 # Unmatched events by which money moved at the gateway: an operator has to correct the balance,
@@ -236,7 +242,7 @@ class NoteOut(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody noted about a dispute, and when."""
 
     at: Annotated[int, Meta(description="When it was noted, Unix ms.")]
-    note: Annotated[str, Meta(description="What the operator wrote.")]
+    note: Annotated[str, Meta(description="What the operator or your team wrote.")]
 
 
 class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -323,7 +329,6 @@ class UnmatchedOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def of(cls, kept: Unmatched) -> Self:
-        """Show an unmatched event; an amount in an unknown currency is shown in minor units."""
-        known = kept.currency in money.EXPONENTS
-        amount = money.show(kept.amount_minor, kept.currency) if known else f"{kept.amount_minor}"
-        return structs.convert(kept, cls, amount=amount)
+        """Show an unmatched event; an amount that cannot be shown says how many minor units."""
+        named = (kept.amount_minor, kept.currency)
+        return structs.convert(kept, cls, amount=money.shown(*named) or money.named(*named))

@@ -1,4 +1,7 @@
-"""All SQL about disputes, notes and evidence. Their order is locked by whoever changes one."""
+"""All SQL about disputes, notes and evidence.
+
+The order is locked by whoever opens or ends its dispute.
+"""
 
 from typing import Annotated
 
@@ -217,13 +220,15 @@ UNMATCHED = Query(
 KEEP_UNMATCHED = Command(
     """
     insert into unmatched_disputes (merchant_id, gateway, gateway_ref, order_id, attempt_id, status,
-        amount_minor, currency, reason, respond_by, refusal, try_at, tries, created_at, updated_at)
+        amount_minor, currency, reason, respond_by, refusal, try_at, tries, created_at, updated_at,
+        closed_before)
     values (:merchant_id, :gateway, :gateway_ref, :order_id, :attempt_id, :status, :amount_minor,
-        :currency, :reason, :respond_by, :refusal, :now::bigint + 60000, 0, :now, :now)
+        :currency, :reason, :respond_by, :refusal, :now::bigint + 60000, 0, :now, :now,
+        :closed_before)
     on conflict (merchant_id, gateway, gateway_ref) do update
     set status = :status, amount_minor = :amount_minor, currency = :currency, reason = :reason,
         respond_by = :respond_by, refusal = :refusal, try_at = :now::bigint + 60000, tries = 0,
-        closed_at = null, closed_by = null,
+        closed_at = null, closed_by = null, closed_before = :closed_before,
         updated_at = greatest(unmatched_disputes.updated_at, :now)
     """,
 )
@@ -240,13 +245,13 @@ CLOSE_UNMATCHED = Query(
 )
 # Claim events that are due to be tried again, at growing intervals, and at once when the order was
 # paid after the last try: then the event had overtaken the payment. A minute is allowed for clocks
-# that differ.
+# that differ. What was closed before is for a person, and is never applied.
 _CLAIM_UNMATCHED = """
     update unmatched_disputes u
     set tries = u.tries + 1, try_at = :now::bigint + (60000::bigint << least(u.tries + 1, 6))
     from (
         select merchant_id, gateway, gateway_ref, tries from unmatched_disputes kept
-        where closed_at is null and (try_at <= :now or exists (
+        where closed_at is null and closed_before is null and (try_at <= :now or exists (
             select from orders o
             where o.merchant_id = kept.merchant_id and o.id = kept.order_id and o.paid_at <= :now
                 and o.paid_at > case kept.tries when 0 then kept.updated_at - 60000

@@ -1,6 +1,7 @@
 """What can be done with disputes: open and end them, as a gateway or the operator reports.
 
-Whoever changes a dispute has locked its order first, so that the two always agree.
+Whoever opens or ends a dispute has locked its order first, so that the two always agree. Notes,
+evidence and the deadline of one say nothing about its order, and lock at most the dispute.
 """
 
 from decimal import Decimal
@@ -25,9 +26,10 @@ from opentill.disputes.model import (
     Note,
     Status,
     Transition,
+    Unmatched,
     transitions_to,
 )
-from opentill.disputes.unmatched import keep, matched
+from opentill.disputes.unmatched import is_new, keep, last_kept, matched
 from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import Change, Order, PaymentAttempt
 
@@ -187,10 +189,10 @@ async def apply_outcome(
 
     An event that cannot be applied is noted once in the order's history, stored as unmatched, and
     changes nothing else: a dispute of an order that is not paid, is refunded or disputed already,
-    and an event that contradicts what was applied before. A loss that is more than the dispute took
-    is stored too: see ``_took_too_little``. ``gateway`` is the one that signed the event.
-    Returns the dispute, None if there is none. Raises NotFound for an unknown attempt, and
-    OfAnotherGateway.
+    an event that contradicts what was applied before, and a newer one of a dispute that an operator
+    has dismissed. A loss that is more than the dispute took is stored too: see
+    ``_took_too_little``. ``gateway`` is the one that signed the event. Returns the dispute, None if
+    there is none. Raises NotFound for an unknown attempt, and OfAnotherGateway.
     """
     attempt = await orders.attempt_of(tx, gateway, merchant_id, gateway_event.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
@@ -198,18 +200,15 @@ async def apply_outcome(
     dispute = await queries.BY_REF.first(
         tx, merchant_id=merchant_id, gateway=attempt.gateway, gateway_ref=ref
     )
-    target = REPORTED[gateway_event.status]
-    refusal = _refusal(order, attempt) if dispute is None else None
-    if dispute is not None and dispute.order_id != order.id:
-        refusal = f"{dispute.id}, of another order, has this reference"
-    transitions = transitions_to(target, dispute.status if dispute else None)
-    if dispute is not None and transitions is None:
-        refusal = f"{dispute.id} is {dispute.status}"
+    kept = await last_kept(tx, attempt, ref) if dispute is None else None
+    if kept is not None and kept.was_closed and not is_new(kept, gateway_event):
+        return None
+    current = dispute.status if dispute else None
+    transitions = transitions_to(REPORTED[gateway_event.status], current)
+    refusal = _why_not(order, attempt, dispute, kept)
     if refusal is not None or transitions is None:
-        _log.warning("dispute unmatched", order=order.id, dispute=ref, refusal=refusal)
-        cause = f"{ref}: {refusal or 'against what was applied before'}"
-        await _note_once(tx, order, f"dispute_{target.lower()}_unmatched", cause, now)
-        await keep(tx, attempt, ref, gateway_event, now, refusal=refusal or "", known=dispute)
+        why = refusal or f"{dispute.id if dispute else ref} is {current}"
+        await _refuse(tx, order, attempt, gateway_event, now, why=why, known=dispute)
         return dispute
     amount = gateway_event.amount
     named = amount.minor if amount.currency == order.currency else None
@@ -235,6 +234,39 @@ async def apply_outcome(
     return dispute
 
 
+def _why_not(
+    order: Order, attempt: PaymentAttempt, dispute: Dispute | None, kept: Unmatched | None
+) -> str | None:
+    """Return why no event of a dispute can be applied to its order now, None if one can.
+
+    ``kept`` is the last event that was stored as unmatched, where there is no dispute.
+    """
+    if dispute is not None:
+        is_of_order = dispute.order_id == order.id
+        return None if is_of_order else f"{dispute.id}, of another order, has this reference"
+    if kept is not None and kept.was_closed:
+        return f"an earlier report was closed: {kept.was_closed}"
+    return _refusal(order, attempt)
+
+
+async def _refuse(
+    tx: Tx,
+    order: Order,
+    attempt: PaymentAttempt,
+    gateway_event: GatewayDisputeEvent,
+    now: int,
+    *,
+    why: str,
+    known: Dispute | None,
+) -> None:
+    """Store a gateway event that cannot be applied, and note it once in the order's history."""
+    ref = gateway_event.dispute_ref or attempt.id
+    _log.warning("dispute unmatched", order=order.id, dispute=ref, refusal=why)
+    event = f"dispute_{REPORTED[gateway_event.status].lower()}_unmatched"
+    await _note_once(tx, order, event, f"{ref}: {why}", now)
+    await keep(tx, attempt, ref, gateway_event, now, refusal=why, known=known)
+
+
 async def _compare(
     tx: Tx, order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent, now: int
 ) -> None:
@@ -242,15 +274,13 @@ async def _compare(
     named = gateway_event.amount
     if (named.minor, named.currency) == (dispute.amount_minor, dispute.currency):
         return
-    cause = (
-        f"{dispute.id}: the gateway names {named.minor} minor units of {named.currency}, "
-        f"disputed is {_shown(dispute)}"
-    )
+    text = money.named(named.minor, named.currency)
+    cause = f"{dispute.id}: the gateway names {text}, disputed is {_shown(dispute)}"
     await _note_once(tx, order, "dispute_amount_differs", cause, now)
 
 
 def _shown(dispute: Dispute) -> str:
-    return f"{money.show(dispute.amount_minor, dispute.currency)} {dispute.currency}"
+    return money.named(dispute.amount_minor, dispute.currency)
 
 
 def _took_too_little(order: Order, dispute: Dispute, gateway_event: GatewayDisputeEvent) -> bool:

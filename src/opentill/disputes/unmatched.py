@@ -3,6 +3,10 @@
 A gateway may report a second dispute while one is open, or a dispute before its payment. The money
 that it takes must not be forgotten, though the table of transitions has no row for the event. A
 loss of which a dispute could take a part only is stored as well.
+
+What an operator has dismissed is dealt with, perhaps by an adjustment, and what was closed because
+no money had moved in the end is over: no report of such a dispute is applied any more. A newer one
+is for a person.
 """
 
 from typing import Final
@@ -20,6 +24,13 @@ _log: Final = structlog.get_logger()
 _LISTED: Final = 500
 
 
+async def last_kept(tx: Tx, attempt: PaymentAttempt, ref: str) -> Unmatched | None:
+    """Return the last unmatched event of a dispute, closed or not; its order is locked."""
+    return await queries.UNMATCHED.first(
+        tx, merchant_id=attempt.merchant_id, gateway=attempt.gateway, gateway_ref=ref
+    )
+
+
 async def keep(
     tx: Tx,
     attempt: PaymentAttempt,
@@ -33,13 +44,14 @@ async def keep(
     """Store a gateway event that was refused, once; ``ref`` is the provider's name of the dispute.
 
     The order is locked. ``known`` is the dispute, if there is one. Where there is none, and the
-    dispute is won, or recovered before an operator dealt with the loss, no money has moved in the
+    dispute is won or recovered before an earlier event of it was closed, no money has moved in the
     end: the event is closed at once.
     """
     key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
-    before = await queries.UNMATCHED.first(tx, **key)
-    if before is not None and not _is_new(before, gateway_event):
+    before = await last_kept(tx, attempt, ref)
+    if before is not None and not is_new(before, gateway_event):
         return
+    closed_before = before.was_closed if before is not None and known is None else None
     await queries.KEEP_UNMATCHED.run(
         tx,
         **key,
@@ -51,12 +63,11 @@ async def keep(
         reason=gateway_event.reason[:500],
         respond_by=gateway_event.respond_by,
         refusal=refusal,
+        closed_before=closed_before,
         now=now,
     )
-    undone = before is None or before.closed_at is None
-    if known is None and (
-        gateway_event.status == "WON" or (gateway_event.status == "RECOVERED" and undone)
-    ):
+    undone = known is None and closed_before is None
+    if undone and gateway_event.status in ("WON", "RECOVERED"):
         closed_by = f"{gateway_event.status.lower()} at the gateway"
         await queries.CLOSE_UNMATCHED.first(tx, **key, now=now, closed_by=closed_by)
     elif gateway_event.status in ATTENTION:
@@ -66,7 +77,7 @@ async def keep(
         )  # fmt: skip
 
 
-def _is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
+def is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
     """Return whether an event is newer than the stored one; repeated and late events are not."""
     return (
         before.status != gateway_event.status

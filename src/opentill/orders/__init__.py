@@ -74,7 +74,7 @@ from opentill.orders.service import (
     set_payment_link,
     start_attempt,
 )
-from opentill.orders.settlement import Settled, settle_batch, settle_one, settleable
+from opentill.orders.settlement import Settled, due_merchants, settle_batch, settle_one, settleable
 from opentill.orders.transitions import Change, can, transition
 from opentill.orders.wire import OrderDetail, OrderOut
 
@@ -125,6 +125,7 @@ __all__ = [
     "count_late",
     "count_of_products",
     "counted_export",
+    "due_merchants",
     "exists",
     "export_csv",
     "find",

@@ -1,14 +1,14 @@
 """The card that a payment was made with, as far as its gateway says: its brand and last digits.
 
-They are written when the payment is confirmed, by a statement of their own that runs only where
-there is a card to write, so that a confirmation without one costs nothing more (decision 0081).
+They are written by the statement that confirms the payment, and by one of their own where a later
+report has them, or where the payment is applied by itself (decision 0081).
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from opentill.db.database import Tx
-from opentill.db.query import Statement, columns
+from opentill.db.query import columns
 from opentill.gateways.model import Card
 from opentill.orders import queries
 from opentill.orders.model import Order, PaymentAttempt, SearchChange
@@ -50,19 +50,14 @@ async def of_order(tx: Tx, order: Order) -> Card | None:
     return None if attempt is None else of_attempt(attempt)
 
 
-async def keep(tx: Tx, found: Sequence[tuple[PaymentAttempt, Card]]) -> None:
-    """Write the cards of attempts whose orders are locked, and have their orders indexed anew.
+async def keep(tx: Tx, order: Order, attempt: PaymentAttempt, card: Card) -> None:
+    """Write the card that paid a locked order, unless one is known, and have it indexed anew."""
+    ids = {"merchant_id": attempt.merchant_id, "id": attempt.id}
+    if await queries.KEEP_CARD.run(tx, **ids, brand=card.brand, last4=card.last4):
+        await index_anew(tx, [order])
 
-    Where tables are distributed, all are of one merchant.
-    """
-    if not found:
-        return
-    changed = await queries.KEEP_CARDS.all(
-        tx,
-        merchant_id=[attempt.merchant_id for attempt, _ in found],
-        id=[attempt.id for attempt, _ in found],
-        brand=[card.brand for _, card in found],
-        last4=[card.last4 for _, card in found],
-    )
-    if Statement.distributes and changed:
-        await queries.INDEX_ANEW.run(tx, **columns(SearchChange, changed))
+
+async def index_anew(tx: Tx, paid: Sequence[Order]) -> None:
+    """Have orders found by the last digits of their cards."""
+    changed = [SearchChange(order.merchant_id, order.id, order.customer_email) for order in paid]
+    await queries.INDEX_ANEW.run(tx, **columns(SearchChange, changed))

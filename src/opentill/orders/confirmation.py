@@ -15,9 +15,8 @@ import msgspec
 from opentill.core import metrics
 from opentill.db.database import Db, Tx, limit_lock_waits, once_committed
 from opentill.db.query import Statement
-from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
+from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
-from opentill.orders import cards
 from opentill.orders import confirmation_queries as queries
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
@@ -124,7 +123,6 @@ async def confirm_many(
     )
     orders = {(order.merchant_id, order.id): order for order in locked}
     usual: dict[tuple[str, str], tuple[PaymentAttempt, Change]] = {}
-    paid_with: dict[str, Card] = {}  # by attempt
     for report in reports:
         gateway_event, attempt = report.gateway_event, attempts.get(report.key)
         if attempt is None:
@@ -133,17 +131,21 @@ async def confirm_many(
         order = orders.get(key)
         if order is not None and key not in usual and _is_usual(gateway_event, attempt, order):
             outcome = gateway_event.outcome
-            payment = Payment(attempt.id, attempt.status, outcome.provider_ref, outcome.reason)
+            card = outcome.card
+            payment = Payment(
+                attempt_id=attempt.id,
+                attempt_before=attempt.status,
+                provider_ref=outcome.provider_ref,
+                reason=outcome.reason,
+                card_brand=None if card is None else card.brand,
+                card_last4=None if card is None else card.last4,
+            )
             change = confirmation(order, attempt, outcome, now)
             usual[key] = attempt, msgspec.structs.replace(change, payment=payment)
-            if outcome.card is not None:
-                paid_with[attempt.id] = outcome.card
     moved = await take(tx, [change for _, change in usual.values()], now)
     paid = [usual[order.merchant_id, order.id][0] for order in moved]
     for attempt in paid:
         count_ended(tx, attempt, "SUCCEEDED")
-    if paid_with:
-        await cards.keep(tx, [(one, paid_with[one.id]) for one in paid if one.id in paid_with])
     return {(attempt.gateway, attempt.id) for attempt in paid}
 
 

@@ -4,6 +4,7 @@ No order stays CREATING forever: one that no gateway would be asked about any mo
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import structlog
@@ -18,6 +19,7 @@ from opentill.orders.model import (
     AttemptStatus,
     Event,
     Forgotten,
+    HistoryPart,
     Order,
     PaymentAttempt,
     Unanswered,
@@ -26,6 +28,8 @@ from opentill.orders.transitions import Change, transition
 
 _LEASE_MS: Final = 60_000
 STUCK_MS: Final = 15 * 60_000  # an order that is CREATING longer is worth a look
+_MERCHANTS: Final = 100  # whose history one turn looks at
+_PRUNED_AT_ONCE: Final = 200  # orders, of which the most have up to five rows
 # The event that an order which is CREATING has missed, by the status of its last attempt.
 _MISSED: Final[dict[AttemptStatus, Event]] = {
     "DECLINED": "declined",
@@ -101,19 +105,66 @@ async def _resume(tx: Tx, found: Forgotten, now: int) -> None:
         await transition(tx, Change(order, event, "nothing is on its way any more"), now)
 
 
-async def prune_history(db: Db, days: int, now: int, batch: int = 200) -> int:
-    """Delete what happened to a batch of orders more than ``days`` ago; return how many rows.
+class HistoryPruner:
+    """Deletes what happened to orders that changed last more than some days ago.
 
-    The last row of each order stays: it explains the order's status. 0 days: nothing is deleted.
+    An order is pruned as a whole, but for its last row, which explains its status. Each turn goes
+    on where the last one ended, from merchant to merchant and order to order, and after the last
+    one begins anew: what is not old yet, and what is pruned already, is looked at once in a round
+    and not in every turn. Orders that change after they were pruned come again by that.
     """
-    if not days:
-        return 0
 
-    async def work(tx: Tx) -> int:
-        await queries.PRUNES_HISTORY.run(tx)
-        return await queries.PRUNE_HISTORY.run(tx, before=now - days * DAY_MS, limit=batch)
+    def __init__(self, db: Db, days: int, rows: int = 20_000) -> None:
+        """``rows`` is how many a turn looks at, at most; 0 days: nothing is deleted."""
+        self._db = db
+        self._days = days
+        self._rows = rows
+        self._merchant_id = ""
+        self._order_id: str | None = None  # after which to go on; None: with the next merchant
 
-    return await db.run(work)
+    async def turn(self, now: int) -> int:
+        """Look at some of the history and return how many rows were deleted."""
+        deleted, left = 0, self._rows if self._days else 0
+        before = now - self._days * DAY_MS
+        for _ in range(_MERCHANTS):
+            if left <= 0 or not await self._at_merchant():
+                break
+            merchant_id, part = self._merchant_id, await self._next_part(before, left)
+            left -= part.rows
+            for begin in range(0, len(part.old), _PRUNED_AT_ONCE):
+                some = part.old[begin : begin + _PRUNED_AT_ONCE]
+                deleted += await self._db.run(
+                    partial(_prune_orders, merchant_id=merchant_id, order_id=some, before=before)
+                )
+        return deleted
+
+    async def _at_merchant(self) -> bool:
+        """Return whether there is a merchant to look at; where all were, begin anew."""
+        if self._order_id is None:
+            async with self._db.connection() as tx:
+                after = await queries.MERCHANT_AFTER.get(tx, after=self._merchant_id)
+            self._merchant_id, self._order_id = after or "", None if after is None else ""
+        return self._order_id is not None
+
+    async def _next_part(self, before: int, limit: int) -> HistoryPart:
+        """Return the next part, and be past it: one that fails is not in the way of the others."""
+        async with self._db.connection() as tx:
+            part = await queries.OLD_HISTORY.one(
+                tx,
+                merchant_id=self._merchant_id,
+                after=self._order_id,
+                before=before,
+                limit=limit,
+            )
+        self._order_id = part.last if part.rows == limit else None
+        return part
+
+
+async def _prune_orders(tx: Tx, *, merchant_id: str, order_id: list[str], before: int) -> int:
+    await queries.PRUNES_HISTORY.run(tx)
+    return await queries.PRUNE_HISTORY.run(
+        tx, merchant_id=merchant_id, order_id=order_id, before=before
+    )
 
 
 async def make_due(tx: Tx, now: int) -> None:

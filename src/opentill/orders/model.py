@@ -7,6 +7,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from opentill import webhooks
+from opentill.core.links import web_address
 from opentill.gateways.model import Method
 from opentill.ledger import Type as PostingType
 
@@ -273,6 +274,15 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
     card_brand: str | None = None  # of the card that it was paid with, if its gateway says so
     card_last4: str | None = None
 
+    def waits_for_customer(self, method: str) -> bool:
+        """Whether the customer who chooses this method goes on with it, instead of with another.
+
+        Not without an address to go to or a code to scan, as where the gateway's response was lost:
+        nobody was given them, and money that comes by it all the same is given back.
+        """
+        there = bool(web_address(self.action_url) or self.qr_text)
+        return self.status == "ACTION_REQUIRED" and self.method == method and there
+
 
 class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """A payment attempt to be stored; ``check_at`` is when its gateway is first asked, Unix ms."""
@@ -410,3 +420,14 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     merchant_id: str
     id: str
+
+
+class HistoryPart(msgspec.Struct, frozen=True):
+    """How many rows of a merchant's history were looked at, up to which order, and what is old.
+
+    ``old`` are orders that changed last before retention begins, and may have more than one row.
+    """
+
+    rows: int
+    last: str
+    old: list[str]

@@ -106,11 +106,7 @@ async def _begin(
     order, last = await _last(tx, intent)
     if order.status != "PENDING":
         return order, last, False
-    waiting = last is not None and (
-        last.status == "PENDING"
-        or (last.status == "ACTION_REQUIRED" and last.method == intent.method)
-    )
-    if waiting:
+    if last is not None and (last.status == "PENDING" or last.waits_for_customer(intent.method)):
         await queries.SET_CUSTOMER.run(
             tx,
             merchant_id=order.merchant_id,

@@ -4,18 +4,18 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value, of_one_merchant, waiting, without
+from opentill.db.query import Command, Query, Value, waiting
 from opentill.http.paging import PeriodQuery
 from opentill.list_counts import lists
 from opentill.orders.failed_attempts_model import FailedAttempts, UncountedMerchant
 from opentill.orders.model import (
     DueMerchant,
     Forgotten,
+    HistoryPart,
     HistoryRow,
     Order,
     PaidThrough,
     PaymentAttempt,
-    SearchChange,
     Status,
 )
 from opentill.orders.note_model import OrderNote
@@ -214,31 +214,14 @@ UPDATE_ATTEMPT = Query(
     returning *
     """,
 )
-# The cards of attempts, each written once; returns the orders that were paid with them. What these
-# are found by changes with it: see `search_queries.py`.
-_KEEP_CARDS: Final = """
-    with kept as (
-        update payment_attempts a set card_brand = w.brand, card_last4 = w.last4
-        from unnest(:merchant_id::text[], :id::text[], :brand::text[], :last4::text[])
-            as w (merchant_id, id, brand, last4)
-        where a.merchant_id = w.merchant_id and a.id = w.id and a.card_last4 is null
-        returning a.merchant_id, a.id, a.order_id
-    ), changed as (
-        select o.merchant_id, o.id as order_id, o.customer_email as was
-        from kept k join orders o on o.merchant_id = k.merchant_id and o.id = k.order_id
-            and o.paid_attempt_id = k.id
-    ), indexed as (
-        insert into search_changes (merchant_id, order_id, was)
-        select merchant_id, order_id, was from changed
-    )
-    select merchant_id, order_id, was from changed
+# The card of an attempt, written once; the count says whether it was.
+KEEP_CARD = Command(
     """
-KEEP_CARDS = Query(
-    SearchChange,
-    _KEEP_CARDS,
-    distributed=of_one_merchant(without(_KEEP_CARDS, "indexed"), "a", "o"),
+    update payment_attempts set card_brand = :brand, card_last4 = :last4
+    where merchant_id = :merchant_id and id = :id and card_last4 is null
+    """
 )
-# What KEEP_CARDS does not write where tables are distributed.
+# Have orders indexed anew, since what they are found by has changed: see `search_queries.py`.
 INDEX_ANEW = Command(
     """
     insert into search_changes (merchant_id, order_id, was)
@@ -294,6 +277,13 @@ STOP_GIVING_BACK = Command(
     """
     update payment_attempts set check_at = null, reason = :reason
     where merchant_id = :merchant_id and id = :id
+    """,
+)
+# The money of a second payment that had gone back came back: as STOP_GIVING_BACK.
+CAME_BACK = Command(
+    """
+    update payment_attempts set status = 'DUPLICATE', check_at = null, reason = :reason
+    where merchant_id = :merchant_id and id = :id and status = 'GIVEN_BACK'
     """,
 )
 # Take the turn to ask a gateway about an attempt, unless the last one was taken less than
@@ -401,21 +391,44 @@ UNCOUNTED_SINCE = Value(
 )
 MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")
 
-# Retention, see jobs.prune_history: the trigger of the table asks for the word.
+# Retention, see jobs.HistoryPruner. Business time may be ahead of what the trigger goes by.
+_OLD: Final = """
+    o.updated_at
+        < least(:before::bigint, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
+    """
+MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")
+# A part of a merchant's history, in the order of its key. An order of which two rows are seen has
+# more than its last one, and the last order of the part may have.
+OLD_HISTORY = Query(
+    HistoryPart,
+    f"""
+    with seen as materialized (
+        select order_id from order_history
+        where merchant_id = :merchant_id and order_id > :after
+        order by order_id, number limit :limit
+    ), found as (
+        select order_id, count(*) as rows from seen group by order_id
+    )
+    select
+        coalesce((select sum(rows) from found), 0)::bigint as rows,
+        coalesce((select max(order_id) from found), '') as last,
+        array(
+            select order_id from found
+            where (rows > 1 or order_id = (select max(order_id) from found)) and (
+                select {_OLD} from orders o
+                where o.merchant_id = :merchant_id and o.id = found.order_id)
+            order by order_id
+        ) as old
+    """,  # noqa: S608 - constants of ours
+)
 PRUNES_HISTORY = Command("set local opentill.prunes_history = 'yes'")
 PRUNE_HISTORY = Command(
-    """
-    with limits as (  -- business time may be ahead of what the trigger goes by
-        select least(:before, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
-            as before
-    ), old as (
-        select merchant_id, order_id from order_history, limits where number = 1 and at < before
-        order by at limit :limit
-    )
-    delete from order_history h using old, orders o, limits
-    where h.merchant_id = old.merchant_id and h.order_id = old.order_id and h.at < before
-        and o.merchant_id = old.merchant_id and o.id = old.order_id and h.number < o.history_number
-    """,
+    f"""
+    delete from order_history h using orders o
+    where h.merchant_id = :merchant_id and h.order_id = any (:order_id::text[])
+        and o.merchant_id = :merchant_id and o.id = any (:order_id::text[]) and o.id = h.order_id
+        and h.number < o.history_number and {_OLD}
+    """,  # noqa: S608 - constants of ours
 )
 COUNT_DUE = Value(
     int,

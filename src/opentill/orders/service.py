@@ -9,10 +9,9 @@ import msgspec
 import structlog
 
 from opentill import merchants, rates
-from opentill.core import metrics
+from opentill.core import metrics, money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
-from opentill.core.money import Money
 from opentill.db.database import Tx, once_committed
 from opentill.db.query import Statement
 from opentill.gateways.model import (
@@ -265,11 +264,11 @@ async def _received(
     card = outcome.card
     if attempt.status in FINAL:
         if card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
-            await cards.keep(tx, [(attempt, card)])  # another report has confirmed it without
+            await cards.keep(tx, order, attempt, card)  # another report has confirmed it without
         return attempt
     amount = outcome.amount
     if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
-        got = _named(amount)
+        got = money.named(amount.minor, amount.currency)
         _log.error("amount differs", attempt=attempt.id, got=got)
         if attempt.reason != "amount_differs":
             cause = f"{attempt.id}: {got} instead of the amount due"
@@ -282,18 +281,10 @@ async def _received(
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
         await take(tx, [confirmation(order, attempt, outcome, now)], now)
         if card:
-            await cards.keep(tx, [(attempt, card)])
+            await cards.keep(tx, order, attempt, card)
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
     return await _write(tx, attempt, "DUPLICATE", outcome, now, now)
-
-
-def _named(amount: Money) -> str:
-    """Write an amount as a gateway reports it: in any currency, with any number of decimals."""
-    try:
-        return f"{amount.text} {amount.currency}"
-    except (KeyError, ValueError):
-        return f"{amount.minor} minor units of {amount.currency}"
 
 
 async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
@@ -344,27 +335,42 @@ async def _ended(
 
 
 async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, now: int) -> None:
-    """Apply the outcome of giving a duplicate payment back.
+    """Apply the outcome of giving a duplicate payment back, from a response or a callback.
 
     A gateway that refuses for good is not asked again: the operator sees it in the order's history.
+    So it is where the gateway says afterwards that giving back has failed, such as for a customer's
+    account that is closed. Repeated and late outcomes change nothing.
     """
     order = await lock(tx, attempt.merchant_id, attempt.order_id)
     current = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
-    if current is None or current.status != "DUPLICATE":
+    if current is None or current.status not in ("DUPLICATE", "GIVEN_BACK"):
         return
-    if outcome.status == "SUCCEEDED":
+    is_back = current.status == "GIVEN_BACK"
+    if outcome.status == "SUCCEEDED" and not is_back:
+        cause = f"{attempt.id} {outcome.provider_ref}".strip()
+        if await _is_noted(tx, order, "payment_given_back", cause):
+            return  # it has failed since
         done = PaymentOutcome(status="SUCCEEDED")
         await _write(tx, current, "GIVEN_BACK", done, None, now)
-        cause = f"{attempt.id} {outcome.provider_ref}".strip()
         await note(tx, order, "payment_given_back", cause, now)
-    elif outcome.status == "REFUSED" and current.check_at is not None:
-        _log.error("duplicate not given back", attempt=attempt.id, reason=outcome.reason)
+    elif outcome.status == "REFUSED" and (is_back or current.check_at is not None):
+        if is_back and await _is_noted(tx, order, "payment_not_given_back", attempt.id):
+            return  # the operator has given it back since
+        _log.error(
+            "duplicate not given back",
+            attempt=attempt.id, was=current.status, reason=outcome.reason,
+        )  # fmt: skip
         reason = outcome.reason or "refused"
-        await queries.STOP_GIVING_BACK.run(
-            tx, merchant_id=attempt.merchant_id, id=attempt.id, reason=reason
-        )
+        stop = queries.CAME_BACK if is_back else queries.STOP_GIVING_BACK
+        await stop.run(tx, merchant_id=attempt.merchant_id, id=attempt.id, reason=reason)
         cause = f"{attempt.id}: {reason}"
         await note(tx, order, "payment_not_given_back", cause, now)
+
+
+async def _is_noted(tx: Tx, order: Order, event: str, beginning: str) -> bool:
+    """Return whether the order's history has an event whose cause begins so."""
+    lines = await history(tx, order.merchant_id, order.id)
+    return any(line.event == event and line.cause.startswith(beginning) for line in lines)
 
 
 async def confirm_manually(

@@ -5,6 +5,7 @@ fee, a dispute's fee) is carried over on the day they would have settled, so tha
 money of orders that are yet to settle, and nothing else.
 """
 
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final
 
@@ -74,15 +75,25 @@ async def settle_batch(
     return await _settle(tx, due, now, cause)
 
 
+async def due_merchants(
+    tx: Tx, now: int, merchant_id: str | None, *, early: bool
+) -> list[DueMerchant]:
+    """Return merchants with orders to settle, and how many; ``early``: also what is not due."""
+    until = _EVER if early else now
+    return await queries.DUE_MERCHANTS.all(tx, now=until, merchant_id=merchant_id)
+
+
 async def settleable(
     tx: Tx, now: int, merchant_id: str | None, order_id: str | None, *, early: bool
-) -> list[Settled]:
-    """Return what settling would do now, and change nothing; ``early``: also what is not due."""
+) -> AsyncIterator[Settled]:
+    """Yield what settling would do now, and change nothing; ``early``: also what is not due.
+
+    In constant memory: ``tx`` must be inside a transaction.
+    """
     until = _EVER if early else now
-    found = await queries.SETTLEABLE.all(
-        tx, until=until, merchant_id=merchant_id, order_id=order_id
-    )
-    return [plan(order) for order in found]
+    found = queries.SETTLEABLE.each(tx, until=until, merchant_id=merchant_id, order_id=order_id)
+    async for order in found:
+        yield plan(order)
 
 
 async def settle_one(

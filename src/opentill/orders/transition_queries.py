@@ -126,6 +126,7 @@ _TRANSITION: Final = f"""
         update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
             provider_ref = case when :provider_ref::text = '' then provider_ref
                 else :provider_ref::text end,
+            card_brand = :card_brand, card_last4 = :card_last4,
             updated_at = greatest(updated_at, :now::bigint)
         where merchant_id = :merchant_id and id = :attempt_id::text and status = :attempt_before
         returning id
@@ -135,7 +136,7 @@ _TRANSITION: Final = f"""
         where merchant_id = :merchant_id and id = :order_id and status = :source
             and history_number = :history_number
             and (:attempt_id::text is null or exists (select from taken))
-        returning merchant_id, id, history_number, updated_at, source, checkout_id
+        returning merchant_id, id, history_number, updated_at, source, checkout_id, customer_email
     ), noted as ({_NOTED_OF_ONE}), followed as (
         update checkouts set status = :session::text, updated_at = :now::bigint,
             expires_at = case when :event = 'expired' then least(expires_at, :now::bigint)
@@ -148,6 +149,10 @@ _TRANSITION: Final = f"""
             created_at, updated_at)
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where source = 'EPAY' and :event = 'confirmed'
+    ), indexed as (
+        -- The last digits of its card are a term of it, see search_queries.py.
+        insert into search_changes (merchant_id, order_id, was)
+        select merchant_id, id, customer_email from moved where :card_last4 is not null
     ), released as (
         -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
         update payment_attempts set check_at = :now::bigint, checks = 0
@@ -186,7 +191,7 @@ def _always_asked(sql: str) -> str:
 TRANSITION = Query(
     Transitioned,
     _TRANSITION,
-    distributed=_always_asked(without(_TRANSITION, "noted", "notified")),
+    distributed=_always_asked(without(_TRANSITION, "noted", "notified", "indexed")),
 )
 # The same for the transitions to CREATING and PENDING: no session, other attempt or notification
 # follows them, and of the columns only those of the payer change. Each part of a statement that
@@ -259,14 +264,16 @@ _CONFIRMATIONS: Final = f"""
         select * from unnest((select :merchant_id::text[]), :order_id::text[],
             :history_number::int[], :source::text[], :target::text[], :event::text[],
             :cause::text[], :session::text[], :attempt_id::text[], :attempt_before::text[],
-            :provider_ref::text[], :reason::text[], {_each(":{0}::{1}[]", _OF_CONFIRMATIONS)})
+            :provider_ref::text[], :reason::text[], :card_brand::text[], :card_last4::text[],
+            {_each(":{0}::{1}[]", _OF_CONFIRMATIONS)})
             as w (merchant_id, order_id, history_number, source, target, event, cause, session,
-                attempt_id, attempt_before, provider_ref, reason,
+                attempt_id, attempt_before, provider_ref, reason, card_brand, card_last4,
                 {_each("{0}", _OF_CONFIRMATIONS)})
     ), taken as (
         update payment_attempts a set status = 'SUCCEEDED', reason = w.reason, check_at = null,
             provider_ref = case when w.provider_ref = '' then a.provider_ref
                 else w.provider_ref end,
+            card_brand = w.card_brand, card_last4 = w.card_last4,
             updated_at = greatest(a.updated_at, :now::bigint)
         from wanted w
         where a.merchant_id = w.merchant_id and a.id = w.attempt_id and a.status = w.attempt_before
@@ -280,7 +287,8 @@ _CONFIRMATIONS: Final = f"""
             and o.history_number = w.history_number
             and (w.merchant_id, w.attempt_id) in (select merchant_id, id from taken)
         returning o.merchant_id, o.id, o.history_number, o.updated_at, o.source as placed_by,
-            o.checkout_id, w.source, w.target, w.event, w.cause, w.session, w.attempt_id
+            o.checkout_id, o.customer_email, w.source, w.target, w.event, w.cause, w.session,
+            w.attempt_id, w.card_last4
     ), noted as ({_NOTED}), followed as (
         update checkouts c set status = m.session, updated_at = :now::bigint
         from moved m
@@ -292,6 +300,10 @@ _CONFIRMATIONS: Final = f"""
             created_at, updated_at)
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where placed_by = 'EPAY'
+    ), indexed as (
+        -- The last digits of its card are a term of it, see search_queries.py.
+        insert into search_changes (merchant_id, order_id, was)
+        select merchant_id, id, customer_email from moved where card_last4 is not null
     ), released as (
         -- Nobody is to pay it elsewhere any more: the gateways are asked to close their pages.
         update payment_attempts a set check_at = :now::bigint, checks = 0
@@ -305,7 +317,9 @@ _CONFIRMATIONS: Final = f"""
 CONFIRMATIONS = Query(
     Transitioned,
     _CONFIRMATIONS,
-    distributed=of_one_merchant(without(_CONFIRMATIONS, "noted", "notified"), "a", "o", "c"),
+    distributed=of_one_merchant(
+        without(_CONFIRMATIONS, "noted", "notified", "indexed"), "a", "o", "c"
+    ),
 )
 _SETTLEMENTS: Final = f"""
     with moved as (

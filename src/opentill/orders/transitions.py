@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.db.query import Statement
 from opentill.ledger import Movement
-from opentill.orders import events, history_lines, livemode, queries, transition_queries
+from opentill.orders import cards, events, history_lines, livemode, queries, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -34,12 +34,17 @@ _NEVER_SETTLES: Final = ("settled", "carried_over", "disputed")
 
 
 class Payment(msgspec.Struct, frozen=True):
-    """The attempt that pays an order, its status before, and what its gateway reported."""
+    """The attempt that pays an order, its status before, and what its gateway reported.
+
+    The card is None where the gateway reported none (decision 0081).
+    """
 
     attempt_id: str | None = None
     attempt_before: str | None = None
     provider_ref: str | None = None
     reason: str | None = None
+    card_brand: str | None = None
+    card_last4: str | None = None
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -189,6 +194,9 @@ async def _note(tx: Tx, noted: Sequence[_Taken], now: int) -> None:
     if notified:
         ids = [noted[0].after.merchant_id] * len(notified)
         await transition_queries.NOTIFIED.run(tx, merchant_id=ids, order_id=notified, now=now)
+    by_card = [taken.after for taken in noted if taken.change.payment.card_last4 is not None]
+    if by_card:
+        await cards.index_anew(tx, by_card)
 
 
 async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:

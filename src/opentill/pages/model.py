@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from opentill.core.links import web_address
 from opentill.core.money import Money
 from opentill.gateways.model import Method
 from opentill.web import declines
-from opentill.web.pictures import web_address
 
 State = Literal[
     "open", "stopped", "waiting", "paid", "refunded", "expired", "closed", "failed", "revoked"

@@ -64,6 +64,7 @@ async def create(
     if body.refund_no is not None:
         first = await queries.BY_NUMBER.first(tx, merchant_id=merchant_id, refund_no=body.refund_no)
         if first is not None:
+            _require_source(order, source)
             return _same(first, order, body)
     if not forced:
         await merchants.require(tx, merchant_id, "refund")
@@ -145,11 +146,16 @@ def _parsed(amount: str, currency: str) -> int:
         raise Invalid("amount", f"amount {error}") from None
 
 
-def _amount(order: Order, body: RefundBody, source: Source) -> int:
+def _require_source(order: Order, source: Source) -> None:
+    """Raise NotRefundable for an order that is refunded elsewhere (contract.md#refund-source)."""
     if order.source != source:
         where = "/epay/api.php?act=refund" if order.source == "EPAY" else "/v1/orders/{id}/refunds"
         reason = f"orderId must be an order of this API: refund this one at {where}"
         raise NotRefundable("orderId", reason)
+
+
+def _amount(order: Order, body: RefundBody, source: Source) -> int:
+    _require_source(order, source)
     if order.status not in REFUNDABLE:
         reason = f"orderId must be an order that is PAID or SETTLED: this one is {order.status}"
         raise NotRefundable("orderId", reason)

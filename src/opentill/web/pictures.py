@@ -7,26 +7,10 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
+from opentill.core.links import web_address
+
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _MOST_ORIGINS: Final = 2000  # characters of all in one header, which proxies keep small
-
-
-def web_address(text: str | None) -> str | None:
-    """Return the address if it is absolute http(s) without credentials, otherwise None.
-
-    Services have checked already; a page does not rely on that, because one ``javascript:`` address
-    in a link is enough.
-    """
-    if not text or not text.isprintable() or any(c in text for c in "\"'<>\\^`{|} "):
-        return None
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        return None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        return None
-    return text
 
 
 def origin_of(address: str) -> str | None:

@@ -11,7 +11,8 @@ from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, resending, service
-from opentill.webhooks.model import DeliveryStatus, EventBody, SentType, Type
+from opentill.webhooks.looking import attempts_of
+from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryStatus, EventBody, SentType, Type
 from opentill.webhooks.resending import EventRange
 from opentill.webhooks.service import UrlCheck
 from opentill.webhooks.wire import (
@@ -133,9 +134,9 @@ async def deliveries(request: ApiRequest[DeliveryQuery, Nothing]) -> Listing[Del
         await service.find(tx, *ids)
         offset = (query.page - 1) * query.size
         found = await queries.DELIVERIES.all(tx, **own, **which, limit=query.size, offset=offset)
-        attempts = await queries.ATTEMPTS.all(tx, **own, event_ids=[one.event_id for one in found])
+        attempts = await attempts_of(tx, *ids, [one.event_id for one in found])
         total = await queries.COUNT_DELIVERIES.get(tx, **own, **which)
-    shown = [DeliveryOut.of(one, attempts) for one in found]
+    shown = [DeliveryOut.of(one, attempts.get(one.event_id, [])) for one in found]
     return listing(shown, query.page, query.size, total or 0)
 
 
@@ -307,7 +308,7 @@ operations: Final = (
         tag=TAG,
         summary="List webhook deliveries",
         description="An extension of the contract. Every event that was or will be sent to the "
-        "endpoint, with each attempt. Newest first, kept 30 days.",
+        f"endpoint, with its last {KEPT_ATTEMPTS} attempts. Newest first, kept 30 days.",
         query=DeliveryQuery,
         response=Listing[DeliveryOut],
         read=deliveries,

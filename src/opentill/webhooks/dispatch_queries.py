@@ -166,6 +166,18 @@ RECORD = Command(
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,
 )
+# Of deliveries with more attempts than `:kept`, remove those before the newest ones.
+FORGET_ATTEMPTS = Command(
+    """
+    with result as (
+        select * from unnest(:merchant_id::text[], :endpoint_id::text[], :event_id::text[],
+            :number::int[]) as r (merchant_id, endpoint_id, event_id, number)
+    )
+    delete from delivery_attempts a using result r
+    where a.merchant_id = r.merchant_id and a.endpoint_id = r.endpoint_id
+        and a.event_id = r.event_id and a.number <= r.number - :kept
+    """,
+)
 # Since when endpoints fail; null where they do not.
 SET_FAILING = Command(
     """
@@ -176,7 +188,7 @@ SET_FAILING = Command(
     """,
 )
 # For metrics: how many deliveries are to be sent, up to 10,000, and since when the oldest one to an
-# enabled endpoint is due.
+# enabled endpoint that does not fail is due: one that fails has pauses, however many workers run.
 WAITING = Value(
     int,
     """
@@ -191,12 +203,14 @@ OLDEST = Value(
     {_TO_SEND}
     select min(w.try_at) from waiting w
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
-    where w.try_at <= :now and e.status = 'ENABLED'
+    join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
+    where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
     """,  # noqa: S608 - a constant of ours
     distributed=f"""
     {_TO_SEND_DISTRIBUTED}
     select min(w.try_at) from waiting w
     join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
-    where w.try_at <= :now and e.status = 'ENABLED'
+    join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
+    where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
     """,  # noqa: S608 - constants of ours
 )

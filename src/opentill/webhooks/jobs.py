@@ -42,7 +42,10 @@ async def make_due(tx: Tx, now: int) -> None:
 
 
 async def waiting(tx: Tx, now: int) -> tuple[int, int]:
-    """Return how many deliveries are to be sent, up to 10,000, and the oldest one's delay in ms."""
+    """Return how many deliveries are to be sent, up to 10,000, and the longest delay in ms.
+
+    The delay is that of endpoints that do not fail: it says whether a worker runs.
+    """
     oldest = await dispatch_queries.OLDEST.get(tx, now=now)
     count = await dispatch_queries.WAITING.get(tx) or 0
     return count, 0 if oldest is None else now - oldest

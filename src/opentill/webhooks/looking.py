@@ -1,5 +1,7 @@
 """What people look at: deliveries of an endpoint and events, newest first, and one event."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -9,6 +11,7 @@ from opentill.db.database import Tx
 from opentill.webhooks import queries
 from opentill.webhooks.events import body_of_test
 from opentill.webhooks.model import (
+    KEPT_ATTEMPTS,
     TEST,
     Delivery,
     DeliveryAttempt,
@@ -32,7 +35,7 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A delivery with its attempts, oldest first, and the body that is sent.
+    """A delivery with its newest attempts, oldest first, and the body that is sent.
 
     ``body`` is None once its event is no longer kept.
     """
@@ -74,17 +77,32 @@ async def look_at_deliveries(
     return Deliveries(await _sent(tx, endpoint, found), before)
 
 
+async def attempts_of(
+    tx: Tx, merchant_id: str, endpoint_id: str, event_ids: Sequence[str]
+) -> dict[str, list[DeliveryAttempt]]:
+    """Return the newest attempts of some deliveries of an endpoint by event, oldest first."""
+    found = await queries.ATTEMPTS.all(
+        tx,
+        merchant_id=merchant_id,
+        endpoint_id=endpoint_id,
+        event_id=list(event_ids),
+        kept=KEPT_ATTEMPTS,
+    )
+    made = defaultdict[str, list[DeliveryAttempt]](list)
+    for one in found:
+        made[one.event_id].append(one)
+    return made
+
+
 async def _sent(tx: Tx, endpoint: Endpoint, found: list[Delivery]) -> list[Sent]:
     ids = [one.event_id for one in found]
-    attempts = await queries.ATTEMPTS.all(
-        tx, merchant_id=endpoint.merchant_id, endpoint_id=endpoint.id, event_ids=ids
-    )
+    attempts = await attempts_of(tx, endpoint.merchant_id, endpoint.id, ids)
     events = await queries.KEPT_EVENTS.all(tx, merchant_id=endpoint.merchant_id, ids=ids)
     bodies = {event.id: event.body for event in events}
     return [
         Sent(
             one,
-            [made for made in attempts if made.event_id == one.event_id],
+            attempts.get(one.event_id, []),
             body_of_test(one) if one.type == TEST else bodies.get(one.event_id),
         )
         for one in found
@@ -123,10 +141,9 @@ async def look_at_event(
     event = or_not_found(found)
     own = {"merchant_id": merchant_id, "event_id": event_id}
     deliveries = await queries.DELIVERIES_OF_EVENT.all(tx, **own)
-    attempts = await queries.ATTEMPTS_OF_EVENT.all(tx, **own)
+    attempts = defaultdict[str, list[DeliveryAttempt]](list)
+    for made in await queries.ATTEMPTS_OF_EVENT.all(tx, **own, kept=KEPT_ATTEMPTS):
+        attempts[made.endpoint_id].append(made)
     return event, {
-        one.endpoint_id: Sent(
-            one, [made for made in attempts if made.endpoint_id == one.endpoint_id], event.body
-        )
-        for one in deliveries
+        one.endpoint_id: Sent(one, attempts[one.endpoint_id], event.body) for one in deliveries
     }

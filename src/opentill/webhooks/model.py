@@ -28,6 +28,7 @@ Key = tuple[str, str]  # an endpoint: the ids of its merchant and of itself
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
 SENT_TYPES: Final[tuple[SentType, ...]] = get_args(SentType)
 TEST: Final = "webhook.test"
+KEPT_ATTEMPTS: Final = 20  # of a delivery, the newest: twice its schedule
 DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 
 

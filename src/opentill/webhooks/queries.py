@@ -54,7 +54,8 @@ EMIT = Command(
 # ── the order of events ────────────────────────────────────────────────────────────────────────
 # Ids are made before the commit, so that their order is not the order in which events appear.
 # Numbers are given after it, under the lock of the merchant's head: what appears later gets a later
-# number, so that a reader who has read up to a number has missed nothing.
+# number, so that a reader who has read up to a number has missed nothing. They begin at the time at
+# which they are given, so that those given after a restored backup are above all given before.
 
 OPEN_HEAD = Command(
     """
@@ -63,7 +64,8 @@ OPEN_HEAD = Command(
     """,
 )
 LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id for update")
-# A statement of its own after the one that locks, so that it sees the numbers given before.
+# Number events from `:floor` on, or from the last number where that is higher, and return the last
+# number. A statement of its own after the one that locks, so that it sees the numbers given before.
 NUMBER = Value(
     int,
     """
@@ -73,11 +75,12 @@ NUMBER = Value(
             order by id limit :limit
         ) waiting
     ), numbered as (
-        update events e set number = h.number + fresh.place
+        update events e set number = greatest(h.number, :floor::bigint) + fresh.place
         from fresh, event_heads h
         where e.merchant_id = :merchant_id and e.id = fresh.id and h.merchant_id = :merchant_id
+        returning e.number
     )
-    update event_heads h set number = h.number + (select count(*) from fresh)
+    update event_heads set number = coalesce((select max(number) from numbered), number)
     where merchant_id = :merchant_id
     returning number
     """,
@@ -86,6 +89,15 @@ HAS_UNNUMBERED = Value(
     bool, "select exists (select from events where merchant_id = :merchant_id and number is null)"
 )
 HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id")
+# Up to which number so many events are; there are gaps between numbers.
+EVENTS_READ_TO = Value(
+    int,
+    """
+    select number from events
+    where merchant_id = :merchant_id and number > :after and number <= :last
+    order by number limit 1 offset :looked_at - 1
+    """,
+)
 # With a number after `:after` and up to `:last`; of one type if given.
 EVENTS = Query(
     NumberedEvent,
@@ -225,15 +237,19 @@ DELIVERIES = Query(
     f"select * {_LISTED} order by event_id desc limit :limit offset :offset",
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
+# Of each delivery the newest `:kept` attempts, oldest first.
 ATTEMPTS = Query(
     DeliveryAttempt,
     """
-    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
-        request, answer as response, error
-    from delivery_attempts
-    where merchant_id = :merchant_id and endpoint_id = :endpoint_id
-        and event_id = any (:event_ids::text[])
-    order by event_id, number
+    select a.* from unnest(:event_id::text[]) as d (event_id)
+    cross join lateral (
+        select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+            request, answer as response, error
+        from delivery_attempts
+        where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id = d.event_id
+        order by number desc limit :kept
+    ) a
+    order by a.event_id, a.number
     """,
 )
 # For people, who go back from the newest, page by page: of those before one, so many are looked at,
@@ -296,13 +312,16 @@ DELIVERIES_OF_EVENT = Query(
 ATTEMPTS_OF_EVENT = Query(
     DeliveryAttempt,
     """
-    select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
-        request, answer as response, error
-    from delivery_attempts
-    where merchant_id = :merchant_id and event_id = :event_id and endpoint_id in (
-        select id from webhook_endpoints
-        where merchant_id = :merchant_id and status <> 'DELETED')
-    order by endpoint_id, number
+    select a.* from webhook_endpoints w
+    cross join lateral (
+        select merchant_id, endpoint_id, event_id, number, at, duration_ms, outcome, http_status,
+            request, answer as response, error
+        from delivery_attempts
+        where merchant_id = :merchant_id and endpoint_id = w.id and event_id = :event_id
+        order by number desc limit :kept
+    ) a
+    where w.merchant_id = :merchant_id and w.status <> 'DELETED'
+    order by a.endpoint_id, a.number
     """,
 )
 # Deliveries of some events, each with what came of its last attempt.

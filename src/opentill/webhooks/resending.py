@@ -5,9 +5,11 @@ from typing import Final
 
 import msgspec
 
+from opentill import merchants
 from opentill.core.errors import Invalid
 from opentill.core.ids import is_id, new_id
 from opentill.db.database import Db, Tx
+from opentill.merchants import Actor
 from opentill.webhooks import queries
 from opentill.webhooks.model import Delivery, Endpoint, Resent, Type
 from opentill.webhooks.service import find
@@ -65,18 +67,29 @@ async def resend_all(
     which: EventRange,
     now: int,
     report: Callable[[int, str | None], None],
+    *,
+    actor: Actor,
 ) -> int:
     """Send all events of a range again, in batches, and return how many there were.
 
-    Raises NotFound and Invalid.
+    Each batch writes the audit log. Raises NotFound and Invalid.
 
     ``report`` gets the size of each batch and the ``after`` of the next one, with which an
     interrupted call can be continued.
     """
     total, rest = 0, which
     while True:
-        batch = rest
-        sent = await db.run(lambda tx: resend_range(tx, merchant_id, endpoint_id, batch, now))  # noqa: B023 - run before the next round
+
+        async def send(tx: Tx, batch: EventRange = rest) -> Resent:
+            sent = await resend_range(tx, merchant_id, endpoint_id, batch, now)
+            if sent.count:
+                subject = f"{sent.count} events to {endpoint_id}"
+                await merchants.record_audit(
+                    tx, actor, "webhooks resend", merchant_id, subject, now
+                )
+            return sent
+
+        sent = await db.run(send)
         total += sent.count
         report(sent.count, sent.last)
         if sent.last is None:

@@ -11,7 +11,7 @@ from opentill.db.database import Db, Tx
 from opentill.db.query import columns
 from opentill.webhooks import dispatch_queries, queries, schedule
 from opentill.webhooks.leases import EndpointLease, key_columns
-from opentill.webhooks.model import DeliveryAttempt, DeliveryStatus, Due, Key
+from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryAttempt, DeliveryStatus, Due, Key
 
 _log: Final = structlog.get_logger()
 
@@ -56,6 +56,10 @@ class Results:
 
         async def work(tx: Tx) -> None:
             await dispatch_queries.RECORD.run(tx, **_rows(results))
+            if many := [made for made in results if made.attempt.number > KEPT_ATTEMPTS]:
+                await dispatch_queries.FORGET_ATTEMPTS.run(
+                    tx, **_deliveries(many), kept=KEPT_ATTEMPTS
+                )
             if failing:
                 await dispatch_queries.SET_FAILING.run(tx, **key_columns(failing), since=since)
 
@@ -103,6 +107,12 @@ async def _disable(tx: Tx, key: Key, reason: str, attempted_at: int, now: int) -
     _log.error(
         "webhook endpoint disabled", reason=reason, merchant=merchant_id, endpoint=endpoint_id
     )
+
+
+def _deliveries(results: list[Result]) -> dict[str, list[Any]]:
+    """Return the deliveries of results and the numbers of their attempts, as columns."""
+    names = ("merchant_id", "endpoint_id", "event_id", "number")
+    return {name: [getattr(result.attempt, name) for result in results] for name in names}
 
 
 def _rows(results: list[Result]) -> dict[str, list[Any]]:

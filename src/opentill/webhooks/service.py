@@ -18,6 +18,7 @@ from opentill.merchants import OPENTILL, Actor
 from opentill.outgoing.client import Forbidden
 from opentill.webhooks import queries, signing
 from opentill.webhooks.endpoint_secrets import OldSecret, decrypt_old, encrypt_old, purpose
+from opentill.webhooks.looking import attempts_of
 from opentill.webhooks.model import TYPES, Delivery, DeliveryAttempt, Endpoint, Status
 
 MOST_ENDPOINTS: Final = 16
@@ -74,7 +75,7 @@ async def create(
     """Make an endpoint; return it and its secret, which is shown only now. Raises Invalid."""
     if wanted.url is UNSET:
         raise Invalid("url", "url is required: where events are to be sent")
-    await merchants.lock(tx, merchant_id)
+    await _lock_open(tx, merchant_id)
     if (await queries.COUNT_ENDPOINTS.get(tx, merchant_id=merchant_id) or 0) >= MOST_ENDPOINTS:
         reason = f"url must be one of at most {MOST_ENDPOINTS} endpoints: delete another first"
         raise Invalid("url", reason)
@@ -91,6 +92,13 @@ async def create(
     )
     await _record(tx, actor, "webhooks add", endpoint, _site(endpoint.url), now)
     return endpoint, secret
+
+
+async def _lock_open(tx: Tx, merchant_id: str) -> None:
+    """Lock a merchant. Raises NotFound, and Invalid for one that is CLOSED."""
+    await merchants.lock(tx, merchant_id)
+    if (await merchants.find(tx, merchant_id)).status == "CLOSED":
+        raise Invalid("merchant", "merchant must not be CLOSED: nothing is sent to it any more")
 
 
 async def _record(
@@ -171,6 +179,8 @@ async def update(
     While an endpoint is DISABLED it gets no new deliveries, and the pending ones stay pending. They
     are sent when it is ENABLED again, which begins a new period of five days.
     """
+    if wanted.status == "ENABLED":
+        await _lock_open(tx, merchant_id)  # first, as whoever closes it does
     old = await _lock(tx, merchant_id, endpoint_id)
     status = old.status if wanted.status is UNSET else wanted.status
     if status == "DELETED":
@@ -276,19 +286,16 @@ async def reveal(
 
 async def deliveries(
     tx: Tx, endpoint: Endpoint, status: str | None, limit: int
-) -> tuple[list[Delivery], list[DeliveryAttempt]]:
-    """Return an endpoint's latest deliveries, newest first, and all their attempts."""
+) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
+    """Return an endpoint's latest deliveries, newest first, each with its newest attempts."""
     merchant_id, endpoint_id = endpoint.merchant_id, endpoint.id
     found = await queries.DELIVERIES.all(
         tx, merchant_id=merchant_id, endpoint_id=endpoint_id, status=status, type=None,
         event_id=None, limit=limit, offset=0,
     )  # fmt: skip
-    return found, await queries.ATTEMPTS.all(
-        tx,
-        merchant_id=merchant_id,
-        endpoint_id=endpoint_id,
-        event_ids=[one.event_id for one in found],
-    )
+    ids = [one.event_id for one in found]
+    attempts = await attempts_of(tx, merchant_id, endpoint_id, ids)
+    return [(one, attempts.get(one.event_id, [])) for one in found]
 
 
 async def disabled(tx: Tx, limit: int) -> list[Endpoint]:

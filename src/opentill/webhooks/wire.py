@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill.http.fields import CreatedAt, UpdatedAt, meaning
 from opentill.http.paging import Millis
 from opentill.webhooks.model import (
+    KEPT_ATTEMPTS,
     TYPES,
     Delivery,
     DeliveryAttempt,
@@ -168,7 +169,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One event for one endpoint, with its attempts, oldest first."""
+    """One event for one endpoint, with its newest attempts, oldest first."""
 
     event_id: Annotated[str, Meta(description="The event that is delivered.")]
     type: Annotated[SentType, Meta(description="The type of the event.")]
@@ -184,21 +185,21 @@ class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(description="When it is sent next, Unix ms. Null if it is not sent any more."),
     ]
     attempts: Annotated[
-        list[AttemptOut], Meta(description="Each request that was made, oldest first.")
+        list[AttemptOut],
+        Meta(description=f"The last {KEPT_ATTEMPTS} requests that were made, oldest first."),
     ]
     created_at: CreatedAt
     updated_at: UpdatedAt
 
     @classmethod
     def of(cls, delivery: Delivery, attempts: list[DeliveryAttempt]) -> Self:
-        """Show a delivery with those of the attempts that are its own."""
-        own = [one for one in attempts if one.event_id == delivery.event_id]
+        """Show a delivery with attempts of its own."""
         return cls(
             event_id=delivery.event_id,
             type=delivery.type,
             status=delivery.status,
             next_attempt_at=delivery.try_at,
-            attempts=[AttemptOut.of(one) for one in own],
+            attempts=[AttemptOut.of(one) for one in attempts],
             created_at=delivery.created_at,
             updated_at=delivery.updated_at,
         )

@@ -17,6 +17,7 @@ import msgspec
 
 from opentill.core.errors import Unavailable
 from opentill.core.ids import is_id
+from opentill.core.links import web_address
 from opentill.gateways.epay import signature, wire
 from opentill.gateways.epay.wire import Reply
 from opentill.gateways.failures import FAILURES, status_of
@@ -111,7 +112,7 @@ class EpayGateway:
             return PaymentOutcome(status="ACTION_REQUIRED", action_url=page)
         if reply.code != wire.SUCCESS:
             return PaymentOutcome(status="DECLINED", reason=reply.words)
-        address, code = reply.get("payurl"), reply.get("qrcode")
+        address, code = web_address(reply.get("payurl")), reply.get("qrcode")
         return PaymentOutcome(
             status="ACTION_REQUIRED",
             provider_ref=reply.get("trade_no"),
@@ -299,11 +300,20 @@ class EpayGateway:
                     timeout_s=self._timeout_s,
                 )
         except FAILURES as error:
-            return _NoReply(status_of(error), self._text_of(error))
+            return _NoReply(status_of(error), _text_of(error))
         if response.status != HTTPStatus.OK:
             return _NoReply("UNKNOWN", f"HTTP {response.status}")
         return wire.read(response.body) or _NoReply("UNKNOWN", "not in the convention's form")
 
-    def _text_of(self, error: Exception) -> str:
-        """Return an error's text without the key, which an address in it may have."""
-        return f"{type(error).__name__}: {error}".replace(self._options.key, "…")[:200]
+
+def _text_of(error: Exception) -> str:
+    """Return what went wrong without the words of the HTTP client.
+
+    They may quote the address, and so the key, in whatever encoding; those of the system do not.
+    """
+    cause = error.__cause__
+    if cause is None:  # an address that is not allowed
+        return f"{type(error).__name__}: {error}"[:200]
+    words = getattr(cause, "strerror", None)
+    name = type(cause).__name__
+    return f"{name}: {words}"[:200] if words else name

@@ -1,7 +1,8 @@
 """The adapter for bank transfers that an operator confirms: it shows the customer how to pay.
 
-The order stays open until ``opentill orders confirm``, even after its session has expired. An
-operator pays refunds too, and ends them with ``opentill refunds done`` or ``failed``.
+The order is closed when its session expires, as any other; ``opentill orders confirm`` records a
+transfer also after that. An operator pays refunds too, and ends them with ``opentill refunds done``
+or ``failed``.
 """
 
 from collections.abc import Mapping

@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from opentill.core.money import Money
 from opentill.gateways.model import (
     Card,
     DisputeStatus,
@@ -20,7 +21,7 @@ from opentill.gateways.model import (
     RefundOutcome,
     RefundStatus,
 )
-from opentill.gateways.stripe.amounts import from_stripe
+from opentill.gateways.stripe.amounts import STRIPE_EXPONENTS, from_stripe
 
 ATTEMPT: Final = "attempt_id"
 REFUND: Final = "refund_id"
@@ -311,11 +312,22 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
                 payment_ref=ref,
                 dispute_ref=self.id,
                 status=status,
-                amount=from_stripe(self.amount, self.currency),
+                amount=self._named,
                 reason=self.reason,
                 respond_by=until * 1000 if until else None,
             ),
         )
+
+    @property
+    def _named(self) -> Money:
+        """The amount; in a currency that is not known here, as Stripe counts it.
+
+        Only tracing the payment shows whose it is, and one of another deployment on the same
+        account may be in any currency. Raises ValueError for an impossible amount of a known one.
+        """
+        code = self.currency.upper()
+        known = code in STRIPE_EXPONENTS
+        return from_stripe(self.amount, self.currency) if known else Money(self.amount, code)
 
 
 class Kind(msgspec.Struct, frozen=True):
