@@ -68,7 +68,7 @@ async def _check_part(db: Db, before: Progress, limit: int, now: int) -> int:
         )
     save = partial(incremental.save, before=before, made=made, now=now, whole=not with_rules)
     if await db.run(save):
-        _tell(made.violations)
+        _log_wrong(made.violations)
         if with_rules:
             await _check_merchant(db, before.merchant_id, made)
     return made.entries
@@ -91,12 +91,12 @@ async def _check_merchant(db: Db, merchant_id: str, made: incremental.CheckedRan
             _log.exception("rule not checked", rule=rule.holds, merchant=merchant_id)
             whole = False
         else:
-            _tell(wrong)
+            _log_wrong(wrong)
             found += wrong
     await db.run(partial(incremental.save_more, made=made, wrong=found, now=now_ms(), whole=whole))
 
 
-def _tell(wrong: Sequence[Violation]) -> None:
+def _log_wrong(wrong: Sequence[Violation]) -> None:
     for violation in wrong[:_LOGGED]:
         _log.error(
             "books wrong",
