@@ -50,6 +50,7 @@ class Job(msgspec.Struct, frozen=True):
     name: str
     rest_s: float
     run: Callable[[App], Awaitable[int]]
+    given_up: bool = False  # at a stop: it may take long, and what is cut off is done again
 
 
 def _per_gateway(app: App) -> tuple[Job, ...]:
@@ -155,7 +156,7 @@ JOBS: Final = (
     Job("release_reserves", 5.0, _release_reserves),
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("note_uses", 30.0, _note_uses),
-    Job("check_books", 5.0, _check_books),
+    Job("check_books", 5.0, _check_books, given_up=True),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
     Job("count_figures", 30.0, _count_figures),
@@ -197,7 +198,10 @@ async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
 
 
 async def work(app: App, stop: asyncio.Event) -> None:
-    """Run every job and send webhooks until ``stop`` is set; what is begun is finished."""
+    """Run every job and send webhooks until ``stop`` is set; what is begun is finished.
+
+    But for the check of the books, one statement of which may take long: it is cut off.
+    """
     settings = app.settings
     options = Options(
         drain_s=settings.drain_timeout_s,
@@ -228,7 +232,7 @@ async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:
         started = time.perf_counter()
         done, outcome = 0, "done"
         try:
-            done = await job.run(app)
+            done = await _run(job, app, stop)
         except Unavailable as error:
             outcome = "unavailable"
             _log.warning("job waits for the database", job=job.name, reason=error.reason)
@@ -240,6 +244,20 @@ async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:
             await _rest(stop, max(1.0, job.rest_s))
         elif not done:
             await _rest(stop, job.rest_s)
+
+
+async def _run(job: Job, app: App, stop: asyncio.Event) -> int:
+    if not job.given_up:
+        return await job.run(app)
+    running = asyncio.ensure_future(job.run(app))
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return running.result() if running.done() else 0
+    finally:
+        for one in (running, stopped):
+            one.cancel()
+        await asyncio.gather(running, stopped, return_exceptions=True)
 
 
 async def _rest(stop: asyncio.Event, seconds: float) -> None:

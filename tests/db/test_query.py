@@ -4,11 +4,13 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+import asyncpg
 import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from opentill.db import connection as connections
 from opentill.db.database import Db
 from opentill.db.query import (
     Command,
@@ -21,6 +23,7 @@ from opentill.db.query import (
     compile_sql,
     part,
 )
+from support import pooler
 
 NAMES: Final = st.sampled_from(["id", "merchant_id", "now", "a", "_b", "limit", "text"])
 # Text that has colons and dollars in it and no parameter, with what must stand on either side.
@@ -235,3 +238,26 @@ async def test_a_row_of_several_tables_is_taken_apart_by_names(db: Db) -> None:
             Couple(Pair(1, "x"), Pair(2, None)),
             Couple(Pair(2, None), None),
         ]
+
+
+async def test_a_statement_may_take_longer_than_others_on_its_connection(
+    database_url: str,
+) -> None:
+    class Row(msgspec.Struct):
+        slept: bool
+
+    sql = "select pg_sleep(0.5) is not null as slept"
+    options = connections.options(prepared=pooler.prepared(database_url))
+    connection = await asyncpg.connect(database_url, command_timeout=0.25, **options)
+    try:
+        query, value = Query(Row, sql, timeout_s=20), Value(bool, sql, timeout_s=20)
+        assert await query.one(connection) == await query.first(connection) == Row(slept=True)
+        assert await query.all(connection) == [Row(slept=True)]
+        assert await value.get(connection)
+        async with connection.transaction():
+            assert [row async for row in query.each(connection)] == [Row(slept=True)]
+        for own in (Query(Row, sql).one, Value(bool, sql).get):
+            with pytest.raises(TimeoutError):
+                await own(connection)
+    finally:
+        await connection.close()

@@ -3,21 +3,30 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from opentill import figures, ledger, orders
 from opentill.core.settings import Settings
 from opentill.db import migrations, replica
 from opentill.db.database import Db
 from opentill.db.replica import Replica
+from opentill.ledger import statement
+from opentill.list_counts import FOREVER
+from opentill.orders import ExportQuery, OrdersQuery
 from opentill.server.embedded.postgres import EmbeddedPostgres
+from opentill.server.export_limits import Exports
+from support import world
 from support.api_server import SECRETS, ApiServer, Shop, serving
 from support.people import person
 from support.standby import Standby, following
 
+T = TypeVar("T")
+EVER = (0, FOREVER)
 LAG_S = 30
 SOON_S = 0.5
 TOKEN = "a token for the metrics"
@@ -164,6 +173,46 @@ def test_a_server_starts_while_the_replica_is_away(
     with serving(settings) as api_server:
         assert _state(api_server) == "away"
         assert len(_ids(api_server.shop())) == 0
+
+
+READ_HERE: dict[str, Callable[[Db, str], Awaitable[object]]] = {
+    "statement": lambda db, shop: _all(statement.lines(db, shop, None, None)),
+    "first page": lambda db, shop: ledger.page(db, shop, None, 1, 20, EVER),
+    "page of some days": lambda db, shop: ledger.page(db, shop, None, 1, 20, (1, FOREVER)),
+    "search": lambda db, shop: orders.list_page(db, shop, OrdersQuery(query="ann@example.com")),
+    "export": lambda db, shop: _all(_exported(db, shop)),
+    "customers": lambda db, shop: orders.find_customers(db, shop, "ann@"),
+    "customer": lambda db, shop: orders.sums_of_customer(db, shop, "ann@example.com"),
+    "sums": lambda db, shop: figures.statements(db, shop, EVER),
+}
+
+
+async def _all(found: AsyncIterator[T]) -> list[T]:
+    return [one async for one in found]
+
+
+async def _exported(db: Db, shop: str) -> AsyncIterator[bytes]:
+    chosen = await orders.choose(db, shop, ExportQuery(query="ann@example.com"))
+    exports = Exports()
+    async for chunk in orders.counted_export(exports, db, shop, chosen, livemode=False):
+        yield chunk
+
+
+@pytest.mark.parametrize("name", READ_HERE)
+async def test_what_the_replica_refuses_is_read_from_the_primary(
+    db: Db, empty_database_url: str, name: str
+) -> None:
+    order = await db.run(lambda tx: world.in_status(tx, "PAID"))
+    settings = Settings(database_url=empty_database_url, database_read_url=empty_database_url)
+    other = await Replica.open(db, settings)  # without our tables, such as after a migration
+    try:
+        other.lag_s = 0.0
+        found = await READ_HERE[name](other.reading(), order.merchant_id)
+        assert not other.usable  # it was asked
+        assert found == await READ_HERE[name](db, order.merchant_id)
+        assert found
+    finally:
+        await other.close()
 
 
 async def test_what_the_replica_cannot_do_the_primary_does(

@@ -268,6 +268,36 @@ async def test_a_loss_that_was_corrected_by_hand_is_not_posted_again(db: Db, rep
             assert await open_rows(tx, order) == [("b", word)]
 
 
+@pytest.mark.parametrize("dismissed_is", ["WON", "LOST"])
+async def test_what_comes_back_after_a_report_was_dismissed_is_for_an_operator(
+    db: Db, dismissed_is
+) -> None:
+    """The operator has corrected the balance: for a bank that contradicts itself, or takes more."""
+    async with db.connection() as tx:
+        order = await in_status(tx, "SETTLED")
+        if dismissed_is == "LOST":
+            refund = await refunded(tx, order)
+            await dispute_said(tx, order, "OPENED", ref="b", minor=999)
+            await refund_said(tx, refund, "REFUSED", reason="charge_disputed")
+        await dispute_said(tx, order, "LOST", ref="b", minor=999)
+        if dismissed_is == "WON":
+            await dispute_said(tx, order, "WON", ref="b", minor=999)
+        assert await open_rows(tx, order) == [("b", dismissed_is)]
+        await dismissed(tx, order)
+        posted = await entries(tx, order.merchant_id)
+        for _ in range(2):
+            await dispute_said(tx, order, "RECOVERED", ref="b", minor=999)
+            await retry(db, NOW + 2 * DAY)
+            (kept,) = await disputes.unmatched(tx, order.merchant_id)
+            assert (kept.status, kept.refusal) == ("RECOVERED", "an earlier report was closed: ann")
+        assert await disputes.count_unmatched(tx) == 1
+        assert await status(tx, order) == "CHARGEBACK"
+        await dismissed(tx, order)
+        await dispute_said(tx, order, "RECOVERED", ref="b", minor=999)
+        assert await open_rows(tx, order) == []
+        assert await entries(tx, order.merchant_id) == posted
+
+
 async def test_what_was_won_before_it_was_taken_is_not_opened_afterwards(db: Db) -> None:
     async with db.connection() as tx:
         order = await in_status(tx, "DISPUTED")

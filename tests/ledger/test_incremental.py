@@ -1,19 +1,26 @@
 """The worker's rounds find what the full check finds, in bounded steps."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+import structlog
 
 from opentill import health, ledger
+from opentill.app import create_app
+from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
-from opentill.integrity import scheduler
-from opentill.ledger import incremental
+from opentill.integrity import queries as integrity_queries
+from opentill.integrity import rules, scheduler
+from opentill.ledger import incremental, incremental_queries
 from opentill.ledger.model import Progress
 from opentill.ledger.postings import ACCOUNTS
 from opentill.orders import jobs, queries
 from opentill.refunds import jobs as refund_jobs
-from support import world
+from support import pooler, world
 from support.books import assert_books
+from support.waits import waits
 
 
 async def _business(db: Db) -> str:
@@ -163,10 +170,180 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
     await tx.execute("begin")
 
 
+# A balance whose difference no bigint holds, so that PostgreSQL cannot compute the rule about fees.
+_UNCOMPUTABLE = (
+    "update orders set gross_settled_minor = 9223372036854775807, net_settled_minor = -5"
+    " where merchant_id = $1"
+)
+
+
+@pytest.fixture
+async def damaged(make_database: Callable[[], str]) -> AsyncIterator[Db]:
+    """A database whose books and schema may be left damaged."""
+    db = await Db.connect(make_database(), 4, acquire_timeout_s=20)
+    try:
+        yield db
+    finally:
+        await db.close()
+
+
+async def _do(db: Db, statement: str, *values: object) -> None:
+    async with db.transaction() as tx:
+        await tx.execute("set local session_replication_role = replica")
+        assert await tx.execute(statement, *values) not in {"UPDATE 0", "DELETE 0"}
+
+
+async def _without_rules(db: Db, table: str) -> None:
+    async with db.transaction() as tx:
+        for row in await tx.fetch(
+            "select conname from pg_constraint where contype = 'c' and conrelid = $1::regclass",
+            table,
+        ):
+            await tx.execute(f"alter table {table} drop constraint {row['conname']}")
+
+
+async def _checks(db: Db) -> dict[str, tuple[int, bool]]:
+    """Of each merchant, how many violations are known and whether a pass was finished."""
+    async with db.connection() as tx:
+        rows = await ledger.checks(tx, None, 10)
+    return {one.merchant_id: (one.violations, one.finished_at is not None) for one in rows}
+
+
+async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(damaged: Db) -> None:
+    await _without_rules(damaged, "orders")
+    first = await _business(damaged)
+    await scheduler.check_some(damaged)
+    assert await _checks(damaged) == {first: (0, True)}
+    await _do(damaged, "update ledger_checks set checked_at = 0")
+    await _do(damaged, _UNCOMPUTABLE, first)
+    await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", first)
+    second = await _business(damaged)
+    await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
+    with structlog.testing.capture_logs() as said:
+        for _ in range(3):
+            await scheduler.check_some(damaged)
+    failed = [one for one in said if one["event"] == "rule not checked"]
+    assert {one["merchant"] for one in failed} == {first}
+    assert len(failed) == len({one["rule"] for one in failed}) > 0  # each once, not again and again
+    wrong = {one["merchant"] for one in said if one["event"] == "books wrong"}
+    assert wrong == {first, second}
+    found = await _checks(damaged)
+    assert found[first][0] > 0
+    assert found[second][0] > 0
+    assert found[second][1]
+
+
+async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it(
+    damaged: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await _business(damaged)
+    for rule in integrity_queries.MERCHANT_RULES:
+        monkeypatch.setattr(rule, "timeout_s", 0.2)
+    with structlog.testing.capture_logs() as said:
+        async with damaged.transaction() as tx:
+            await tx.execute("lock table disputes in access exclusive mode")
+            await scheduler.check_some(damaged)
+    late = [one for one in said if one["event"] == "rule not checked"]
+    assert late
+    assert await _checks(damaged) == {first: (0, False)}
+    assert (await _gauges(damaged))[1] == 4  # its entries are checked all the same
+    second = await _business(damaged)
+    await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
+    await scheduler.check_some(damaged)
+    found = await _checks(damaged)
+    assert found.pop(second)[0] > 0
+    assert found == {first: (0, False)}
+    await _do(damaged, "update ledger_checks set checked_at = 0 where merchant_id = $1", first)
+    await scheduler.check_some(damaged)
+    assert (await _checks(damaged))[first] == (0, True)
+
+
+async def test_what_was_found_stands_until_the_rules_are_checked_again(
+    damaged: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = await _business(damaged)
+    await _do(damaged, "delete from order_history where number = 3")
+    await scheduler.check_some(damaged)
+    before = (await _checks(damaged))[shop]
+    assert before[0] > 0
+    monkeypatch.setattr(integrity_queries.MERCHANT_HISTORY, "timeout_s", 0.2)
+    await _do(damaged, "update ledger_checks set checked_at = 0")
+    async with damaged.transaction() as tx:
+        await tx.execute("lock table order_history in access exclusive mode")
+        await scheduler.check_some(damaged)
+    async with damaged.connection() as tx:
+        (row,) = await ledger.checks(tx, None, 10)
+    assert (row.violations, row.finished_at is not None) == before
+    assert len(row.wrong) == row.violations
+
+
+@pytest.mark.parametrize("limit", [2, 50])
+async def test_entries_that_cannot_be_read_hold_up_no_other_merchant(
+    damaged: Db, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    first = await _business(damaged)
+    await scheduler.check_some(damaged, 2)  # a part of them
+    monkeypatch.setattr(incremental_queries.SUMS, "timeout_s", 0.2)
+    with structlog.testing.capture_logs() as said:
+        async with damaged.transaction() as tx:
+            await tx.execute("lock table entries in access exclusive mode")
+            await scheduler.check_some(damaged, limit)
+    assert [one["merchant"] for one in said if one["event"] == "entries not checked"] == [first]
+    second = await _business(damaged)
+    damage = "update entries set source_id = 'order_x' where number = 1 and merchant_id = $1"
+    await _do(damaged, damage, second)
+    for _ in range(8):
+        await scheduler.check_some(damaged, limit)
+    found = await _checks(damaged)
+    assert (found[first], found[second][0] > 0) == ((0, True), True)
+
+
+async def test_a_merchant_with_very_many_entries_holds_up_no_other(db: Db) -> None:
+    first = await _business(db)
+    await scheduler.check_some(db, 1)
+    second = await _business(db)
+    await scheduler.check_some(db, 1)
+    async with db.connection() as tx:
+        rows = await ledger.checks(tx, None, 10)
+    assert {one.merchant_id: one.checked_to for one in rows} == {first: 1, second: 1}
+
+
+async def test_a_stop_waits_for_no_rule(database_url: str) -> None:
+    """One statement may take an hour; ``adjustments`` are read by no other job."""
+    db = await Db.connect(database_url, 4, acquire_timeout_s=20)
+    await _business(db)
+    settings = Settings(
+        database_url=database_url, db_prepared=pooler.prepared(database_url), sandbox=True,
+        secret_key="k" * 32, sandbox_secret="k" * 32,
+    )  # fmt: skip
+    server = create_app(settings, run_worker=True)
+    try:
+        async with db.transaction() as tx:
+            await tx.execute("lock table adjustments in access exclusive mode")
+            async with server.router.lifespan_context(server):
+                async with asyncio.timeout(20):
+                    while await waits(tx) is None:
+                        await asyncio.sleep(0.05)
+                begun = time.monotonic()
+            assert time.monotonic() - begun < 10
+            async with asyncio.timeout(10):
+                while await waits(tx) is not None:  # PostgreSQL has given it up too
+                    await asyncio.sleep(0.05)
+    finally:
+        await db.close()
+
+
+def test_no_statement_of_the_check_ends_as_soon_as_others() -> None:
+    all_ = [rule for rule, _ in rules.statements()]
+    of_one = [each.rule for each in rules.of_merchant("")]
+    for rule in (*all_, *of_one):
+        assert rule.timeout_s is not None
+        assert rule.timeout_s >= 3600
+    assert len(of_one) == len({each.holds for each in rules.of_merchant("")})
+
+
 async def test_two_workers_at_once_count_once(db: Db) -> None:
     await _business(db)
-    import asyncio
-
     await asyncio.gather(*(scheduler.check_some(db, 2) for _ in range(4)))
     for _ in range(4):
         await scheduler.check_some(db, 2)

@@ -5,9 +5,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from ipaddress import ip_network
 from itertools import count
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -119,6 +122,32 @@ def test_64_kib_are_taken_and_one_byte_more_is_413(shop: Shop) -> None:
         else:
             assert answer.status_code == 413
             assert answer.json() == {"code": 41301, "message": "Payload too large"}
+
+
+@pytest.mark.parametrize("length", ["0" * 5000 + "2", "0" * 20 + "2"])
+@pytest.mark.parametrize(
+    ("path", "media_type", "status"),
+    [
+        ("/v1/merchant/sessions", "application/json", 413),
+        ("/gateways/sandbox/callback", "application/json", 413),
+        ("/login", "application/x-www-form-urlencoded", 413),
+        ("/epay/mapi.php", "application/x-www-form-urlencoded", 200),  # as all of its refusals
+    ],
+)
+def test_a_length_of_very_many_digits_is_refused(
+    api_server: ApiServer, path: str, media_type: str, status: int, length: str
+) -> None:
+    """Python turns at most 4,300 digits into a number."""
+    address = urlsplit(api_server.url)
+    with closing(HTTPConnection(address.hostname or "", address.port, timeout=30)) as connection:
+        connection.putrequest("POST", path)
+        connection.putheader("Content-Length", length)
+        connection.putheader("Content-Type", media_type)
+        connection.putheader("Origin", api_server.url)
+        connection.endheaders(b"{}")
+        answer = connection.getresponse()
+        assert answer.status == status
+        assert (status == 200) == (b"64 KiB" in answer.read())
 
 
 def test_every_answer_has_an_id_of_its_own(shop: Shop) -> None:

@@ -159,6 +159,32 @@ def test_expiring_closes_the_order_and_expiring_again_is_fine(shop: Shop) -> Non
     assert shop.data("POST", f"{path}/expire") == first == shop.data("GET", path)
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"a":1,"a":', "body"), (b"{", "body"), (b" ", "body"), (b"\xff", "body"),
+        (b'{"a":1,"a":2}', "a"), (b'{"a":"\\u0000"}', "a"), (b'{"a":"\\ud800"}', "a"),
+        (b"[" * 17 + b"]" * 17, "body"),
+    ],
+)  # fmt: skip
+def test_what_takes_no_fields_refuses_what_is_no_strict_json(
+    shop: Shop, body: bytes, field: str
+) -> None:
+    session = shop.session()
+    path = f"/v1/checkouts/{session['id']}"
+    for more in ({}, {"idempotency-key": "k"}):
+        headers = {"content-type": "application/json"} | more
+        refused(shop.call("POST", f"{path}/expire", content=body, headers=headers), field)
+    assert shop.data("GET", path)["status"] == "OPEN"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"a":1}', b"null", b"[]"])
+def test_what_takes_no_fields_takes_any_strict_json(shop: Shop, body: bytes) -> None:
+    path = f"/v1/checkouts/{shop.session()['id']}/expire"
+    headers = {"content-type": "application/json"}
+    assert shop.call("POST", path, content=body, headers=headers).status_code == 200
+
+
 def test_a_complete_session_cannot_expire(shop: Shop) -> None:
     order = shop.paid()
     path = f"/v1/checkouts/{order['checkoutSessionId']}"

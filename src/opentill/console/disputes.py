@@ -1,6 +1,7 @@
 """Disputes of all merchants: those that are open, due soon, or decided; as a file too."""
 
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.console.needs import SOON_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
+from opentill.db.database import Tx
 from opentill.disputes import Dispute, Sought, Status, export
 from opentill.http import csvfile
 from opentill.http.responses import Download
@@ -50,12 +52,17 @@ def _sought(request: PageRequest) -> tuple[Sought, Days, str]:
     return sought, days, chosen
 
 
+async def _some(tx: Tx, sought: Sought, most: int) -> tuple[list[Dispute], Mapping[str, str]]:
+    """Return disputes, and the names of their merchants by their ids."""
+    found = await disputes.of_all(tx, sought, most)
+    return found, await merchants.names(tx, (one.merchant_id for one in found))
+
+
 async def show(request: PageRequest) -> Response:
     """List disputes of all merchants, newest first; of those due soon the first deadline first."""
     sought, days, chosen = _sought(request)
-    async with request.app.replica.reading().connection() as tx:
-        found = await disputes.of_all(tx, sought, lists.SIZE + 1)
-        names = await merchants.names(tx, (one.merchant_id for one in found))
+    read = partial(_some, sought=sought, most=lists.SIZE + 1)
+    found, names = await request.app.replica.read(read)
     shown = found[: lists.SIZE]
     return render.page(
         request,
@@ -91,9 +98,7 @@ async def file(request: PageRequest) -> Response:
         after = ""
         while True:
             part = msgspec.structs.replace(sought, after=after)
-            async with here.connection() as tx:
-                found = await disputes.of_all(tx, part, _OF_FILE)
-                names = await merchants.names(tx, (one.merchant_id for one in found))
+            found, names = await here.read(partial(_some, sought=part, most=_OF_FILE))
             for one in found:
                 yield _line(one, names[one.merchant_id])
             if len(found) < _OF_FILE:

@@ -61,8 +61,7 @@ async def show(request: PageRequest) -> Response:
     found, total = await ledger.page(db, merchant_id, kind, number, lists.SIZE, days.range)
     await figures.catch_up(request.app.db, merchant_id)
     coming = await figures.coming(request.app.db, merchant_id, zone, request.now)
-    async with db.connection() as tx:
-        rows = await movements.rows(tx, localizer, merchant_id, found)
+    rows = await db.read(lambda tx: movements.rows(tx, localizer, merchant_id, found))
     currencies = [
         (
             one.standing.currency,

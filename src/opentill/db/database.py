@@ -299,6 +299,11 @@ class Db:
         async with self.connection() as tx:
             return await work(tx)
 
+    async def read_snapshot(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements that only read, all of which see the database of one moment."""
+        async with self.snapshot() as tx:
+            return await work(tx)
+
     async def autocommit(self, work: Callable[[Tx], Awaitable[T]]) -> T:
         """Run work whose last statement is the only one that writes, and so its transaction.
 

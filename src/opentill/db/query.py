@@ -21,6 +21,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 V = TypeVar("V")
 Tx = asyncpg.Connection  # what a statement runs on; see database.py
 _Picker = Callable[[Any], tuple[Any, ...]]
+# For what reads all that there is, however much. To asyncpg None is the connection's own limit.
+WHOLE_S: Final = 86_400.0
 
 # What may stand in SQL with a colon or a dollar in it that is no parameter, and then what is one.
 # A colon right after an operand belongs to an array slice, such as ``days[1:2]`` or ``days[a:b]``.
@@ -272,10 +274,18 @@ class Query(Statement, Generic[S]):
     migrates ahead of those that still serve.
     """
 
-    def __init__(self, struct: type[S], sql: str, *, distributed: str | None = None) -> None:
-        """``sql`` returns exactly the struct's fields."""
+    def __init__(
+        self,
+        struct: type[S],
+        sql: str,
+        *,
+        distributed: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """``sql`` returns exactly the struct's fields; ``timeout_s``: None is the connection's."""
         super().__init__(sql, distributed=distributed)
         self.struct = struct
+        self.timeout_s = timeout_s
         self._fields = struct.__struct_fields__
         self._cells = _picker(self._fields)
         self._by_place = struct.__match_args__ == self._fields  # no field is keyword-only
@@ -288,12 +298,12 @@ class Query(Statement, Generic[S]):
 
     async def first(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> S | None:
         """Return the first row, or None."""
-        record = await tx.fetchrow(self.sql, *self.values(given, named))
+        record = await tx.fetchrow(self.sql, *self.values(given, named), timeout=self.timeout_s)
         return None if record is None else self._made(record)
 
     async def one(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> S:
         """Return the only row. Raises NotOneRow if there is none, or more than one."""
-        records = await tx.fetch(self.sql, *self.values(given, named))
+        records = await tx.fetch(self.sql, *self.values(given, named), timeout=self.timeout_s)
         if len(records) != 1:
             msg = f"{len(records)} rows instead of one: {self.text}"
             raise NotOneRow(msg)
@@ -301,14 +311,15 @@ class Query(Statement, Generic[S]):
 
     async def all(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> list[S]:
         """Return every row."""
-        records = await tx.fetch(self.sql, *self.values(given, named))
+        records = await tx.fetch(self.sql, *self.values(given, named), timeout=self.timeout_s)
         return [self._made(record) for record in records]
 
     async def each(
         self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any
     ) -> AsyncIterator[S]:
         """Yield every row in constant memory; ``tx`` must be inside a transaction."""
-        async for record in tx.cursor(self.sql, *self.values(given, named), prefetch=500):
+        values = self.values(given, named)
+        async for record in tx.cursor(self.sql, *values, prefetch=500, timeout=self.timeout_s):
             yield self._made(record)
 
 
@@ -354,14 +365,23 @@ class Joined(Query[S]):
 class Value(Statement, Generic[V]):
     """A statement that returns one value of type ``V``, or None where there is no row."""
 
-    def __init__(self, kind: type[V], sql: str, *, distributed: str | None = None) -> None:
-        """``sql`` returns one column."""
+    def __init__(
+        self,
+        kind: type[V],
+        sql: str,
+        *,
+        distributed: str | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """``sql`` returns one column; ``timeout_s``: None is the connection's."""
         super().__init__(sql, distributed=distributed)
         self.kind = kind
+        self.timeout_s = timeout_s
 
     async def get(self, tx: Tx, given: msgspec.Struct | None = None, /, **named: Any) -> V | None:
         """Return the first row's value."""
-        value: V | None = await tx.fetchval(self.sql, *self.values(given, named))
+        values = self.values(given, named)
+        value: V | None = await tx.fetchval(self.sql, *values, timeout=self.timeout_s)
         return value
 
 

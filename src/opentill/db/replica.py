@@ -72,6 +72,10 @@ class Replica(Db):
         """Run statements that only read, on the primary if the replica is not usable."""
         return await self.reading().read(work)
 
+    async def read_snapshot(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements that read one moment, on the primary if the replica is not usable."""
+        return await self.reading().read_snapshot(work)
+
     async def look(self) -> None:
         """Find out how far behind it is: how long ago the primary was at the replica's position.
 
@@ -133,7 +137,8 @@ async def beside(primary: Db, settings: Settings) -> AsyncIterator[Replica | Non
 class _Reading(Db):
     """One list or export: read from the replica, and after its first failure from the primary.
 
-    It never goes back: the replica may not have yet what was read from the primary.
+    It never goes back: the replica may not have yet what was read from the primary. Of a connection
+    or a snapshot that is lent, the primary can take the place only before the block begins.
     """
 
     def __init__(self, replica: Replica) -> None:
@@ -158,20 +163,30 @@ class _Reading(Db):
             yield tx
 
     async def read(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run statements that only read; what the replica refuses is asked of the primary.
+        """Run statements that only read; what the replica refuses is asked of the primary."""
+        return await self._first_here(Db.read, work)
+
+    async def read_snapshot(self, work: Callable[[Tx], Awaitable[T]]) -> T:
+        """Run statements that read one moment, all of them again where the replica refuses one."""
+        return await self._first_here(Db.read_snapshot, work)
+
+    async def _first_here(
+        self,
+        read: Callable[[Db, Callable[[Tx], Awaitable[T]]], Awaitable[T]],
+        work: Callable[[Tx], Awaitable[T]],
+    ) -> T:
+        """Run ``work`` on the replica, and again on the primary if that does not succeed.
 
         The replica may not have the product yet whose orders are listed.
         """
         if self._here:
             try:
-                async with self._replica.connection() as tx:
-                    return await work(tx)
+                return await read(self._replica, work)
             except _TROUBLE:
                 self._leave()
             except Problem:
                 self._here = False
-        async with self._replica.primary.connection() as tx:
-            return await work(tx)
+        return await read(self._replica.primary, work)
 
     def _leave(self) -> None:
         """Use the replica for no other list or export before the next look."""

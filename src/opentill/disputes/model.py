@@ -1,5 +1,6 @@
 """What a dispute is, the table of its transitions, what they post, and its shapes on the wire."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self, get_args
 
@@ -113,6 +114,12 @@ def recovered_at(dispute: Dispute, history: Sequence[orders.HistoryRow]) -> int:
     return next(times, dispute.updated_at)
 
 
+# How an unmatched event is closed where no operator does it.
+CLOSED_AS_MATCHED: Final = "matched by {}"
+CLOSED_AS_UNDONE: Final = "{} at the gateway"
+_BY_ITSELF: Final = re.compile(r"matched by dp_\w+|(?:won|recovered) at the gateway", re.ASCII)
+
+
 class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     """A dispute event that cannot be applied to its order, stored until it can be.
 
@@ -142,6 +149,12 @@ class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
     def was_closed(self) -> str | None:
         """Who closed this event or an earlier one, or what became of it; None if nobody did."""
         return self.closed_by or self.closed_before
+
+    @property
+    def dismissed_by(self) -> str | None:
+        """The operator who closed this event or an earlier one, if it was one."""
+        closed = self.was_closed
+        return None if closed is None or _BY_ITSELF.fullmatch(closed) else closed
 
 
 # Unmatched events by which money moved at the gateway: an operator has to correct the balance,

@@ -35,6 +35,7 @@ from opentill.orders import Change, Order, PaymentAttempt
 
 _log: Final = structlog.get_logger()
 _LISTED: Final = 500
+_GIVES_BACK: Final = ("WON", "RECOVERED")  # what the dispute took
 MOST_COUNTED: Final = 100
 
 
@@ -190,9 +191,10 @@ async def apply_outcome(
     An event that cannot be applied is noted once in the order's history, stored as unmatched, and
     changes nothing else: a dispute of an order that is not paid, is refunded or disputed already,
     an event that contradicts what was applied before, and a newer one of a dispute that an operator
-    has dismissed. A loss that is more than the dispute took is stored too: see
-    ``_took_too_little``. ``gateway`` is the one that signed the event. Returns the dispute, None if
-    there is none. Raises NotFound for an unknown attempt, and OfAnotherGateway.
+    has dismissed (of a known one only what gives money back). A loss that is more than the dispute
+    took is stored too: see ``_took_too_little``. ``gateway`` is the one that signed the event.
+    Returns the dispute, None if there is none. Raises NotFound for an unknown attempt, and
+    OfAnotherGateway.
     """
     attempt = await orders.attempt_of(tx, gateway, merchant_id, gateway_event.attempt_id)
     order = await orders.lock(tx, merchant_id, attempt.order_id)
@@ -200,12 +202,14 @@ async def apply_outcome(
     dispute = await queries.BY_REF.first(
         tx, merchant_id=merchant_id, gateway=attempt.gateway, gateway_ref=ref
     )
-    kept = await last_kept(tx, attempt, ref) if dispute is None else None
-    if kept is not None and kept.was_closed and not is_new(kept, gateway_event):
+    kept = await last_kept(tx, attempt, ref)
+    if dispute is None and kept and kept.was_closed and not is_new(kept, gateway_event):
         return None
     current = dispute.status if dispute else None
     transitions = transitions_to(REPORTED[gateway_event.status], current)
     refusal = _why_not(order, attempt, dispute, kept)
+    if dispute is not None and transitions and gateway_event.status in _GIVES_BACK:
+        refusal = refusal or _why_not_given_back(kept)
     if refusal is not None or transitions is None:
         why = refusal or f"{dispute.id if dispute else ref} is {current}"
         await _refuse(tx, order, attempt, gateway_event, now, why=why, known=dispute)
@@ -239,7 +243,7 @@ def _why_not(
 ) -> str | None:
     """Return why no event of a dispute can be applied to its order now, None if one can.
 
-    ``kept`` is the last event that was stored as unmatched, where there is no dispute.
+    ``kept`` is the last event of the dispute that was stored as unmatched.
     """
     if dispute is not None:
         is_of_order = dispute.order_id == order.id
@@ -247,6 +251,13 @@ def _why_not(
     if kept is not None and kept.was_closed:
         return f"an earlier report was closed: {kept.was_closed}"
     return _refusal(order, attempt)
+
+
+def _why_not_given_back(kept: Unmatched | None) -> str | None:
+    """Return why a known dispute gives no money back now: an operator may have done so already."""
+    if kept is None or kept.dismissed_by is None:
+        return None
+    return f"an earlier report was closed: {kept.dismissed_by}"
 
 
 async def _refuse(

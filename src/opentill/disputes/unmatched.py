@@ -6,7 +6,8 @@ loss of which a dispute could take a part only is stored as well.
 
 What an operator has dismissed is dealt with, perhaps by an adjustment, and what was closed because
 no money had moved in the end is over: no report of such a dispute is applied any more. A newer one
-is for a person.
+is for a person. Of a dispute that is known, so is a report that gives money back after an operator
+has dismissed one of it: what was corrected would be corrected twice.
 """
 
 from typing import Final
@@ -16,7 +17,15 @@ import structlog
 from opentill.core.errors import or_not_found
 from opentill.db.database import Tx
 from opentill.disputes import queries
-from opentill.disputes.model import ATTENTION, REPORTED, Dispute, Unmatched, transitions_to
+from opentill.disputes.model import (
+    ATTENTION,
+    CLOSED_AS_MATCHED,
+    CLOSED_AS_UNDONE,
+    REPORTED,
+    Dispute,
+    Unmatched,
+    transitions_to,
+)
 from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import PaymentAttempt
 
@@ -51,7 +60,9 @@ async def keep(
     before = await last_kept(tx, attempt, ref)
     if before is not None and not is_new(before, gateway_event):
         return
-    closed_before = before.was_closed if before is not None and known is None else None
+    closed_before = None
+    if before is not None:
+        closed_before = before.was_closed if known is None else before.dismissed_by
     await queries.KEEP_UNMATCHED.run(
         tx,
         **key,
@@ -68,7 +79,7 @@ async def keep(
     )
     undone = known is None and closed_before is None
     if undone and gateway_event.status in ("WON", "RECOVERED"):
-        closed_by = f"{gateway_event.status.lower()} at the gateway"
+        closed_by = CLOSED_AS_UNDONE.format(gateway_event.status.lower())
         await queries.CLOSE_UNMATCHED.first(tx, **key, now=now, closed_by=closed_by)
     elif gateway_event.status in ATTENTION:
         _log.error(
@@ -96,9 +107,8 @@ async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
     }
     kept = await queries.UNMATCHED.first(tx, **key)
     if kept is not None and transitions_to(REPORTED[kept.status], dispute.status) == ():
-        await queries.CLOSE_UNMATCHED.first(
-            tx, **key, now=now, closed_by=f"matched by {dispute.id}"
-        )
+        closed_by = CLOSED_AS_MATCHED.format(dispute.id)
+        await queries.CLOSE_UNMATCHED.first(tx, **key, now=now, closed_by=closed_by)
 
 
 async def dismiss(

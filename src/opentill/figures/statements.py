@@ -79,10 +79,13 @@ async def statements(
     if since % QUARTER_MS or (until != FOREVER and (until + 1) % QUARTER_MS):
         msg = "figures are by quarter hours"
         raise ValueError(msg)
-    async with db.snapshot() as tx:
+
+    async def read(tx: Tx) -> tuple[Statement, ...]:
         end = None if until == FOREVER else until
         spans = await ledger.spans(tx, merchant_id, since or None, end)
         return tuple([await _statement(tx, span, within, most) for span in spans])
+
+    return await db.read_snapshot(read)
 
 
 async def _statement(tx: Tx, span: Span, within: tuple[int, int], most: int) -> Statement:

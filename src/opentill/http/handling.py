@@ -203,9 +203,8 @@ def _decode_body(
         return operation.body()
     if not is_json(headers):
         raise UnsupportedMediaType
-    if operation.body is Nothing:
-        scope[IGNORED] = ignored.header_of(body, Nothing)
-        return Nothing()
     tree = strictjson.check(body)
     scope[IGNORED] = ignored.header(tree, operation.body)
+    if operation.body is Nothing:  # strict JSON of any kind: null and [] come from clients too
+        return Nothing()
     return strictjson.read(body, operation.body)

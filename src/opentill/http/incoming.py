@@ -9,6 +9,7 @@ from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.http import idempotency
 
 MAX_BODY: Final = 64 * 1024
+_DIGITS: Final = 19  # of a length; Python turns at most 4,300 of them into a number
 # A proxy may have read the other one. A doubled x-api-key counts as none: http/middleware.py.
 _ONCE: Final = {b"idempotency-key": "Idempotency-Key", b"content-type": "Content-Type"}
 
@@ -50,9 +51,12 @@ def is_json(headers: Mapping[bytes, bytes]) -> bool:
 async def read_body(
     headers: Mapping[bytes, bytes], receive: Receive, most: int = MAX_BODY
 ) -> bytes:
-    """Return a request's raw body. Raises PayloadTooLarge over ``most`` bytes, Invalid for half."""
+    """Return a request's raw body. Raises PayloadTooLarge over ``most`` bytes, Invalid for half.
+
+    A length that is no number of at most ``_DIGITS`` digits counts as too large.
+    """
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > most:
+    if not length.isdigit() or len(length) > _DIGITS or int(length) > most:
         raise PayloadTooLarge
     parts: list[bytes] = []
     size = 0

@@ -9,9 +9,10 @@ from typing import Final
 
 from opentill import figures
 from opentill.adjustments.model import MOVES
-from opentill.db.query import Query, Value
+from opentill.db.query import WHOLE_S, Query, Value
 from opentill.ledger import Violation
 
+_OF_MERCHANT_S: Final = 3600.0  # for a rule about one merchant, however large it is
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
 # As in orders.Order: whether the order's money is still in pending, and how much it is.
 _STANDS: Final = """(o.paid_at is not null and o.settled_at is null
@@ -402,7 +403,7 @@ def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violatio
     """Return the statement of a rule; PostgreSQL takes the condition down into it where it can."""
     of_merchant = " where merchant_id = :merchant_id" if one_merchant else ""
     text = f"select '{holds}' as rule, found.* from ({sql}) as found{of_merchant}"  # noqa: S608 - ours
-    return Query(Violation, text)
+    return Query(Violation, text, timeout_s=_OF_MERCHANT_S if one_merchant else WHOLE_S)
 
 
 _ALL: Final = {**_RULES, **figures.RULES}
@@ -411,6 +412,7 @@ MERCHANT_RULES: Final = tuple(_rule(*each, one_merchant=True) for each in _ALL.i
 _HISTORY_HOLDS: Final = "the history leads to the status, by transitions of the table"
 HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY)
 MERCHANT_HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY, one_merchant=True)
+MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS)  # what these say, in their order
 
 # Whether a balance is the merchant's first: the rules about the merchant are checked with that one.
 IS_FIRST: Final = Value(

@@ -5,8 +5,9 @@ It stands above the features because it reads the rows of all of them. The rules
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 from opentill import ledger
 from opentill.db.database import Db, Tx
@@ -56,10 +57,38 @@ async def check_all(db: Db) -> tuple[int, list[Violation]]:
         return await ledger.count(first), sorted(violations, key=repr)
 
 
-async def check_merchant(tx: Tx, merchant_id: str) -> list[Violation]:
-    """Check that a merchant's orders, refunds and so on explain its entries."""
-    violations: list[Violation] = []
-    for rule in queries.MERCHANT_RULES:
-        violations += await rule.all(tx, merchant_id=merchant_id)
-    history = queries.MERCHANT_HISTORY
-    return violations + await history.all(tx, **_TRANSITIONS, merchant_id=merchant_id)
+class MerchantRule(NamedTuple):
+    """That a merchant's orders, refunds and so on explain its entries: one rule about them."""
+
+    holds: str
+    rule: Query[Violation]
+    values: Mapping[str, Any]
+
+    async def check(self, tx: Tx) -> list[Violation]:
+        """Return where it does not hold. Raises CheckLate."""
+        with in_time():
+            return await self.rule.all(tx, **self.values)
+
+
+def of_merchant(merchant_id: str) -> list[MerchantRule]:
+    """Return all rules about a merchant."""
+    values = {"merchant_id": merchant_id}
+    rules = [(rule, values) for rule in queries.MERCHANT_RULES]
+    rules.append((queries.MERCHANT_HISTORY, {**_TRANSITIONS, **values}))
+    return [
+        MerchantRule(holds, *each)
+        for holds, each in zip(queries.MERCHANT_HOLDS, rules, strict=True)
+    ]
+
+
+class CheckLate(Exception):
+    """A statement of the check took longer than it may. The database is not away."""
+
+
+@contextmanager
+def in_time() -> Iterator[None]:
+    """Raise CheckLate for a statement that takes too long, inside of what lends the connection."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise CheckLate from error

@@ -77,7 +77,8 @@ def chunks(
     Times are inclusive Unix ms, None an open side. In constant memory, and without a connection
     between batches.
     """
-    return csvfile.chunks(COLUMNS, _lines(db, start or 0, end or _FOREVER, merchant_id))
+    until = _FOREVER if end is None else end
+    return csvfile.chunks(COLUMNS, _lines(db, start or 0, until, merchant_id))
 
 
 async def _lines(db: Db, start: int, end: int, merchant_id: str | None) -> AsyncIterator[list[str]]:

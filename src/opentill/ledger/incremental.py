@@ -51,26 +51,29 @@ async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> CheckedRa
             rule = "the balance equals the sum of its entries"
             detail = "the balance row and its entries differ"
             wrong.append(Violation(rule, before.merchant_id, before.currency, detail))
-    after = msgspec.structs.replace(
-        before, checked_to=found.last, last_at=last_at, found=before.found + len(wrong), **sums
+    after = msgspec.structs.replace(before, checked_to=found.last, last_at=last_at, **sums)
+    return CheckedRange(_with(after, wrong), found.entries, finished, wrong)
+
+
+def _with(progress: Progress, wrong: Sequence[Violation]) -> Progress:
+    """Return a round's progress with more violations, of which the first ``KEPT`` are kept."""
+    rows = [*msgspec.json.decode(progress.found_rows, type=list[Violation]), *wrong][:KEPT]
+    return msgspec.structs.replace(
+        progress,
+        found=progress.found + len(wrong),
+        found_rows=msgspec.json.encode(rows).decode(),
     )
-    return CheckedRange(after, found.entries, finished, wrong)
 
 
 async def save(
-    tx: Tx, before: Progress, made: CheckedRange, wrong: Sequence[Violation], now: int
+    tx: Tx, before: Progress, made: CheckedRange, now: int, *, whole: bool = True
 ) -> bool:
     """Store how far a balance is checked; return False if another worker was faster.
 
-    ``wrong`` is what was found in this range; the first ``KEPT`` of a round are kept. After the
-    last range, the next round begins at the first entry. ``now`` is real time, Unix ms.
+    After the last range, the next round begins at the first entry; the one that ends is not
+    ``whole`` if there is more to check than entries. ``now`` is real time, Unix ms.
     """
-    rows = [*msgspec.json.decode(before.found_rows, type=list[Violation]), *wrong][:KEPT]
-    after = msgspec.structs.replace(
-        made.progress,
-        found=before.found + len(wrong),
-        found_rows=msgspec.json.encode(rows).decode(),
-    )
+    after = made.progress
     entries = None
     if made.finished:
         entries = after.checked_to
@@ -78,6 +81,28 @@ async def save(
         after = msgspec.structs.replace(after, checked_to=0, last_at=0, **start)
     return bool(
         await incremental_queries.SAVE.run(
-            tx, after, checked_from=before.checked_to, entries=entries, checked_at=now
+            tx,
+            after,
+            checked_from=before.checked_to,
+            entries=entries,
+            whole=made.finished and whole,
+            checked_at=now,
         )
     )
+
+
+async def save_more(
+    tx: Tx, made: CheckedRange, wrong: Sequence[Violation], now: int, *, whole: bool
+) -> bool:
+    """Store what else was found after a round's last range, which is stored already.
+
+    ``whole``: all of it was checked. Returns False if the next round has begun meanwhile.
+    """
+    more = msgspec.structs.replace(made, progress=_with(made.progress, wrong))
+    stored = msgspec.structs.replace(made.progress, checked_to=0)
+    return await save(tx, stored, more, now, whole=whole)
+
+
+async def put_off(tx: Tx, before: Progress, now: int) -> bool:
+    """Store that a balance had its turn at ``now``, though nothing of it was checked."""
+    return await save(tx, before, CheckedRange(before, 0, finished=False, violations=[]), now)

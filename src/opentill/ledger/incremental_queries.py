@@ -6,8 +6,10 @@ from opentill.db.query import Command, Query
 from opentill.ledger import queries
 from opentill.ledger.model import Progress, RangeSums, Violation
 
-# The balance that has waited longest: first one whose round is unfinished, never one whose round
-# ended after `:until` (real time, Unix ms).
+_RANGE_S: Final = 600.0  # for what reads a range, on a disk that is busy
+# The balance that has waited longest, never one whose round ended after `:until` (real time, Unix
+# ms). One whose round is unfinished waits with all others: however many entries it has, or however
+# often they cannot be read, the others have their turns.
 NEXT = Query(
     Progress,
     f"""
@@ -20,7 +22,7 @@ NEXT = Query(
     left join ledger_checks c on c.merchant_id = m.id
         and c.currency = coalesce(b.currency, m.settlement_currency)
     where c.checked_at is null or c.checked_to > 0 or c.checked_at <= :until
-    order by c.checked_to > 0 desc nulls last, c.checked_at nulls first limit 1
+    order by c.checked_at nulls first limit 1
     """,  # noqa: S608 - the names of accounts are constants of ours
 )
 _SUMS: Final = queries.each(f"coalesce(sum({queries.MOVED}), 0)::bigint as {{0}}")
@@ -35,6 +37,7 @@ SUMS = Query(
         order by number limit :limit
     ) as range
     """,  # noqa: S608 - as above
+    timeout_s=_RANGE_S,
 )
 WRONG = Query(
     Violation,
@@ -50,6 +53,7 @@ WRONG = Query(
         window following as (order by number)
     ) as checked where not follows and number > :after order by number limit 1000
     """,  # noqa: S608 - as above
+    timeout_s=_RANGE_S,
 )
 UNKNOWN = Query(
     Violation,
@@ -61,24 +65,28 @@ UNKNOWN = Query(
         and number > :after and number <= :last and {queries.IS_UNKNOWN}
     order by number limit 1000
     """,  # noqa: S608 - as above
+    timeout_s=_RANGE_S,
 )
 # Nothing is written if another worker was faster: the round is not at `:checked_from` any more.
 # `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
+# `:whole`: nothing of the round is left or could not be checked. Until then what the last whole one
+# found stands, unless this one found more; its end is 0 if there was none.
 SAVE = Command(
     f"""
     insert into ledger_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
         last_at, found, found_rows, violations, violation_rows, entries, checked_at, finished_at)
     values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at, :found,
         :found_rows, :found, :found_rows, coalesce(:entries, 0), :checked_at,
-        case when :entries::bigint is not null then :checked_at::bigint end)
+        case when :whole then :checked_at::bigint else 0 end)
     on conflict (merchant_id, currency) do update set checked_to = :checked_to,
         {queries.each("{0} = :{0}")}, last_at = :last_at, found = :found,
         found_rows = :found_rows, checked_at = :checked_at, entries = coalesce(:entries, c.entries),
-        violations = case when :entries::bigint is null then greatest(c.violations, :found)
-            else :found end,
-        violation_rows = case when :entries::bigint is null then c.violation_rows
-            else :found_rows end,
-        finished_at = case when :entries::bigint is null then c.finished_at else :checked_at end
+        violations = case when :whole then :found else greatest(c.violations, :found) end,
+        violation_rows = case
+            when :whole or (:entries::bigint is not null and :found > c.violations)
+                then :found_rows
+            else c.violation_rows end,
+        finished_at = case when :whole then :checked_at else coalesce(c.finished_at, 0) end
     where c.checked_to = :checked_from
     """,  # noqa: S608 - as above
 )

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value, of_one_merchant, without
+from opentill.db.query import WHOLE_S, Command, Query, Value, of_one_merchant, without
 from opentill.http.paging import PageQuery
 from opentill.ledger.model import (
     Balance,
@@ -221,7 +221,7 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 LISTS = lists(Entry, "entries", ListQuery)
 CURRENCY = Value(str, "select settlement_currency from merchants where id = :merchant_id")
-ENTRIES = Value(int, "select count(*) from entries")
+ENTRIES = Value(int, "select count(*) from entries", timeout_s=WHOLE_S)
 
 # What `opentill ledger check` looks for; each returns the places where its rule does not hold.
 RULES = (
@@ -237,6 +237,7 @@ RULES = (
             window following as (partition by merchant_id, currency order by number)
         ) as checked where wrong
         """,  # noqa: S608 - as above
+        timeout_s=WHOLE_S,
     ),
     Query(
         Violation,
@@ -251,6 +252,7 @@ RULES = (
         where (b.entries, b.last_at, {each("b.{0}")})
             is distinct from (e.entries, e.last_at, {each("e.{0}")})
         """,  # noqa: S608 - as above
+        timeout_s=WHOLE_S,
     ),
     Query(
         Violation,
@@ -260,6 +262,7 @@ RULES = (
         from balances
         where {each("{0}", between=" + ")} <> 0
         """,  # noqa: S608 - as above
+        timeout_s=WHOLE_S,
     ),
     Query(
         Violation,
@@ -269,6 +272,7 @@ RULES = (
         from entries e left join balances b using (merchant_id, currency)
         where b.merchant_id is null group by e.merchant_id, e.currency
         """,
+        timeout_s=WHOLE_S,
     ),
 )
 UNKNOWN_MOVES = Query(
@@ -278,6 +282,7 @@ UNKNOWN_MOVES = Query(
         type || ' from ' || from_account || ' to ' || to_account as detail
     from entries e where {IS_UNKNOWN}
     """,  # noqa: S608 - as above
+    timeout_s=WHOLE_S,
 )
 CHECKED = Query(
     Checked,
@@ -294,8 +299,9 @@ FOUND = Query(
     where violations > 0 order by checked_at, merchant_id, currency limit :limit
     """,
 )
+# 0 where none was finished; null where an older version checked, and 0 is not known yet.
 _FINISHED: Final = (
-    "coalesce(c.finished_at, case when c.checked_to = 0 then c.checked_at end)"  # older versions'
+    "nullif(coalesce(c.finished_at, case when c.checked_to = 0 then c.checked_at end), 0)"
 )
 CHECKS = Query(
     BalanceCheck,

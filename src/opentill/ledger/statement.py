@@ -254,9 +254,7 @@ async def lines(
     None is an open side. The last entry is fixed first; since entries never change, they are then
     read in batches, between which no connection is held. Raises StatementError.
     """
-    async with db.snapshot() as tx:
-        found = await spans(tx, merchant_id, start, end)
-    for span in found:
+    for span in await db.read_snapshot(lambda tx: spans(tx, merchant_id, start, end)):
         async for line in _section(db, span, start, end):
             yield line
 

@@ -88,22 +88,25 @@ class Paginator(Generic[S]):
         """
         offset = (number - 1) * size
         if offset <= self._near and within == EVER:
-            async with self._db.connection() as tx:
-                rows = await self._newest(tx, within, size, offset)
-                return rows, await self.total(tx, within)
-        async with self._db.snapshot() as tx:
-            found = await self.total(tx, within)
-            size = min(size, found - offset)
-            if size <= 0:
-                return [], found
-            if offset <= self._near:
-                return await self._newest(tx, within, size, offset), found
-            after = found - offset - size
-            if after <= self._near:
-                rows = await self._some(self._statements.oldest, tx, within, size, after)
-                return rows[::-1], found
-            end, newer = await self._seek(tx, within, offset)
-            return await self._newest(tx, (within[0], end), size, offset - newer), found
+            return await self._db.read(lambda tx: self._first(tx, size, offset))
+        return await self._db.read_snapshot(lambda tx: self._any(tx, within, size, offset))
+
+    async def _first(self, tx: Tx, size: int, offset: int) -> tuple[list[S], int]:
+        return await self._newest(tx, EVER, size, offset), await self.total(tx, EVER)
+
+    async def _any(self, tx: Tx, within: Range, size: int, offset: int) -> tuple[list[S], int]:
+        found = await self.total(tx, within)
+        size = min(size, found - offset)
+        if size <= 0:
+            return [], found
+        if offset <= self._near:
+            return await self._newest(tx, within, size, offset), found
+        after = found - offset - size
+        if after <= self._near:
+            rows = await self._some(self._statements.oldest, tx, within, size, after)
+            return rows[::-1], found
+        end, newer = await self._seek(tx, within, offset)
+        return await self._newest(tx, (within[0], end), size, offset - newer), found
 
     async def _newest(self, tx: Tx, within: Range, size: int, offset: int) -> list[S]:
         return await self._some(self._statements.newest, tx, within, size, offset)

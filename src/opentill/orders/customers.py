@@ -27,7 +27,8 @@ async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[Custo
     Raises Invalid where too many texts begin so.
     """
     condition = _condition(beginning)
-    async with db.snapshot() as tx:
+
+    async def read(tx: Tx) -> list[CustomerOrder]:
         apart, beside = await _not_indexed(tx, merchant_id, condition)
         places = await search.places_of(tx, merchant_id, condition)
         rows = await customer_queries.NEWEST_OF.all(
@@ -37,7 +38,9 @@ async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[Custo
             term=[one.term for one in places],
             place=[one.place for one in places],
         )
-    found = _newest_first([*rows, *(_order_of(one) for one in beside)])
+        return [*rows, *(_order_of(one) for one in beside)]
+
+    found = _newest_first(await db.read_snapshot(read))
     if len(found) > search.MOST_ADDRESSES:
         raise Invalid("email", f"more than {search.MOST_ADDRESSES} addresses begin so")
     return found
@@ -48,7 +51,8 @@ async def sums_of_customer(
 ) -> list[CustomerSums]:
     """Return sums over the newest ``most`` orders under an e-mail, by currency."""
     condition = Condition(terms.term_of(email), terms.EMAIL)
-    async with db.snapshot() as tx:
+
+    async def read(tx: Tx) -> list[CustomerSums]:
         apart, beside = await _not_indexed(tx, merchant_id, condition)
         places = await search.places_of(tx, merchant_id, condition)
         return await customer_queries.SUMS.all(
@@ -61,6 +65,8 @@ async def sums_of_customer(
             place=[one.place for one in places],
             limit=most,
         )
+
+    return await db.read_snapshot(read)
 
 
 def _condition(beginning: str) -> Condition:

@@ -56,26 +56,32 @@ async def page(
 
     ``text``: what stands in the search box. Raises Invalid.
     """
-    async with db.snapshot() as tx:
+
+    async def read(tx: Tx) -> tuple[list[Order], int]:
         search = await Search.of(tx, wanted, text, keep=number * size)
         total = await search.total()
         offset = (number - 1) * size
-        size = min(size, total - offset)
-        if size <= 0:
+        most = min(size, total - offset)
+        if most <= 0:
             return [], total
-        after = total - offset - size
+        after = total - offset - most
         if after < offset and search.has_all_beside:
-            return (await search.oldest(size, after))[::-1], total
-        return await search.newest(size, offset), total
+            return (await search.oldest(most, after))[::-1], total
+        return await search.newest(most, offset), total
+
+    return await db.read_snapshot(read)
 
 
 async def after(
     db: Db, wanted: Wanted, text: str | None, cursor: ExportCursor, most: int
 ) -> list[Sized]:
     """Return the next orders after one, oldest first. Raises Invalid."""
-    async with db.snapshot() as tx:
+
+    async def read(tx: Tx) -> list[Sized]:
         search = await Search.of(tx, wanted, text, keep=most, after=cursor)
         return await search.after(cursor, most)
+
+    return await db.read_snapshot(read)
 
 
 class _Beside:

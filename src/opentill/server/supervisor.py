@@ -3,7 +3,8 @@
 Children are spawned, never forked, so that no lock or connection is copied into them. One that ends
 is started again, after pauses that grow while it keeps ending soon. SIGHUP replaces them one after
 the other: each new one is ready before the old one gets SIGTERM, so that no request fails. SIGTERM
-and SIGINT stop all of them. Decision 0054 says why this is not uvicorn's supervisor.
+and SIGINT stop all of them, in the midst of that too. Decision 0054 says why this is not uvicorn's
+supervisor.
 """
 
 import multiprocessing
@@ -142,6 +143,7 @@ class Supervisor:
     def __init__(self, children: Sequence[Child], *, finish_timeout_s: float) -> None:
         """``finish_timeout_s``: how long a child may take to finish before it is killed."""
         self.children = list(children)
+        self._beside: list[Child] = []  # a successor that starts, or a predecessor that ends
         self._finish_timeout_s = finish_timeout_s
         self._stopping = False
         self._replace = False
@@ -184,17 +186,19 @@ class Supervisor:
     def _all_ready(self) -> bool:
         return sum(child.check_ready() for child in self.children) == len(self.children)
 
-    def keep_running(self) -> None:
+    def keep_running(self, but: Child | None = None) -> None:
         """Start those again that ended."""
         for child in self.children:
-            child.keep_running()
+            if child is not but:
+                child.keep_running()
 
     def finish(self) -> None:
         """Send SIGTERM to all and wait for them."""
-        for child in self.children:
+        children = [*self.children, *self._beside]
+        for child in children:
             child.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + self._finish_timeout_s
-        for child in self.children:
+        for child in children:
             child.end(max(0.0, deadline - time.monotonic()))
 
     def _on_stop(self, *_: object) -> None:
@@ -205,27 +209,48 @@ class Supervisor:
 
     def _replace_all(self) -> None:
         """Replace one after the other, up to the first whose successor does not get ready."""
-        for index, old in enumerate(self.children):
-            if not old.replaceable:
-                continue
-            new = old.successor()
-            new.start()
-            deadline = time.monotonic() + READY_TIMEOUT_S
-            while new.alive and not new.check_ready() and time.monotonic() < deadline:
-                time.sleep(POLL_S)
-            if not new.is_ready:
-                _log.error(
-                    "the new process does not start, the old one goes on",
-                    name=old.name,
-                    exit=new.exit_code,
-                )
-                new.send_signal(signal.SIGKILL)
-                new.end(1.0)
+        for index, child in enumerate(self.children):
+            if child.replaceable and not self._replace_one(index):
                 return
-            self.children[index] = new
-            old.send_signal(signal.SIGTERM)
-            old.end(self._finish_timeout_s)
         _log.info("all processes replaced")
+
+    def _replace_one(self, index: int) -> bool:
+        """Replace one, while the others are kept running, and return whether the next one may be.
+
+        If all are to stop meanwhile, ``finish`` ends what is beside.
+        """
+        old = self.children[index]
+        new = old.successor()
+        self._beside = [new]
+        new.start()
+        self._wait(lambda: new.check_ready() or not new.alive, READY_TIMEOUT_S, but=old)
+        if self._stopping:
+            return False
+        if not new.is_ready:
+            _log.error(
+                "the new process does not start, the old one goes on",
+                name=old.name,
+                exit=new.exit_code,
+            )
+            new.send_signal(signal.SIGKILL)
+            new.end(1.0)
+            self._beside = []
+            return False
+        self.children[index], self._beside = new, [old]
+        old.send_signal(signal.SIGTERM)
+        self._wait(lambda: not old.alive, self._finish_timeout_s)
+        if self._stopping:
+            return False
+        old.end(0.0)
+        self._beside = []
+        return True
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float, but: Child | None = None) -> None:
+        """Keep them running until ``done``, the end of the time, or until all are to stop."""
+        deadline = time.monotonic() + timeout_s
+        while not (done() or self._stopping) and time.monotonic() < deadline:
+            self.keep_running(but)
+            time.sleep(POLL_S)
 
 
 def _run(target: Target, arguments: tuple[Any, ...], ready: Connection) -> None:
