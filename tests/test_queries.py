@@ -33,6 +33,7 @@ ALSO: Final = {
     "opentill.orders.operations_queries": "gateways and queues, of all merchants together",
     "opentill.orders.search_queries": "searches for orders, and their index",
     "opentill.orders.transition_queries": "the statements of transitions",
+    "opentill.webhooks.catchup_queries": "numbers of events, and reading by them",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",
 }
 # The examination of all books, and what is counted for metrics.

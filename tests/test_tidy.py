@@ -156,6 +156,7 @@ CLOCKS: Final = {
     "integrity/scheduler.py": "how long checked books rest: real time, whatever business time does",
     "people/second_factor.py": "codes of an authenticator, another device: real time",
     "worker.py": "how long a job took",
+    "webhooks/catchup.py": "numbers above all given before a backup was restored: real time",
     "webhooks/held_leases.py": "leases, which other workers compare with their clocks: real time",
     "webhooks/sending.py": "the time of a signature, which the receiver compares: real time",
 }

@@ -21,6 +21,7 @@ from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
 from opentill.orders import search_queries
 from opentill.payment_links import LinkBody, LinkItemBody
+from opentill.webhooks import catchup_queries
 from opentill.webhooks import queries as webhook_queries
 from support import payout_runs, world
 from support.databases import clone
@@ -135,7 +136,7 @@ CASES: Final = {
     "orders.search_queries.LOCK_HEAD": Case(
         "search_heads", mine, "merchant_id = merchant_id", None
     ),
-    "webhooks.queries.LOCK_HEAD": Case(
+    "webhooks.catchup_queries.LOCK_HEAD": Case(
         "event_heads", mine, "number = number + 1", "number"
     ),
     "webhooks.queries.LOCKED": Case("webhook_endpoints", ids),
@@ -296,7 +297,7 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     made = await payment_links.create(tx, {}, merchant_id, link, world.NOW)
     wanted = payment_links.Wanted()
     await payment_links.open_session(tx, {}, made, wanted, Settings(), world.NOW)
-    await webhook_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
+    await catchup_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await search_queries.ADD_HEAD.run(tx, merchant_id=merchant_id)
     await tx.execute(
         """

@@ -1,10 +1,10 @@
 """Reads a merchant's events in their order, for receivers that missed some.
 
 The cursor is the number of the last event that was read. Numbers are given after the commit
-(``queries.NUMBER``), so that an event whose transaction took long comes later and is never skipped.
-They are of the real time at which they are given, and never below one given before, so that a
-reader whose cursor is of before a restored backup is given all that happens after it (decision
-0017).
+(``catchup_queries.NUMBER``), so that an event whose transaction took long comes later and is never
+skipped. They are of the real time at which they are given, and never below one given before, so
+that a reader whose cursor is of before a restored backup is given all that happens after it
+(decision 0017).
 """
 
 import re
@@ -15,7 +15,7 @@ import msgspec
 from opentill.core.errors import Invalid
 from opentill.db import clock
 from opentill.db.database import Db, Tx
-from opentill.webhooks import queries
+from opentill.webhooks import catchup_queries as queries
 from opentill.webhooks.model import NumberedEvent, Type
 
 _LOOKED_AT: Final = 5000  # events that one call reads at most, however few are of the type
