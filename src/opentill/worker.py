@@ -107,11 +107,6 @@ async def _find_forgotten(app: App) -> int:
     return await order_jobs.find_forgotten(app.db, app.clock())
 
 
-async def _check_books(app: App) -> int:
-    await scheduler.check_some(app.db)
-    return 0  # so that it pauses between parts, however much is left
-
-
 async def _roll_up(app: App) -> int:
     await list_count_jobs.roll_up(app.db)
     return 0  # so that it pauses: a roll-up is worth its cost only after many changes
@@ -156,7 +151,6 @@ JOBS: Final = (
     Job("release_reserves", 5.0, _release_reserves),
     Job("find_forgotten", 60.0, _find_forgotten),
     Job("note_uses", 30.0, _note_uses),
-    Job("check_books", 5.0, _check_books, given_up=True),
     Job("roll_up_totals", 1.0, _roll_up),
     Job("index_orders", 1.0, _index_orders),
     Job("count_figures", 30.0, _count_figures),
@@ -213,8 +207,15 @@ async def work(app: App, stop: asyncio.Event) -> None:
     notices = Job("send_notices", 0.25, lambda _: notifier.turn())
     pruner = order_jobs.HistoryPruner(app.db, settings.history_days)
     history = Job("prune_history", 60.0, lambda app: pruner.turn(app.clock()))
+    check = scheduler.BooksCheck(app.db)
+
+    async def check_books(_: App) -> int:
+        await check.turn()
+        return 0  # so that it pauses between parts, however much is left
+
+    books = Job("check_books", 5.0, check_books, given_up=True)
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
-    jobs = (*JOBS, notices, history, *_per_gateway(app), *_for_mail(mailer))
+    jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_for_mail(mailer))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
     await notifier.finish()
     if mailer is not None:

@@ -841,8 +841,8 @@ class Business:
             assert shop.get(path).status_code == 200
         for rule in rules.of_merchant(self.id):
             api_server.tx(rule.check)
-        api_server.run(scheduler.check_some(self.app.db, 3))
-        api_server.run(scheduler.check_some(self.app.db, 1000))
+        api_server.run(scheduler.BooksCheck(self.app.db).turn(3))
+        api_server.run(scheduler.BooksCheck(self.app.db).turn(1000))
 
 
 def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(

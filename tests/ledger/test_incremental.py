@@ -45,7 +45,7 @@ async def test_a_round_in_steps_of_any_size(db: Db, limit: int) -> None:
     await _business(db)
     await db.run(lambda tx: world.in_status(tx, "REFUNDED"))
     await db.run(world.merchant)
-    checked = sum([await scheduler.check_some(db, limit) for _ in range(20)])
+    checked = sum([await scheduler.BooksCheck(db).turn(limit) for _ in range(20)])
     assert checked == 8
     assert await _gauges(db) == (0, 8)
 
@@ -106,7 +106,7 @@ async def test_damage_is_found_and_counted_until_it_is_gone(
         await tx.execute("set local session_replication_role = replica")
         assert await tx.execute(damage) not in {"UPDATE 0", "DELETE 0"}
     for _ in range(6):
-        await scheduler.check_some(mended, limit)
+        await scheduler.BooksCheck(mended).turn(limit)
     assert (await _gauges(mended))[0] > 0
 
 
@@ -120,7 +120,7 @@ async def test_what_was_found_is_kept_with_its_rows_until_it_is_mended(mended: D
             await tx.execute(damage)
             await tx.execute("update ledger_checks set checked_at = 0")
         for _ in range(6):
-            await scheduler.check_some(mended, 2)
+            await scheduler.BooksCheck(mended).turn(2)
         async with mended.connection() as tx:
             rows = await ledger.checks(tx, None, 10)
             passes = await ledger.passes(tx)
@@ -133,7 +133,7 @@ async def test_what_was_found_is_kept_with_its_rows_until_it_is_mended(mended: D
 
 async def test_what_is_mended_is_right(mended: Db) -> None:
     for _ in range(3):
-        await scheduler.check_some(mended, 2)
+        await scheduler.BooksCheck(mended).turn(2)
     assert await _gauges(mended) == (0, 4)
 
 
@@ -212,7 +212,7 @@ async def _checks(db: Db) -> dict[str, tuple[int, bool]]:
 async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(damaged: Db) -> None:
     await _without_rules(damaged, "orders")
     first = await _business(damaged)
-    await scheduler.check_some(damaged)
+    await scheduler.BooksCheck(damaged).turn()
     assert await _checks(damaged) == {first: (0, True)}
     await _do(damaged, "update ledger_checks set checked_at = 0")
     await _do(damaged, _UNCOMPUTABLE, first)
@@ -221,7 +221,7 @@ async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(da
     await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
     with structlog.testing.capture_logs() as said:
         for _ in range(3):
-            await scheduler.check_some(damaged)
+            await scheduler.BooksCheck(damaged).turn()
     failed = [one for one in said if one["event"] == "rule not checked"]
     assert {one["merchant"] for one in failed} == {first}
     assert len(failed) == len({one["rule"] for one in failed}) > 0  # each once, not again and again
@@ -242,19 +242,19 @@ async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it
     with structlog.testing.capture_logs() as said:
         async with damaged.transaction() as tx:
             await tx.execute("lock table disputes in access exclusive mode")
-            await scheduler.check_some(damaged)
+            await scheduler.BooksCheck(damaged).turn()
     late = [one for one in said if one["event"] == "rule not checked"]
     assert late
     assert await _checks(damaged) == {first: (0, False)}
     assert (await _gauges(damaged))[1] == 4  # its entries are checked all the same
     second = await _business(damaged)
     await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
-    await scheduler.check_some(damaged)
+    await scheduler.BooksCheck(damaged).turn()
     found = await _checks(damaged)
     assert found.pop(second)[0] > 0
     assert found == {first: (0, False)}
     await _do(damaged, "update ledger_checks set checked_at = 0 where merchant_id = $1", first)
-    await scheduler.check_some(damaged)
+    await scheduler.BooksCheck(damaged).turn()
     assert (await _checks(damaged))[first] == (0, True)
 
 
@@ -263,18 +263,56 @@ async def test_what_was_found_stands_until_the_rules_are_checked_again(
 ) -> None:
     shop = await _business(damaged)
     await _do(damaged, "delete from order_history where number = 3")
-    await scheduler.check_some(damaged)
+    await scheduler.BooksCheck(damaged).turn()
     before = (await _checks(damaged))[shop]
     assert before[0] > 0
     monkeypatch.setattr(integrity_queries.MERCHANT_HISTORY, "timeout_s", 0.2)
     await _do(damaged, "update ledger_checks set checked_at = 0")
     async with damaged.transaction() as tx:
         await tx.execute("lock table order_history in access exclusive mode")
-        await scheduler.check_some(damaged)
+        await scheduler.BooksCheck(damaged).turn()
     async with damaged.connection() as tx:
         (row,) = await ledger.checks(tx, None, 10)
     assert (row.violations, row.finished_at is not None) == before
     assert len(row.wrong) == row.violations
+
+
+async def test_rules_that_take_long_are_checked_between_other_merchants(damaged: Db) -> None:
+    first = await _business(damaged)
+    second = await _business(damaged)
+    await _do(damaged, "delete from order_history where number = 3")
+    check = scheduler.BooksCheck(damaged, rules_s=0)  # one rule of a merchant in a turn
+    turns = 0
+    while not all(whole for _, whole in (await _checks(damaged) or {"": (0, False)}).values()):
+        await check.turn()
+        turns += 1
+        assert set(await _checks(damaged)) == {first, second}  # from the first turn on
+    found = await _checks(damaged)
+    assert found[first][0] == found[second][0] > 0
+    assert turns >= 2 * len(rules.of_merchant(first)) - 2
+
+
+async def test_what_a_rule_found_is_stored_before_the_next_one_is_checked(damaged: Db) -> None:
+    shop = await _business(damaged)
+    await _do(damaged, "update orders set reserve_minor = reserve_minor + 1")
+    check = scheduler.BooksCheck(damaged, rules_s=0)
+    while (await _checks(damaged) or {shop: (0, False)})[shop] == (0, False):
+        await check.turn()
+    assert (await _checks(damaged))[shop][0] > 0
+    assert not (await _checks(damaged))[shop][1]  # rules are left, and stay so if the worker dies
+
+
+async def test_a_worker_that_another_has_overtaken_stores_nothing(damaged: Db) -> None:
+    shop = await _business(damaged)
+    slow = scheduler.BooksCheck(damaged, rules_s=0)
+    await slow.turn()
+    await _do(damaged, "update ledger_checks set checked_at = 0")
+    await scheduler.BooksCheck(damaged).turn()
+    assert await _checks(damaged) == {shop: (0, True)}
+    await _do(damaged, "update orders set reserve_minor = reserve_minor + 1")
+    for _ in range(2 * len(rules.of_merchant(shop))):
+        await slow.turn()
+    assert await _checks(damaged) == {shop: (0, True)}
 
 
 @pytest.mark.parametrize("limit", [2, 50])
@@ -282,27 +320,27 @@ async def test_entries_that_cannot_be_read_hold_up_no_other_merchant(
     damaged: Db, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     first = await _business(damaged)
-    await scheduler.check_some(damaged, 2)  # a part of them
+    await scheduler.BooksCheck(damaged).turn(2)  # a part of them
     monkeypatch.setattr(incremental_queries.SUMS, "timeout_s", 0.2)
     with structlog.testing.capture_logs() as said:
         async with damaged.transaction() as tx:
             await tx.execute("lock table entries in access exclusive mode")
-            await scheduler.check_some(damaged, limit)
+            await scheduler.BooksCheck(damaged).turn(limit)
     assert [one["merchant"] for one in said if one["event"] == "entries not checked"] == [first]
     second = await _business(damaged)
     damage = "update entries set source_id = 'order_x' where number = 1 and merchant_id = $1"
     await _do(damaged, damage, second)
     for _ in range(8):
-        await scheduler.check_some(damaged, limit)
+        await scheduler.BooksCheck(damaged).turn(limit)
     found = await _checks(damaged)
     assert (found[first], found[second][0] > 0) == ((0, True), True)
 
 
 async def test_a_merchant_with_very_many_entries_holds_up_no_other(db: Db) -> None:
     first = await _business(db)
-    await scheduler.check_some(db, 1)
+    await scheduler.BooksCheck(db).turn(1)
     second = await _business(db)
-    await scheduler.check_some(db, 1)
+    await scheduler.BooksCheck(db).turn(1)
     async with db.connection() as tx:
         rows = await ledger.checks(tx, None, 10)
     assert {one.merchant_id: one.checked_to for one in rows} == {first: 1, second: 1}
@@ -344,9 +382,9 @@ def test_no_statement_of_the_check_ends_as_soon_as_others() -> None:
 
 async def test_two_workers_at_once_count_once(db: Db) -> None:
     await _business(db)
-    await asyncio.gather(*(scheduler.check_some(db, 2) for _ in range(4)))
+    await asyncio.gather(*(scheduler.BooksCheck(db).turn(2) for _ in range(4)))
     for _ in range(4):
-        await scheduler.check_some(db, 2)
+        await scheduler.BooksCheck(db).turn(2)
     assert await _gauges(db) == (0, 4)
 
 
@@ -417,11 +455,11 @@ async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
                 await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
         assert await jobs.count_due(tx, world.NOW) == 1
         assert await refund_jobs.count_due(tx, world.NOW) == 1
-    await scheduler.check_some(db, 2)  # a part of what there is
+    await scheduler.BooksCheck(db).turn(2)  # a part of what there is
     half = (await _gauges(db))[1]
     assert half == 2
     for _ in range(4):
-        await scheduler.check_some(db, 2)
+        await scheduler.BooksCheck(db).turn(2)
     assert (await _gauges(db))[1] > half
 
 
@@ -432,5 +470,5 @@ async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
         assert await tx.fetchval("select count(distinct created_at) from entries") == 2
         await assert_books(tx)
     for _ in range(3):
-        await scheduler.check_some(db, 2)
+        await scheduler.BooksCheck(db).turn(2)
     assert (await _gauges(db))[0] == 0

@@ -66,7 +66,13 @@ def _with(progress: Progress, wrong: Sequence[Violation]) -> Progress:
 
 
 async def save(
-    tx: Tx, before: Progress, made: CheckedRange, now: int, *, whole: bool = True
+    tx: Tx,
+    before: Progress,
+    made: CheckedRange,
+    now: int,
+    *,
+    whole: bool = True,
+    stored_at: int | None = None,
 ) -> bool:
     """Store how far a balance is checked; return False if another worker was faster.
 
@@ -87,20 +93,28 @@ async def save(
             entries=entries,
             whole=made.finished and whole,
             checked_at=now,
+            stored_at=stored_at,
         )
     )
 
 
 async def save_more(
-    tx: Tx, made: CheckedRange, wrong: Sequence[Violation], now: int, *, whole: bool
+    tx: Tx,
+    made: CheckedRange,
+    wrong: Sequence[Violation],
+    now: int,
+    *,
+    whole: bool,
+    stored_at: int,
 ) -> bool:
     """Store what else was found after a round's last range, which is stored already.
 
-    ``whole``: all of it was checked. Returns False if the next round has begun meanwhile.
+    ``whole``: all of it was checked. ``stored_at`` is when this round was stored last. Returns
+    False if another worker has begun the next one since.
     """
     more = msgspec.structs.replace(made, progress=_with(made.progress, wrong))
     stored = msgspec.structs.replace(made.progress, checked_to=0)
-    return await save(tx, stored, more, now, whole=whole)
+    return await save(tx, stored, more, now, whole=whole, stored_at=stored_at)
 
 
 async def put_off(tx: Tx, before: Progress, now: int) -> bool:

@@ -67,7 +67,8 @@ UNKNOWN = Query(
     """,  # noqa: S608 - as above
     timeout_s=_RANGE_S,
 )
-# Nothing is written if another worker was faster: the round is not at `:checked_from` any more.
+# Nothing is written if another worker was faster: the round is not at `:checked_from` any more, or,
+# with `:stored_at`, something was stored after that.
 # `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
 # `:whole`: nothing of the round is left or could not be checked. Until then what the last whole one
 # found stands, unless this one found more; its end is 0 if there was none.
@@ -88,5 +89,6 @@ SAVE = Command(
             else c.violation_rows end,
         finished_at = case when :whole then :checked_at else coalesce(c.finished_at, 0) end
     where c.checked_to = :checked_from
+        and (:stored_at::bigint is null or c.checked_at = :stored_at)
     """,  # noqa: S608 - as above
 )
