@@ -292,10 +292,12 @@ async def test_what_comes_back_after_a_report_was_dismissed_is_for_an_operator(
             assert (kept.status, kept.refusal) == ("RECOVERED", "an earlier report was closed: ann")
         assert await disputes.count_unmatched(tx) == 1
         assert await status(tx, order) == "CHARGEBACK"
-        await dismissed(tx, order)
+        await disputes.dismiss(tx, order.merchant_id, "sandbox", "b", "bob", NOW)
+        before = await history(tx, order)
         await dispute_said(tx, order, "RECOVERED", ref="b", minor=999)
         assert await open_rows(tx, order) == []
         assert await entries(tx, order.merchant_id) == posted
+        assert await history(tx, order) == before
 
 
 async def test_what_was_won_before_it_was_taken_is_not_opened_afterwards(db: Db) -> None:

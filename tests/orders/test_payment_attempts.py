@@ -222,6 +222,17 @@ async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator
     ]
 
 
+async def test_a_return_that_failed_is_not_done_by_an_earlier_report_that_comes_late(
+    tx: Tx,
+) -> None:
+    again = await paid_twice(tx, await opened(tx))
+    failed = RefundOutcome(status="REFUSED", provider_ref="re_1", reason="lost_or_stolen_card")
+    await orders.given_back(tx, again, failed, THEN)
+    await orders.given_back(tx, again, RefundOutcome(status="SUCCEEDED", provider_ref="re_1"), THEN)
+    kept = await orders.find_attempt(tx, again.merchant_id, again.id)
+    assert (orders.is_kept(kept), kept.reason) == (True, "lost_or_stolen_card")
+
+
 async def test_a_first_attempt_that_ends_leaves_the_second_alone(tx: Tx) -> None:
     order = await opened(tx)
     first = await said(tx, await submitted(tx, order), "ACTION_REQUIRED")

@@ -203,8 +203,6 @@ async def apply_outcome(
         tx, merchant_id=merchant_id, gateway=attempt.gateway, gateway_ref=ref
     )
     kept = await last_kept(tx, attempt, ref)
-    if dispute is None and kept and kept.was_closed and not is_new(kept, gateway_event):
-        return None
     current = dispute.status if dispute else None
     transitions = transitions_to(REPORTED[gateway_event.status], current)
     refusal = _why_not(order, attempt, dispute, kept)
@@ -212,7 +210,8 @@ async def apply_outcome(
         refusal = refusal or _why_not_given_back(kept)
     if refusal is not None or transitions is None:
         why = refusal or f"{dispute.id if dispute else ref} is {current}"
-        await _refuse(tx, order, attempt, gateway_event, now, why=why, known=dispute)
+        if kept is None or not kept.was_closed or is_new(kept, gateway_event):
+            await _refuse(tx, order, attempt, gateway_event, now, why=why, known=dispute)
         return dispute
     amount = gateway_event.amount
     named = amount.minor if amount.currency == order.currency else None

@@ -3,12 +3,14 @@
 No order stays CREATING forever: one that no gateway would be asked about any more is found here.
 """
 
+import secrets
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import structlog
 
+from opentill.core.ids import first_id, made_at
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
@@ -114,11 +116,15 @@ class HistoryPruner:
     and not in every turn. Orders that change after they were pruned come again by that.
     """
 
-    def __init__(self, db: Db, days: int, rows: int = 20_000) -> None:
-        """``rows`` is how many a turn looks at, at most; 0 days: nothing is deleted."""
+    def __init__(self, db: Db, days: int, rows: int = 20_000, *, anywhere: bool = False) -> None:
+        """``rows`` is how many a turn looks at, at most; 0 days: nothing is deleted.
+
+        ``anywhere``: begin with any merchant, in a process that may end before a round does.
+        """
         self._db = db
         self._days = days
         self._rows = rows
+        self._anywhere = anywhere
         self._merchant_id = ""
         self._order_id: str | None = None  # after which to go on; None: with the next merchant
 
@@ -127,7 +133,7 @@ class HistoryPruner:
         deleted, left = 0, self._rows if self._days else 0
         before = now - self._days * DAY_MS
         for _ in range(_MERCHANTS):
-            if left <= 0 or not await self._at_merchant():
+            if left <= 0 or not await self._at_merchant(now):
                 break
             merchant_id, part = self._merchant_id, await self._next_part(before, left)
             left -= part.rows
@@ -138,11 +144,16 @@ class HistoryPruner:
                 )
         return deleted
 
-    async def _at_merchant(self) -> bool:
+    async def _at_merchant(self, now: int) -> bool:
         """Return whether there is a merchant to look at; where all were, begin anew."""
         if self._order_id is None:
             async with self._db.connection() as tx:
                 after = await queries.MERCHANT_AFTER.get(tx, after=self._merchant_id)
+                if self._anywhere and after is not None:
+                    since = made_at(after)
+                    any_time = since + secrets.randbelow(max(1, now - since))
+                    after = await queries.MERCHANT_AFTER.get(tx, after=first_id("mer", any_time))
+                self._anywhere = False
             self._merchant_id, self._order_id = after or "", None if after is None else ""
         return self._order_id is not None
 

@@ -32,4 +32,4 @@ async def given_back_manually(
     if not is_kept(attempt):
         raise Invalid("attempt", "attempt must be one that its gateway refuses to give back")
     outcome = RefundOutcome(status="SUCCEEDED", provider_ref=f"by {actor.who}: {actor.reason}")
-    await service.given_back(tx, attempt, outcome, now)
+    await service.given_back(tx, attempt, outcome, now, by_operator=True)

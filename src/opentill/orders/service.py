@@ -334,12 +334,20 @@ async def _ended(
     return written
 
 
-async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, now: int) -> None:
+async def given_back(
+    tx: Tx,
+    attempt: PaymentAttempt,
+    outcome: RefundOutcome,
+    now: int,
+    *,
+    by_operator: bool = False,
+) -> None:
     """Apply the outcome of giving a duplicate payment back, from a response or a callback.
 
     A gateway that refuses for good is not asked again: the operator sees it in the order's history.
     So it is where the gateway says afterwards that giving back has failed, such as for a customer's
-    account that is closed. Repeated and late outcomes change nothing.
+    account that is closed. Then only the operator says that it was given back all the same.
+    Repeated and late outcomes change nothing.
     """
     order = await lock(tx, attempt.merchant_id, attempt.order_id)
     current = await queries.ATTEMPT.first(tx, merchant_id=attempt.merchant_id, id=attempt.id)
@@ -347,9 +355,9 @@ async def given_back(tx: Tx, attempt: PaymentAttempt, outcome: RefundOutcome, no
         return
     is_back = current.status == "GIVEN_BACK"
     if outcome.status == "SUCCEEDED" and not is_back:
+        if current.check_at is None and not by_operator:
+            return  # late: it has failed since
         cause = f"{attempt.id} {outcome.provider_ref}".strip()
-        if await _is_noted(tx, order, "payment_given_back", cause):
-            return  # it has failed since
         done = PaymentOutcome(status="SUCCEEDED")
         await _write(tx, current, "GIVEN_BACK", done, None, now)
         await note(tx, order, "payment_given_back", cause, now)
