@@ -97,6 +97,18 @@ def password(text: str) -> str:
     return text
 
 
+def token(low: int, high: int) -> Callable[[str], str]:
+    """A token that a client can send in a header (RFC 9110 §5.5), so many characters long."""
+
+    def parse(text: str) -> str:
+        if not low <= len(text) <= high or not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
+            message = f"{low} to {high} visible ASCII characters, with spaces between them only"
+            raise ValueError(message)
+        return text
+
+    return parse
+
+
 def header_prefix(text: str) -> str:
     """Check the beginning of a header's name: a token (RFC 9110 §5.6.2), and none that is taken."""
     if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}", text) or text.lower() == "webhook-":
