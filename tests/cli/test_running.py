@@ -49,10 +49,10 @@ class Place:
         }
         self.started: list[subprocess.Popen[str] | Served] = []
 
-    def start(self, *words: str) -> Served:
+    def start(self, *words: str, stderr_to: Path | None = None) -> Served:
         """Start a command, forked, and wait for its line."""
         folder = self.data_dir.parent
-        with self._said().open("a") as stderr:
+        with (stderr_to or self._said()).open("a") as stderr:
             process = self._fork_server.start(words, self.environ, folder, stderr.fileno())
         self._see_ready(process, process.stdout)
         return process
@@ -187,6 +187,21 @@ def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_bac
     process.kill()
     process.wait()
     _until(lambda: _ended(sandbox))
+
+
+@pytest.mark.usefixtures("with_database")
+def test_where_the_log_cannot_be_written_dead_children_come_back_all_the_same(
+    place: Place,
+) -> None:
+    process = place.start("serve", "--workers", "2", stderr_to=Path("/dev/full"))
+    supervisor = psutil.Process(process.pid)
+    before = {child.pid for child in supervisor.children()}
+    _listener(supervisor, place.sandbox_port).kill()  # of which the supervisor writes a line
+    _until(lambda: _answers(place.sandbox_port))
+    assert len({child.pid for child in supervisor.children()} & before) == len(before) - 1
+    assert place.get("/readyz")[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.usefixtures("with_database")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from asyncpg.connect_utils import _ConnectionParameters as ConnectionParameters
 from asyncpg.connect_utils import _parse_connect_dsn_and_args
 
 from opentill import config, gateways
@@ -47,6 +48,9 @@ GOOD = [
     # variable, text, field, value
     ("PORT", "65535", "port", 65535),
     ("HOST", "[::1]", "host", "::1"),
+    ("HOST", "fe80::1%eth0", "host", "fe80::1%eth0"),
+    ("HOST", "till_1.example.", "host", "till_1.example."),
+    ("HOST", f"{'a' * 63}.example", "host", f"{'a' * 63}.example"),
     ("DATA_DIR", "/data", "data_dir", Path("/data")),
     ("ENVIRONMENT", "staging", "environment", "staging"),
     ("LIMIT_IP_PER_MINUTE", "0", "limit_ip_per_minute", 0),
@@ -60,6 +64,12 @@ GOOD = [
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "HTTPS://pay.example", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
+    # As browsers write an origin, with which passkeys compare it.
+    ("PUBLIC_URL", "https://Pay.Example:443/Till/", "public_url", "https://pay.example/Till"),
+    ("PUBLIC_URL", "http://Pay.Example:80", "public_url", "http://pay.example"),
+    ("PUBLIC_URL", "https://pay.example:80", "public_url", "https://pay.example:80"),
+    ("PUBLIC_URL", "https://pay.example:08443/", "public_url", "https://pay.example:8443"),
+    ("PUBLIC_URL", "http://[2001:DB8::1]:8080", "public_url", "http://[2001:db8::1]:8080"),
     (
         "TRUSTED_PROXIES",
         "10.0.0.0/8, ::1",
@@ -69,6 +79,7 @@ GOOD = [
     ("GATEWAYS", "sandbox, manual", "gateways", ("sandbox", "manual")),
     ("DRAIN_TIMEOUT_S", "0.5", "drain_timeout_s", 0.5),
     ("METRICS_PORT", "9100", "metrics_port", 9100),
+    ("METRICS_TOKEN", "a token of metrics", "metrics_token", "a token of metrics"),
     ("METRICS_HOST", "0.0.0.0", "metrics_host", "0.0.0.0"),
     ("LOG_LEVEL", "debug", "log_level", "debug"),
     ("GATEWAY_ACME_TOKEN", "x", "gateway_options", {"acme_token": "x"}),
@@ -108,6 +119,16 @@ BAD = [
     ("PORT", "80 80", "a whole number from 1 to 65535"),
     ("PORT", "８０", "a whole number from 1 to 65535"),
     ("HOST", "http://x", "a host name or an IP address"),
+    ("HOST", "0.0.0.0:8080", "a host name or an IP address, without a port"),
+    ("HOST", "localhost:8080", "a host name or an IP address, without a port"),
+    ("HOST", "[::1]:8080", "a host name or an IP address, without a port"),
+    ("HOST", "::1::", "a host name or an IP address"),
+    ("HOST", "127.0.0.1%eth0", "a host name or an IP address"),
+    ("HOST", "a..b", "a host name or an IP address"),
+    ("HOST", ".", "a host name or an IP address"),
+    ("HOST", f"{'a' * 64}.example", "a host name or an IP address"),
+    ("HOST", "a." * 126 + "aa", "a host name or an IP address"),
+    ("METRICS_HOST", "0.0.0.0:9100", "a host name or an IP address, without a port"),
     ("DATABASE_URL", "mysql://x", "a postgresql:// address"),
     ("DB_PREPARED", "true", "yes or no"),
     ("READ_LAG_S", "0", "seconds from 0.1 to 3600"),
@@ -123,11 +144,24 @@ BAD = [
     ("PUBLIC_URL", "https://pay.example/?a=b", "an absolute http:// or https:// address"),
     ("PUBLIC_URL", "https://pay.example:99999", "an absolute http:// or https:// address"),
     ("PUBLIC_URL", "https://[::1", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://[::1]x", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://[pay.example]", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://pay.example:", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://pay.example:/x", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://pay..example", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", f"https://{'a' * 64}.example", "an absolute http:// or https:// address"),
     ("TRUSTED_PROXIES", "10.0.0.1/8", "addresses or networks"),
     ("TRUSTED_PROXIES", "proxy", "addresses or networks"),
     ("SECRET_KEY", "short", "32 to 256 printable characters, such as `openssl rand -hex 32`"),
     ("SECRET_KEY", "k" * 31, "32 to 256 printable characters, such as `openssl rand -hex 32`"),
     ("SANDBOX_SECRET", "k" * 31, "32 to 256 printable characters, such as"),
+    ("METRICS_TOKEN", "x" * 15, "16 to 256 visible ASCII characters"),
+    ("METRICS_TOKEN", "x" * 257, "16 to 256 visible ASCII characters"),
+    # What no client can send in a header, or not as it is.
+    ("METRICS_TOKEN", "x" * 16 + "é", "16 to 256 visible ASCII characters"),
+    ("METRICS_TOKEN", "x" * 16 + "\n", "16 to 256 visible ASCII characters"),
+    ("METRICS_TOKEN", "x" * 16 + " ", "16 to 256 visible ASCII characters"),
+    ("METRICS_TOKEN", " " + "x" * 16, "16 to 256 visible ASCII characters"),
     ("SANDBOX", "true", "yes or no"),
     ("GATEWAYS", "sandbox,sandbox", "different names of gateways"),
     ("GATEWAYS", "Sand box", "different names of gateways"),
@@ -283,19 +317,87 @@ ADDRESSES = [
 ]
 
 
+def asyncpg_arguments(url: str) -> ConnectionParameters:
+    """What asyncpg reads in an address; raises as it does."""
+    _, parameters = _parse_connect_dsn_and_args(
+        dsn=url, host=None, port=None, user=None, password=None, passfile=None,
+        database=None, ssl=None, service=None, servicefile=None, direct_tls=None,
+        server_settings=None, target_session_attrs=None, krbsrvname=None, gsslib=None,
+    )  # fmt: skip
+    return parameters
+
+
 @pytest.mark.parametrize("url", ADDRESSES)
 def test_a_password_apart_from_the_address_may_have_any_character(url: str) -> None:
     environ = DATABASE | {"OPENTILL_DATABASE_URL": url, "OPENTILL_DATABASE_READ_URL": url}
     settings = load(environ | {"OPENTILL_DATABASE_PASSWORD": STRANGE})
     for found in (settings.database_url, settings.database_read_url):
         assert found is not None
-        _, parameters = _parse_connect_dsn_and_args(
-            dsn=found, host=None, port=None, user=None, password=None, passfile=None,
-            database=None, ssl=None, service=None, servicefile=None, direct_tls=None,
-            server_settings=None, target_session_attrs=None, krbsrvname=None, gsslib=None,
-        )  # fmt: skip
+        parameters = asyncpg_arguments(found)
         assert (parameters.user, parameters.password, parameters.database) == ("u", STRANGE, "x")
     assert "p@ss" not in str(shown_settings.shown(settings)) + repr(settings)
+
+
+READABLE = [
+    # addresses that asyncpg takes
+    "postgresql://db",
+    "postgresql://db/x",
+    "postgres://u:pw@db:5432/x",
+    "postgresql://u:p%40s%2Fs%3Fw%23@db:5432/x",
+    "postgresql://u:p:w=&$!*'()+,;~-._%3a@db/x",
+    "postgresql://u:@db/x",
+    "postgresql://:pw@db/x",
+    "postgresql://u@:5432/x",
+    "postgresql://u@db:/x",
+    "postgresql://u:pw@db1:5432,db2:5433,db3/x?target_session_attrs=read-write",
+    "postgresql://u:pw@[::1]:5432/x",
+    "postgresql://u:pw@[fe80::1]/x",
+    "postgresql://u:pw@%2Frun%2Fpostgresql/x",
+    "postgresql:///x?host=/run/postgresql&port=5433",
+    "postgresql://u@/x?host=/run/postgresql",
+    "postgresql://?host=db1,db2&user=u&password=p@s/s?w==",
+    "postgresql://u@db/x?sslmode=require&application_name=till&options=-c%20work_mem%3D9MB",
+    "postgresql://u@db/name@of/a:database",
+    "postgresql://db:5432",
+]
+
+
+@pytest.mark.parametrize("url", READABLE)
+def test_addresses_of_databases_that_asyncpg_takes_are_accepted(url: str) -> None:
+    asyncpg_arguments(url)
+    assert load(DATABASE | {"OPENTILL_DATABASE_URL": url}).database_url == url
+
+
+UNESCAPED = [
+    # addresses whose password has what must be escaped, and what of it must not be shown
+    ("postgresql://opentill:s3cr/etpw@db:5432/opentill", "s3cr"),
+    ("postgresql://opentill:1234/etpw@db:5432/opentill", "etpw"),
+    ("postgresql://opentill:/etpw@db:5432/opentill", "etpw"),
+    ("postgresql://opentill:s3cr?etpw@db:5432/opentill", "etpw"),
+    ("postgresql://opentill:1234?etpw@db:5432/opentill", "etpw"),
+    ("postgresql://opentill:s3cr?et=pw@db:5432/opentill", "s3cr"),
+    ("postgresql://u:pa@ss:etpw@db/x", "etpw"),
+    ("postgresql://u:pa@ss@db/x", "ss@"),
+    ("postgresql://u:pw@etpw@db1:5432,db2:5432/x", "etpw"),
+    ("postgresql://u:pa[ss@db/x", "pa["),
+    ("postgresql://u@db/x?password=etpw&more", "etpw"),
+    ("postgresql://u:etpw@db:5432x/x", "etpw"),
+    ("postgresql://u:etpw@db:99999/x", "etpw"),
+    ("postgresql://u:etpw@db,/x", "etpw"),
+]
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "DATABASE_READ_URL"])
+@pytest.mark.parametrize(("url", "part"), UNESCAPED)
+def test_a_password_that_is_not_escaped_is_refused_and_not_shown(
+    name: str, url: str, part: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        load(DATABASE | {f"OPENTILL_{name}": url})
+    line = str(caught.value)
+    assert line.startswith(f"OPENTILL_{name} is not acceptable")
+    assert "percent-encoded, or in OPENTILL_DATABASE_PASSWORD" in line
+    assert part not in line
 
 
 def test_a_misspelt_variable_is_warned_of() -> None:

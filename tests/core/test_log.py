@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -295,6 +296,80 @@ async def app(scope, receive, send):
 log.configure("info")
 os._exit(http_server.serve(lambda: app, Settings(drain_delay_s=0), []))  # as children of ours end
 """
+
+
+_UNWRITABLE = """
+import asyncio, logging, os, resource, sys
+import structlog
+from opentill.core import log
+
+def lose(how):
+    if how == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+    elif how == "pipe":
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, 2)
+    else:  # a disk that is full after half a line
+        end = os.fstat(2).st_size + 40
+        resource.setrlimit(resource.RLIMIT_FSIZE, (end, resource.RLIM_INFINITY))
+
+async def main():
+    log.configure("info")
+    log.request("req_1", "GET", "/", 200, 1.0)
+    structlog.get_logger().warning("before")
+    kept = os.dup(2)
+    lose(sys.argv[1])
+    for number in range(300):
+        structlog.get_logger().warning("lost")
+    logging.getLogger("library").error("lost")
+    log.request("req_2", "GET", "/", 200, 1.0)
+    await asyncio.sleep(0.1)  # its timer has gone off
+    for number in range(200):
+        log.request("req_3", "GET", "/", 200, 1.0)
+    os.dup2(kept, 2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    structlog.get_logger().warning("after")
+    structlog.get_logger().warning("after")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["full", "pipe", "half"])
+def test_lines_that_cannot_be_written_are_counted_and_stop_nothing(
+    tmp_path: Path, how: str
+) -> None:
+    with (tmp_path / "log").open("wb") as target:
+        done = subprocess.run(
+            [sys.executable, "-c", _UNWRITABLE, how], stderr=target, timeout=60, check=False
+        )
+    written = (tmp_path / "log").read_text().splitlines()
+    assert done.returncode == 0, written
+    if how == "half":
+        assert written.pop(2).startswith('{"')  # as much of it as had room, on a line of its own
+    lines = [json.loads(line) for line in written]
+    assert [line["event"] for line in lines] == [
+        "request",
+        "before",
+        "lines of the log could not be written",
+        "after",
+        "after",
+    ]
+    assert lines[2].pop("timestamp").endswith("Z")
+    assert lines[2] == {
+        "event": "lines of the log could not be written",
+        "level": "error",
+        "lines": 502,
+        "reason": {"full": "ENOSPC", "pipe": "EPIPE", "half": "EFBIG"}[how],
+    }
+
+
+def test_a_log_that_is_closed_stops_nothing(stream: io.StringIO) -> None:
+    stream.close()
+    structlog.get_logger().warning("lost")
+    logging.getLogger("library").warning("lost")
+    log.flush()
 
 
 def test_a_terminal_gets_readable_lines() -> None:

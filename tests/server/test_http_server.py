@@ -487,6 +487,12 @@ def test_a_taken_port_is_one_clear_line() -> None:
             bind("127.0.0.1", port, "OPENTILL_PORT")
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_host_that_is_no_name_is_one_clear_line(host: str) -> None:
+    with pytest.raises(ServeError, match=f"cannot listen on {host} port 80 .*set OPENTILL_HOST"):
+        bind(host, 80, "OPENTILL_HOST")
+
+
 def test_bind_listens_on_all_addresses_of_a_name() -> None:
     listeners = bind("localhost", 0, "OPENTILL_PORT")
     assert listeners

@@ -4,6 +4,7 @@ One deployment of real processes, a payment and a webhook through it, and a rece
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +19,7 @@ from opentill.core import tracing
 from opentill.db.database import Db
 from opentill.figures.jobs import count_all
 from support.cluster import CARD, DECLINED, Client, Cluster, eventually, make_shop
-from support.commands import ForkServer
+from support.commands import ForkServer, clean
 from support.ports import free_port
 from support.trace_receiver import Received, TraceReceiver, receiving_traces
 from support.webhook_receiver import Receiver, receiving
@@ -242,6 +243,40 @@ def test_where_the_packages_are_missing_a_line_says_what_to_install(
     with tracing.running(wanted=True):
         assert not tracing.is_on()
     assert "opentill[opentelemetry]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("OTEL_BSP_SCHEDULE_DELAY", "0"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "9999"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "x"),
+    ],
+)
+def test_a_value_that_opentelemetry_refuses_costs_the_traces_only(
+    variable: str, value: str
+) -> None:
+    environ = {**clean(os.environ), variable: value}
+    ran = subprocess.run(
+        [sys.executable, "-c", _REFUSED], env=environ, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "it runs\n"
+    line = json.loads(ran.stderr.splitlines()[-1])
+    assert (line["event"], line["level"]) == ("no traces are sent", "warning")
+    assert line["reason"].startswith("OpenTelemetry refuses a value of its variables (OTEL_…): ")
+
+
+_REFUSED: Final = """
+from opentill.core import log, tracing
+log.configure()
+with tracing.running(wanted=True):
+    assert not tracing.is_on()
+    with tracing.request_span([]):
+        print("it runs")
+"""
 
 
 STATEMENTS: Final[list[tuple[str, str]]] = [

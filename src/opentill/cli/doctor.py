@@ -184,7 +184,7 @@ def _public_url(settings: Settings) -> Finding:
         return Finding("public url", "warn", text)
     try:
         socket.getaddrinfo(parts.hostname, None)
-    except OSError:
+    except (OSError, UnicodeError):
         text = f"{parts.hostname} has no address; correct OPENTILL_PUBLIC_URL or the DNS"
         return Finding("public url", "fail", text)
     return Finding("public url", "ok", settings.public_url)
@@ -219,5 +219,5 @@ def _reachable(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=3):
             return True
-    except OSError:
+    except (OSError, UnicodeError):
         return False

@@ -221,11 +221,12 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
     try:
         connection = await connections.connect(url, prepared=False)
         forgets = migrated and prepared and await connections.loses_statements(url, connection)
-    except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+    except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, *connections.UNREADABLE) as error:
         if connection is not None:
             connection.terminate()
-        why = str(error) or type(error).__name__
-        message = f"the database of OPENTILL_DATABASE_URL cannot be reached: {why}"
+        message = (
+            f"the database of OPENTILL_DATABASE_URL cannot be reached: {connections.why(error)}"
+        )
         if isinstance(error, away):
             raise DatabaseAway(message) from None
         raise ConfigurationError(message) from None

@@ -11,8 +11,10 @@ stays. Stopping loses none; a SIGKILL loses the buffered ones.
 """
 
 import asyncio
+import errno
 import functools
 import logging
+import os
 import re
 import sys
 import threading
@@ -147,26 +149,48 @@ class Line(msgspec.Struct, frozen=True):
     trace_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Lost(msgspec.Struct, frozen=True):
+    """The line about those that could not be written, before the first one that can be again."""
+
+    lines: int
+    reason: str  # of the last one: ENOSPC, EPIPE, or the type of an error without such a name
+    timestamp: datetime
+    event: str = "lines of the log could not be written"
+    level: str = "error"
+
+
 class _Output:
-    """The stream that structlog and logging write to, with the buffer of requests' lines."""
+    """The stream that structlog and logging write to, with the buffer of requests' lines.
+
+    Nothing here raises: jobs, requests and the supervisor go on without a log. A line that cannot
+    be written is dropped and counted. Files, pipes and terminals are written to directly, since
+    the stream's own buffer would keep some of these lines, and cut one without saying so.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.is_terminal = stream.isatty()
         self._stream = stream
         self._buffered: list[Line] = []
         self._lock = threading.RLock()  # libraries log from threads of their own
+        self._lost = 0
+        self._reason = ""
+        self._is_cut = False  # the last line was written in part
+        try:
+            stream.fileno()
+            self._put = self._put_in_file
+        except OSError:
+            self._put = self._put_in_memory
 
     def write(self, text: str) -> None:
         """Write after the buffered lines."""
         with self._lock:
             self._write_buffered()
-            self._stream.write(text)
+            self._write(text)
 
     def flush(self) -> None:
-        """Write the buffered lines and flush the stream."""
+        """Write the buffered lines; the others are written."""
         with self._lock:
             self._write_buffered()
-            self._stream.flush()
 
     def buffer(self, line: Line) -> None:
         """Write a line within ``LATEST_S``."""
@@ -181,7 +205,46 @@ class _Output:
     def _write_buffered(self) -> None:
         if self._buffered:
             lines, self._buffered = self._buffered, []
-            self._stream.write(_lines(lines).decode())
+            self._write(_lines(lines).decode())
+
+    def _write(self, text: str) -> None:
+        if self._lost and not self._write_loss():
+            self._lost += text.count("\n")
+            return
+        self._lost += self._put(text)
+
+    def _write_loss(self) -> bool:
+        """Say how many lines were lost, and return whether that could be written."""
+        line = _lines([_Lost(self._lost, self._reason, datetime.now(UTC))]).decode()
+        if self._put("\n" + line if self._is_cut else line):
+            return False
+        self._lost = 0
+        return True
+
+    def _put_in_file(self, text: str) -> int:
+        """Write lines, and return how many of them could not be."""
+        rest = text.encode(self._stream.encoding, "backslashreplace")
+        try:
+            while rest:
+                written = os.write(self._stream.fileno(), rest)
+                self._is_cut = rest[written - 1 : written] != b"\n"
+                rest = rest[written:]
+        except (OSError, ValueError) as error:  # ValueError: it is closed
+            self._note(error)
+        return rest.count(b"\n")
+
+    def _put_in_memory(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError) as error:
+            self._note(error)
+            return text.count("\n")
+        return 0
+
+    def _note(self, error: Exception) -> None:
+        number = error.errno if isinstance(error, OSError) else None
+        self._reason = errno.errorcode.get(number or 0, type(error).__name__)
 
 
 _requests: _Output | None = None  # where their lines go; None while structlog formats them

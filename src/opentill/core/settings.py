@@ -164,7 +164,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, values.whole(0, 3650), "older exchange rates do not count; 0: all do"
     ] = 0
     metrics_token: Annotated[
-        str | None, values.text(16, 256), SECRET, "bearer token that opens /metrics"
+        str | None, values.token(16, 256), SECRET, "bearer token that opens /metrics"
     ] = None
     metrics_port: Annotated[
         int | None, values.whole(1, 65535), "port of its own for /metrics, also of `worker`"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from email.utils import parseaddr
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
 from opentill.core import bankaccounts
@@ -17,6 +17,9 @@ from opentill.core.payment_methods import by_method
 
 SHORTEST_KEY: Final = 32
 LONGEST_KEY: Final = 256
+_LAST_PORT: Final = 65535
+_LONGEST_NAME: Final = 253  # of a host
+_WEB_PORTS: Final = {"http": 80, "https": 443}
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
@@ -94,6 +97,18 @@ def password(text: str) -> str:
     return text
 
 
+def token(low: int, high: int) -> Callable[[str], str]:
+    """A token that a client can send in a header (RFC 9110 §5.5), so many characters long."""
+
+    def parse(text: str) -> str:
+        if not low <= len(text) <= high or not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
+            message = f"{low} to {high} visible ASCII characters, with spaces between them only"
+            raise ValueError(message)
+        return text
+
+    return parse
+
+
 def header_prefix(text: str) -> str:
     """Check the beginning of a header's name: a token (RFC 9110 §5.6.2), and none that is taken."""
     if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}", text) or text.lower() == "webhook-":
@@ -105,39 +120,93 @@ def header_prefix(text: str) -> str:
 def host(text: str) -> str:
     """A host name or an IP address; IPv6 also in brackets."""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    if not re.fullmatch(r"[A-Za-z0-9._:%-]{1,253}", bare):
+    if not (_is_ipv6(bare) if ":" in bare else _is_name(bare)):
         message = "a host name or an IP address, without a port"
         raise ValueError(message)
     return bare
 
 
 def web(text: str) -> str:
-    """An absolute http(s) address, without a slash at its end, its scheme in lower case."""
+    """An absolute http(s) address, without a slash at its end.
+
+    Scheme and host are in lower case, without the scheme's own port: as browsers write an origin
+    (RFC 6454 §6.1), which passkeys are bound to.
+    """
     wanted = "an absolute http:// or https:// address without credentials, query or fragment"
     try:
         parts = urlsplit(text)
-        fits = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        given = parts.port
     except ValueError:
-        fits = False
-    if not fits or re.search(r"[\s?#@\\]", text) or not text.isascii():
+        raise ValueError(wanted) from None
+    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]+)?", parts.netloc)
+    if (
+        found is None
+        or not (_is_ipv6(found[1]) if found[1] else _is_name(found[2]))
+        or parts.scheme not in _WEB_PORTS
+        or given == 0
+        or re.search(r"[\s?#@\\]", text)
+        or not text.isascii()
+    ):
         raise ValueError(wanted)
-    scheme, _, rest = text.partition(":")
-    return f"{scheme.lower()}:{rest}".rstrip("/")
+    name = f"[{parts.hostname}]" if found[1] else parts.hostname
+    port = "" if given in (None, _WEB_PORTS[parts.scheme]) else f":{given}"
+    return f"{parts.scheme}://{name}{port}{parts.path}".rstrip("/")
+
+
+def _is_name(text: str) -> bool:
+    """Return whether it may be a host's name (RFC 1035 §2.3.4), or an IPv4 address."""
+    labels = text.removesuffix(".").split(".")
+    return len(text) <= _LONGEST_NAME and all(
+        re.fullmatch(r"[A-Za-z0-9_-]{1,63}", label) for label in labels
+    )
+
+
+def _is_ipv6(text: str) -> bool:
+    """Return whether it is an IPv6 address, perhaps with a zone (RFC 4007 §11)."""
+    try:
+        return bool(IPv6Address(text)) and re.fullmatch(r"[A-Za-z0-9._:%-]+", text) is not None
+    except ValueError:
+        return False
 
 
 def database(text: str) -> str:
-    """The address of a PostgreSQL."""
+    """The address of a PostgreSQL, or of several (as asyncpg reads it).
+
+    What a password that is not percent-encoded makes of it is refused here, since asyncpg's errors
+    quote what they do not understand.
+    """
     wanted = (
-        "a postgresql:// address such as postgresql://user:password@host:5432/opentill, with %23"
-        " for # in it"
+        "a postgresql:// address such as postgresql://user:password@host:5432/opentill; the"
+        " password percent-encoded, or in OPENTILL_DATABASE_PASSWORD: with %23 for # in it, %2F for"
+        " /, %3F for ? and %40 for @"
     )
     try:
-        fits = urlsplit(text).scheme in {"postgresql", "postgres"} and "#" not in text
+        parts = urlsplit(text)
+        fits = parts.scheme in {"postgresql", "postgres"} and "#" not in text
     except ValueError:
         fits = False
-    if not fits:
+    if not fits or not _names_hosts(parts) or not all(map(_is_field, parts.query.split("&"))):
         raise ValueError(wanted)
     return text
+
+
+def _names_hosts(parts: SplitResult) -> bool:
+    """Return whether what stands before the path is hosts, perhaps with ports, and one user."""
+    user, at, hosts = parts.netloc.rpartition("@")
+    if "@" in user or (not at and "@" in parts.path):  # the latter: of a password with a slash
+        return False
+    return not hosts or all(map(_is_place, hosts.split(",")))
+
+
+def _is_place(text: str) -> bool:
+    """Return whether it is a host, perhaps with a port; either may be left out, not both."""
+    found = re.fullmatch(r"(?=.)(?:\[[^\]]+\]|[^:\[\]]*)(?::([0-9]{0,5}))?", text)
+    return found is not None and int(found[1] or 0) <= _LAST_PORT
+
+
+def _is_field(text: str) -> bool:
+    """Return whether it is a parameter of a query, or nothing, as before an & at the end."""
+    return not text or "=" in text
 
 
 def smtp(text: str) -> str:

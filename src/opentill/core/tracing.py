@@ -26,6 +26,8 @@ MISSING: Final = (
     "OTEL_… asks for traces, and the packages for them are not installed: pip install"
     " 'opentill[opentelemetry]'; OpenTill runs without them"
 )
+_NO_TRACES: Final = "no traces are sent"
+_REFUSED_VALUE: Final = "OpenTelemetry refuses a value of its variables (OTEL_…)"
 _NS: Final = 1_000_000_000
 # What a statement does, and to which table first: writing counts before reading, also in a `with`.
 _WRITES: Final = re.compile(
@@ -197,7 +199,7 @@ def running(*, wanted: bool, refused: str = "") -> Iterator[None]:
     """
     global _tracer  # noqa: PLW0603 - one for each process, as the log
     if refused:
-        _log.warning("no traces are sent", reason=refused)
+        _log.warning(_NO_TRACES, reason=refused)
     provider = _provider() if wanted and _tracer is None else None
     if provider is None:
         yield
@@ -211,16 +213,23 @@ def running(*, wanted: bool, refused: str = "") -> Iterator[None]:
 
 
 def _provider() -> "TracerProvider | None":
-    """Return what sends spans by OTLP over HTTP, as the variables say; None where it is missing."""
+    """Return what sends spans by OTLP over HTTP, as the variables say.
+
+    None, and a line in the log, where it is missing or refuses a value of theirs.
+    """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        ours = Resource({"service.name": "opentill", "service.version": __version__})
+        provider = TracerProvider(resource=ours.merge(OTELResourceDetector().detect()))
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ImportError:
         _log.warning(MISSING)
         return None
-    ours = Resource({"service.name": "opentill", "service.version": __version__})
-    provider = TracerProvider(resource=ours.merge(OTELResourceDetector().detect()))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    except Exception as error:  # noqa: BLE001 - some variables are read when it is imported
+        _log.warning(_NO_TRACES, reason=f"{_REFUSED_VALUE}: {error}")
+        return None
     return provider

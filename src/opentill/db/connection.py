@@ -33,6 +33,12 @@ POOLER_HINT: Final = (
     "the database is behind a pooler that keeps no prepared statements;"
     " set OPENTILL_DB_PREPARED=no, or max_prepared_statements in PgBouncer 1.21 or newer"
 )
+# What asyncpg raises for an address that it cannot read; most texts quote it.
+UNREADABLE: Final = (ValueError, asyncpg.ClientConfigurationError, IndexError)
+_UNREADABLE: Final = (
+    "its address cannot be read: a host, a port or a parameter after ? is wrong, or the password"
+    " has a character that must be percent-encoded, or be in OPENTILL_DATABASE_PASSWORD"
+)
 
 # The method behind asyncpg's fetch… and execute with parameters. To override it alone costs one
 # frame for each statement; tests/db/test_serializable.py holds that they still call it.
@@ -131,6 +137,13 @@ def options(*, prepared: bool = True) -> dict[str, Any]:
 async def connect(url: str, *, prepared: bool = True, timeout_s: float = 10) -> asyncpg.Connection:
     """Open a connection by itself. Raises what asyncpg raises."""
     return await asyncpg.connect(url, timeout=timeout_s, **options(prepared=prepared))
+
+
+def why(error: Exception) -> str:
+    """Say why a connection could not be opened, without any part of its address's password."""
+    if isinstance(error, UNREADABLE):
+        return _UNREADABLE
+    return str(error) or type(error).__name__
 
 
 async def make_anew(url: str, name: str) -> None:

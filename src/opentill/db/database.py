@@ -206,7 +206,8 @@ class Db:
                     db.give_back(connection)
             except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
                 await db.close()
-                raise Unavailable(reason=f"the database does not respond: {error}") from error
+                reason = f"the database does not respond: {connections.why(error)}"
+                raise Unavailable(reason=reason) from error
         return db
 
     async def close(self) -> None:

@@ -58,10 +58,11 @@ def bind(host: str, port: int, variable: str) -> list[socket.socket]:
             listener.bind(address)
             listener.listen(BACKLOG)
             listener.setblocking(False)  # noqa: FBT003 - no name in the library
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: no name that can be asked for
         for listener in bound:
             listener.close()
-        message = f"cannot listen on {host} port {port} ({error.strerror}); set {variable}"
+        why = error.strerror if isinstance(error, OSError) else "not a host name"
+        message = f"cannot listen on {host} port {port} ({why}); set {variable}"
         raise ServeError(message) from None
     return bound
 
