@@ -300,6 +300,11 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     of_database = {one["subject"]: one for one in json.loads(found)}["database"]
     assert of_database["level"] == "warn"
     assert "9999_later" in of_database["text"]
+    asyncio.run(_execute(empty_database_url, "alter table secret_key rename to elsewhere"))
+    refused = place.run("ledger", "check", **external)
+    assert refused.returncode == 2
+    said = _without_log(refused.stderr)[-1]
+    assert "OPENTILL_DATABASE_URL cannot be read: relation" in said, refused.stderr
 
 
 async def _execute(url: str, statement: str) -> None:

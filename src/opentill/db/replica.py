@@ -152,7 +152,7 @@ async def _cluster(db: Db) -> int | None:
     try:
         async with db.connection(_LOOK_S) as tx:
             return await queries.CLUSTER.get(tx)
-    except asyncpg.PostgresError:  # such as for want of a privilege
+    except asyncpg.PostgresError:  # such as for want of permission
         return None
 
 
