@@ -395,6 +395,20 @@ def test_what_the_operator_can_put_right_is_one_line(
     assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "size", "taken"),
+    [(("--workers", "9"), "10", 100), (("--no-worker",), "50", 100), ((), "91", 91)],
+)
+def test_more_connections_than_the_embedded_database_has_are_refused(
+    place: Place, words: tuple[str, ...], size: str, taken: int
+) -> None:
+    place.data_dir.parent.mkdir(exist_ok=True)
+    refused = place.run("serve", *words, OPENTILL_DB_POOL_SIZE=size)
+    assert refused.returncode == 2
+    assert f"are {taken} database connections" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
 def test_a_misspelt_setting_is_a_warning(place: Place) -> None:
     """Not an error: orchestrators put variables named after a service into every container."""
     listed = place.run("settings", OPENTILL_PROT="1")
