@@ -14,7 +14,7 @@ from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized, Unavailable
 from opentill.core.metrics import Reading
 from opentill.core.settings import Settings
-from opentill.db.clock import Clock
+from opentill.db.clock import business_now
 from opentill.db.database import Db, Tx
 from opentill.db.migrations import SchemaMismatch, check
 from opentill.db.replica import Replica
@@ -79,9 +79,12 @@ async def _read(settings: Settings) -> list[Reading]:
     except Unavailable:
         return [_database(up=False)]
     try:
-        clock = Clock(db, settings.gateways)
-        async with clock.following():
-            return await readings(db, clock.now)
+        async with asyncio.timeout(_READ_S):
+            async with db.connection() as tx:
+                now = await business_now(tx, settings.gateways)
+            return await readings(db, lambda: now)
+    except (Unavailable, TimeoutError):
+        return [_database(up=False)]
     finally:
         await db.close()
 

@@ -315,6 +315,11 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     of_database = {one["subject"]: one for one in json.loads(found)}["database"]
     assert of_database["level"] == "warn"
     assert "9999_later" in of_database["text"]
+    asyncio.run(_execute(empty_database_url, "alter table secret_key rename to elsewhere"))
+    refused = place.run("ledger", "check", **external)
+    assert refused.returncode == 2
+    said = _without_log(refused.stderr)[-1]
+    assert "OPENTILL_DATABASE_URL cannot be read: relation" in said, refused.stderr
 
 
 async def _execute(url: str, statement: str) -> None:
@@ -402,6 +407,20 @@ def test_what_the_operator_can_put_right_is_one_line(
     assert refused.returncode == 2
     assert refused.stderr.startswith("opentill: ")
     assert text in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "size", "taken"),
+    [(("--workers", "9"), "10", 100), (("--no-worker",), "50", 100), ((), "91", 91)],
+)
+def test_more_connections_than_the_embedded_database_has_are_refused(
+    place: Place, words: tuple[str, ...], size: str, taken: int
+) -> None:
+    place.data_dir.parent.mkdir(exist_ok=True)
+    refused = place.run("serve", *words, OPENTILL_DB_POOL_SIZE=size)
+    assert refused.returncode == 2
+    assert f"are {taken} database connections" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 

@@ -3,12 +3,16 @@
 import csv
 import io
 import json
+import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from opentill.cli import inputs
 from opentill.cli.statement import _table
 from opentill.ledger.postings import Type
 from opentill.ledger.statement import Line, LineOut
@@ -116,6 +120,37 @@ async def test_rows_of_the_table_stay_in_line_however_long_a_cell_is() -> None:
         assert row.index("order_1") == source, row
 
 
+def test_a_file_has_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "all.csv"
+    file.write_text("the former one")
+    file.chmod(0o640)
+    killed = tmp_path / ".opentill-killed.part"
+    killed.write_text("half a")
+    with inputs.target(file) as outer:  # in use: another command leaves it
+        with suppress(KeyboardInterrupt), inputs.target(file) as inner:
+            inner.write(b"half a")
+            raise KeyboardInterrupt
+        outer.write(b"the new one")
+        assert file.read_text() == "the former one"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("the new one", 0o640)
+    assert [path.name for path in tmp_path.iterdir()] == ["all.csv"]
+
+
+def test_a_pipe_or_a_link_is_written_to_and_stays(tmp_path: Path) -> None:
+    file, link = tmp_path / "all.csv", tmp_path / "link"
+    file.touch()
+    link.symlink_to(file)
+    with inputs.target(link) as target:
+        target.write(b"through the link")
+    assert (link.is_symlink(), file.read_text()) == (True, "through the link")
+    read, write = os.pipe()
+    with inputs.target(Path(f"/dev/fd/{write}")) as target:
+        target.write(b"through the pipe")
+    assert os.read(read, 100) == b"through the pipe"
+    os.close(read)
+    os.close(write)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -123,6 +158,8 @@ async def test_rows_of_the_table_stay_in_line_however_long_a_cell_is() -> None:
         ("{merchant}", "--from", "soon"),
         ("{merchant}", "--from", "2026-02-01", "--to", "2026-01-01"),
         ("{merchant}", "--output", "/nowhere/at/all.csv"),
+        ("{merchant}", "--output", "/dev/full"),
+        ("{merchant}", "--output", "/proc/all.csv"),
     ],
 )
 def test_what_is_wrong_is_one_line(

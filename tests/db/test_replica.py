@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -119,6 +120,101 @@ def test_lists_are_the_replicas_while_it_keeps_up(
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
     _until(lambda: _ids(shop) == {old, new})  # used again while a little behind is allowed
+
+
+@asynccontextmanager
+async def _looking(primary_url: str, replica_url: str) -> AsyncIterator[Replica]:
+    """A process that has just started and has not looked at the replica yet."""
+    primary = await Db.connect(primary_url, 2, acquire_timeout_s=20)
+    settings = Settings(database_url=primary_url, database_read_url=replica_url)
+    made = await Replica.open(primary, settings)
+    try:
+        yield made
+    finally:
+        await made.close()
+        await primary.close()
+
+
+def _write(standby: Standby, url: str, kilobytes: int = 1) -> None:
+    text = f"repeat('x', {kilobytes * 1024})"
+    standby.sql(url, f"select pg_logical_emit_message(false, 'test', {text})")
+    standby.sql(url, "select pg_switch_wal()")  # all of it is on disk, and sent
+
+
+async def _used(beside: Replica) -> None:
+    async with asyncio.timeout(40):
+        while not beside.usable:
+            await asyncio.sleep(0.05)
+            await beside.look()
+
+
+async def test_a_replica_that_was_behind_before_the_process_began_is_not_read(
+    pair: tuple[str, Standby],
+) -> None:
+    primary_url, standby = pair
+    standby.sql(standby.url, "select pg_wal_replay_pause()")
+    try:
+        _write(standby, primary_url)  # perhaps hours ago
+        async with _looking(primary_url, standby.url) as beside:
+            for _ in range(3):
+                await beside.look()
+                assert (beside.state, beside.lag_s) == ("behind", None)
+            standby.sql(standby.url, "select pg_wal_replay_resume()")
+            await _used(beside)
+            assert beside.lag_s is not None
+    finally:
+        standby.sql(standby.url, "select pg_wal_replay_resume()")
+
+
+async def test_a_replica_that_has_what_the_primary_never_wrote_is_not_read(
+    pair: tuple[str, Standby],
+) -> None:
+    former_url, standby = pair
+    async with _looking(former_url, standby.url) as beside:
+        await _used(beside)
+        with following(former_url) as promoted:
+            promoted.promote()  # while it was behind
+            _write(standby, former_url)
+            _write(standby, former_url)
+            await _used(beside)
+            async with _looking(promoted.url, standby.url) as after_a_start:
+                primary, beside.primary = beside.primary, after_a_start.primary
+                for _ in range(2):
+                    for looking in (beside, after_a_start):
+                        await looking.look()
+                        assert (looking.state, looking.lag_s) == ("away", None)
+                for _ in range(4):  # as far as the replica, and further
+                    _write(standby, promoted.url)
+                    for looking in (beside, after_a_start):
+                        await looking.look()
+                        assert looking.state == "away"
+                beside.primary = primary
+
+
+async def test_a_replica_of_another_primary_is_not_read(
+    pair: tuple[str, Standby], database_url: str
+) -> None:
+    async with _looking(database_url, pair[1].url) as beside:
+        for _ in range(2):
+            await beside.look()
+            assert (beside.state, beside.lag_s) == ("away", None)
+
+
+async def test_a_replica_is_read_where_its_cluster_may_not_be_known(
+    pair: tuple[str, Standby],
+) -> None:
+    primary_url, standby = pair
+    standby.sql(primary_url, "create role plain login")
+    standby.sql(primary_url, "revoke execute on function pg_control_system() from public")
+    plain = [url.replace("//opentill@", "//plain@") for url in (primary_url, standby.url)]
+    try:
+        async with _looking(primary_url, standby.url) as first:
+            await _used(first)  # it has the role
+        async with _looking(plain[0], plain[1]) as beside:
+            await _used(beside)
+    finally:
+        standby.sql(primary_url, "grant execute on function pg_control_system() to public")
+        standby.sql(primary_url, "drop role plain")
 
 
 def test_pages_of_balances_count_and_read_them_on_the_primary(

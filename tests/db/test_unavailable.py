@@ -6,7 +6,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from opentill import health
 from opentill.core.errors import Unavailable
+from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 
 # statement, parameters
@@ -67,6 +69,29 @@ async def test_a_node_of_a_cluster_that_is_lost_is_a_database_away(
     with pytest.raises(Unavailable):
         async with db.connection() as tx:
             await tx.execute(_RAISE.format(code, text))
+
+
+# No disk, no memory, no connection left, more than a limit of the server's.
+@pytest.mark.parametrize("code", ["53100", "53200", "53300", "53400"])
+async def test_a_database_that_has_nothing_left_is_no_defect(db: Db, code: str) -> None:
+    with pytest.raises(Unavailable):
+        async with db.connection() as tx:
+            await tx.execute(_RAISE.format(code, "could not extend file"))
+    with pytest.raises(Unavailable):
+        await db.run(lambda tx: tx.execute(_RAISE.format(code, "could not extend file")))
+    async with db.connection() as tx:
+        assert await tx.fetchval("select 1") == 1
+
+
+async def test_figures_of_a_database_that_does_not_respond_say_that_it_is_away(
+    db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_READ_S", 0.5)
+    settings = Settings(database_url=database_url, gateways=("sandbox",), db_prepared=False)
+    async with asyncio.timeout(10), db.transaction() as tx:
+        await tx.execute("lock table business_clock")
+        found = await asyncio.to_thread(health.read, settings)
+    assert [(one.name, one.samples) for one in found] == [("opentill_database_up", [({}, False)])]
 
 
 @pytest.mark.parametrize("code", ["58030", "XX000"])

@@ -20,6 +20,7 @@ import httpx2
 import pytest
 
 from opentill.db.database import Db
+from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.embedded.programs import find_programs
 from support.cluster import Process, eventually, make_shop, wait_for
 from support.commands import ForkServer
@@ -250,6 +251,52 @@ def test_of_backups_to_one_file_at_once_one_is_kept(tmp_path: Path, deployment: 
     assert file.stat().st_ino == kept
     assert deployment.run("backup", str(file), "--overwrite").returncode == 0
     assert file.stat().st_ino != kept
+
+
+def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, deployment: Deployment) -> None:
+    for words in (
+        ("backup", str(tmp_path / "missing" / "one.dump")),
+        ("backup", "/proc/one.dump"),
+        ("restore", "/proc/self/mem"),  # which nobody can read at its beginning
+        ("restore", str(tmp_path / "missing" / "one.dump")),
+    ):
+        refused = deployment.run(*words)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+
+
+async def test_a_backup_that_is_ended_leaves_nothing_and_ends_its_program(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    data = Path(deployment.environ["OPENTILL_DATA_DIR"])
+    dumps = "select count(*) from pg_stat_activity where application_name = 'pg_dump'"
+    with EmbeddedPostgres.start(data) as server:
+        db = await Db.connect(server.url, 2)
+
+        async def dumping() -> int:
+            async with db.connection() as tx:
+                found: int = await tx.fetchval(dumps)
+                return found
+
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            async with db.transaction() as tx:
+                await tx.execute("lock table orders")  # which the program waits for
+                words = [sys.executable, "-m", "opentill", "backup", str(tmp_path / "one.dump")]
+                process = await asyncio.create_subprocess_exec(*words, env=deployment.environ)
+                await eventually(dumping)
+                process.send_signal(number)
+                ended = {signal.SIGTERM: 143, signal.SIGINT: 130}.get(number, -number)
+                assert await process.wait() == ended
+                left = [path.name for path in tmp_path.iterdir()]
+                assert len(left) == (number == signal.SIGKILL), left
+                assert await dumping() == len(left)  # nothing was there to end it
+
+        async def over() -> bool:
+            return not await dumping()
+
+        await eventually(over)
+        await db.close()
+    assert await asyncio.to_thread(deployment.done, "backup", str(tmp_path / "two.dump"))
+    assert [path.name for path in tmp_path.iterdir()] == ["two.dump"]
 
 
 @pytest.mark.stress

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,14 @@ import pytest
 
 from opentill.server.embedded import datadir, programs, sysuser
 from opentill.server.embedded.cluster import STOP_TIMEOUT_S, Cluster
-from opentill.server.embedded.datadir import DataDirError, Lock, key, lock_serve, write_private
+from opentill.server.embedded.datadir import (
+    DataDirError,
+    Lock,
+    Restoring,
+    key,
+    lock_serve,
+    write_private,
+)
 from opentill.server.embedded.postgres import EmbeddedPostgres
 
 PR_CAPBSET_DROP = 24  # linux/prctl.h
@@ -476,3 +484,20 @@ def test_a_database_is_made_only_where_one_is_meant_to_begin(data_dir: Path) -> 
     with pytest.raises(datadir.NoDatabase, match=f"no OpenTill database in {data_dir}/postgres"):
         EmbeddedPostgres.start(data_dir, durable=False, creates=False)
     assert not data_dir.exists()
+
+
+def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: Path) -> None:
+    restoring = Restoring(data_dir)
+    (data_dir / "postgres").mkdir()
+    (data_dir / "postgres" / "PG_VERSION").touch()
+    gate = Lock(data_dir / "postgres.start.lock")
+    gate.take()  # as the other one does, which sees the mark and then locks it
+    ending = threading.Thread(target=restoring.finish)
+    ending.start()
+    ending.join(0.3)
+    assert (data_dir / "postgres.restoring").exists()
+    gate.release()
+    ending.join()
+    with pytest.raises(DataDirError, match="has a database"):
+        Restoring(data_dir)
+    restoring.release()

@@ -83,7 +83,8 @@ SECTIONS: Final = {
     ),
 }
 EXIT_CODES: Final = (
-    "Exit codes: 0 done; 1 a check found something; 2 refused, nothing was changed; 130 Ctrl-C."
+    "Exit codes: 0 done; 1 a check found something; 2 refused, nothing was changed; 130 Ctrl-C;"
+    " 143 ended by SIGTERM."
 )
 _FILES: Final = {name: file for rows in SECTIONS.values() for name, file, _ in rows}
 

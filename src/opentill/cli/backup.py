@@ -5,8 +5,8 @@ A database of the operator's own is backed up with its own PostgreSQL's programs
 """
 
 import os
+import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import backup_file, commands, output, session
+from opentill.cli import backup_file, commands, inputs, output, parts, session
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
@@ -57,10 +57,16 @@ def backup(
     """Write the embedded database to a new file, as it is at this moment; servers go on."""
     from opentill.server.embedded.datadir import sync_directory
 
+    signal.signal(signal.SIGTERM, session.end)
     settings = _embedded(session.settings())
-    if file.exists() and not overwrite:
-        raise ConfigurationError(_THERE.format(file))
-    with session.running_database(settings) as ready, _part(file) as (part, target):
+    with _file(file, "written"):
+        if file.exists() and not overwrite:
+            raise ConfigurationError(_THERE.format(file))
+    with (
+        session.running_database(settings) as ready,
+        _file(file, "written"),
+        parts.part(file) as (part, target),
+    ):
         words = ["--format=custom", "--no-owner", f"--dbname={ready.database_url}"]
         _run(settings, "pg_dump", words, subprocess.DEVNULL, target)
         backup_file.finish(part, target)
@@ -69,19 +75,18 @@ def backup(
         else:
             _name(part, file)
         sync_directory(file.absolute().parent)
-    done = {"file": str(file), "bytes": file.stat().st_size}
+        done = {"file": str(file), "bytes": target.tell()}
     return output.Result(done, note=_KEYS.format(settings.secret_key_from))
 
 
 @contextmanager
-def _part(file: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """Open a new file beside another, under a name of its own, that only its owner may read."""
-    descriptor, name = tempfile.mkstemp(".part", f".{file.name}.", file.parent)
+def _file(file: Path, done: str) -> Iterator[None]:
+    """Raise ConfigurationError where a file cannot be ``done``: written or read."""
     try:
-        with os.fdopen(descriptor, "wb") as target:
-            yield Path(name), target
-    finally:
-        Path(name).unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        message = f"{file} cannot be {done}: {error.strerror or error}"
+        raise ConfigurationError(message) from None
 
 
 def _name(part: Path, file: Path) -> None:
@@ -118,16 +123,18 @@ def restore(
     from opentill.server.embedded.datadir import Restoring
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
-    if not file.is_file():
-        message = f"there is no file {file}"
-        raise ConfigurationError(message)
-    if not unchecked:
-        backup_file.check(file)
+    signal.signal(signal.SIGTERM, session.end)
+    with _file(file, "read"):
+        if not file.is_file():
+            message = f"there is no file {file}"
+            raise ConfigurationError(message)
+        if not unchecked:
+            backup_file.check(file)
     settings = _embedded(session.settings(creates=True, keys=False))
     mark = Restoring(settings.data_dir)
     try:
         start = EmbeddedPostgres.start(settings.data_dir, restoring=True)
-        with start as server, file.open("rb") as source:
+        with start as server, inputs.source(file) as source:
             # One that was killed may have left something, or be at it still.
             session.run(connections.make_anew(server.url, DATABASE))
             words = ["--exit-on-error", "--no-owner", "--single-transaction"]

@@ -1,6 +1,9 @@
 """What commands take: options, amounts, rates and dates as text, and who runs the command."""
 
+import contextlib
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 import typer
 
-from opentill.cli import times
+from opentill.cli import parts, times
 from opentill.cli.progress import progress
 from opentill.core.terminal import Terminal
 
@@ -72,23 +75,71 @@ class Target(Protocol):
 def target(path: Path | None) -> Iterator[Target]:
     """Open a file to write, or standard output where there is none. Raises Invalid.
 
-    On a terminal, control characters are written as escapes.
+    A file has its name when it is whole: until then the former one stays. On a terminal, control
+    characters are written as escapes.
     """
-    from opentill.core.errors import Invalid
-
     if path is None:
         if sys.stdout.isatty():
-            yield Terminal(sys.stdout.buffer)
+            yield _Written(Terminal(sys.stdout.buffer))
         else:
-            yield sys.stdout.buffer
+            yield _Written(sys.stdout.buffer)
         return
+    with progress(f"writing {path.name}") as advance, contextlib.ExitStack() as stack:
+        made: Path | None = None
+        with _writable():
+            if _is_replaced(path):
+                made, file = stack.enter_context(parts.part(path))
+            else:
+                file = stack.enter_context(parts.closing(path.open("wb")))
+        written = _Written(file, advance)
+        yield written
+        written.flush()
+        if made is not None:
+            with _writable():
+                _give_rights(file, path)
+                os.fsync(file.fileno())
+                made.replace(path)
+
+
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Raise Invalid where a file cannot be written; whoever reads a pipe may leave it."""
+    from opentill.core.errors import Invalid
+
     try:
-        file = path.open("wb")
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        reason = f"output must be a file that can be written: {error.strerror}"
+        reason = f"output must be a file that can be written: {error.strerror or error}"
         raise Invalid("output", reason) from None
-    with file, progress(f"writing {path.name}") as advance:
-        yield _Counted(file, advance)
+
+
+def _is_replaced(path: Path) -> bool:
+    """Return whether a new file can take the name: not that of a device, a pipe or a link.
+
+    Nor that of a file of another user, or in a directory where no file can be made.
+    """
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return False
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _give_rights(file: IO[bytes], path: Path) -> None:
+    """Give a file the rights of the one at ``path``, or those of any new file."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        os.fchmod(file.fileno(), 0o666 & ~mask)
+    else:
+        os.fchown(file.fileno(), -1, status.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
 
 
 @contextmanager
@@ -105,17 +156,21 @@ def source(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-class _Counted:
-    """A file that says how many bytes were written to it."""
+class _Written:
+    """What is written to, and told how many bytes were."""
 
-    def __init__(self, file: Target, advance: Callable[[int], None]) -> None:
+    def __init__(self, file: Target, advance: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
         self._advance = advance
-        self.flush = file.flush
 
     def write(self, data: bytes, /) -> object:
         self._advance(len(data))
-        return self._file.write(data)
+        with _writable():
+            return self._file.write(data)
+
+    def flush(self) -> object:
+        with _writable():
+            return self._file.flush()
 
 
 def actor(reason: str, without_reason: str = "", *, as_root: bool) -> "Actor":

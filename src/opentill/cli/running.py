@@ -23,12 +23,15 @@ import typer
 from opentill import __version__, gateways
 from opentill.cli import exposure, session
 from opentill.core import log, metrics
+from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.server import http_server
+from opentill.server.embedded.cluster import CONNECTIONS
 from opentill.server.embedded.datadir import DataDirError, Lock, lock_serve, prepare
 from opentill.server.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
+FOR_COMMANDS: Final = 10  # connections that servers and workers leave
 _log: Final = structlog.get_logger()
 PRIVATE = 0o077  # files of long-running processes are for their user alone
 
@@ -57,6 +60,7 @@ class Deployment:
         os.umask(PRIVATE)
         settings = self.settings
         gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
+        self._check_connections()
         if broad := exposure.too_broad(settings):
             _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:
@@ -88,6 +92,24 @@ class Deployment:
             if self.workers > 1:
                 return self._run_many(supervisor, sockets)
             return self._run_one(supervisor, sockets)
+
+    def _check_connections(self) -> None:
+        """Raise ConfigurationError if its processes may take more than the embedded database has.
+
+        A worker that is apart, also one of another command, is a process like the others.
+        """
+        if self.settings.database_url is not None:
+            return
+        processes = self.workers + (self.workers > 1 or not self.with_worker)
+        size = self.settings.db_pool_size
+        if processes * size > CONNECTIONS - FOR_COMMANDS:
+            message = (
+                f"{processes} processes (--workers, and a worker apart) x OPENTILL_DB_POOL_SIZE"
+                f" {size} are {processes * size} database connections, and the embedded database"
+                f" has {CONNECTIONS - FOR_COMMANDS} for them: lower one of both, or set"
+                " OPENTILL_DATABASE_URL"
+            )
+            raise ConfigurationError(message)
 
     def _run_one(self, supervisor: Supervisor, sockets: Sequence[socket.socket]) -> int:
         from opentill.app import create_app

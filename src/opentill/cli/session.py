@@ -6,6 +6,7 @@ the time of the command.
 
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -69,6 +70,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def leave(*_: object) -> None:
     """Handle SIGTERM where nothing else does: exit, running every ``finally``."""
     sys.exit(0)
+
+
+def end(*_: object) -> None:
+    """Handle SIGTERM where work is left undone: as ``leave``, with the exit code that says so."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 @contextmanager
@@ -216,20 +222,20 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
     from opentill.db import connection as connections
     from opentill.db import migrations
 
-    away = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
+    ended = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError)
+    not_yet = (asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
+    away = (OSError, *ended, *not_yet)
+    refused = (asyncpg.PostgresError, asyncpg.InterfaceError)
     connection: asyncpg.Connection | None = None
     try:
         connection = await connections.connect(url, prepared=False)
         forgets = migrated and prepared and await connections.loses_statements(url, connection)
-    except (*away, asyncpg.PostgresError, asyncpg.InterfaceError, *connections.UNREADABLE) as error:
+    except (*away, *refused, *connections.UNREADABLE) as error:
         if connection is not None:
             connection.terminate()
-        message = (
-            f"the database of OPENTILL_DATABASE_URL cannot be reached: {connections.why(error)}"
-        )
-        if isinstance(error, away):
-            raise DatabaseAway(message) from None
-        raise ConfigurationError(message) from None
+        raise _unusable(
+            "reached", connections.why(error), is_away=isinstance(error, away)
+        ) from None
     try:
         if forgets:
             raise ConfigurationError(connections.POOLER_HINT)
@@ -238,5 +244,14 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
             sys.stderr.write(f"opentill: {NEWER.format(newer[-1])}\n")
         if key is not None:
             await _check_key(connection, key)
-    finally:
         await connection.close()
+    except (*away, *refused) as error:
+        raise _unusable("read", connections.why(error), is_away=isinstance(error, away)) from None
+    finally:
+        connection.terminate()
+
+
+def _unusable(done: str, why: str, *, is_away: bool) -> ConfigurationError:
+    """Return what to raise where the database cannot be ``done``: reached or read."""
+    message = f"the database of OPENTILL_DATABASE_URL cannot be {done}: {why}"
+    return (DatabaseAway if is_away else ConfigurationError)(message)

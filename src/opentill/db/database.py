@@ -28,7 +28,9 @@ T = TypeVar("T")
 START_PATIENCE_S: Final = 30.0
 _AGAIN_S: Final = 0.2
 _PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
-# Errors that say that the database is away or shuts down, and not that a statement is wrong.
+# Errors that say that the database is away, shuts down or has no connection, memory or disk left
+# (53…), and not that a statement is wrong. One whose disk is full still serves what only reads, so
+# that ``/readyz`` says that it is ready.
 _AWAY: Final = (
     OSError,
     TimeoutError,
@@ -36,7 +38,7 @@ _AWAY: Final = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,
     asyncpg.InternalClientError,  # the server has announced the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
 )

@@ -179,3 +179,4 @@ PARTITIONS: Final = Query(
 
 WRITTEN: Final = Value(int, "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
 REPLAYED: Final = Value(int, "select (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint")
+CLUSTER: Final = Value(int, "select system_identifier from pg_control_system()")

@@ -35,7 +35,10 @@ class Replica(Db):
     primary: Db
     most_lag_s: float
     seen: deque[tuple[float, int]]  # at which time the primary was at which position
-    lag_s: float | None = None  # None: it does not respond, or is no replica of this primary
+    lag_s: float | None = None  # None: unknown
+    follows: bool = False  # whether it responds and is a replica of this primary
+    same_cluster: bool = False  # whether its primary's cluster was found to be this one
+    never_written: int | None = None  # a position of it that the primary had not reached
 
     @classmethod
     async def open(cls, primary: Db, settings: Settings) -> Self:
@@ -60,9 +63,9 @@ class Replica(Db):
     @property
     def state(self) -> str:
         """The replica's state, for ``/readyz``: ``used``, ``behind`` or ``away``."""
-        if self.lag_s is None:
-            return "away"
-        return "used" if self.usable else "behind"
+        if self.usable:
+            return "used"
+        return "behind" if self.follows else "away"
 
     def reading(self) -> Db:
         """Return where one list or export is read from beginning to end."""
@@ -81,24 +84,48 @@ class Replica(Db):
 
         Raises Unavailable if the primary does not respond: then nothing is known.
         """
-        async with self.primary.connection(_LOOK_S) as tx:
-            written = await queries.WRITTEN.get(tx) or 0
+        written = await self._written()
         now = time.monotonic()
+        if self.seen and written < self.seen[-1][1]:
+            self.seen.clear()  # another one is the primary now, with a log of its own
         self.seen.append((now, written))
-        try:
-            async with self.connection(_LOOK_S) as tx:
-                replayed = await queries.REPLAYED.get(tx)
-        except _TROUBLE:
-            replayed = None
-        before, self.lag_s = self.usable, self._behind_s(now, replayed)
+        replayed = await self._replayed()
+        if replayed is not None and written < replayed and await self._written() < replayed:
+            self.never_written = replayed  # and not a moment ago
+            self.seen.clear()  # nor does it follow when the primary has come so far
+        before = self.usable
+        self.lag_s, self.follows = None, False
+        if replayed is not None and replayed != self.never_written:
+            self.lag_s, self.follows = self._behind_s(now, replayed), True
         if before != self.usable:
             _log.warning("replica", usable=self.usable, lag_s=self.lag_s)
 
-    def _behind_s(self, now: float, replayed: int | None) -> float | None:
-        """Return the seconds since the primary was first seen beyond the position ``replayed``."""
-        if replayed is None:
+    async def _written(self) -> int:
+        """Return the position of the primary. Raises Unavailable."""
+        async with self.primary.connection(_LOOK_S) as tx:
+            return await queries.WRITTEN.get(tx) or 0
+
+    async def _replayed(self) -> int | None:
+        """Return its position, None if it does not respond or is of another primary."""
+        theirs = None if self.same_cluster else await _cluster(self.primary)
+        try:
+            async with self.connection(_LOOK_S) as tx:
+                replayed = await queries.REPLAYED.get(tx)
+            own = None if theirs is None else await _cluster(self)
+        except _TROUBLE:
             return None
+        if replayed is not None:
+            self.same_cluster = theirs is None or own is None or own == theirs
+        return replayed if self.same_cluster else None
+
+    def _behind_s(self, now: float, replayed: int) -> float | None:
+        """Return the seconds since the primary was first seen beyond the position ``replayed``.
+
+        None where it was never seen before that: then it may have passed it at any time.
+        """
         passed = [at for at, written in self.seen if written > replayed]
+        if len(passed) == len(self.seen):
+            return None
         return now - passed[0] if passed else 0.0
 
     @asynccontextmanager
@@ -116,8 +143,17 @@ class Replica(Db):
         except Unavailable:
             raise
         except Exception:
-            self.lag_s = None
+            self.lag_s, self.follows = None, False
             raise
+
+
+async def _cluster(db: Db) -> int | None:
+    """Return what a primary and its replicas share, None if the server does not say it."""
+    try:
+        async with db.connection(_LOOK_S) as tx:
+            return await queries.CLUSTER.get(tx)
+    except asyncpg.PostgresError:  # such as for want of permission
+        return None
 
 
 @asynccontextmanager
@@ -191,4 +227,4 @@ class _Reading(Db):
     def _leave(self) -> None:
         """Use the replica for no other list or export before the next look."""
         self._here = False
-        self._replica.lag_s = None
+        self._replica.lag_s, self._replica.follows = None, False

@@ -34,12 +34,14 @@ ORPHANS_TIMEOUT_S: Final = 10.0
 LOG_LIMIT_BYTES: Final = 8 * 1024 * 1024
 POLL_S: Final = 0.01
 
+CONNECTIONS: Final = 100  # that it takes at once
+
 SETTINGS: Final[Mapping[str, str]] = {
     # where it listens
     "listen_addresses": "",
     "port": "5432",
     "unix_socket_permissions": "0700",
-    "max_connections": "100",
+    "max_connections": str(CONNECTIONS),
     # nothing that was committed is lost
     "fsync": "on",
     "full_page_writes": "on",

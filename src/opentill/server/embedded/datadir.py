@@ -214,7 +214,10 @@ class Restoring:
     """
 
     def __init__(self, data_dir: Path) -> None:
-        """Set the mark, or take that of a restore that has not finished. Raises DataDirError."""
+        """Set the mark, or take that of a restore that has not finished. Raises DataDirError.
+
+        It is set and taken away by whoever has ``postgres.start.lock``.
+        """
         self._path = prepare(data_dir)
         gate = Lock(self._path / "postgres.start.lock")
         try:
@@ -235,8 +238,13 @@ class Restoring:
 
     def finish(self) -> None:
         """Take the mark away: the database is whole."""
-        (self._path / _RESTORING).unlink()
-        sync_directory(self._path)
+        gate = Lock(self._path / "postgres.start.lock")
+        try:
+            gate.take()
+            (self._path / _RESTORING).unlink()
+            sync_directory(self._path)
+        finally:
+            gate.release()
 
     def release(self) -> None:
         """Let another process go on with it."""

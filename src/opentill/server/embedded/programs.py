@@ -61,11 +61,18 @@ class Programs:
     def pipe(
         self, program: str, words: list[str], source: int, target: IO[bytes] | None
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program that reads one file and writes another; keep only its errors."""
+        """Run a program that reads one file and writes another; keep only its errors.
+
+        It ends, too, where this process is ended meanwhile.
+        """
         command = [str(self.path(program)), *words]
         errors = subprocess.PIPE
         with self.start(command, source, target or subprocess.DEVNULL, errors) as process:
-            _, said = process.communicate()
+            try:
+                _, said = process.communicate()
+            except BaseException:
+                process.terminate()  # a signal to this process does not reach its session
+                raise
         return subprocess.CompletedProcess(command, process.returncode, b"", said)
 
     def start(
