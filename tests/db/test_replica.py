@@ -176,6 +176,9 @@ async def test_a_replica_that_has_what_the_primary_never_wrote_is_not_read(
             promoted.promote()  # while it was behind
             _write(standby, former_url)
             _write(standby, former_url)
+            at = standby.sql(former_url, "select pg_current_wal_flush_lsn()").strip()
+            has_it = f"select pg_last_wal_replay_lsn() >= '{at}'"
+            await asyncio.to_thread(_until, lambda: standby.sql(standby.url, has_it).strip() == "t")
             await _used(beside)
             async with _looking(promoted.url, standby.url) as after_a_start:
                 primary, beside.primary = beside.primary, after_a_start.primary

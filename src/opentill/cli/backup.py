@@ -75,7 +75,7 @@ def backup(
         else:
             _name(part, file)
         sync_directory(file.absolute().parent)
-        done = {"file": str(file), "bytes": target.tell()}
+        done = {"file": str(file), "bytes": file.stat().st_size}
     return output.Result(done, note=_KEYS.format(settings.secret_key_from))
 
 
