@@ -80,9 +80,9 @@ def target(path: Path | None) -> Iterator[Target]:
     """
     if path is None:
         if sys.stdout.isatty():
-            yield _Written(Terminal(sys.stdout.buffer))
+            yield _Counted(Terminal(sys.stdout.buffer))
         else:
-            yield _Written(sys.stdout.buffer)
+            yield _Counted(sys.stdout.buffer)
         return
     with progress(f"writing {path.name}") as advance, contextlib.ExitStack() as stack:
         made: Path | None = None
@@ -91,7 +91,7 @@ def target(path: Path | None) -> Iterator[Target]:
                 made, file = stack.enter_context(parts.part(path))
             else:
                 file = stack.enter_context(parts.closing(path.open("wb")))
-        written = _Written(file, advance)
+        written = _Counted(file, advance)
         yield written
         written.flush()
         if made is not None:
@@ -156,8 +156,8 @@ def source(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-class _Written:
-    """What is written to, and told how many bytes were."""
+class _Counted:
+    """A target that says how many bytes were written to it, and raises Invalid where none can be."""
 
     def __init__(self, file: Target, advance: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
