@@ -157,7 +157,7 @@ def source(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Counted:
-    """A target that says how many bytes were written to it, and raises Invalid where none can be."""
+    """A target that reports how many bytes were written, and raises Invalid where none can be."""
 
     def __init__(self, file: Target, advance: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
