@@ -153,6 +153,7 @@ CLOCKS: Final = {
     "callbacks/reading.py": "the age of a signature, which another machine dated: real time",
     "client/retries.py": "a Retry-After that is a date: real time, on a merchant's machine",
     "client/signatures.py": "the age of a signature: real time, on a merchant's machine",
+    "health.py": "how long ago the books were checked: real time, as the check itself",
     "integrity/scheduler.py": "how long checked books rest: real time, whatever business time does",
     "people/second_factor.py": "codes of an authenticator, another device: real time",
     "worker.py": "how long a job took",

@@ -14,7 +14,7 @@ from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized, Unavailable
 from opentill.core.metrics import Reading
 from opentill.core.settings import Settings
-from opentill.db.clock import business_now
+from opentill.db.clock import business_now, now_ms
 from opentill.db.database import Db, Tx
 from opentill.db.migrations import SchemaMismatch, check
 from opentill.db.replica import Replica
@@ -24,6 +24,7 @@ from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
 _READ_S: Final = 8.0  # a scraper waits for ten
+_OVERDUE_MS: Final = 2 * 86_400_000
 _EVER: Final = 2**53 // 900_000 * 900_000  # the end of a quarter hour, Unix ms
 
 
@@ -186,6 +187,11 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
             "ledger_violations", "What the incremental check found in the books", checked.violations
         ),
         _one("ledger_entries_checked", "Entries that it has checked", checked.entries),
+        _one(
+            "ledger_checks_overdue",
+            "Balances of which it has not checked every rule for two days",
+            await ledger.count_overdue(tx, now_ms() - _OVERDUE_MS),
+        ),
     ]
 
 

@@ -110,7 +110,7 @@ EXPLAINED: Final = frozenset(
         " NOTE_IGNORED TRIM_IGNORED PRUNE_IGNORED",
         "products.queries": "MERCHANT_OF",
         # asked by commands: tests/cli/test_accounting.py
-        "ledger.queries": "TRIAL_BALANCE",
+        "ledger.queries": "OVERDUE TRIAL_BALANCE",
         "figures.queries ": "OF_ALL",
         # asked by staff: tests/console
         "figures.gateway_queries": "DIFFER RECOUNT",

@@ -10,6 +10,7 @@ import structlog
 from opentill import health, ledger
 from opentill.app import create_app
 from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.integrity import queries as integrity_queries
 from opentill.integrity import rules, scheduler
@@ -209,6 +210,12 @@ async def _checks(db: Db) -> dict[str, tuple[int, bool]]:
     return {one.merchant_id: (one.violations, one.finished_at is not None) for one in rows}
 
 
+async def _overdue(db: Db, days: int) -> int:
+    """Of how many balances that is said in some days, if no pass ends until then."""
+    async with db.connection() as tx:
+        return await ledger.count_overdue(tx, now_ms() + (days - 2) * 86_400_000)
+
+
 async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(damaged: Db) -> None:
     await _without_rules(damaged, "orders")
     first = await _business(damaged)
@@ -246,6 +253,7 @@ async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it
     late = [one for one in said if one["event"] == "rule not checked"]
     assert late
     assert await _checks(damaged) == {first: (0, False)}
+    assert [await _overdue(damaged, days) for days in (1, 3)] == [0, 1]
     assert (await _gauges(damaged))[1] == 4  # its entries are checked all the same
     second = await _business(damaged)
     await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
@@ -256,6 +264,9 @@ async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it
     await _do(damaged, "update ledger_checks set checked_at = 0 where merchant_id = $1", first)
     await scheduler.BooksCheck(damaged).turn()
     assert (await _checks(damaged))[first] == (0, True)
+    assert await _overdue(damaged, 3) == 2
+    await _do(damaged, "update ledger_checks set finished_at = finished_at + 2 * 86400000")
+    assert await _overdue(damaged, 3) == 0
 
 
 async def test_what_was_found_stands_until_the_rules_are_checked_again(

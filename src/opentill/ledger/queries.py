@@ -284,6 +284,10 @@ UNKNOWN_MOVES = Query(
     """,  # noqa: S608 - as above
     timeout_s=WHOLE_S,
 )
+# 0 where none was finished; null where an older version checked, and 0 is not known yet.
+_FINISHED: Final = (
+    "nullif(coalesce(c.finished_at, case when c.checked_to = 0 then c.checked_at end), 0)"
+)
 CHECKED = Query(
     Checked,
     """
@@ -292,16 +296,20 @@ CHECKED = Query(
     from ledger_checks
     """,
 )
+# Also of merchants who have no entries, but of none who was made just now.
+OVERDUE = Value(
+    int,
+    f"""
+    select count(*) from ledger_checks c
+    where merchant_id < :made_before and coalesce({_FINISHED}, 0) < :since
+    """,  # noqa: S608 - a constant of ours
+)
 FOUND = Query(
     CheckedBalance,
     """
     select merchant_id, currency, violations, checked_at from ledger_checks
     where violations > 0 order by checked_at, merchant_id, currency limit :limit
     """,
-)
-# 0 where none was finished; null where an older version checked, and 0 is not known yet.
-_FINISHED: Final = (
-    "nullif(coalesce(c.finished_at, case when c.checked_to = 0 then c.checked_at end), 0)"
 )
 CHECKS = Query(
     BalanceCheck,
@@ -315,7 +323,7 @@ CHECKS = Query(
     where :merchant_id::text is null or b.merchant_id = :merchant_id
     order by coalesce(c.violations, 0) > 0 desc, coalesce(c.checked_to, 0) > 0 desc,
         {_FINISHED} nulls first, b.merchant_id, b.currency limit :limit
-    """,  # noqa: S608 - a constant of ours
+    """,  # noqa: S608 - as above
 )
 PASSES = Query(
     PassesSum,

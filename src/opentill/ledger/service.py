@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from opentill.core.ids import first_id
 from opentill.db.database import Tx
 from opentill.db.query import Query, Statement, columns
 from opentill.ledger import queries
@@ -198,6 +199,12 @@ async def count(tx: Tx) -> int:
 async def checked(tx: Tx) -> Checked:
     """Return what the incremental check found so far, of all merchants."""
     return await queries.CHECKED.one(tx)
+
+
+async def count_overdue(tx: Tx, since: int) -> int:
+    """Return of how many balances no whole pass has ended since then (real time, Unix ms)."""
+    made_before = first_id("mer", since)
+    return await queries.OVERDUE.get(tx, since=since, made_before=made_before) or 0
 
 
 async def passes(tx: Tx) -> PassesSum:
