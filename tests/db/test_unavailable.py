@@ -5,6 +5,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+import structlog
 
 from opentill import health
 from opentill.core.errors import Unavailable
@@ -74,9 +75,10 @@ async def test_a_node_of_a_cluster_that_is_lost_is_a_database_away(
 # No disk, no memory, no connection left, more than a limit of the server's.
 @pytest.mark.parametrize("code", ["53100", "53200", "53300", "53400"])
 async def test_a_database_that_has_nothing_left_is_no_defect(db: Db, code: str) -> None:
-    with pytest.raises(Unavailable):
+    with structlog.testing.capture_logs() as said, pytest.raises(Unavailable):
         async with db.connection() as tx:
             await tx.execute(_RAISE.format(code, "could not extend file"))
+    assert [one["error"] for one in said] == ["could not extend file"]
     with pytest.raises(Unavailable):
         await db.run(lambda tx: tx.execute(_RAISE.format(code, "could not extend file")))
     async with db.connection() as tx:

@@ -269,6 +269,26 @@ async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it
     assert await _overdue(damaged, 3) == 0
 
 
+async def test_a_rule_that_the_database_has_no_room_for_is_put_off_like_others(
+    damaged: Db,
+) -> None:
+    shop = await _business(damaged)
+    await _do(damaged, "delete from order_history where number = 3")
+    refuses = "begin raise exception 'temporary file size' using errcode = '53400'; end"
+    for statement in (
+        f"create function no_room() returns boolean language plpgsql as $$ {refuses} $$",
+        "alter table disputes rename to kept_disputes",
+        "create view disputes as select * from kept_disputes where (select no_room())",
+    ):
+        await _do(damaged, statement)
+    with structlog.testing.capture_logs() as said:
+        await scheduler.BooksCheck(damaged).turn()
+    refused = {one["rule"] for one in said if one["event"] == "rule not checked"}
+    assert 0 < len(refused) < len(rules.of_merchant(shop))
+    (found,) = (await _checks(damaged)).values()
+    assert (found[0] > 0, found[1]) == (True, False)  # by the rules that could be checked
+
+
 async def test_what_was_found_stands_until_the_rules_are_checked_again(
     damaged: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +321,18 @@ async def test_rules_that_take_long_are_checked_between_other_merchants(damaged:
     found = await _checks(damaged)
     assert found[first][0] == found[second][0] > 0
     assert turns >= 2 * len(rules.of_merchant(first)) - 2
+
+
+async def test_rules_go_on_where_checks_take_longer_than_they_rest(
+    damaged: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each merchant is due again before its rules are through: nothing begins anew by that."""
+    monkeypatch.setattr(scheduler, "REST_MS", 0)
+    shops = [await _business(damaged) for _ in range(3)]
+    check = scheduler.BooksCheck(damaged, rules_s=0)
+    for _ in range(2 * len(rules.of_merchant(shops[0]))):
+        await check.turn()
+    assert await _checks(damaged) == dict.fromkeys(shops, (0, True))
 
 
 async def test_what_a_rule_found_is_stored_before_the_next_one_is_checked(damaged: Db) -> None:

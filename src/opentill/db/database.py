@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, cast
 
 import asyncpg
+import structlog
 
 from opentill.core import tracing
 from opentill.core.errors import Contended, Unavailable
@@ -24,6 +25,7 @@ from opentill.db.query import Statement, take_distributed_forms
 from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
 
 T = TypeVar("T")
+_log: Final = structlog.get_logger()
 
 START_PATIENCE_S: Final = 30.0
 _AGAIN_S: Final = 0.2
@@ -97,6 +99,9 @@ class Lent:
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
+        if isinstance(error, asyncpg.InsufficientResourcesError):
+            # Unlike an absence it may stay, and be of one statement: nobody else would see it.
+            _log.error("the database has too little for a statement", error=str(error))
         if away and error is not None:
             raise Unavailable(reason=_why(error)) from error
 

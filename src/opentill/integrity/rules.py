@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+import asyncpg
+
 from opentill import ledger
 from opentill.db.database import Db, Tx
 from opentill.db.jobs import run_all
@@ -65,8 +67,8 @@ class MerchantRule(NamedTuple):
     values: Mapping[str, Any]
 
     async def check(self, tx: Tx) -> list[Violation]:
-        """Return where it does not hold. Raises CheckLate."""
-        with in_time():
+        """Return where it does not hold. Raises NotPossible."""
+        with possible():
             return await self.rule.all(tx, **self.values)
 
 
@@ -81,14 +83,19 @@ def of_merchant(merchant_id: str) -> list[MerchantRule]:
     ]
 
 
-class CheckLate(Exception):
-    """A statement of the check took longer than it may. The database is not away."""
+class NotPossible(Exception):
+    """A statement of the check took longer than it may, or more than the database has for it.
+
+    The database is not away: others are served.
+    """
 
 
 @contextmanager
-def in_time() -> Iterator[None]:
-    """Raise CheckLate for a statement that takes too long, inside of what lends the connection."""
+def possible() -> Iterator[None]:
+    """Raise NotPossible for such a statement, inside of what lends the connection."""
     try:
         yield
-    except TimeoutError as error:
-        raise CheckLate from error
+    except asyncpg.TooManyConnectionsError:
+        raise
+    except (TimeoutError, asyncpg.InsufficientResourcesError) as error:
+        raise NotPossible from error

@@ -3,8 +3,9 @@
 A part is at most ``incremental.RANGE`` entries of a balance, read in one snapshot. After the last
 part of a merchant's first balance, the rules about the merchant's orders, refunds and so on are
 checked too, each by a statement of its own: how long one takes grows with the merchant. Rules that
-are left after some seconds are checked in later turns, one in each, between other merchants. What
-cannot be checked is logged and put off. ``opentill ledger check`` checks everything at once.
+are left after some seconds are checked later, between other merchants, who have as much time as
+these in all. What cannot be checked is logged and put off. ``opentill ledger check`` checks
+everything at once.
 """
 
 import time
@@ -23,7 +24,7 @@ from opentill.ledger import Violation, incremental
 from opentill.ledger.model import Progress
 
 REST_MS: Final = 3_600_000  # between two checks of a balance
-RULES_S: Final = 2.0  # after which no other rule about the merchant is begun in this turn
+RULES_S: Final = 2.0  # after which no other rule about the same merchant is begun at once
 _STORED_MS: Final = 60_000  # how often it is stored that rules are checked which find nothing
 _BALANCES: Final = 50  # of one turn
 _LOGGED: Final = 100  # of one part, or of one rule
@@ -37,7 +38,9 @@ class BooksCheck:
         """``rules_s``: see ``RULES_S``."""
         self._db = db
         self._rules_s = rules_s
-        self._begun: deque[_MerchantCheck] = deque()  # merchants of whom rules are left
+        # Merchants of whom rules are left, in turn; by merchant and currency of the first balance.
+        self._begun: dict[tuple[str, str], _MerchantCheck] = {}
+        self._rest_until = 0.0  # until then others have the time that these have had
 
     async def turn(self, limit: int = incremental.RANGE) -> int:
         """Check up to ``limit`` entries where the last turn stopped; return how many there were.
@@ -45,15 +48,17 @@ class BooksCheck:
         Violations are logged as errors, counted in ``ledger_checks``, and the first of them kept
         there. Raises Unavailable.
         """
-        if self._begun:
-            await self._go_on(self._begun.popleft(), 0)
         left = limit
         for _ in range(_BALANCES):
+            await self._go_on()
             now = now_ms()
             async with self._db.connection() as tx:
                 before = await incremental.next_balance(tx, until=now - REST_MS)
             if before is None:
                 break
+            if begun := self._begun.get((before.merchant_id, before.currency)):
+                await self._keep(begun)
+                continue
             try:
                 left -= await self._check_part(before, left, now)
             except Unavailable:
@@ -76,7 +81,7 @@ class BooksCheck:
         all others.
         """
         async with self._db.snapshot() as tx:
-            with rules.in_time():
+            with rules.possible():
                 made = await incremental.check_range(tx, before, limit)
             with_rules = made.finished and await queries.IS_FIRST.get(
                 tx, merchant_id=before.merchant_id, currency=before.currency
@@ -85,17 +90,32 @@ class BooksCheck:
         if await self._db.run(save):
             _log_wrong(made.violations)
             if with_rules:
-                merchant = _MerchantCheck(self._db, before.merchant_id, made, stored_at=now)
-                await self._go_on(merchant, self._rules_s)
+                merchant = _MerchantCheck(self._db, before, made, stored_at=now)
+                self._begun[merchant.key] = merchant
+                await self._check_rules(merchant)
         return made.entries
 
-    async def _go_on(self, merchant: "_MerchantCheck", within_s: float) -> None:
-        """Check the next rule about a merchant, and more of them for so many seconds."""
-        end = time.monotonic() + within_s
+    async def _go_on(self) -> None:
+        """Check rules about the merchant that has waited longest, if it is time for it."""
+        began = time.monotonic()
+        if self._begun and began >= self._rest_until:
+            await self._check_rules(next(iter(self._begun.values())))
+            ended = time.monotonic()
+            self._rest_until = ended + (ended - began)
+
+    async def _check_rules(self, merchant: "_MerchantCheck") -> None:
+        """Check at least one rule about a merchant, and no other one after ``rules_s``."""
+        end = time.monotonic() + self._rules_s
         while await merchant.check_next():
             if time.monotonic() >= end:
-                self._begun.append(merchant)
+                self._begun[merchant.key] = self._begun.pop(merchant.key)  # after all others
                 return
+        del self._begun[merchant.key]
+
+    async def _keep(self, merchant: "_MerchantCheck") -> None:
+        """Store that a merchant is being checked: it has waited so long that it was due again."""
+        if not await merchant.store():
+            del self._begun[merchant.key]
 
 
 class _MerchantCheck:
@@ -106,39 +126,46 @@ class _MerchantCheck:
     """
 
     def __init__(
-        self, db: Db, merchant_id: str, made: incremental.CheckedRange, stored_at: int
+        self, db: Db, before: Progress, made: incremental.CheckedRange, stored_at: int
     ) -> None:
+        self.key = (before.merchant_id, before.currency)
         self._db = db
-        self._merchant_id = merchant_id
         self._made = made
         self._stored_at = stored_at
-        self._rules = deque(rules.of_merchant(merchant_id))
+        self._rules = deque(rules.of_merchant(before.merchant_id))
         self._found: list[Violation] = []
         self._whole = True
 
     async def check_next(self) -> bool:
-        """Check a rule; return whether there are more, and no other worker has begun anew."""
-        rule = self._rules.popleft()
-        wrong: list[Violation] = []
+        """Check a rule; return whether there are more, and no other worker has begun anew.
+
+        Raises Unavailable: then what was to be done still is.
+        """
+        if self._rules:
+            wrong = await self._check(self._rules[0])
+            self._rules.popleft()
+            _log_wrong(wrong)
+            self._found += wrong
+            if self._rules and not wrong and now_ms() - self._stored_at < _STORED_MS:
+                return True
+        return await self.store() and bool(self._rules)
+
+    async def _check(self, rule: rules.MerchantRule) -> list[Violation]:
         try:
-            wrong = await self._db.read_snapshot(rule.check)
+            return await self._db.read_snapshot(rule.check)
         except Unavailable:
             raise
         except Exception:  # noqa: BLE001 - it is logged, and the other rules are checked
-            _log.exception("rule not checked", rule=rule.holds, merchant=self._merchant_id)
+            _log.exception("rule not checked", rule=rule.holds, merchant=self.key[0])
             self._whole = False
-        _log_wrong(wrong)
-        self._found += wrong
-        now = max(now_ms(), self._stored_at + 1)
-        if self._rules and not wrong and now - self._stored_at < _STORED_MS:
-            return True
-        return await self._save(now) and bool(self._rules)
+            return []
 
-    async def _save(self, now: int) -> bool:
+    async def store(self) -> bool:
         """Store what was found so far, and when: so no other worker takes this merchant meanwhile.
 
-        Returns False if one has.
+        Returns False if one has. Raises Unavailable.
         """
+        now = max(now_ms(), self._stored_at + 1)
         stored = await self._db.run(
             partial(
                 incremental.save_more,

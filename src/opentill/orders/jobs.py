@@ -133,7 +133,7 @@ class HistoryPruner:
         deleted, left = 0, self._rows if self._days else 0
         before = now - self._days * DAY_MS
         for _ in range(_MERCHANTS):
-            if left <= 0 or not await self._at_merchant(now):
+            if left <= 0 or not await self._at_merchant():
                 break
             merchant_id, part = self._merchant_id, await self._next_part(before, left)
             left -= part.rows
@@ -144,14 +144,15 @@ class HistoryPruner:
                 )
         return deleted
 
-    async def _at_merchant(self, now: int) -> bool:
+    async def _at_merchant(self) -> bool:
         """Return whether there is a merchant to look at; where all were, begin anew."""
         if self._order_id is None:
             async with self._db.connection() as tx:
                 after = await queries.MERCHANT_AFTER.get(tx, after=self._merchant_id)
-                if self._anywhere and after is not None:
-                    since = made_at(after)
-                    any_time = since + secrets.randbelow(max(1, now - since))
+                last = await queries.LAST_MERCHANT.get(tx) if self._anywhere else None
+                if last is not None and after is not None and after < last:
+                    since, until = made_at(after), made_at(last)
+                    any_time = since + secrets.randbelow(until - since + 1)
                     after = await queries.MERCHANT_AFTER.get(tx, after=first_id("mer", any_time))
                 self._anywhere = False
             self._merchant_id, self._order_id = after or "", None if after is None else ""

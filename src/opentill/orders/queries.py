@@ -396,6 +396,7 @@ _OLD: Final = """
     o.updated_at
         < least(:before::bigint, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
     """
+LAST_MERCHANT = Value(str, "select max(id) from merchants")
 MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")
 # A part of a merchant's history, in the order of its key. An order of which two rows are seen has
 # more than its last one, and the last order of the part may have.

@@ -356,7 +356,11 @@ async def given_back(
     is_back = current.status == "GIVEN_BACK"
     if outcome.status == "SUCCEEDED" and not is_back:
         if current.check_at is None and not by_operator:
-            return  # late: it has failed since
+            # It may be late, and have failed since. If not, somebody has given it back elsewhere.
+            _log.error(
+                "duplicate said to be given back", attempt=attempt.id, by=outcome.provider_ref
+            )
+            return
         cause = f"{attempt.id} {outcome.provider_ref}".strip()
         done = PaymentOutcome(status="SUCCEEDED")
         await _write(tx, current, "GIVEN_BACK", done, None, now)
