@@ -169,10 +169,10 @@ def test_a_second_payment_that_its_gateway_keeps_is_noted_as_given_back(opentill
     opentill.json("merchants", "create", "Harbour Books")  # the schema is there
     tried, kept = (asyncio.run(make(refused=refused)) for refused in (False, True))
     command = ("orders", "given-back")
-    assert "must be one that its gateway refuses" in opentill.refusal(*command, tried.id, *WHY)
+    assert "must be one whose gateway refuses" in opentill.refusal(*command, tried.id, *WHY)
     assert opentill.refusal(*command, kept.id)  # without a reason
     assert opentill.json(*command, kept.id, *WHY)["id"] == kept.order_id
-    assert "must be one that its gateway refuses" in opentill.refusal(*command, kept.id, *WHY)
+    assert "must be one whose gateway refuses" in opentill.refusal(*command, kept.id, *WHY)
     (row,) = [
         each for each in opentill.json("audit", "list", kept.merchant_id)
         if each["action"] == "orders given-back"

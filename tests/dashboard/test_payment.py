@@ -18,6 +18,7 @@ from opentill.core.money import Money
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
+from opentill.merchants import Actor
 from opentill.orders import Order, PaymentAttempt
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
 from support import world
@@ -209,6 +210,28 @@ def test_what_comes_later_does_not_move_what_has_happened(shop: Shop, clock: Any
         "Dispute lost: $20.00",
         "Recovered after the loss: $20.00",
         "Note of the operator",
+    )
+    assert [one for one in shown if one in told] == list(told), shown
+
+
+def test_what_went_back_after_all_stands_where_it_did(shop: Shop, clock: Any) -> None:
+    order = found(shop, shop.order(shop.product(price="20.00")["id"])["id"])
+    start = now_ms()
+
+    async def live(tx: Tx) -> None:
+        times = (start + number * MINUTE for number in itertools.count(1))
+        again = await world.paid_twice(tx, order, next(times))
+        for outcome in (RefundOutcome(status="SUCCEEDED"), RefundOutcome(status="REFUSED")):
+            await orders.given_back(tx, again, outcome, next(times))
+        of = order.merchant_id, order.id, again.id, Actor(who="ann", reason="by a transfer")
+        await orders.given_back_manually(tx, *of, next(times), reporting=())
+        clock(next(times))
+
+    shop.api_server.tx(live)
+    shown = lines(person(shop.api_server, shop.id, "owner").get(path(shop, order.id)))
+    told = (
+        "The second payment could not be given back; the operator takes care of it",
+        "The second payment was given back",
     )
     assert [one for one in shown if one in told] == list(told), shown
 

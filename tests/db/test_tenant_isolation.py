@@ -76,7 +76,7 @@ EXPLAINED: Final = frozenset(
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
         "checkouts.queries": "BY_PUBLIC_ID PAGE_VIEW DUE COUNT_DUE GATEWAY_TESTS",
-        "disputes.queries": "ANYWHERE SEARCH OF_ALL",
+        "disputes.queries": "ANYWHERE SEARCH OF_ALL CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py

@@ -327,3 +327,17 @@ async def test_a_second_dispute_that_nobody_has_dismissed_is_applied_by_its_next
         assert (await open_rows(tx, order), taken.gateway_ref) == ([], "b")
         with pytest.raises(NotFound):  # whoever corrects a balance for it learns that it is posted
             await dismissed(tx, order)
+
+
+async def test_what_is_in_the_way_of_a_report_is_said_as_it_is_now(db: Db) -> None:
+    async with db.transaction() as tx:
+        order = await settled(tx, await in_status(tx, "PAID"))
+        for status_there in ("LOST", "WON", "RECOVERED"):
+            await dispute_said(tx, order, status_there, ref="a")
+        (before,) = await disputes.unmatched(tx, order.merchant_id)
+    await retry(db)
+    async with db.connection() as tx:
+        (after,) = await disputes.unmatched(tx, order.merchant_id)
+        (applied,) = await disputes.of_order(tx, order.merchant_id, order.id)
+    assert before.refusal == f"{applied.id} is LOST"
+    assert (after.status, after.refusal) == ("WON", f"{applied.id} is RECOVERED")

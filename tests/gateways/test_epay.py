@@ -251,6 +251,8 @@ async def test_a_lost_refund_that_cannot_be_told_waits_for_the_operator(
         outcome = await gateway.refund(again)
         assert outcome.status == "UNKNOWN"
         assert "opentill refunds" in outcome.reason
+    second = msgspec.structs.replace(again, refund_id=ATTEMPT)  # a payment that came in twice
+    assert "opentill orders given-back" in (await gateway.refund(second)).reason
     assert len(server.refunds) == sent <= 1
 
 

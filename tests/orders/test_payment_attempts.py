@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 
 from opentill import checkouts, orders, rates
+from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
@@ -26,6 +27,7 @@ from support.world import (
 )
 
 THEN = NOW + LATE  # the worker asks
+REPORTING = frozenset({"sandbox"})
 
 # Words that lead to an attempt's status, from when it was submitted.
 WAYS = {
@@ -208,9 +210,11 @@ async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator
         await orders.given_back(tx, again, outcome, THEN)
     assert capsys.readouterr().out.count("duplicate not given back") == 1
     kept = await orders.find_attempt(tx, again.merchant_id, again.id)
-    assert (orders.is_kept(kept), kept.reason) == (True, "lost_or_stolen_card")
+    assert (orders.is_kept(kept, REPORTING), kept.reason) == (True, "lost_or_stolen_card")
     by = Actor(who="ann", reason="by a transfer")
-    await orders.given_back_manually(tx, order.merchant_id, order.id, again.id, by, THEN)
+    await orders.given_back_manually(
+        tx, order.merchant_id, order.id, again.id, by, THEN, reporting=REPORTING
+    )
     for outcome in (failed, done):
         await orders.given_back(tx, again, outcome, THEN)
     assert (await orders.find_attempt(tx, again.merchant_id, again.id)).status == "GIVEN_BACK"
@@ -222,6 +226,20 @@ async def test_a_second_payment_whose_return_fails_later_is_left_to_the_operator
     ]
 
 
+async def test_a_second_payment_whose_gateway_does_not_say_that_it_went_back_is_the_operators(
+    tx: Tx,
+) -> None:
+    again = await paid_twice(tx, await opened(tx))
+    await orders.given_back(tx, again, RefundOutcome(status="UNKNOWN", reason="lost"), THEN)
+    by = Actor(who="ann", reason="by a transfer")
+    of = tx, again.merchant_id, again.order_id, again.id, by, THEN
+    with pytest.raises(Invalid):
+        await orders.given_back_manually(*of, reporting=REPORTING)
+    await orders.given_back_manually(*of, reporting=())
+    kept = await orders.find_attempt(tx, again.merchant_id, again.id)
+    assert (kept.status, kept.check_at) == ("GIVEN_BACK", None)
+
+
 async def test_a_return_that_failed_is_not_done_by_an_earlier_report_that_comes_late(
     tx: Tx,
 ) -> None:
@@ -230,7 +248,7 @@ async def test_a_return_that_failed_is_not_done_by_an_earlier_report_that_comes_
     await orders.given_back(tx, again, failed, THEN)
     await orders.given_back(tx, again, RefundOutcome(status="SUCCEEDED", provider_ref="re_1"), THEN)
     kept = await orders.find_attempt(tx, again.merchant_id, again.id)
-    assert (orders.is_kept(kept), kept.reason) == (True, "lost_or_stolen_card")
+    assert (orders.is_kept(kept, REPORTING), kept.reason) == (True, "lost_or_stolen_card")
 
 
 async def test_a_first_attempt_that_ends_leaves_the_second_alone(tx: Tx) -> None:

@@ -143,12 +143,12 @@ class Timeline:
     def _ended_at(self, one: PaymentAttempt) -> int:
         """Return when an attempt became what it is: its last change may be a later one."""
         event = _EVENTS.get(one.status)
-        lines = (
+        lines = [
             row.at
             for row in self._payment.history
             if row.event == event and row.cause.startswith(one.id)
-        )
-        return next(lines, one.updated_at)
+        ]
+        return lines[-1] if lines else one.updated_at
 
     def _paid(self) -> Iterator[Item]:
         order = self._payment.order

@@ -126,17 +126,21 @@ def given_back(
     *,
     actor: "Actor",
 ) -> "OrderDetail":
-    """Note that a second payment was given back which its gateway refuses to give back."""
-    from opentill import merchants, orders
+    """Note that a second payment was given back which its gateway refuses to give back.
+
+    So too one whose gateway does not say what became of it: look there first.
+    """
+    from opentill import gateways, merchants, orders
 
     settings = session.settings()
+    reporting = gateways.reporting(settings.gateways)
 
     async def work(tx: "Tx", now: int) -> "Order":
         order = await orders.find_by_anything(tx, attempt)
         ids = order.merchant_id, order.id
         attempt_id = attempt.strip()
         await merchants.record_audit(tx, actor, "orders given-back", ids[0], attempt_id, now)
-        await orders.given_back_manually(tx, *ids, attempt_id, actor, now)
+        await orders.given_back_manually(tx, *ids, attempt_id, actor, now, reporting=reporting)
         found = await orders.find(tx, *ids)
         return await orders.with_livemode(tx, found, deployment=settings.livemode)
 

@@ -115,7 +115,10 @@ async def _end_refund(tx: Tx, given: Given, *, done: bool) -> object:
 async def _given_back(tx: Tx, given: Given) -> None:
     attempt_id = given.form.get("subject", "")
     await given.record(tx, "orders given-back", attempt_id)
-    await orders.given_back_manually(tx, *given.ids, attempt_id, given.actor, given.now)
+    reporting = gateways.reporting(given.settings.gateways)
+    await orders.given_back_manually(
+        tx, *given.ids, attempt_id, given.actor, given.now, reporting=reporting
+    )
 
 
 async def _open_dispute(tx: Tx, given: Given) -> object:
@@ -204,7 +207,7 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
     for refund in payment.refunds:
         if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:
             yield from _of_refund(refund)
-    for attempt in filter(orders.is_kept, payment.attempts):
+    for attempt in (one for one in payment.attempts if orders.is_kept(one, reporting)):
         moves = (("payment_moves_back", Money(attempt.amount_minor, attempt.currency)),)
         yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
     left = Money(order.amount_minor - order.refund_held_minor, order.currency)

@@ -232,6 +232,14 @@ KEEP_UNMATCHED = Command(
         updated_at = greatest(unmatched_disputes.updated_at, :now)
     """,
 )
+# What is in the way of an event may become something else.
+CHANGE_REFUSAL = Command(
+    """
+    update unmatched_disputes set refusal = :refusal
+    where merchant_id = :merchant_id and gateway = :gateway and gateway_ref = :gateway_ref
+        and closed_at is null
+    """,
+)
 # `:closed_by` is who closed it, or what became of it.
 CLOSE_UNMATCHED = Query(
     Unmatched,

@@ -59,6 +59,8 @@ async def keep(
     key = {"merchant_id": attempt.merchant_id, "gateway": attempt.gateway, "gateway_ref": ref}
     before = await last_kept(tx, attempt, ref)
     if before is not None and not is_new(before, gateway_event):
+        if before.status == gateway_event.status and before.refusal != refusal:
+            await queries.CHANGE_REFUSAL.run(tx, **key, refusal=refusal)
         return
     closed_before = None
     if before is not None:

@@ -282,7 +282,9 @@ STOP_GIVING_BACK = Command(
 # The money of a second payment that had gone back came back: as STOP_GIVING_BACK.
 CAME_BACK = Command(
     """
-    update payment_attempts set status = 'DUPLICATE', check_at = null, reason = :reason
+    update payment_attempts
+    set status = 'DUPLICATE', check_at = null, reason = :reason,
+        updated_at = greatest(updated_at, :now)
     where merchant_id = :merchant_id and id = :id and status = 'GIVEN_BACK'
     """,
 )
@@ -393,8 +395,8 @@ MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at >
 
 # Retention, see jobs.HistoryPruner. Business time may be ahead of what the trigger goes by.
 _OLD: Final = """
-    o.updated_at
-        < least(:before::bigint, extract(epoch from now())::bigint * 1000 - 365 * 86400000::bigint)
+    o.updated_at < least(
+        :before::bigint, floor(extract(epoch from now()) * 1000)::bigint - 365 * 86400000::bigint)
     """
 LAST_MERCHANT = Value(str, "select max(id) from merchants")
 MERCHANT_AFTER = Value(str, "select min(id) from merchants where id > :after")

@@ -373,8 +373,11 @@ async def given_back(
             attempt=attempt.id, was=current.status, reason=outcome.reason,
         )  # fmt: skip
         reason = outcome.reason or "refused"
-        stop = queries.CAME_BACK if is_back else queries.STOP_GIVING_BACK
-        await stop.run(tx, merchant_id=attempt.merchant_id, id=attempt.id, reason=reason)
+        key = {"merchant_id": attempt.merchant_id, "id": attempt.id}
+        if is_back:
+            await queries.CAME_BACK.run(tx, **key, reason=reason, now=now)
+        else:
+            await queries.STOP_GIVING_BACK.run(tx, **key, reason=reason)
         cause = f"{attempt.id}: {reason}"
         await note(tx, order, "payment_not_given_back", cause, now)
 

@@ -70,8 +70,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_moves_returned": "Returns to the merchant’s balance",
         "payment_do_given-back": "Second payment given back",
         "payment_text_given-back": "When a gateway refuses for good to give a second "
-        "payment back, and you know that the customer has the money all the same, by a transfer "
-        "for example. Nothing moves in the books, which never had it.",
+        "payment back, or does not say what became of it, and you know that the customer has the "
+        "money, by a transfer for example. Nothing moves in the books, which never had it.",
         "payment_done_given-back": "That the second payment went back is recorded.",
         "payment_do_dispute-open": "Open a dispute",
         "payment_text_dispute-open": "When the customer takes the payment back through the bank, "
@@ -161,7 +161,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_moves_left": "从商户冻结余额扣除",
         "payment_moves_returned": "退回商户余额",
         "payment_do_given-back": "重复付款已退回",
-        "payment_text_given-back": "适用于网关最终拒绝退回重复付款、而您已知客户"
+        "payment_text_given-back": "适用于网关最终拒绝退回重复付款或不告知其结果、而您已知客户"
         "以其他方式（例如转账）收到款项的情况。账目中从未计入此款，没有资金变动。",
         "payment_done_given-back": "已记录重复付款的退回。",
         "payment_do_dispute-open": "发起争议",
@@ -251,7 +251,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_moves_left": "從商戶凍結餘額扣除",
         "payment_moves_returned": "退回商戶餘額",
         "payment_do_given-back": "重複付款已退回",
-        "payment_text_given-back": "適用於閘道最終拒絕退回重複付款、而您已知客戶"
+        "payment_text_given-back": "適用於閘道最終拒絕退回重複付款或不告知其結果、而您已知客戶"
         "以其他方式（例如轉帳）收到款項的情況。帳目中從未計入此款，沒有資金變動。",
         "payment_done_given-back": "已記錄重複付款的退回。",
         "payment_do_dispute-open": "提出爭議",

@@ -39,7 +39,7 @@ _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _NO_CLIENT_IP: Final = "127.0.0.1"  # clientip is compulsory
 _LOST: Final = (
     "the gateway's response was lost, and Epay V1 cannot be asked about a partial refund: look"
-    " there, then run `opentill refunds done` or `failed`"
+    " there, then run {}"
 )
 _log: Final = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class EpayGateway:
             order = await self._order(request.attempt_id)
             if isinstance(order, Reply) and self._standing(order, request.attempt_id) == "paid":
                 return RefundOutcome(status="REFUSED", reason=reply.words)
-        return RefundOutcome(status="UNKNOWN", reason=f"{reply.words}; {_LOST}")
+        return RefundOutcome(status="UNKNOWN", reason=f"{reply.words}; {_lost(request.refund_id)}")
 
     async def _find_lost(self, request: RefundRequest) -> RefundOutcome:
         """Look whether a refund was done: an order's state shows it for a full refund only."""
@@ -199,12 +199,13 @@ class EpayGateway:
             and wire.amount(order.get("money"), self._options.currency) == request.amount
         ):
             return RefundOutcome(status="SUCCEEDED")
-        _log.error("refund %s needs an operator: %s", request.refund_id, _LOST)
-        return RefundOutcome(status="UNKNOWN", reason=_LOST)
+        reason = _lost(request.refund_id)
+        _log.error("refund %s needs an operator: %s", request.refund_id, reason)
+        return RefundOutcome(status="UNKNOWN", reason=reason)
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - there is nothing to ask by
         """Return UNKNOWN: Epay V1 has no query for refunds."""
-        return RefundOutcome(status="UNKNOWN", reason=_LOST)
+        return RefundOutcome(status="UNKNOWN", reason=_lost(refund_id))
 
     def read_callback(
         self,
@@ -304,6 +305,12 @@ class EpayGateway:
         if response.status != HTTPStatus.OK:
             return _NoReply("UNKNOWN", f"HTTP {response.status}")
         return wire.read(response.body) or _NoReply("UNKNOWN", "not in the convention's form")
+
+
+def _lost(refund_id: str) -> str:
+    """Return what the operator is to do; a second payment goes back under its own id."""
+    ends = "`opentill refunds done` or `failed`"
+    return _LOST.format("`opentill orders given-back`" if refund_id.startswith("att_") else ends)
 
 
 def _text_of(error: Exception) -> str:
