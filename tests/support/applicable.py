@@ -52,6 +52,7 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/adjustments/test_audit.py::test_tampering_is_named[statements16",
         "tests/ledger/test_statement.py::test_a_download_that_does_not_add_up",
         "tests/orders/test_retention.py::test_a_gap_in_young_history",
+        "tests/orders/test_retention.py::test_a_process_may_begin",
         "tests/orders/test_retention.py::test_an_order_that_changes_after",
         "tests/orders/test_retention.py::test_each_turn_reads_some",
         "tests/orders/test_retention.py::test_old_history_goes",

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -382,6 +382,7 @@ class PatientClient(Client):
         """Talk to any of the servers, at random."""
         super().__init__(cluster, key)
         self.sent_again: set[str] = set()  # sessions whose form was
+        self.repeated = 0  # requests that got 503
 
     async def call(
         self, method: str, path: str, body: Any = None, idempotency: str = "", server: str = ""
@@ -391,7 +392,19 @@ class PatientClient(Client):
             response := await super().call(method, path, body, idempotency, server)
         ).status_code == 503:
             assert response.headers["retry-after"]
+            self.repeated += 1
         return response
+
+    async def limited(self, calls: Iterable[Awaitable[Any]], limit: int) -> list[Any]:
+        """Make requests at once, of which ``limit`` pass; return their responses.
+
+        One that got 503 may have been counted before, and so may leave room for one less.
+        """
+        before = self.repeated
+        responses = await asyncio.gather(*calls)
+        passed = sum(one.status_code != 429 for one in responses)
+        assert limit - (self.repeated - before) <= passed <= limit
+        return responses
 
     async def send_form(self, session_id: str, method: str) -> httpx2.Response:
         """Send the payment page's form, again after each 503."""
