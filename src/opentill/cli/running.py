@@ -61,6 +61,8 @@ class Deployment:
         settings = self.settings
         gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
         self._check_connections()
+        if settings.database_read_url is not None:
+            session.check_replica(settings.database_read_url)
         if broad := exposure.too_broad(settings):
             _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:

@@ -127,6 +127,27 @@ def wait_for(
             return
 
 
+def check_replica(url: str, *, patience_s: float = 2.0) -> None:
+    """Check that the replica's address can be read; the replica itself may be away.
+
+    Blocks, no longer than ``patience_s``. Raises ``ConfigurationError``.
+    """
+    import asyncpg
+
+    from opentill.db import connection as connections
+
+    async def look() -> None:
+        connection = await connections.connect(url, prepared=False, timeout_s=patience_s)
+        connection.terminate()
+
+    try:
+        run(look())
+    except connections.UNREADABLE as error:
+        raise _unusable("reached", connections.why(error), of="DATABASE_READ_URL") from None
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        return  # what is not there now is read as soon as it is
+
+
 @asynccontextmanager
 async def database(found: Settings | None = None, *, any_key: bool = False) -> "AsyncIterator[Db]":
     """Connect to the database for a command: ``async with session.database() as db``.
@@ -251,7 +272,9 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
         connection.terminate()
 
 
-def _unusable(done: str, why: str, *, is_away: bool) -> ConfigurationError:
-    """Return what to raise where the database cannot be ``done``: reached or read."""
-    message = f"the database of OPENTILL_DATABASE_URL cannot be {done}: {why}"
+def _unusable(
+    done: str, why: str, *, is_away: bool = False, of: str = "DATABASE_URL"
+) -> ConfigurationError:
+    """Return what to raise where the database ``of`` a setting cannot be ``done``: such as read."""
+    message = f"the database of OPENTILL_{of} cannot be {done}: {why}"
     return (DatabaseAway if is_away else ConfigurationError)(message)
