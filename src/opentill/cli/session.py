@@ -135,6 +135,7 @@ def check_replica(url: str, *, patience_s: float = 2.0) -> None:
     import asyncpg
 
     from opentill.db import connection as connections
+    from opentill.db.database import AWAY
 
     async def look() -> None:
         connection = await connections.connect(url, prepared=False, timeout_s=patience_s)
@@ -144,7 +145,7 @@ def check_replica(url: str, *, patience_s: float = 2.0) -> None:
         run(look())
     except connections.UNREADABLE as error:
         raise _unusable("reached", connections.why(error), of="DATABASE_READ_URL") from None
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+    except (*AWAY, asyncpg.PostgresError, asyncpg.InterfaceError):
         return  # what is not there now is read as soon as it is
 
 
@@ -242,21 +243,18 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
 
     from opentill.db import connection as connections
     from opentill.db import migrations
+    from opentill.db.database import AWAY
 
-    ended = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError)
-    not_yet = (asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
-    away = (OSError, *ended, *not_yet)
-    refused = (asyncpg.PostgresError, asyncpg.InterfaceError)
+    trouble = (*AWAY, asyncpg.PostgresError, asyncpg.InterfaceError)
     connection: asyncpg.Connection | None = None
     try:
         connection = await connections.connect(url, prepared=False)
         forgets = migrated and prepared and await connections.loses_statements(url, connection)
-    except (*away, *refused, *connections.UNREADABLE) as error:
+    except (*trouble, *connections.UNREADABLE) as error:
         if connection is not None:
             connection.terminate()
-        raise _unusable(
-            "reached", connections.why(error), is_away=isinstance(error, away)
-        ) from None
+        is_away = isinstance(error, AWAY) and not connections.is_refused_by_pooler(error)
+        raise _unusable("reached", connections.why(error), is_away=is_away) from None
     try:
         if forgets:
             raise ConfigurationError(connections.POOLER_HINT)
@@ -266,8 +264,8 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
         if key is not None:
             await _check_key(connection, key)
         await connection.close()
-    except (*away, *refused) as error:
-        raise _unusable("read", connections.why(error), is_away=isinstance(error, away)) from None
+    except trouble as error:
+        raise _unusable("read", connections.why(error), is_away=isinstance(error, AWAY)) from None
     finally:
         connection.terminate()
 

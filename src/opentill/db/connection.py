@@ -42,6 +42,9 @@ _UNREADABLE: Final = (
     "its address cannot be read: a host, a port or a parameter after ? is wrong, or the password"
     " has a character that must be percent-encoded, or be in OPENTILL_DATABASE_PASSWORD"
 )
+# What PgBouncer says of a wrong address. All its own errors have the code 08P01, also those that
+# pass by themselves, such as query_wait_timeout while PostgreSQL is away.
+_REFUSED_BY_POOLER: Final = re.compile("no such (database|user)|authentication failed")
 
 # The method behind asyncpg's fetch… and execute with parameters. To override it alone costs one
 # frame for each statement; tests/db/test_serializable.py holds that they still call it.
@@ -149,6 +152,12 @@ def why(error: Exception) -> str:
     if isinstance(error, UNREADABLE):
         return _UNREADABLE
     return str(error) or type(error).__name__
+
+
+def is_refused_by_pooler(error: Exception) -> bool:
+    """Return whether a pooler knows no such database or user, or another password."""
+    violation = isinstance(error, asyncpg.ProtocolViolationError)
+    return violation and bool(_REFUSED_BY_POOLER.search(str(error)))
 
 
 async def make_anew(url: str, name: str) -> None:
