@@ -428,7 +428,7 @@ def test_what_the_operator_can_put_right_is_one_line(
 
 @pytest.mark.parametrize(
     ("words", "size", "taken"),
-    [(("--workers", "9"), "10", 100), (("--no-worker",), "50", 100), ((), "91", 91)],
+    [(("--workers", "8"), "10", 100), (("--no-worker",), "50", 100), ((), "91", 91)],
 )
 def test_more_connections_than_the_embedded_database_has_are_refused(
     place: Place, words: tuple[str, ...], size: str, taken: int

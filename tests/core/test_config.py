@@ -541,6 +541,11 @@ def test_every_option_that_a_recipe_names_is_listed_where_its_gateway_is_on() ->
     assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
 
 
+def test_the_address_by_default_is_written_as_browsers_write_it() -> None:
+    found = load({"OPENTILL_HOST": "localhost", "OPENTILL_PORT": "80"})
+    assert found.public_url == "http://localhost"
+
+
 def test_an_address_may_name_several_hosts() -> None:
     url = "postgresql://till:pw@db1:5432,db2:5433/till?target_session_attrs=read-write"
     environ = {"OPENTILL_DATABASE_URL": url, "OPENTILL_SECRET_KEY": KEY}

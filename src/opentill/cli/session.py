@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from opentill.cli import identity
@@ -120,7 +120,8 @@ def wait_for(
         except DatabaseAway as error:
             if not patient:
                 raise
-            sys.stderr.write(f"opentill: {error}; waiting for it\n")
+            with suppress(OSError, ValueError):  # without a log it waits all the same
+                sys.stderr.write(f"opentill: {error}; waiting for it\n")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         else:
