@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from opentill.core import secretfiles
+from opentill.core import secretfiles, settingvalues
 from opentill.core.settings import (
     GATEWAY_PREFIX,
     KEY_IS_LOST,
@@ -172,7 +172,7 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
         settings,
         database_url=secretfiles.with_password(settings.database_url, password),
         database_read_url=secretfiles.with_password(settings.database_read_url, password),
-        public_url=settings.public_url if "public_url" in values else own,
+        public_url=settings.public_url if "public_url" in values else settingvalues.web(own),
         sandbox_port=sandbox_port,
         sandbox_url=sandbox_url,
         sandbox_public_url=public,

@@ -322,6 +322,22 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     assert "OPENTILL_DATABASE_URL cannot be read: relation" in said, refused.stderr
 
 
+def test_a_replicas_address_that_cannot_be_read_is_refused_at_the_start(place: Place) -> None:
+    for end in ("db/x?sslmode=verify-full", "db/x?sslmode=hunter2", f"{'a' * 64}/x"):
+        refused = place.run(
+            "serve",
+            OPENTILL_DATABASE_URL="postgresql://u@127.0.0.1:1/x",
+            OPENTILL_DATABASE_READ_URL=f"postgresql://u:hunter2@{end}",
+            OPENTILL_SECRET_KEY="k" * 32,
+            OPENTILL_SANDBOX="yes",
+            HOME="/proc/nowhere",
+        )
+        assert refused.returncode == 2
+        (said,) = _without_log(refused.stderr)
+        assert said.startswith("opentill: the database of OPENTILL_DATABASE_READ_URL cannot be")
+        assert "hunter2" not in said
+
+
 async def _execute(url: str, statement: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(statement)
@@ -412,7 +428,7 @@ def test_what_the_operator_can_put_right_is_one_line(
 
 @pytest.mark.parametrize(
     ("words", "size", "taken"),
-    [(("--workers", "9"), "10", 100), (("--no-worker",), "50", 100), ((), "91", 91)],
+    [(("--workers", "8"), "10", 100), (("--no-worker",), "50", 100), ((), "91", 91)],
 )
 def test_more_connections_than_the_embedded_database_has_are_refused(
     place: Place, words: tuple[str, ...], size: str, taken: int

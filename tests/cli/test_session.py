@@ -1,12 +1,15 @@
 """What commands run in: errors about the database's address show no part of its password."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from opentill.cli import session
 from opentill.core.errors import ConfigurationError, Unavailable
 from opentill.db.database import Db
+from support import pooler
+from support.databases import name_of
 
 # Addresses that asyncpg cannot read, as it says by quoting what it takes for something else.
 UNREADABLE = [
@@ -14,9 +17,45 @@ UNREADABLE = [
     "postgresql://u:hunter2?word@127.0.0.1:5432/x",
     "postgresql://u:pa@ss:hunter2@127.0.0.1:5432/x",
     "postgresql:///x?host=127.0.0.1&port=hunter2",
-    "postgresql://u@127.0.0.1/x?sslmode=hunter2",
+    f"postgresql://u:hunter2@{'a' * 64}/x",
     "postgresql://u@h1,/hunter2",
 ]
+
+# Parameters that asyncpg says something about, and what that is.
+PARAMETERS = [
+    ("sslmode=hunter2", "`sslmode` parameter must be one of: disable, allow, prefer,"),
+    ("ssl_min_protocol_version=hunter2", "No such TLS version"),
+    ("ssl_min_protocol_version=SSLhunter2", "Unsupported TLS version"),
+    ("sslnegotiation=direct", "direct TLS requires sslmode=require, verify-ca, or verify-full"),
+    ("gsslib=hunter2", "gsslib parameter must be either 'gssapi' or 'sspi'"),
+    ("target_session_attrs=hunter2", "target_session_attrs is expected to be one of"),
+    ("host=[hunter2", "reached: invalid IPv6 address"),
+    ("port=1,2,3", "could not match 3 port numbers to 1 hosts"),
+]
+
+
+@pytest.mark.parametrize(("parameter", "text"), PARAMETERS)
+def test_a_parameter_of_an_address_that_is_wrong_is_named(parameter: str, text: str) -> None:
+    host = "" if parameter.startswith(("host", "port")) else "127.0.0.1"
+    also = "&host=127.0.0.1" if parameter.startswith("port") else ""
+    with pytest.raises(ConfigurationError) as caught:
+        url = f"postgresql://u:hunter2@{host}/x?{parameter}{also}"
+        session.wait_for(url, prepared=True, patient=False)
+    assert text in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_certificate_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    url = "postgresql://u:hunter2@127.0.0.1/x?sslmode=verify-full"
+    with pytest.raises(ConfigurationError) as caught:
+        session.wait_for(url, prepared=True, patient=False)
+    text = f'root certificate file "{tmp_path}/.postgresql/root.crt" does not exist'
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", UNREADABLE)
@@ -26,6 +65,59 @@ def test_an_address_that_cannot_be_read_is_not_quoted(url: str) -> None:
     assert type(caught.value) is ConfigurationError  # and it is not waited for
     assert "hunter2" not in str(caught.value)
     assert "OPENTILL_DATABASE_PASSWORD" in str(caught.value)
+
+
+# What a server says that refuses a connection: code, text, whether that passes by itself. Those of
+# 08P01 are PgBouncer's, which has this code for whatever it refuses itself.
+REFUSALS = [
+    ("53300", "sorry, too many clients already", True),
+    ("53200", "out of memory", True),
+    ("57P01", "terminating connection due to administrator command", True),
+    ("57P02", "terminating connection because of crash of another server process", True),
+    ("57P03", "the database system is starting up", True),
+    ("08006", "connection failure", True),
+    ("08P01", "query_wait_timeout", True),
+    ("08P01", "server login has been failing, try again later (server_login_retry)", True),
+    ("08P01", "no such database: nope", False),
+    ("08P01", "no such user: who", False),
+    ("08P01", "password authentication failed", False),
+    ("28P01", 'password authentication failed for user "who"', False),
+    ("3D000", 'database "nope" does not exist', False),
+]
+
+
+@pytest.mark.parametrize(("code", "text", "passes"), REFUSALS)
+async def test_what_passes_by_itself_is_waited_for(code: str, text: str, passes: bool) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        fields = f"SFATAL\0C{code}\0M{text}\0\0".encode()
+        writer.write(b"E" + (4 + len(fields)).to_bytes(4, "big") + fields)
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"postgresql://who@127.0.0.1:{port}/nope?sslmode=disable"
+        with pytest.raises(ConfigurationError) as caught:
+            await asyncio.to_thread(session.wait_for, url, prepared=True, patient=False)
+    assert isinstance(caught.value, session.DatabaseAway) == passes
+    assert text in str(caught.value)
+
+
+@pooler.direct("it would be another connection that is one too many")
+async def test_a_database_without_a_free_connection_is_waited_for(
+    db: Db, database_url: str
+) -> None:
+    role = f"crowded_{name_of(database_url)}"
+    url = database_url.replace("//opentill@", f"//{role}@")
+    assert role in url
+    async with db.connection() as tx:
+        await tx.execute(f"create role {role} login connection limit 0")
+        try:
+            with pytest.raises(session.DatabaseAway, match="too many connections for role"):
+                await asyncio.to_thread(session.wait_for, url, prepared=True, patient=False)
+        finally:
+            await tx.execute(f"drop role {role}")
 
 
 def test_an_address_that_a_process_cannot_read_is_not_quoted() -> None:

@@ -1,9 +1,13 @@
 """``opentill statement`` in its three forms, and the same over the API."""
 
 import csv
+import errno
 import io
 import json
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from http.client import HTTPConnection
@@ -149,6 +153,77 @@ def test_a_pipe_or_a_link_is_written_to_and_stays(tmp_path: Path) -> None:
     assert os.read(read, 100) == b"through the pipe"
     os.close(read)
     os.close(write)
+
+
+_WRITE = """
+import sys
+from pathlib import Path
+from opentill.cli import inputs
+with inputs.target(Path(sys.argv[1])) as target:
+    target.write(b"the new one")
+"""
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@needs_root
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_file_that_is_mounted_by_itself_is_written_in_place(
+    tmp_path: Path, elsewhere: bool
+) -> None:
+    place, file = tmp_path / "place", tmp_path / "all.csv"
+    place.mkdir()
+    (place / "f").touch()
+    file.write_text("the former one, which is longer")
+    tmpfs = 'mount -t tmpfs tmpfs "$1" && touch "$1/f" && ' if elsewhere else ""
+    script = tmpfs + 'mount --bind "$1/f" "$2" && "$0" -c "$3" "$2" && cat "$2"'
+    words = ["unshare", "-m", "sh", "-c", script, sys.executable, place, file, _WRITE]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(done.stderr)
+    assert (done.returncode, done.stdout) == (0, "the new one"), done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"place", "all.csv"}
+
+
+@needs_root
+def test_a_file_of_a_group_that_one_is_not_in_is_written_in_place() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, file = Path(name), Path(name) / "all.csv"
+        file.write_text("the former one, which is longer")
+        file.chmod(0o640)
+        os.chown(folder, 65533, 65533)
+        os.chown(file, 65533, 65532)
+        if (child := os.fork()) == 0:
+            os.setgroups([])
+            os.setgid(65533)
+            os.setuid(65533)
+            with inputs.target(file) as target:
+                target.write(b"the new one")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        status = file.stat()
+        assert (file.read_text(), status.st_gid) == ("the new one", 65532)
+        assert status.st_mode & 0o777 == 0o640
+
+
+def test_a_file_keeps_what_rights_the_system_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    file = tmp_path / "all.csv"
+    file.touch()
+    file.chmod(0o664)
+    with monkeypatch.context() as patched:  # as root without the right to change owners
+        patched.setattr(os, "fchown", refuse)
+        with inputs.target(file) as target:
+            target.write(b"the new one")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("the new one", 0o604)
+    monkeypatch.setattr(os, "fchmod", refuse)  # as where new files are another user's
+    for path in (file, tmp_path / "new.csv"):
+        with inputs.target(path) as target:
+            target.write(b"a newer one")
+        assert (path.read_text(), path.stat().st_mode & 0o077) == ("a newer one", 0)
 
 
 @pytest.mark.parametrize(

@@ -359,6 +359,7 @@ READABLE = [
     "postgresql://u@db/x?sslmode=require&application_name=till&options=-c%20work_mem%3D9MB",
     "postgresql://u@db/name@of/a:database",
     "postgresql://db:5432",
+    "postgresql://u@db/x?application_name=why?",
 ]
 
 
@@ -366,6 +367,17 @@ READABLE = [
 def test_addresses_of_databases_that_asyncpg_takes_are_accepted(url: str) -> None:
     asyncpg_arguments(url)
     assert load(DATABASE | {"OPENTILL_DATABASE_URL": url}).database_url == url
+
+
+@pytest.mark.parametrize("password", ["", STRANGE])
+@pytest.mark.parametrize("end", ["?", "?&", "?sslmode=disable&", "?&sslmode=disable&&"])
+def test_what_separates_no_parameters_of_an_address_is_left_out(end: str, password: str) -> None:
+    url = f"postgresql://u@db/x{end}"
+    environ = DATABASE | {"OPENTILL_DATABASE_URL": url, "OPENTILL_DATABASE_READ_URL": url}
+    settings = load(environ | {"OPENTILL_DATABASE_PASSWORD": password})
+    for found in (settings.database_url, settings.database_read_url):
+        parameters = asyncpg_arguments(found or "")
+        assert (parameters.password or "", parameters.database) == (password, "x")
 
 
 UNESCAPED = [
@@ -381,6 +393,7 @@ UNESCAPED = [
     ("postgresql://u:pw@etpw@db1:5432,db2:5432/x", "etpw"),
     ("postgresql://u:pa[ss@db/x", "pa["),
     ("postgresql://u@db/x?password=etpw&more", "etpw"),
+    ("postgresql://u@db/x?password=etpw&&user=u", "etpw"),
     ("postgresql://u:etpw@db:5432x/x", "etpw"),
     ("postgresql://u:etpw@db:99999/x", "etpw"),
     ("postgresql://u:etpw@db,/x", "etpw"),
@@ -526,6 +539,11 @@ def test_every_option_that_a_recipe_names_is_listed_where_its_gateway_is_on() ->
     listed = {row[0] for row in shown_settings.shown(load({"OPENTILL_GATEWAYS": "manual,sandbox"}))}
     assert "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS" in listed
     assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
+
+
+def test_the_address_by_default_is_written_as_browsers_write_it() -> None:
+    found = load({"OPENTILL_HOST": "localhost", "OPENTILL_PORT": "80"})
+    assert found.public_url == "http://localhost"
 
 
 def test_an_address_may_name_several_hosts() -> None:

@@ -201,6 +201,11 @@ def test_times_amounts_and_ids_stay(stream: io.StringIO) -> None:
     assert {name: line[name] for name in values} == values | {"data": "2 bytes"}
 
 
+def test_half_of_a_surrogate_pair_is_written_as_an_escape(stream: io.StringIO) -> None:
+    structlog.get_logger().info("said", text="a\ud800b")
+    assert json.loads(stream.getvalue())["text"] == "a\ud800b"
+
+
 def test_a_card_number_as_a_number_is_redacted(stream: io.StringIO) -> None:
     structlog.get_logger().info("event", n=4242424242424242)
     assert _lines(stream)[0]["n"] == log.REDACTED

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from opentill import figures, ledger, orders
 from opentill.core.settings import Settings
@@ -272,6 +273,27 @@ def test_a_server_starts_while_the_replica_is_away(
     with serving(settings) as api_server:
         assert _state(api_server) == "away"
         assert len(_ids(api_server.shop())) == 0
+
+
+@pytest.mark.parametrize("end", ["sslmode=verify-full", "sslmode=foo", f"host={'a' * 64}"])
+async def test_a_replica_whose_address_cannot_be_read_is_away_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, db: Db, end: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where no certificate is
+    monkeypatch.setattr(replica, "FOLLOW_S", 0.01)
+    host = "" if end.startswith("host") else "127.0.0.1"
+    url = f"postgresql://u:hunter2@{host}/x?{end}"
+    with capture_logs() as logged:
+        async with replica.beside(db, Settings(database_read_url=url)) as other:
+            assert other is not None
+            assert await other.read(lambda tx: tx.fetchval("select 1")) == 1
+            await asyncio.sleep(0.2)
+            assert other.state == "away"
+            other.lag_s = 0.0  # as before its certificate was taken away
+            assert await other.read(lambda tx: tx.fetchval("select 1")) == 1
+    assert [line["event"] for line in logged] == ["replica"]
+    assert logged[0]["why"]
+    assert "hunter2" not in str(logged)
 
 
 READ_HERE: dict[str, Callable[[Db, str], Awaitable[object]]] = {

@@ -182,7 +182,11 @@ def _run(
     from opentill.server.embedded.programs import Programs
 
     programs = Programs(sysuser.ids(settings.data_dir / "postgres"))
-    ran = programs.pipe(program, words, source, target)
+    try:
+        ran = programs.pipe(program, words, source, target)
+    except OSError as error:
+        message = f"{program} cannot be run: {error.strerror or error}"
+        raise ConfigurationError(message) from None
     if ran.returncode != 0:
         lines = ran.stderr.decode(errors="replace").strip().splitlines() or [""]
         message = f"{program} failed: {lines[-1]}"

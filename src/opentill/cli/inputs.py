@@ -1,8 +1,10 @@
 """What commands take: options, amounts, rates and dates as text, and who runs the command."""
 
 import contextlib
+import errno
 import os
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -98,7 +100,7 @@ def target(path: Path | None) -> Iterator[Target]:
             with _writable():
                 _give_rights(file, path)
                 os.fsync(file.fileno())
-                made.replace(path)
+                _give_name(made, path)
 
 
 @contextmanager
@@ -118,7 +120,8 @@ def _writable() -> Iterator[None]:
 def _is_replaced(path: Path) -> bool:
     """Return whether a new file can take the name: not that of a device, a pipe or a link.
 
-    Nor that of a file of another user, or in a directory where no file can be made.
+    Nor that of a file of another user or of a group that this one is not in, or in a directory
+    where no file can be made.
     """
     if not os.access(path.parent, os.W_OK | os.X_OK):
         return False
@@ -126,20 +129,42 @@ def _is_replaced(path: Path) -> bool:
         status = path.lstat()
     except FileNotFoundError:
         return True
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    ours = status.st_uid == os.geteuid() and (
+        os.geteuid() == 0 or status.st_gid in (os.getegid(), *os.getgroups())
+    )
+    return stat.S_ISREG(status.st_mode) and ours
 
 
 def _give_rights(file: IO[bytes], path: Path) -> None:
-    """Give a file the rights of the one at ``path``, or those of any new file."""
+    """Give a file the rights of the one at ``path``, or those of any new file.
+
+    As far as the system lets it, and never more than these.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:
         mask = os.umask(0)
         os.umask(mask)
-        os.fchmod(file.fileno(), 0o666 & ~mask)
+        mode = 0o666 & ~mask
     else:
-        os.fchown(file.fileno(), -1, status.st_gid)
-        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+        mode = stat.S_IMODE(status.st_mode)
+        try:
+            os.fchown(file.fileno(), -1, status.st_gid)
+        except PermissionError:
+            mode &= ~stat.S_IRWXG  # they were another group's
+    with contextlib.suppress(PermissionError):  # a mount where all files are another user's
+        os.fchmod(file.fileno(), mode)
+
+
+def _give_name(made: Path, path: Path) -> None:
+    """Give a file its name; one that is mounted by itself keeps its own, and gets the contents."""
+    try:
+        made.replace(path)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        with made.open("rb") as whole, path.open("wb") as file:
+            shutil.copyfileobj(whole, file)
 
 
 @contextmanager

@@ -61,6 +61,8 @@ class Deployment:
         settings = self.settings
         gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
         self._check_connections()
+        if settings.database_read_url is not None:
+            session.check_replica(settings.database_read_url)
         if broad := exposure.too_broad(settings):
             _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:
@@ -96,16 +98,18 @@ class Deployment:
     def _check_connections(self) -> None:
         """Raise ConfigurationError if its processes may take more than the embedded database has.
 
-        A worker that is apart, also one of another command, is a process like the others.
+        A worker that is apart, also one of another command, is a process like the others; so is
+        the one that is started beside another to replace it.
         """
         if self.settings.database_url is not None:
             return
-        processes = self.workers + (self.workers > 1 or not self.with_worker)
+        several = self.workers > 1
+        processes = self.workers + (several or not self.with_worker) + several
         size = self.settings.db_pool_size
         if processes * size > CONNECTIONS - FOR_COMMANDS:
             message = (
-                f"{processes} processes (--workers, and a worker apart) x OPENTILL_DB_POOL_SIZE"
-                f" {size} are {processes * size} database connections, and the embedded database"
+                f"{processes} processes (--workers, a worker apart, a successor) x"
+                f" OPENTILL_DB_POOL_SIZE {size} are {processes * size} database connections, and the embedded database"
                 f" has {CONNECTIONS - FOR_COMMANDS} for them: lower one of both, or set"
                 " OPENTILL_DATABASE_URL"
             )

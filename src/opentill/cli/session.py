@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from opentill.cli import identity
@@ -120,11 +120,34 @@ def wait_for(
         except DatabaseAway as error:
             if not patient:
                 raise
-            sys.stderr.write(f"opentill: {error}; waiting for it\n")
+            with suppress(OSError, ValueError):  # without a log it waits all the same
+                sys.stderr.write(f"opentill: {error}; waiting for it\n")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         else:
             return
+
+
+def check_replica(url: str, *, patience_s: float = 2.0) -> None:
+    """Check that the replica's address can be read; the replica itself may be away.
+
+    Blocks, no longer than ``patience_s``. Raises ``ConfigurationError``.
+    """
+    import asyncpg
+
+    from opentill.db import connection as connections
+    from opentill.db.database import AWAY
+
+    async def look() -> None:
+        connection = await connections.connect(url, prepared=False, timeout_s=patience_s)
+        connection.terminate()
+
+    try:
+        run(look())
+    except connections.UNREADABLE as error:
+        raise _unusable("reached", connections.why(error), of="DATABASE_READ_URL") from None
+    except (*AWAY, asyncpg.PostgresError, asyncpg.InterfaceError):
+        return  # what is not there now is read as soon as it is
 
 
 @asynccontextmanager
@@ -221,21 +244,18 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
 
     from opentill.db import connection as connections
     from opentill.db import migrations
+    from opentill.db.database import AWAY
 
-    ended = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError)
-    not_yet = (asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
-    away = (OSError, *ended, *not_yet)
-    refused = (asyncpg.PostgresError, asyncpg.InterfaceError)
+    trouble = (*AWAY, asyncpg.PostgresError, asyncpg.InterfaceError)
     connection: asyncpg.Connection | None = None
     try:
         connection = await connections.connect(url, prepared=False)
         forgets = migrated and prepared and await connections.loses_statements(url, connection)
-    except (*away, *refused, *connections.UNREADABLE) as error:
+    except (*trouble, *connections.UNREADABLE) as error:
         if connection is not None:
             connection.terminate()
-        raise _unusable(
-            "reached", connections.why(error), is_away=isinstance(error, away)
-        ) from None
+        is_away = isinstance(error, AWAY) and not connections.is_refused_by_pooler(error)
+        raise _unusable("reached", connections.why(error), is_away=is_away) from None
     try:
         if forgets:
             raise ConfigurationError(connections.POOLER_HINT)
@@ -245,13 +265,15 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
         if key is not None:
             await _check_key(connection, key)
         await connection.close()
-    except (*away, *refused) as error:
-        raise _unusable("read", connections.why(error), is_away=isinstance(error, away)) from None
+    except trouble as error:
+        raise _unusable("read", connections.why(error), is_away=isinstance(error, AWAY)) from None
     finally:
         connection.terminate()
 
 
-def _unusable(done: str, why: str, *, is_away: bool) -> ConfigurationError:
-    """Return what to raise where the database cannot be ``done``: reached or read."""
-    message = f"the database of OPENTILL_DATABASE_URL cannot be {done}: {why}"
+def _unusable(
+    done: str, why: str, *, is_away: bool = False, of: str = "DATABASE_URL"
+) -> ConfigurationError:
+    """Return what to raise where the database ``of`` a setting cannot be ``done``: such as read."""
+    message = f"the database of OPENTILL_{of} cannot be {done}: {why}"
     return (DatabaseAway if is_away else ConfigurationError)(message)

@@ -13,6 +13,7 @@ stays. Stopping loses none; a SIGKILL loses the buffered ones.
 import asyncio
 import errno
 import functools
+import json
 import logging
 import os
 import re
@@ -377,4 +378,7 @@ def _luhn(digits: str) -> bool:
 
 
 def _json(event: EventDict, **_: object) -> str:
-    return msgspec.json.encode(event, enc_hook=str).decode()
+    try:
+        return msgspec.json.encode(event, enc_hook=str).decode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 has no form for
+        return json.dumps(event, default=str)

@@ -84,5 +84,4 @@ def with_password(url: str | None, password: str) -> str | None:
     """The address with the password in it; one that is given apart may have any character."""
     if not url or not password:
         return url
-    url = url.rstrip("?&")
     return f"{url}{'&' if '?' in url else '?'}password={quote(password, safe='')}"

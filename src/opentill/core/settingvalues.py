@@ -172,6 +172,7 @@ def _is_ipv6(text: str) -> bool:
 def database(text: str) -> str:
     """The address of a PostgreSQL, or of several (as asyncpg reads it).
 
+    An & before or after all parameters is left out, and a ? without any.
     What a password that is not percent-encoded makes of it is refused here, since asyncpg's errors
     quote what they do not understand.
     """
@@ -185,9 +186,12 @@ def database(text: str) -> str:
         fits = parts.scheme in {"postgresql", "postgres"} and "#" not in text
     except ValueError:
         fits = False
-    if not fits or not _names_hosts(parts) or not all(map(_is_field, parts.query.split("&"))):
+    before, _, after = text.partition("?")
+    fields = after.strip("&")
+    named = all("=" in field for field in fields.split("&") if fields)
+    if not fits or not _names_hosts(parts) or not named:
         raise ValueError(wanted)
-    return text
+    return f"{before}?{fields}" if fields else before
 
 
 def _names_hosts(parts: SplitResult) -> bool:
@@ -202,11 +206,6 @@ def _is_place(text: str) -> bool:
     """Return whether it is a host, perhaps with a port; either may be left out, not both."""
     found = re.fullmatch(r"(?=.)(?:\[[^\]]+\]|[^:\[\]]*)(?::([0-9]{0,5}))?", text)
     return found is not None and int(found[1] or 0) <= _LAST_PORT
-
-
-def _is_field(text: str) -> bool:
-    """Return whether it is a parameter of a query, or nothing, as before an & at the end."""
-    return not text or "=" in text
 
 
 def smtp(text: str) -> str:

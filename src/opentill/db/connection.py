@@ -7,6 +7,7 @@ transaction only the whole can be run again, see ``Db.run``.
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -33,12 +34,17 @@ POOLER_HINT: Final = (
     "the database is behind a pooler that keeps no prepared statements;"
     " set OPENTILL_DB_PREPARED=no, or max_prepared_statements in PgBouncer 1.21 or newer"
 )
-# What asyncpg raises for an address that it cannot read; most texts quote it.
-UNREADABLE: Final = (ValueError, asyncpg.ClientConfigurationError, IndexError)
+# What asyncpg raises for an address that it cannot read. Only texts of ClientConfigurationError, a
+# ValueError too, say what is wrong; some of them end with a part of the address.
+UNREADABLE: Final = (ValueError, IndexError)
+_QUOTED: Final = re.compile(r"(?:, got | in the connection URI: |(?<= TLS version): ).*")
 _UNREADABLE: Final = (
     "its address cannot be read: a host, a port or a parameter after ? is wrong, or the password"
     " has a character that must be percent-encoded, or be in OPENTILL_DATABASE_PASSWORD"
 )
+# What PgBouncer says of a wrong address. All its own errors have the code 08P01, also those that
+# pass by themselves, such as query_wait_timeout while PostgreSQL is away.
+_REFUSED_BY_POOLER: Final = re.compile("no such (database|user)|authentication failed")
 
 # The method behind asyncpg's fetch… and execute with parameters. To override it alone costs one
 # frame for each statement; tests/db/test_serializable.py holds that they still call it.
@@ -141,9 +147,17 @@ async def connect(url: str, *, prepared: bool = True, timeout_s: float = 10) -> 
 
 def why(error: Exception) -> str:
     """Say why a connection could not be opened, without any part of its address's password."""
+    if isinstance(error, asyncpg.ClientConfigurationError):
+        return _QUOTED.sub("", str(error).partition("\n")[0])  # without hints on further lines
     if isinstance(error, UNREADABLE):
         return _UNREADABLE
     return str(error) or type(error).__name__
+
+
+def is_refused_by_pooler(error: Exception) -> bool:
+    """Return whether a pooler knows no such database or user, or another password."""
+    violation = isinstance(error, asyncpg.ProtocolViolationError)
+    return violation and bool(_REFUSED_BY_POOLER.search(str(error)))
 
 
 async def make_anew(url: str, name: str) -> None:

@@ -33,7 +33,7 @@ _PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
 # Errors that say that the database is away, shuts down or has no connection, memory or disk left
 # (53…), and not that a statement is wrong. One whose disk is full still serves what only reads, so
 # that ``/readyz`` says that it is ready.
-_AWAY: Final = (
+AWAY: Final = (
     OSError,
     TimeoutError,
     asyncpg.PostgresConnectionError,
@@ -78,7 +78,7 @@ class Lent:
         end = None if self._within_s is None else loop.time() + self._within_s
         try:
             self._connection = await self._db.borrow(end)
-        except _AWAY as error:
+        except AWAY as error:
             raise Unavailable(reason=_why(error)) from error
         if end is not None:
             # When the time is over the connection is cut, and the statement that waits on it
@@ -95,7 +95,7 @@ class Lent:
         """Give it back, fit for the next. Raises Unavailable if the database is away."""
         if self._alarm is not None:
             self._alarm.cancel()
-        away = isinstance(error, _AWAY) or _ended(self._connection, error) or lost_a_node(error)
+        away = isinstance(error, AWAY) or _ended(self._connection, error) or lost_a_node(error)
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
@@ -211,7 +211,7 @@ class Db:
                     await fit_statements(connection)
                 finally:
                     db.give_back(connection)
-            except (*_AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
+            except (*AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
                 await db.close()
                 reason = f"the database does not respond: {connections.why(error)}"
                 raise Unavailable(reason=reason) from error

@@ -15,6 +15,7 @@ import structlog
 
 from opentill.core.errors import Problem, Unavailable
 from opentill.core.settings import Settings
+from opentill.db import connection as connections
 from opentill.db import queries
 from opentill.db.database import Db, Tx
 from opentill.db.following import following
@@ -39,6 +40,7 @@ class Replica(Db):
     follows: bool = False  # whether it responds and is a replica of this primary
     same_cluster: bool = False  # whether its primary's cluster was found to be this one
     never_written: int | None = None  # a position of it that the primary had not reached
+    why: str = ""  # why it did not respond when it was looked at last
 
     @classmethod
     async def open(cls, primary: Db, settings: Settings) -> Self:
@@ -67,6 +69,16 @@ class Replica(Db):
             return "used"
         return "behind" if self.follows else "away"
 
+    async def borrow(self, until: float | None = None) -> asyncpg.Connection:
+        """Take a connection. Raises Unavailable too, for an address that cannot be read.
+
+        A start refuses such an address; later a certificate's file may be away for a while.
+        """
+        try:
+            return await super().borrow(until)
+        except connections.UNREADABLE as error:
+            raise Unavailable(reason=connections.why(error)) from error
+
     def reading(self) -> Db:
         """Return where one list or export is read from beginning to end."""
         return _Reading(self)
@@ -89,6 +101,7 @@ class Replica(Db):
         if self.seen and written < self.seen[-1][1]:
             self.seen.clear()  # another one is the primary now, with a log of its own
         self.seen.append((now, written))
+        why = self.why
         replayed = await self._replayed()
         if replayed is not None and written < replayed and await self._written() < replayed:
             self.never_written = replayed  # and not a moment ago
@@ -97,8 +110,8 @@ class Replica(Db):
         self.lag_s, self.follows = None, False
         if replayed is not None and replayed != self.never_written:
             self.lag_s, self.follows = self._behind_s(now, replayed), True
-        if before != self.usable:
-            _log.warning("replica", usable=self.usable, lag_s=self.lag_s)
+        if before != self.usable or why != self.why:
+            _log.warning("replica", usable=self.usable, lag_s=self.lag_s, why=self.why)
 
     async def _written(self) -> int:
         """Return the position of the primary. Raises Unavailable."""
@@ -108,11 +121,13 @@ class Replica(Db):
     async def _replayed(self) -> int | None:
         """Return its position, None if it does not respond or is of another primary."""
         theirs = None if self.same_cluster else await _cluster(self.primary)
+        self.why = ""
         try:
             async with self.connection(_LOOK_S) as tx:
                 replayed = await queries.REPLAYED.get(tx)
             own = None if theirs is None else await _cluster(self)
-        except _TROUBLE:
+        except _TROUBLE as error:
+            self.why = str(error)
             return None
         if replayed is not None:
             self.same_cluster = theirs is None or own is None or own == theirs
