@@ -109,8 +109,8 @@ class Deployment:
         if processes * size > CONNECTIONS - FOR_COMMANDS:
             message = (
                 f"{processes} processes (--workers, a worker apart, a successor) x"
-                f" OPENTILL_DB_POOL_SIZE {size} are {processes * size} database connections, and the embedded database"
-                f" has {CONNECTIONS - FOR_COMMANDS} for them: lower one of both, or set"
+                f" OPENTILL_DB_POOL_SIZE {size} are {processes * size} database connections, and the"
+                f" embedded database has {CONNECTIONS - FOR_COMMANDS} for them: lower one of both, or set"
                 " OPENTILL_DATABASE_URL"
             )
             raise ConfigurationError(message)
