@@ -107,10 +107,11 @@ class Deployment:
         processes = self.workers + (several or not self.with_worker) + several
         size = self.settings.db_pool_size
         if processes * size > CONNECTIONS - FOR_COMMANDS:
+            left = CONNECTIONS - FOR_COMMANDS
             message = (
                 f"{processes} processes (--workers, a worker apart, a successor) x"
-                f" OPENTILL_DB_POOL_SIZE {size} are {processes * size} database connections, and the"
-                f" embedded database has {CONNECTIONS - FOR_COMMANDS} for them: lower one of both, or set"
+                f" OPENTILL_DB_POOL_SIZE {size} are {processes * size} database connections, and"
+                f" the embedded database has {left} for them: lower one of both, or set"
                 " OPENTILL_DATABASE_URL"
             )
             raise ConfigurationError(message)
