@@ -320,7 +320,7 @@ async def test_rules_that_take_long_are_checked_between_other_merchants(damaged:
         assert set(await _checks(damaged)) == {first, second}  # from the first turn on
     found = await _checks(damaged)
     assert found[first][0] == found[second][0] > 0
-    assert turns >= 2 * len(rules.of_merchant(first)) - 2
+    assert turns >= len(rules.of_merchant(first))  # some turns go on with both
 
 
 async def test_rules_go_on_where_checks_take_longer_than_they_rest(
