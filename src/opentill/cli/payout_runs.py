@@ -218,7 +218,8 @@ def file(
     async def work() -> "RunView":
         async with session.database(settings) as db:
             now = await session.now(db)
-            await db.run(lambda tx: payouts.send_run(tx, run_id, form.value, actor, above, now))
+            wanted = payouts.FileRequest(form.value, actor, above)
+            await payouts.send_run(db, run_id, wanted, settings.secret_key, now)
             with await payouts.make_file(db, run_id, settings.secret_key) as made:
                 if as_json and to_file is None:
                     pass  # the record alone

@@ -142,11 +142,9 @@ async def take(request: PageRequest) -> Response:
     app, run_id = request.app, request.ids["run"]
     chosen: payouts.Form = "csv" if form.get("form") == "csv" else "xml"
     actor = people.actor_of(request.login, "taken in the console, for the bank")
-    above = app.settings.approval_above
     try:
-        run = await app.db.run(
-            lambda tx: payouts.send_run(tx, run_id, chosen, actor, above, request.now)
-        )
+        wanted = payouts.FileRequest(chosen, actor, app.settings.approval_above)
+        run = await payouts.send_run(app.db, run_id, wanted, app.settings.secret_key, request.now)
     except Invalid as problem:
         return await _one(request, 400, {"form": f"run_error_take_{problem.field}"})
     file = await payouts.make_file(app.db, run_id, app.settings.secret_key)
