@@ -85,6 +85,9 @@ def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> Non
         ({**REASON, "adjust": "recharge", "amount": "7"}, "merchant"),
         ({**REASON, "adjust": "recharge", "amount": "x", "merchant": merchant_id}, "amount"),
         ({**REASON, "adjust": "correct", "amount": "7", "merchant": merchant_id}, "order"),
+        ({**REASON, "amount": "7.00", "merchant": merchant_id}, "adjust"),
+        ({**REASON, "order": "ord_1"}, "adjust"),
+        ({**REASON, "adjust": "unknown", "amount": "7.00"}, "adjust"),
     ):
         refused = finance.post(f"{path}/resolve", form)
         assert (refused.status_code, f'id="{field}-error"' in refused.text) == (400, True), form
