@@ -1,5 +1,6 @@
 """The bank's report: what fits a payout ends it, and everything else waits in the inbox."""
 
+import asyncio
 import io
 
 import pytest
@@ -111,6 +112,18 @@ async def test_what_contradicts_an_end_is_for_a_person(db: Db) -> None:
         ("different", "100.00 EUR PAID", "100.00 EUR credit, B-2"),
         ("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3"),
     ]
+
+
+async def test_reports_that_are_read_at_once_end_each_payout_once(db: Db) -> None:
+    sent = await _sent(db, 8)
+    lines = [entry(one.id, credit=bool(at % 2), ref=f"B-{at}") for at, one in enumerate(sent)]
+    files = [statement(*lines), statement(*lines), statement(*lines, form="camt.053.001.02")]
+    results = await asyncio.gather(*(apply(db, file) for file in files))
+    assert sum(one.sent for one in results) == sum(one.returned for one in results) == 4
+    assert [one.found for one in results] == [0, 0, 0]
+    assert {status for status, _ in await _now(db, sent)} == {"PAID", "FAILED"}
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
 
 
 @pytest.mark.parametrize("name", ["", "NOTPROVIDED"])

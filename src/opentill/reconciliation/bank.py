@@ -14,7 +14,7 @@ from typing import IO, Final
 
 import msgspec
 
-from opentill import payouts
+from opentill import merchants, payouts
 from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
@@ -157,6 +157,8 @@ async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
     reference = _reference(line, payout)
     if payout is None or what is not None:
         return await _found(tx, found, payout, what or "missing in ledger", now)
+    # Another report may be about the same payout at this moment.
+    await merchants.lock(tx, payout.merchant_id)
     current = await payouts.find(tx, payout.merchant_id, payout.id)
     ended = {"sent": "PAID", "returned": "FAILED"}[line.kind]
     if current.status == ended:
