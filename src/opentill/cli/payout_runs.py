@@ -89,11 +89,13 @@ def _run_shown(found: "Run") -> dict[str, Any]:
 def _view_shown(found: "RunView") -> dict[str, Any]:
     from opentill.core import money
 
-    sums = found.sums
+    sums, is_sent = found.sums, found.run.status == "SENT"
     return {
         **_run_shown(found.run),
         "payouts": sums.payouts,
         "amount": money.show(sums.amount_minor, found.run.currency),
+        "inFile": sums.in_file if is_sent else None,
+        "fileAmount": money.show(sums.file_minor, found.run.currency) if is_sent else None,
         "pending": sums.pending,
         "paid": sums.paid,
         "failed": sums.failed,

@@ -128,6 +128,7 @@ async def _one(
         run=view.run,
         sums=view.sums,
         amount=localizer.amount(Money(view.sums.amount_minor, view.run.currency)),
+        file_amount=localizer.amount(Money(view.sums.file_minor, view.run.currency)),
         payouts=[(one, localizer.amount(Money(one.amount_minor, one.currency))) for one in found],
         next=found[-1].merchant_id if len(found) == _PAYOUTS else "",
         forms=payouts.FORMS,

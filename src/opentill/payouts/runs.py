@@ -257,7 +257,14 @@ def _check_form(run: Run, form: Form) -> None:
 
 
 def described(found: RunView) -> str:
-    """Say in a line what a run is."""
+    """Say in a line what a run is, and of one that is SENT what its file has."""
     run, sums = found.run, found.sums
-    total = money.show(sums.amount_minor, run.currency)
-    return f"{run.id} {run.status}: {sums.payouts} payouts, {total} {run.currency}"
+    whole = _counted(sums.payouts, sums.amount_minor, run.currency)
+    if run.status == "SENT":
+        in_file = _counted(sums.in_file, sums.file_minor, run.currency)
+        whole = f"{in_file} in the file; {whole} in the run"
+    return f"{run.id} {run.status}: {whole}"
+
+
+def _counted(payouts: int, minor: int, currency: str) -> str:
+    return f"{payouts} payouts, {money.show(minor, currency)} {currency}"
