@@ -77,7 +77,7 @@ def test_what_is_sent_is_what_the_file_has(opentill: Commands, tmp_path: Path) -
     assert (sent["payouts"], sent["amount"], sent["failed"]) == (2, "200.00", 1)
     assert (sent["inFile"], sent["fileAmount"]) == (1, "100.00")
     says = "SENT: 1 payouts, 100.00 EUR in the file; 2 payouts, 200.00 EUR in the run"
-    assert f"{run['id']} {says}" in opentill.run(*file).stderr
+    assert f"{run['id']} {says}" in opentill.run(*file).stderr.decode()
     listed = opentill.json("payouts", "runs", run["id"])
     assert {one["merchantId"]: one["inFile"] for one in listed} == {changed: False, paid: True}
 
