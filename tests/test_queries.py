@@ -281,6 +281,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "figures.gateway_queries.RECOUNT",
         "payouts.queries.DUE_AFTER",
         "payouts.queries.PUT_IN_FILE",
+        "payouts.queries.WAITING_OF_RUN",
         "payouts.queries.RUN_SUMS",
         "payouts.queries.IN_RUN",
         "payouts.queries.TRANSFERS",

@@ -65,6 +65,23 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     assert opentill.json("ledger", "check")["violations"] == []
 
 
+def test_what_is_sent_is_what_the_file_has(opentill: Commands, tmp_path: Path) -> None:
+    opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
+    changed, paid = (_shop(opentill) for _ in range(2))
+    run = opentill.json("payouts", "run", "EUR", "--reference", "W-2", *WHY)
+    assert (run["inFile"], run["fileAmount"]) == (None, None)
+    other = (*ACCOUNT[:2], "--account", "DE75512108001245126199")
+    opentill.json("payouts", "set-account", changed, *other, *WHY)
+    file = ("payouts", "file", run["id"], "--output", str(tmp_path / "one.xml"))
+    sent = opentill.json(*file)
+    assert (sent["payouts"], sent["amount"], sent["failed"]) == (2, "200.00", 1)
+    assert (sent["inFile"], sent["fileAmount"]) == (1, "100.00")
+    says = "SENT: 1 payouts, 100.00 EUR in the file; 2 payouts, 200.00 EUR in the run"
+    assert f"{run['id']} {says}" in opentill.run(*file).stderr.decode()
+    listed = opentill.json("payouts", "runs", run["id"])
+    assert {one["merchantId"]: one["inFile"] for one in listed} == {changed: False, paid: True}
+
+
 def test_what_is_refused_says_what_would_be_accepted(opentill: Commands, tmp_path: Path) -> None:
     shop = _shop(opentill)
     cases = (

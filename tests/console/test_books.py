@@ -12,7 +12,7 @@ import pytest
 from opentill import payouts
 from opentill.db.database import Tx
 from support.api_server import ApiServer, Shop
-from support.payout_runs import IBAN, OWN, payee
+from support.payout_runs import ANN, IBAN, NATIONAL, OWN, payee
 from support.people import Visitor, person
 from support.world import NOW
 
@@ -36,6 +36,7 @@ def _upload(visitor: Visitor, path: str, name: str, content: str, **form: str) -
 def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor) -> None:
     rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
     merchant = shop.api_server.tx(lambda tx: payee(tx, rule=rule))
+    other = shop.api_server.tx(lambda tx: payee(tx, minor=777, rule=rule))
     page = finance.get("/console/payouts")
     assert "···· 3000" in page.text
     form = {"currency": "EUR", "reference": "W-48 <b>", "on": "", **REASON}
@@ -47,9 +48,17 @@ def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor)
     assert "Ready" in page.text
     (payout,) = shop.api_server.tx(lambda tx: payouts.search(tx, merchant.id))
     assert payout.id in page.text
+    assert "Not in the file" not in page.text
+    change = (other.id, NATIONAL, ANN, rule, NOW)
+    shop.api_server.tx(lambda tx: payouts.change_account(tx, *change))
     files = [finance.post(f"{place}/file", {"form": "xml"}) for _ in range(2)]
     assert files[0].content == files[1].content
     assert f"<EndToEndId>{payout.id.replace('_', '-')}</EndToEndId>" in files[0].text
+    page = finance.get(place)
+    assert page.text.count("Not in the file") == 1
+    facts = dict(re.findall(r"<dt>([^<]*)</dt>\s*<dd>([^<]*)</dd>", page.text))
+    assert int(facts["Payouts in the file"]) == int(facts["Payouts"]) - 1
+    assert facts["Sum of the file"] != facts["Sum"]
     assert files[0].headers["content-disposition"].startswith("attachment")
     refused = finance.post(f"{place}/file", {"form": "csv"})
     assert (refused.status_code, "in another form" in refused.text) == (400, True)
@@ -85,6 +94,9 @@ def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> Non
         ({**REASON, "adjust": "recharge", "amount": "7"}, "merchant"),
         ({**REASON, "adjust": "recharge", "amount": "x", "merchant": merchant_id}, "amount"),
         ({**REASON, "adjust": "correct", "amount": "7", "merchant": merchant_id}, "order"),
+        ({**REASON, "amount": "7.00", "merchant": merchant_id}, "adjust"),
+        ({**REASON, "order": "ord_1"}, "adjust"),
+        ({**REASON, "adjust": "unknown", "amount": "7.00"}, "adjust"),
     ):
         refused = finance.post(f"{path}/resolve", form)
         assert (refused.status_code, f'id="{field}-error"' in refused.text) == (400, True), form

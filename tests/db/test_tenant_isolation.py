@@ -83,7 +83,7 @@ EXPLAINED: Final = frozenset(
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
         # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
-        " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE",
+        " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN",
         # of all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",

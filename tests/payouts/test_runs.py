@@ -1,6 +1,7 @@
 """Runs of payouts: each merchant is paid once, wherever a run is killed."""
 
 import asyncio
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Db
 from opentill.integrity.rules import check_books
 from opentill.merchants import Merchant
-from opentill.payouts import Payout, charset
+from opentill.payouts import FileRequest, Payout, charset
 from support.payout_runs import (
     ANN,
     BOB,
@@ -146,6 +147,77 @@ async def test_who_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> Non
     assert kept.run.status == "READY"
 
 
+async def test_an_account_that_was_changed_after_the_run_gets_no_money_in_its_file(db: Db) -> None:
+    shops = await _shops(db, 2)
+    view = await whole(db, fresh())
+    first, second = await _payouts(db, shops)
+    await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
+    content = await taken(db, view.run.id)
+    assert charset.reference(first.id).encode() not in content
+    assert content.count(b"<CdtTrfTxInf>") == 1
+    assert content.count(charset.reference(second.id).encode()) == 3
+    failed, kept = await _payouts(db, shops)
+    assert (failed.status, kept.status) == ("FAILED", "PENDING")
+    assert failed.failure_reason == "the bank account was changed after this payout was made"
+    assert await taken(db, view.run.id) == content
+    # Its money is available again, and waits for the change to be old enough.
+    due = await db.read(lambda tx: payouts.due(tx, 100))
+    assert [(one.merchant_id, one.available, one.waits_for(NOW)) for one in due] == [
+        (shops[0].id, 10_000, "account changed")
+    ]
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+async def test_an_account_that_is_changed_while_the_file_is_taken_gets_no_money(db: Db) -> None:
+    shops = await _shops(db, 2)
+    view = await whole(db, fresh())
+
+    class Changing(Db):
+        """A database whose next transaction comes after a change of an account."""
+
+        def __init__(self) -> None:
+            self.__dict__.update(db.__dict__)
+
+        async def run(self, work: Any) -> Any:
+            change = (shops[0].id, NATIONAL, ANN, RULE, NOW)
+            await db.run(lambda tx: payouts.change_account(tx, *change))
+            return await db.run(work)
+
+    content = await taken(Changing(), view.run.id)
+    assert content.count(b"<CdtTrfTxInf>") == 1
+    assert [one.status for one in await _payouts(db, shops)] == ["FAILED", "PENDING"]
+
+
+async def test_accounts_that_cannot_be_read_any_more_do_not_hold_up_the_others(db: Db) -> None:
+    shops = sorted(await _shops(db, 2, account=None), key=lambda one: one.id)
+    lost = payouts.HoldRule("l" * 32, 3)
+    for shop, rule in zip(shops, (lost, RULE), strict=True):
+        change = (shop.id, IBAN, ANN, rule, NOW)
+        await db.run(lambda tx, change=change: payouts.change_account(tx, *change))
+    run = await begin(db, fresh())
+    await payouts.perform_run(db, run, lost.secret_key, NOW, 1)
+    await payouts.perform_run(db, run, KEY, NOW)
+    content = await taken(db, run.id)
+    assert content.count(b"<CdtTrfTxInf>") == 1
+    failed, kept = await _payouts(db, shops)
+    assert (failed.status, kept.status) == ("FAILED", "PENDING")
+    assert failed.failure_reason == "the bank account must be entered again"
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+async def test_a_run_whose_accounts_can_none_of_them_be_read_is_not_sent(db: Db) -> None:
+    shops = await _shops(db, 2)
+    view = await whole(db, fresh())
+    with pytest.raises(Invalid, match="must have payouts that wait to be sent"):
+        await taken(db, view.run.id, key="l" * 32)
+    kept = await db.read(lambda tx: payouts.view_run(tx, view.run.id))
+    assert kept.run.status == "READY"
+    assert {one.status for one in await _payouts(db, shops)} == {"FAILED"}
+    assert (await whole(db, fresh())).sums.pending == 2
+
+
 async def test_a_file_is_taken_in_one_form_and_from_a_whole_run(db: Db) -> None:
     await _shops(db, 1)
     run = await begin(db, fresh())
@@ -164,10 +236,9 @@ async def test_a_file_is_taken_in_one_form_and_from_a_whole_run(db: Db) -> None:
 async def test_above_the_limit_somebody_else_takes_the_file(db: Db) -> None:
     await _shops(db, 1)
     view = await whole(db, fresh())
-    ask = (view.run.id, "xml")
     with pytest.raises(Invalid, match="another operator than ann"):
-        await db.run(lambda tx: payouts.send_run(tx, *ask, ANN, 50, NOW))
-    sent = await db.run(lambda tx: payouts.send_run(tx, *ask, BOB, 50, NOW))
+        await payouts.send_run(db, view.run.id, FileRequest("xml", ANN, Decimal(50)), KEY, NOW)
+    sent = await payouts.send_run(db, view.run.id, FileRequest("xml", BOB, Decimal(50)), KEY, NOW)
     assert sent.sent_by == "bob"
 
 

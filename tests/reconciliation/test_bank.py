@@ -1,5 +1,6 @@
 """The bank's report: what fits a payout ends it, and everything else waits in the inbox."""
 
+import asyncio
 import io
 
 import pytest
@@ -69,7 +70,11 @@ async def test_a_statement_ends_payouts(db: Db) -> None:
     )
     result = await apply(db, content)
     assert (result.sent, result.returned, result.known, result.found) == (1, 1, 0, 0)
-    assert await _now(db, sent) == [("PAID", "B-1"), ("FAILED", "AC04 closed"), ("PENDING", "")]
+    assert await _now(db, sent) == [
+        ("PAID", "B-1"),
+        ("FAILED", "AC04 closed (bank reference B-2)"),
+        ("PENDING", ""),
+    ]
     again = await apply(db, content, "other.xml")
     assert (again.is_new, again.sent, again.file_id) == (False, 0, result.file_id)
     # A notification of the same booking in another file says nothing new.
@@ -110,6 +115,49 @@ async def test_what_contradicts_an_end_is_for_a_person(db: Db) -> None:
     assert await _inbox(db) == [
         ("different", "100.00 EUR PAID", "100.00 EUR credit, B-2"),
         ("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3"),
+    ]
+
+
+async def test_reports_that_are_read_at_once_end_each_payout_once(db: Db) -> None:
+    sent = await _sent(db, 8)
+    lines = [entry(one.id, credit=bool(at % 2), ref=f"B-{at}") for at, one in enumerate(sent)]
+    files = [statement(*lines), statement(*lines), statement(*lines, form="camt.053.001.02")]
+    results = await asyncio.gather(*(apply(db, file) for file in files))
+    assert sum(one.sent for one in results) == sum(one.returned for one in results) == 4
+    assert [one.found for one in results] == [0, 0, 0]
+    assert {status for status, _ in await _now(db, sent)} == {"PAID", "FAILED"}
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+async def test_only_the_credit_that_a_payout_failed_by_is_known_afterwards(db: Db) -> None:
+    back, by_hand, unnamed = sent = await _sent(db, 3)
+    await apply(
+        db, statement(entry(back.id, credit=True, ref="B-1"), entry(unnamed.id, credit=True))
+    )
+    await db.run(lambda tx: payouts.fail(tx, by_hand.id, "wrong name", "ann", NOW))
+    assert await _now(db, sent) == [
+        ("FAILED", "AC04 closed (bank reference B-1)"),
+        ("FAILED", "wrong name"),
+        ("FAILED", "AC04 closed"),
+    ]
+    again = f"{back.id},failed,100.00,EUR,B-1,in other words\r\n"
+    assert (await apply(db, (CSV + again).encode())).known == 1
+    assert (await apply(db, statement(entry(unnamed.id, credit=True)))).known == 1
+    others = [
+        entry(back.id, credit=True, ref="B-2"),
+        entry(back.id, credit=True),
+        entry(by_hand.id, credit=True, ref="B-3"),
+        entry(by_hand.id, credit=True, ref="B-3"),
+    ]
+    result = await apply(db, statement(*others))
+    assert (result.known, result.found) == (0, 4)
+    said = "100.00 EUR FAILED", "100.00 EUR credit"
+    assert await _inbox(db) == [
+        ("different", said[0], f"{said[1]}, B-2"),
+        ("double in report", said[0], said[1]),
+        ("different", said[0], f"{said[1]}, B-3"),
+        ("double in report", said[0], f"{said[1]}, B-3, no. 2"),
     ]
 
 

@@ -10,7 +10,7 @@ from opentill.core import bankaccounts
 from opentill.core.bankaccounts import BankAccount
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor, Merchant
-from opentill.payouts import HoldRule, Run, RunRequest, RunView
+from opentill.payouts import FileRequest, HoldRule, Run, RunRequest, RunView
 from support.world import NOW, fresh, merchant
 
 T = TypeVar("T")
@@ -97,10 +97,12 @@ async def whole(db: Db, reference: str, now: int = NOW, **changes: Any) -> RunVi
     return await payouts.perform_run(db, run, KEY, now)
 
 
-async def taken(db: Db, run_id: str, form: payouts.Form = "xml", now: int = NOW) -> bytes:
+async def taken(
+    db: Db, run_id: str, form: payouts.Form = "xml", now: int = NOW, key: str = KEY
+) -> bytes:
     """Take a run's file as the operator does."""
-    await db.run(lambda tx: payouts.send_run(tx, run_id, form, BOB, None, now))
-    with await payouts.make_file(db, run_id, KEY) as file:
+    await payouts.send_run(db, run_id, FileRequest(form, BOB, None), key, now)
+    with await payouts.make_file(db, run_id, key) as file:
         return file.read()
 
 

@@ -89,11 +89,13 @@ def _run_shown(found: "Run") -> dict[str, Any]:
 def _view_shown(found: "RunView") -> dict[str, Any]:
     from opentill.core import money
 
-    sums = found.sums
+    sums, is_sent = found.sums, found.run.status == "SENT"
     return {
         **_run_shown(found.run),
         "payouts": sums.payouts,
         "amount": money.show(sums.amount_minor, found.run.currency),
+        "inFile": sums.in_file if is_sent else None,
+        "fileAmount": money.show(sums.file_minor, found.run.currency) if is_sent else None,
         "pending": sums.pending,
         "paid": sums.paid,
         "failed": sums.failed,
@@ -218,7 +220,8 @@ def file(
     async def work() -> "RunView":
         async with session.database(settings) as db:
             now = await session.now(db)
-            await db.run(lambda tx: payouts.send_run(tx, run_id, form.value, actor, above, now))
+            wanted = payouts.FileRequest(form.value, actor, above)
+            await payouts.send_run(db, run_id, wanted, settings.secret_key, now)
             with await payouts.make_file(db, run_id, settings.secret_key) as made:
                 if as_json and to_file is None:
                     pass  # the record alone

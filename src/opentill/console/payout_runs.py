@@ -128,6 +128,7 @@ async def _one(
         run=view.run,
         sums=view.sums,
         amount=localizer.amount(Money(view.sums.amount_minor, view.run.currency)),
+        file_amount=localizer.amount(Money(view.sums.file_minor, view.run.currency)),
         payouts=[(one, localizer.amount(Money(one.amount_minor, one.currency))) for one in found],
         next=found[-1].merchant_id if len(found) == _PAYOUTS else "",
         forms=payouts.FORMS,
@@ -142,11 +143,9 @@ async def take(request: PageRequest) -> Response:
     app, run_id = request.app, request.ids["run"]
     chosen: payouts.Form = "csv" if form.get("form") == "csv" else "xml"
     actor = people.actor_of(request.login, "taken in the console, for the bank")
-    above = app.settings.approval_above
     try:
-        run = await app.db.run(
-            lambda tx: payouts.send_run(tx, run_id, chosen, actor, above, request.now)
-        )
+        wanted = payouts.FileRequest(chosen, actor, app.settings.approval_above)
+        run = await payouts.send_run(app.db, run_id, wanted, app.settings.secret_key, request.now)
     except Invalid as problem:
         return await _one(request, 400, {"form": f"run_error_take_{problem.field}"})
     file = await payouts.make_file(app.db, run_id, app.settings.secret_key)

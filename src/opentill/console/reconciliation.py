@@ -131,6 +131,8 @@ async def _adjustment(
     """Read what is to be moved, None for nothing. Raises Invalid."""
     kind: Kind | None = next((one for one in KINDS if one == typed["adjust"]), None)
     if kind is None:
+        if typed["adjust"] or typed["amount"] or typed["order"]:
+            raise Invalid("adjust", "adjust must be given together with amount")
         return None
     try:
         currency = (await merchants.find(tx, whose)).settlement_currency

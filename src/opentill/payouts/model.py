@@ -1,5 +1,6 @@
 """What a payout is, the table of its transitions, and its shape on the wire."""
 
+from decimal import Decimal
 from typing import Annotated, Final, Literal, Self, get_args
 
 import msgspec
@@ -154,6 +155,17 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     pay_on: str | None = None
 
 
+class FileRequest(msgspec.Struct, frozen=True):
+    """Who takes a run's file for the bank, and in which form.
+
+    ``above`` is the limit over which a payout needs a second operator, None for no limit.
+    """
+
+    form: Form
+    actor: Actor
+    above: Decimal | None
+
+
 class RunSums(msgspec.Struct, frozen=True, kw_only=True):
     """What the payouts of a run are: numbers by status, and sums in minor units."""
 
@@ -202,6 +214,12 @@ class Transfer(StoredAccount, frozen=True, kw_only=True):
     payout_id: str
     amount_minor: int
     currency: str
+
+
+class Waiting(Transfer, frozen=True, kw_only=True):
+    """A payout of a run that is in no file; ``is_changed``: its account is not the newest."""
+
+    is_changed: bool
 
 
 class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):

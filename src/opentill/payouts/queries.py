@@ -16,6 +16,7 @@ from opentill.payouts.model import (
     Status,
     StoredAccount,
     Transfer,
+    Waiting,
     WaitingPayout,
 )
 
@@ -200,15 +201,34 @@ SEND_RUN = Query(
     returning *
     """,
 )
+# An account that the merchant has changed since a payout was made for it.
+_CHANGED: Final = """exists (
+            select from bank_accounts later
+            where later.merchant_id = t.merchant_id and later.version > t.account_version)"""
 # What can still be sent is in the file from now on, and nothing else ever is; nor is a payout of a
-# merchant whose payouts were switched off since the run was made.
+# merchant whose payouts were switched off, or whose account was changed, since the run was made.
 PUT_IN_FILE = Command(
-    """
+    f"""
     update payout_transfers t set in_file = true
     from payouts p join merchants m on m.id = p.merchant_id
     where t.run_id = :run_id and p.merchant_id = t.merchant_id and p.id = t.payout_id
-        and p.status = 'PENDING' and m.payout_off is null
-    """
+        and p.status = 'PENDING' and m.payout_off is null and not {_CHANGED}
+    """  # noqa: S608 - a constant of ours
+)
+# Payouts of a run, or one of them, that no file has.
+WAITING_OF_RUN = Query(
+    Waiting,
+    f"""
+    select t.merchant_id, t.payout_id, p.amount_minor, p.currency, a.version, a.holder, a.number,
+        a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at,
+        {_CHANGED} as is_changed
+    from payout_transfers t
+    join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+    join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
+    where t.run_id = :run_id and not t.in_file and p.status = 'PENDING'
+        and (:payout_id::text is null or t.payout_id = :payout_id)
+    order by t.merchant_id
+    """,  # noqa: S608 - a constant of ours
 )
 NOTE_DIGEST = Command(
     "update payout_runs set sha256 = :sha256 where id = :id and status = 'SENT' and sha256 is null"

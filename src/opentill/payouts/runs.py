@@ -8,7 +8,6 @@ fixes what is in it, before the first byte is given away (decision 0090).
 
 import re
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -23,6 +22,7 @@ from opentill.merchants import Actor, operator_actions
 from opentill.payouts import accounts, queries, service
 from opentill.payouts.model import (
     DuePayout,
+    FileRequest,
     Form,
     InRun,
     Made,
@@ -30,6 +30,7 @@ from opentill.payouts.model import (
     Run,
     RunRequest,
     RunView,
+    Waiting,
 )
 
 _BATCH: Final = 200
@@ -165,48 +166,105 @@ async def payouts_of(tx: Tx, run_id: str, after: str = "", limit: int = 100) -> 
     return await queries.IN_RUN.all(tx, run_id=run_id, after=after, limit=limit)
 
 
-async def send(
-    tx: Tx, run_id: str, form: Form, actor: Actor, above: Decimal | None, now: int
-) -> Run:
+async def send(db: Db, run_id: str, wanted: FileRequest, secret_key: str, now: int) -> Run:
     """Say that somebody takes the bank's file; what is in it is fixed from then on.
 
-    Whoever takes it again gets the same file in the same form. ``above`` is the limit over which a
-    payout needs a second operator: then it must not be whoever began the run. Raises NotFound and
-    Invalid.
+    Whoever takes it again gets the same file in the same form. What was made for an account that
+    has changed since, or that cannot be read any more, is not in it: it fails, and its money is
+    available again. Raises NotFound and Invalid.
     """
-    actor = operator_actions.actor(actor.who, actor.reason)
+    await db.read(lambda tx: _check_taker(tx, run_id, wanted))
+    await _give_back(db, run_id, wanted.actor, secret_key, now)
+    run = await db.run(lambda tx: _send(tx, run_id, wanted, now))
+    # Those whose account was changed between the two.
+    await _give_back(db, run_id, wanted.actor, secret_key, now)
+    return run
+
+
+async def _check_taker(tx: Tx, run_id: str, wanted: FileRequest) -> RunView:
+    """Return a run whose file they may take: READY, or SENT in this form."""
+    actor = operator_actions.actor(wanted.actor.who, wanted.actor.reason)
     seen = await view(tx, run_id)
     run, sums = seen.run, seen.sums
     if run.status == "SENT":
-        return _same_form(run, form)
+        _check_form(run, wanted.form)
+        return seen
     if run.status == "OPEN":
         reason = f"run must be complete: begin it again with the reference {run.reference}"
         raise Invalid("run", reason)
     if not sums.pending:
         raise Invalid("run", "run must have payouts that wait to be sent: it has none")
-    if operator_actions.needs_second(sums.most_minor, run.currency, above):
+    if operator_actions.needs_second(sums.most_minor, run.currency, wanted.above):
         operator_actions.second(run.created_by, actor.who)
+    return seen
+
+
+async def _give_back(db: Db, run_id: str, actor: Actor, secret_key: str, now: int) -> None:
+    """Fail the payouts that no file has and whose account is of no use any more.
+
+    Each in a transaction of its own, in which nobody takes the file.
+    """
+    async with db.snapshot() as tx:
+        found = [
+            (one.payout_id, why)
+            async for one in queries.WAITING_OF_RUN.each(tx, run_id=run_id, payout_id=None)
+            if (why := _of_no_use(one, secret_key)) is not None
+        ]
+
+    async def one(tx: Tx, payout_id: str, why: str) -> None:
+        await queries.RUN_LOCKED.one(tx, id=run_id)
+        if await queries.WAITING_OF_RUN.first(tx, run_id=run_id, payout_id=payout_id):
+            await service.fail(tx, payout_id, why, actor.who, now)
+
+    for payout_id, why in found:
+        await db.run(partial(one, payout_id=payout_id, why=why))
+
+
+def _of_no_use(waiting: Waiting, secret_key: str) -> str | None:
+    """Return why the account that a payout was made for is of no use, None if it is."""
+    if waiting.is_changed:
+        return "the bank account was changed after this payout was made"
+    try:
+        accounts.read(secret_key, waiting)
+    except encryption.WrongKey:
+        return "the bank account must be entered again"
+    return None
+
+
+async def _send(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> Run:
+    seen = await _check_taker(tx, run_id, wanted)
+    if seen.run.status == "SENT":
+        return seen.run
+    form, actor = wanted.form, wanted.actor
     sent = await queries.SEND_RUN.first(tx, id=run_id, form=form, who=actor.who, now=now)
     if sent is None:  # somebody else was faster
-        return _same_form(await find(tx, run_id), form)
-    subject = f"{run_id}: {form}, at most {sums.pending} payouts in {run.currency}"
+        run = await find(tx, run_id)
+        _check_form(run, form)
+        return run
+    subject = f"{run_id}: {form}, at most {seen.sums.pending} payouts in {sent.currency}"
     await merchants.record_audit(tx, actor, "payouts file", "", subject, now)
-    # Under the lock of the audit log's head, which whatever ends a payout, or switches a merchant's
-    # payouts off, takes too.
+    # Under the lock of the audit log's head, which whatever ends a payout, changes an account or
+    # switches a merchant's payouts off takes too.
     if not await queries.PUT_IN_FILE.run(tx, run_id=run_id):
         raise Invalid("run", "run must have payouts that may be sent: it has none")
     return sent
 
 
-def _same_form(run: Run, form: Form) -> Run:
+def _check_form(run: Run, form: Form) -> None:
     if run.form != form:
         reason = f"format must be {run.form}, in which {run.sent_by} has taken the file already"
         raise Invalid("format", reason)
-    return run
 
 
 def described(found: RunView) -> str:
-    """Say in a line what a run is."""
+    """Say in a line what a run is, and of one that is SENT what its file has."""
     run, sums = found.run, found.sums
-    total = money.show(sums.amount_minor, run.currency)
-    return f"{run.id} {run.status}: {sums.payouts} payouts, {total} {run.currency}"
+    whole = _counted(sums.payouts, sums.amount_minor, run.currency)
+    if run.status == "SENT":
+        in_file = _counted(sums.in_file, sums.file_minor, run.currency)
+        whole = f"{in_file} in the file; {whole} in the run"
+    return f"{run.id} {run.status}: {whole}"
+
+
+def _counted(payouts: int, minor: int, currency: str) -> str:
+    return f"{payouts} payouts, {money.show(minor, currency)} {currency}"

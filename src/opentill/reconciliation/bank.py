@@ -14,7 +14,7 @@ from typing import IO, Final
 
 import msgspec
 
-from opentill import payouts
+from opentill import merchants, payouts
 from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
@@ -30,6 +30,7 @@ _KINDS: Final[dict[str, BankKind]] = {"sent": "sent", "paid": "sent", "returned"
                                       "failed": "returned"}  # fmt: skip
 COLUMNS: Final = ("end_to_end_id", "status", "amount", "currency", "bank_reference", "reason")
 _ID_DIGITS: Final = 26
+_LONGEST_REASON: Final = 400  # characters; fewer than an operator may write
 
 
 async def apply(
@@ -157,20 +158,25 @@ async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
     reference = _reference(line, payout)
     if payout is None or what is not None:
         return await _found(tx, found, payout, what or "missing in ledger", now)
+    # Another report may be about the same payout at this moment.
+    await merchants.lock(tx, payout.merchant_id)
     current = await payouts.find(tx, payout.merchant_id, payout.id)
     ended = {"sent": "PAID", "returned": "FAILED"}[line.kind]
     if current.status == ended:
-        same = line.kind == "returned" or current.bank_reference == reference
+        same = _says_the_same(line, current, reference)
         if same and not found.again:
             return "known"
-        return await _found(tx, found, current, "double in report", now)
+        # A payout that failed otherwise, such as by hand, has this credit for the first time.
+        is_other = line.kind == "returned" and not found.again
+        return await _found(
+            tx, found, current, "different" if is_other else "double in report", now
+        )
     if current.status != "PENDING":
         return await _found(tx, found, current, "different", now)
     if line.kind == "sent":
         await payouts.pay(tx, payout.id, reference, actor.reason, actor.who, now)
     else:
-        why = _printable(line.reason) or "the bank gave it back"
-        await payouts.fail(tx, payout.id, why, actor.who, now)
+        await payouts.fail(tx, payout.id, _why(line), actor.who, now)
     return line.kind
 
 
@@ -187,8 +193,34 @@ def _reference(line: BankLine, payout: Payout | None) -> str:
     return given or (payout.id if payout else "")
 
 
+def _says_the_same(line: BankLine, ended: Payout, reference: str) -> bool:
+    """Return whether a line is the booking that a payout has ended by.
+
+    A payout that failed has the bank's reference in its reason; other reports of the same booking
+    may have other words before it.
+    """
+    if line.kind == "sent":
+        return ended.bank_reference == reference
+    named = _named(line)
+    return ended.failure_reason.endswith(named) if named else ended.failure_reason == _why(line)
+
+
+def _why(line: BankLine) -> str:
+    """Say why a payout came back, and by which booking if the bank names it."""
+    named = _named(line)
+    reason = _printable(line.reason) or "the bank gave it back"
+    return f"{reason[: _LONGEST_REASON - len(named)].rstrip()}{named}"
+
+
+def _named(line: BankLine) -> str:
+    given = _reference(line, None)
+    return f" (bank reference {given})" if given else ""
+
+
 def _printable(text: str) -> str:
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:400]
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[
+        :_LONGEST_REASON
+    ]
 
 
 def _end_to_end(line: BankLine) -> str:

@@ -56,6 +56,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "inbox_files": "Files that were read",
         "inbox_file_counts": "{rows} rows, {found} differ",
         "inbox_error_reason": "Say why, in a few words.",
+        "inbox_error_adjust": "Choose an adjustment, or leave amount and order empty. Nothing was "
+        "moved.",
         "inbox_error_amount": "Enter an amount that this merchant’s balance allows, such as 25.00.",
         "inbox_error_merchant": "Enter the id of the merchant whose balance is adjusted.",
         "inbox_error_order": "Enter the order that the correction is about; other adjustments have "
@@ -119,6 +121,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "inbox_files": "已读取的文件",
         "inbox_file_counts": "{rows} 行，{found} 项不同",
         "inbox_error_reason": "请简要说明原因。",
+        "inbox_error_adjust": "请选择调整类型，或将金额和订单留空。未移动任何资金。",
         "inbox_error_amount": "请输入该商户余额允许的金额，例如 25.00。",
         "inbox_error_merchant": "请输入要调整余额的商户编号。",
         "inbox_error_order": "请输入更正所针对的订单；其他调整不需要。",
@@ -179,6 +182,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "inbox_files": "已讀取的檔案",
         "inbox_file_counts": "{rows} 列，{found} 項不同",
         "inbox_error_reason": "請簡要說明原因。",
+        "inbox_error_adjust": "請選擇調整類型，或將金額和訂單留空。未移動任何資金。",
         "inbox_error_amount": "請輸入該商戶餘額允許的金額，例如 25.00。",
         "inbox_error_merchant": "請輸入要調整餘額的商戶編號。",
         "inbox_error_order": "請輸入更正所針對的訂單；其他調整不需要。",
