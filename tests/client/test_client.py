@@ -155,12 +155,21 @@ def test_a_refused_input_names_its_field_and_reason(client: Client) -> None:
     assert error.idempotency_key is not None
 
 
+def test_an_order_is_found_by_its_trade_no_too(client: Client, shop: Shop) -> None:
+    order = shop.order()["id"]
+    assert client.orders.get(order.replace("_", "")).id == order
+
+
 def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Shop) -> None:
     with pytest.raises(NotFound) as caught:
         client.orders.get("order_01m7y0m0jzefzv5n8efcf1hqw1")
     assert caught.value.code == 40401
-    with pytest.raises(NotFound, match="not an id"):
-        client.orders.get("../products")
+    for text in ("../products", "", "orders?page=2"):
+        with pytest.raises(NotFound, match="not an id"):
+            client.orders.get(text)
+    nothing: Any = None  # callers without a type checker
+    with pytest.raises(NotFound, match="None is not an id"):
+        client.orders.get(nothing)
     with Client(api_server.url, "svc_live_wrong", trust_env=False) as stranger:
         with pytest.raises(Unauthorized):
             stranger.balance.get()

@@ -2,7 +2,8 @@
 //
 // Nothing here does I/O. Nothing is repeated that could have a second effect: a POST carries one
 // Idempotency-Key through all its attempts, GET and DELETE are idempotent by themselves, and a
-// PATCH is repeated only when it surely had no effect.
+// PATCH is repeated only when it surely had no effect. What a DELETE finds gone after an attempt
+// without a response is deleted.
 
 import {
   Aborted,
@@ -116,13 +117,20 @@ export class RetriedRequest {
     const problem = envelope(body);
     const error = this.#error(response, problem);
     if (status >= 500) this.#mayHaveHappened(true);
-    else if (problem !== undefined && !UNDECIDED.has(status)) {
+    else if (this.key !== undefined && problem !== undefined && !UNDECIDED.has(status)) {
       this.#uncertain = false; // one key: this is the response to all attempts
     }
     const running = problem?.code === STILL_RUNNING && this.key !== undefined;
     const once = this.method === "PATCH" && status !== 429;
     if (once || !(running || RETRIED.has(status))) throw this.#finished(error);
     return this.#delay(error, retryAfterMs(response));
+  }
+
+  /** Whether a response is a success: 2xx, or what an earlier attempt deleted. */
+  succeeded(response: Response, body: Uint8Array): boolean {
+    if (response.ok) return true;
+    if (this.method !== "DELETE" || response.status !== 404) return false;
+    return this.#uncertain && envelope(body) !== undefined;
   }
 
   /** Return the envelope of a success. Throws UnexpectedResponse for another form. */

@@ -55,6 +55,14 @@ test("reading and archiving are tried again", needsServer, async () => {
   assert.deepEqual(await keys(), []);
 });
 
+test("what an attempt without a response deleted is deleted", needsServer, async () => {
+  const shop = await newShop();
+  const { id } = await shop.client.webhookEndpoints.create({ url: "https://shop.example.com/hook" });
+  const client = await cut(shop, ["after"]);
+  await client.webhookEndpoints.delete(id);
+  await assert.rejects(client.webhookEndpoints.delete(id), { name: "NotFound", maybeDone: false });
+});
+
 test("a change that may be done is not repeated", needsServer, async () => {
   const shop = await newShop();
   const tea = await shop.tea();
@@ -199,6 +207,12 @@ test("a key that is busy is waited for, and its response counts for all attempts
 test("what a server refuses before it looks at the key decides nothing", async () => {
   const client = scripted([new TypeError("fetch failed"), problem(401, 401, "Unauthorized")]);
   await assert.rejects(client.refunds.create("order_01"), { name: "Unauthorized", maybeDone: true });
+});
+
+test("a refusal without a key says nothing of an attempt before", async () => {
+  const client = scripted([new Response("", { status: 502 }), problem(403, 40301, "Forbidden")]);
+  const deleted = client.webhookEndpoints.delete("whe_01");
+  await assert.rejects(deleted, { name: "RequestRefused", maybeDone: true });
 });
 
 for (const [what, said, least, most] of [

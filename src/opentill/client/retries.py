@@ -2,7 +2,8 @@
 
 Nothing here does I/O: both clients ask it what to do. Nothing is repeated that could have a second
 effect: a POST carries one Idempotency-Key through all its attempts, GET and DELETE are idempotent
-by themselves, and a PATCH is repeated only when it surely had no effect.
+by themselves, and a PATCH is repeated only when it surely had no effect. What a DELETE finds gone
+after an attempt without a response is deleted.
 """
 
 import email.utils
@@ -132,13 +133,21 @@ class RetriedRequest(Generic[T]):
         error = self._error(response, problem)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self._uncertain |= self.request.method != "GET"
-        elif problem is not None and status not in _UNDECIDED:
+        elif self.key is not None and problem is not None and status not in _UNDECIDED:
             self._uncertain = False  # one key: this is the response to all attempts
         running = problem is not None and problem.code == _STILL_RUNNING and self.key is not None
         again = running or status in _RETRIED
         if self.request.method == "PATCH" and status != HTTPStatus.TOO_MANY_REQUESTS:
             again = False
         return self._delay(error, _retry_after(response)) if again else self._give_up(error)
+
+    def succeeded(self, response: httpx2.Response, body: bytes) -> bool:
+        """Return whether a response is a success: 2xx, or what an earlier attempt deleted."""
+        if response.is_success:
+            return True
+        if self.request.method != "DELETE" or response.status_code != HTTPStatus.NOT_FOUND:
+            return False
+        return self._uncertain and _problem(body) is not None
 
     def read(self, response: httpx2.Response, body: bytes) -> T:
         """Return the data of a success. Raises UnexpectedResponse for another form."""
