@@ -18,7 +18,9 @@ from opentill.client import (
     RateLimited,
     Retries,
     ServerError,
+    operations,
 )
+from opentill.client.retries import RetriedRequest
 from support.api_server import ApiServer, Shop
 from support.cutting_proxy import Cut, Proxy, between
 
@@ -238,6 +240,22 @@ def test_a_key_that_is_busy_is_waited_for() -> None:
     ):
         client.refunds.create("order_01")
     assert (caught.value.status, caught.value.request_id) == (404, "r")
+
+
+def limited(retry_after_s: int) -> httpx2.Response:
+    return httpx2.Response(429, headers={"retry-after": str(retry_after_s)}, text="slow")
+
+
+def test_a_whole_window_of_the_rate_limit_is_waited_for_twice() -> None:
+    retried = RetriedRequest(operations.get_balance(), Retries(), 30.0)
+    assert [retried.delay_after_refusal(limited(61), b"slow") for _ in range(2)] == [61.0, 61.0]
+
+
+def test_no_attempt_begins_that_has_hardly_any_time() -> None:
+    retried = RetriedRequest(operations.get_balance(), Retries(total_s=60.0), 30.0)
+    assert retried.delay_after_refusal(limited(53), b"slow") == 53.0
+    with pytest.raises(RateLimited):
+        retried.delay_after_refusal(limited(55), b"slow")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ import {
 export interface Retries {
   /** How often a request is sent at most: 6. */
   attempts: number;
-  /** Over all attempts and delays; no new attempt begins after it: 60,000. */
+  /** Over all attempts and delays: 150,000. No new attempt begins in the last tenth of it. */
   totalMs: number;
   firstDelayMs: number;
   longestDelayMs: number;
@@ -32,7 +32,7 @@ export interface Retries {
 
 export const DEFAULT_RETRIES: Readonly<Retries> = Object.freeze({
   attempts: 6,
-  totalMs: 60_000,
+  totalMs: 150_000, // two windows of the rate limit, and more
   firstDelayMs: 250,
   longestDelayMs: 8_000,
 });
@@ -59,6 +59,7 @@ const ERRORS: Readonly<Record<number, Kind>> = {
 };
 const RETRIED = new Set([429, 502, 503, 504]);
 const STILL_RUNNING = 40901; // the first attempt still runs: its response will be there soon
+const LAST_BEGIN = 0.9; // of the total: an attempt that begins later would have hardly any time
 // Sent before the server looks for an earlier attempt with the same key: they decide nothing about
 // an earlier attempt that got no response.
 const UNDECIDED = new Set([401, 409, 429]);
@@ -74,6 +75,7 @@ export class RetriedRequest {
   readonly #retries: Retries;
   readonly #timeoutMs: number;
   readonly #end: number;
+  readonly #lastBegin: number;
   #attempts = 0;
   #uncertain = false; // an earlier attempt may have had its effect
 
@@ -88,7 +90,9 @@ export class RetriedRequest {
     this.key = request.key;
     this.#retries = retries;
     this.#timeoutMs = timeoutMs;
-    this.#end = performance.now() + retries.totalMs;
+    const begun = performance.now();
+    this.#end = begun + retries.totalMs;
+    this.#lastBegin = begun + LAST_BEGIN * retries.totalMs;
   }
 
   /** For how long the server may be silent now. */
@@ -175,9 +179,8 @@ export class RetriedRequest {
     let delay = Math.min(firstDelayMs * 2 ** (this.#attempts - 1), longestDelayMs);
     delay *= 0.5 + Math.random() / 2;
     delay = Math.max(delay, retryAfter ?? 0);
-    if (this.#attempts >= attempts || performance.now() + delay >= this.#end) {
-      throw this.#finished(error);
-    }
+    const late = performance.now() + delay >= this.#lastBegin;
+    if (late || this.#attempts >= attempts) throw this.#finished(error);
     return delay;
   }
 
@@ -200,7 +203,7 @@ export class RetriedRequest {
       code: problem?.code,
       requestId: requestId(response),
     });
-    if (error instanceof ValidationFailed) Object.assign(error, { field, reason });
+    Object.assign(error, { field, reason });
     if (error instanceof RateLimited) error.retryAfterMs = retryAfterMs(response);
     return error;
   }
