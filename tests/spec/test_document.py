@@ -77,6 +77,16 @@ def test_every_field_and_every_parameter_is_described() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("body", ["ProductUpdate", "LinkUpdate", "LinkItemUpdate"])
+def test_a_field_of_a_change_that_may_be_null_says_what_null_does(body: str) -> None:
+    fields = DOCUMENT["components"]["schemas"][body]["properties"]
+    nullable = {
+        name: one["description"] for name, one in fields.items() if "null" in one.get("type", "")
+    }
+    assert "description" in nullable or "metadata" in nullable
+    assert [name for name, text in nullable.items() if "Null" not in text] == []
+
+
 def test_the_server_gives_this_document(api_server: ApiServer) -> None:
     answer = api_server.http.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
