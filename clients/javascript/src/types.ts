@@ -771,7 +771,7 @@ export interface EndpointWithSecret {
   url: string;
   /** Your own words about it. Empty if there are none. */
   description: string;
-  /** The types of events that it is sent. */
+  /** The types of events that it is sent. All of them where none is named. */
   events: ("checkout.completed" | "checkout.expired" | "dispute.closed" | "dispute.created" | "order.closed" | "order.paid" | "order.refunded" | "order.settled" | "payout.failed" | "payout.paid" | "refund.failed" | Later)[];
   /** `ENABLED`: events are sent to it. `DISABLED`: none are. */
   status: "DISABLED" | "ENABLED" | Later;
@@ -801,7 +801,7 @@ export interface Endpoint {
   url: string;
   /** Your own words about it. Empty if there are none. */
   description: string;
-  /** The types of events that it is sent. */
+  /** The types of events that it is sent. All of them where none is named. */
   events: ("checkout.completed" | "checkout.expired" | "dispute.closed" | "dispute.created" | "order.closed" | "order.paid" | "order.refunded" | "order.settled" | "payout.failed" | "payout.paid" | "refund.failed" | Later)[];
   /** `ENABLED`: events are sent to it. `DISABLED`: none are. */
   status: "DISABLED" | "ENABLED" | Later;
