@@ -19,7 +19,7 @@ with Client(sys.argv[1], os.environ["KEY"]) as client:
         time.sleep(1)
     print(order.id, "is", order.status)
 
-    # The key makes it one refund, however often this line runs.
+    # The key makes it one refund, however often this line runs within 7 days; refund_no, for ever.
     refund = client.refunds.create(order.id, amount="2.00", idempotency_key=f"refund-{order.id}")
     print("refunding", refund.amount, refund.currency)
     for entry in client.balance_transactions.list(size=10):

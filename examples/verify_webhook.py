@@ -15,10 +15,14 @@ SECRET = os.environ["SECRET"].encode()
 TOLERANCE_S = 300
 
 
-def is_genuine(timestamp_ms: str, signature: str, body: bytes) -> bool:
-    """Return whether the signature is of this body and not older than five minutes."""
+def is_genuine(timestamp_ms: str, signature: str, old: str, body: bytes) -> bool:
+    """Return whether a signature is of this body, by our secret, and not older than five minutes.
+
+    ``old`` are those by the secrets before, for 24 hours after a rotation, with spaces between.
+    """
     signed = hmac.new(SECRET, timestamp_ms.encode() + b"." + body, hashlib.sha256).hexdigest()
-    same = hmac.compare_digest(f"sha256={signed}".encode(), signature.encode())
+    ours = f"sha256={signed}".encode()
+    same = any(hmac.compare_digest(ours, one.encode()) for one in [signature, *old.split(" ")])
     return same and abs(time.time() - int(timestamp_ms) / 1000) < TOLERANCE_S
 
 
@@ -28,8 +32,8 @@ class Webhook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Take one event. It may come again: a shop stores the ids that it has seen."""
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        headers = (self.headers.get(f"X-Svc-{name}", "") for name in ("Timestamp", "Signature"))
-        genuine = is_genuine(*headers, body)
+        names = ("Timestamp", "Signature", "Signature-Old")
+        genuine = is_genuine(*(self.headers.get(f"X-Svc-{name}", "") for name in names), body)
         if genuine:
             event = json.loads(body)
             print(event["type"], event["id"], event["data"], flush=True)

@@ -99,6 +99,15 @@ async function placeOrder(cart, article) {
     orders.push({ number, cart, article, amount, session: "", isPaid: false, isShipped: false });
     return orders.at(-1);
   });
+  let key = `cart-${cart}`; // it is known for seven days: what comes later goes by the stored session
+  if (order.session) {
+    const found = await client.checkouts.get(order.session);
+    if (order.isPaid || (await isPaid(order, found))) {
+      return `${SHOP_URL}/thanks?session=${order.session}`;
+    }
+    if (found.status === "OPEN") return found.url;
+    key += `-${order.session}`; // it ended unpaid: another one
+  }
   const session = await client.checkouts.create(
     {
       productId: GOODS.get(order.article).productId,
@@ -107,7 +116,7 @@ async function placeOrder(cart, article) {
       clientReference: String(order.number), // the customer sees it, your staff find it by that
       metadata: { cart }, // comes back with the event
     },
-    { idempotencyKey: `cart-${cart}` },
+    { idempotencyKey: key },
   );
   change(({ orders }) => {
     orders.find((one) => one.cart === cart).session = session.id;
@@ -134,13 +143,17 @@ function takePayment({ orders }, cart, amount, currency) {
 async function thanks(session) {
   const order = stored.orders.find((one) => one.session === session);
   if (!session || !order) return undefined;
-  const { orderId } = await client.checkouts.get(session);
+  return (await isPaid(order, await client.checkouts.get(session)))
+    ? `<h1>Thank you: order ${order.number} is paid</h1>`
+    : `<h1>Order ${order.number} is not paid yet</h1><p>Reload this page.</p>`;
+}
+
+/** Whether the order of a session is paid: ask, and ship it if it is. */
+async function isPaid(order, { orderId }) {
   const { status, amount, currency } = await client.orders.get(orderId);
-  if (status !== "PAID" && status !== "SETTLED") {
-    return `<h1>Order ${order.number} is not paid yet</h1><p>Reload this page.</p>`;
-  }
+  if (status !== "PAID" && status !== "SETTLED") return false;
   change((shop) => takePayment(shop, order.cart, amount, currency));
-  return `<h1>Thank you: order ${order.number} is paid</h1>`;
+  return true;
 }
 
 /** Handle a webhook once, and return the status to respond with. */

@@ -36,7 +36,8 @@ function shopUrl(): string
 }
 
 /**
- * Send a request, again after no response, 429 and 5xx: one key makes one effect of all attempts.
+ * Send a request, again after no response, 429, 502, 503 and 504: one key makes one effect of all
+ * attempts.
  */
 function api(string $method, string $path, ?array $body = null, string $key = ''): array
 {
@@ -169,15 +170,26 @@ function placeOrder(string $cart, string $article): string
             $article,
             $amount,
         );
-        return run('select number, article from orders where cart = ?', $cart)->fetch(PDO::FETCH_ASSOC);
+        return run('select * from orders where cart = ?', $cart)->fetch(PDO::FETCH_ASSOC);
     });
+    $key = "cart-$cart"; // it is known for seven days: what comes later goes by the stored session
+    if ($order['session'] !== null) {
+        $session = api('GET', "/v1/checkouts/{$order['session']}");
+        if ($order['paid_at'] !== null || isPaid($session, (int) $order['number'])) {
+            return shopUrl() . "/thanks?session={$session['id']}";
+        }
+        if ($session['status'] === 'OPEN') {
+            return $session['url'];
+        }
+        $key .= "-{$session['id']}"; // it ended unpaid: another one
+    }
     $session = api('POST', '/v1/checkouts', [
         'productId' => productId($order['article']),
         'successUrl' => shopUrl() . '/thanks?session={CHECKOUT_SESSION_ID}',
         'cancelUrl' => shopUrl() . '/',
         'clientReference' => (string) $order['number'], // the customer sees it, your staff find it
         'metadata' => ['cart' => $cart], // comes back with the event
-    ], "cart-$cart");
+    ], $key);
     run('update orders set session = ? where number = ?', $session['id'], $order['number']);
     return $session['url'];
 }
@@ -208,12 +220,20 @@ function thanks(string $session): ?string
     if ($number === false) {
         return null;
     }
-    $order = api('GET', '/v1/orders/' . api('GET', "/v1/checkouts/$session")['orderId']);
-    if (!in_array($order['status'], ['PAID', 'SETTLED'], true)) {
-        return "<h1>Order $number is not paid yet</h1><p>Reload this page.</p>";
+    return isPaid(api('GET', "/v1/checkouts/$session"), (int) $number)
+        ? "<h1>Thank you: order $number is paid</h1>"
+        : "<h1>Order $number is not paid yet</h1><p>Reload this page.</p>";
+}
+
+/** Whether the order of a session is paid: ask, and ship it if it is. */
+function isPaid(array $session, int $number): bool
+{
+    $order = api('GET', "/v1/orders/{$session['orderId']}");
+    $isPaid = in_array($order['status'], ['PAID', 'SETTLED'], true);
+    if ($isPaid) {
+        transaction(fn () => takePayment($number, $order['amount'], $order['currency']));
     }
-    transaction(fn () => takePayment((int) $number, $order['amount'], $order['currency']));
-    return "<h1>Thank you: order $number is paid</h1>";
+    return $isPaid;
 }
 
 /** Whether the signature is of this body, by our secret, and not older than five minutes. */
@@ -225,7 +245,14 @@ function isGenuine(string $body): bool
     }
     $expected = 'sha256=' . hash_hmac('sha256', "$timestamp.$body", secret());
     $isFresh = abs(microtime(true) * 1000 - (float) $timestamp) < TOLERANCE_MS;
-    return hash_equals($expected, $_SERVER['HTTP_X_SVC_SIGNATURE'] ?? '') && $isFresh;
+    // For 24 hours after a rotation, the secrets before sign as well: with spaces between.
+    $old = explode(' ', $_SERVER['HTTP_X_SVC_SIGNATURE_OLD'] ?? '');
+    foreach ([$_SERVER['HTTP_X_SVC_SIGNATURE'] ?? '', ...$old] as $given) {
+        if (hash_equals($expected, $given)) {
+            return $isFresh;
+        }
+    }
+    return false;
 }
 
 /** Handle a webhook once, and return the status to respond with. */

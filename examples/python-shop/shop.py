@@ -120,15 +120,25 @@ def place_order(cart: str, article: str) -> str:
             " select coalesce(max(number), 1000) + 1, ?, ?, ? from orders",
             (cart, article, amount),
         )
-        row = db.execute("select number, article from orders where cart = ?", (cart,)).fetchone()
-    number, article = row
+        row = db.execute(
+            "select number, article, session, paid_at from orders where cart = ?", (cart,)
+        ).fetchone()
+    number, article, old, paid_at = row
+    key = f"cart-{cart}"  # it is known for seven days: what comes later goes by the stored session
+    if old is not None:
+        if paid_at is not None or is_paid(old) == (number, True):
+            return f"{SHOP_URL}/thanks?session={old}"
+        found = client.checkouts.get(old)
+        if found.status == "OPEN":
+            return found.url
+        key += f"-{old}"  # it ended unpaid: another one
     session = client.checkouts.create(
         PRODUCTS[article],
         success_url=f"{SHOP_URL}/thanks?session={{CHECKOUT_SESSION_ID}}",
         cancel_url=f"{SHOP_URL}/",
         client_reference=str(number),  # the customer sees it, and your staff find the payment by it
         metadata={"cart": cart},  # comes back with the event
-        idempotency_key=f"cart-{cart}",
+        idempotency_key=key,
     )
     with transaction() as db:
         db.execute("update orders set session = ? where number = ?", (session.id, number))
@@ -217,6 +227,13 @@ class Page(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Show a page."""
+        try:
+            self.page()
+        except OpenTillError as error:
+            self.try_again(error)
+
+    def page(self) -> None:
+        """Show the page of the address. Raises OpenTillError."""
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if path in ("/", "/orders"):
             self.show(200, catalogue() if path == "/" else orders())
@@ -242,12 +259,16 @@ class Page(BaseHTTPRequestHandler):
         try:
             url = place_order(given["cart"], given["article"])
         except OpenTillError as error:
-            print(f"{error} ({error.request_id})", flush=True)
-            self.show(503, "<h1>Please try again</h1>")
+            self.try_again(error)
             return
         self.send_response(303)
         self.send_header("location", url)
         self.end_headers()
+
+    def try_again(self, error: OpenTillError) -> None:
+        """Say that it did not work, and print why."""
+        print(f"{error} ({error.request_id})", flush=True)
+        self.show(503, "<h1>Please try again</h1>")
 
     def show(self, status: int, text: str) -> None:
         """Send a page."""

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from opentill import merchants
 from opentill.client import (
     AsyncClient,
     Client,
@@ -17,12 +18,14 @@ from opentill.client import (
     NotFound,
     OrderPaid,
     RateLimited,
+    RequestRefused,
     Retries,
     Unauthorized,
     UnexpectedResponse,
     ValidationFailed,
 )
 from opentill.client.events import EVENTS
+from opentill.merchants import Actor
 from opentill.webhooks.model import SENT_TYPES
 from support.api_server import ApiServer, Shop, serving
 
@@ -155,12 +158,36 @@ def test_a_refused_input_names_its_field_and_reason(client: Client) -> None:
     assert error.idempotency_key is not None
 
 
+def test_what_the_merchant_may_not_do_names_its_field_and_reason(
+    api_server: ApiServer, client: Client, shop: Shop
+) -> None:
+    ann, now = Actor("ann", "documents are missing"), api_server.app.clock()
+    api_server.tx(
+        lambda tx: merchants.set_capability(tx, shop.id, "charge", on=False, actor=ann, now=now)
+    )
+    with pytest.raises(RequestRefused) as caught:
+        client.checkouts.create(shop.product()["id"])
+    error = caught.value
+    assert (error.status, error.code, error.field) == (403, 40301, "charge")
+    assert ann.reason in error.reason
+
+
+def test_an_order_is_found_by_its_trade_no_too(client: Client, shop: Shop) -> None:
+    order = shop.order()["id"]
+    assert client.orders.get(order.replace("_", "")).id == order
+
+
 def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Shop) -> None:
     with pytest.raises(NotFound) as caught:
         client.orders.get("order_01m7y0m0jzefzv5n8efcf1hqw1")
-    assert caught.value.code == 40401
-    with pytest.raises(NotFound, match="not an id"):
-        client.orders.get("../products")
+    found = caught.value
+    assert (found.code, found.field, found.reason) == (40401, "", "")
+    for text in ("../products", "", "orders?page=2"):
+        with pytest.raises(NotFound, match="not an id"):
+            client.orders.get(text)
+    nothing: Any = None  # callers without a type checker
+    with pytest.raises(NotFound, match="None is not an id"):
+        client.orders.get(nothing)
     with Client(api_server.url, "svc_live_wrong", trust_env=False) as stranger:
         with pytest.raises(Unauthorized):
             stranger.balance.get()

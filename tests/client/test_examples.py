@@ -66,4 +66,11 @@ def test_verifying_a_webhook() -> None:
             headers = dict(signing.headers([secret], "evt_1", at, body))
             response = httpx2.post(url, content=sent, headers=headers, trust_env=False)
             assert response.status_code == status
+        for keys, status in [
+            ([signing.new_secret(), signing.new_secret(), secret], 204),  # rotated twice
+            ([signing.new_secret(), signing.new_secret()], 400),
+        ]:
+            headers = dict(signing.headers(keys, "evt_1", now, body))
+            response = httpx2.post(url, content=body, headers=headers, trust_env=False)
+            assert response.status_code == status
         assert httpx2.post(url, content=body, trust_env=False).status_code == 400

@@ -13,11 +13,14 @@ from opentill.client import (
     AsyncClient,
     Client,
     ConnectionFailed,
+    NotFound,
     OpenTillError,
     RateLimited,
     Retries,
     ServerError,
+    operations,
 )
+from opentill.client.retries import RetriedRequest
 from support.api_server import ApiServer, Shop
 from support.cutting_proxy import Cut, Proxy, between
 
@@ -82,6 +85,35 @@ def test_reading_and_archiving_are_tried_again(proxy: Proxy, shop: Shop, cut: Cu
         proxy.plan = [cut, "before"]
         client.products.archive(tea)
     assert keys(proxy) == []
+
+
+def test_what_an_attempt_without_a_response_deleted_is_deleted(proxy: Proxy, shop: Shop) -> None:
+    with client_of(proxy, shop) as client:
+        endpoint = client.webhook_endpoints.create("https://shop.example.com/hook")
+        proxy.plan = ["after"]
+        client.webhook_endpoints.delete(endpoint.id)
+        with pytest.raises(NotFound) as caught:
+            client.webhook_endpoints.delete(endpoint.id)
+    assert caught.value.maybe_done is False
+
+
+async def test_so_it_is_for_asyncio(proxy: Proxy, shop: Shop) -> None:
+    async with AsyncClient(proxy.url, shop.key, retries=QUICK, trust_env=False) as client:
+        endpoint = await client.webhook_endpoints.create("https://shop.example.com/hook")
+        proxy.plan = ["after"]
+        await client.webhook_endpoints.delete(endpoint.id)
+
+
+def test_a_refusal_without_a_key_says_nothing_of_an_attempt_before(shop: Shop) -> None:
+    refused = httpx2.Response(403, json={"code": 40301, "message": "Forbidden"})
+    answers = iter([httpx2.Response(502, text="<h1>Bad gateway</h1>"), refused])
+    transport = httpx2.MockTransport(lambda _: next(answers))
+    with (
+        Client("http://pay.example", shop.key, retries=QUICK, transport=transport) as client,
+        pytest.raises(OpenTillError) as caught,
+    ):
+        client.webhook_endpoints.delete("whe_01")
+    assert (caught.value.status, caught.value.maybe_done) == (403, True)
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
@@ -208,6 +240,22 @@ def test_a_key_that_is_busy_is_waited_for() -> None:
     ):
         client.refunds.create("order_01")
     assert (caught.value.status, caught.value.request_id) == (404, "r")
+
+
+def limited(retry_after_s: int) -> httpx2.Response:
+    return httpx2.Response(429, headers={"retry-after": str(retry_after_s)}, text="slow")
+
+
+def test_a_whole_window_of_the_rate_limit_is_waited_for_twice() -> None:
+    retried = RetriedRequest(operations.get_balance(), Retries(), 30.0)
+    assert [retried.delay_after_refusal(limited(61), b"slow") for _ in range(2)] == [61.0, 61.0]
+
+
+def test_no_attempt_begins_that_has_hardly_any_time() -> None:
+    retried = RetriedRequest(operations.get_balance(), Retries(total_s=60.0), 30.0)
+    assert retried.delay_after_refusal(limited(53), b"slow") == 53.0
+    with pytest.raises(RateLimited):
+        retried.delay_after_refusal(limited(55), b"slow")
 
 
 @pytest.mark.parametrize(

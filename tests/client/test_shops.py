@@ -89,11 +89,11 @@ class Shop:
         }
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
+    def opened(self, **environ: str) -> Iterator[None]:
         """Run it as long as the block; what it stores stays."""
         with self._log.open("a") as log:
             process = subprocess.Popen(
-                self._words, env=self._environ, cwd=self._place, stdout=log, stderr=log
+                self._words, env=self._environ | environ, cwd=self._place, stdout=log, stderr=log
             )
             try:
                 wait_until(lambda: process.poll() is not None or self._responds(), 30)
@@ -130,12 +130,16 @@ class Shop:
         assert "Green tea, 100 g, 9.99 USD" in page
         cart = re.search(r'name="cart" value="(\w+)"', page)
         assert cart, page
-        form = {"cart": cart[1], "article": article}
-        clicks = [self.browser.post("/buy", data=form) for _ in range(2)]
-        assert [click.status_code for click in clicks] == [303, 303], self.log()
-        first, second = (click.headers["location"] for click in clicks)
+        self.form = {"cart": cart[1], "article": article}
+        first, second = self.click(self.form), self.click(self.form)
         assert first == second
-        return str(first)
+        return first
+
+    def click(self, form: dict[str, str]) -> str:
+        """Send a form of the page of products, and return where the customer is sent."""
+        clicked = self.browser.post("/buy", data=form)
+        assert clicked.status_code == 303, self.log()
+        return str(clicked.headers["location"])
 
     def pay(self, url: str, *, comes_back: bool = True) -> str:
         """Pay as a customer does, and return what the shop says to who comes back."""
@@ -212,14 +216,25 @@ def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop, server: Deploy
             assert refused.status_code == 400
     assert shop.shipped("1001") == 1
 
+    paid = shop.form
+    with shop.opened(KEY="svc_live_wrong"):
+        assert shop.browser.get("/thanks", params={"session": session}).status_code == 503
     forget_idempotency_keys(server)  # it starts again only after a week
     with shop.opened():  # the webhook alone is enough, and nothing is forgotten
+        assert shop.click(paid) == f"{shop.url}/thanks?session={session}"
+        assert len(list(shop.api.checkouts.list())) == 1
+        rotated = shop.api.webhook_endpoints.rotate_secret(endpoint.id)  # the shop has the old one
+        assert rotated.secret
         shop.api.webhook_endpoints.resend_events(endpoint.id, event_id=event.id)
         wait_until(lambda: delivered() == [204, 204], 60)
         url = shop.buy("CUP")
+        forget_idempotency_keys(server)
+        assert shop.click(shop.form) == url
         order = shop.api.checkouts.get(url.rpartition("/")[2]).order_id
         assert shop.api.orders.get(order).client_reference == "1002"
-        shop.buy("TEA")
+        ended = shop.buy("TEA")
+        shop.api.checkouts.expire(ended.rpartition("/")[2])
+        assert shop.click(shop.form) not in {ended, url}
         names = [product.name for product in shop.api.products.list()]
         assert sorted(names) == sorted(set(names))
         assert [one.id for one in shop.api.webhook_endpoints.list()] == [endpoint.id]

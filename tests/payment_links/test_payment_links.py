@@ -107,8 +107,12 @@ def test_what_is_sent_changes_and_nothing_else(shop: Shop) -> None:
         "item": item, "clientReference": "G-1", "updatedAt": made["updatedAt"]
     }  # fmt: skip
     more = {"maxUses": None, "clientReference": None, "successUrl": "https://shop.example/ok"}
-    made = shop.data("PATCH", f"/v1/payment-links/{one['id']}", json=more)
-    assert {name: made[name] for name in more} == more
+    for changes in (more, dict.fromkeys(("expiresAt", "successUrl"))):
+        made = shop.data("PATCH", f"/v1/payment-links/{one['id']}", json=changes)
+        assert {name: made[name] for name in changes} == changes
+    gone = {"metadata": None, "item": {"description": None}}
+    made = shop.data("PATCH", f"/v1/payment-links/{one['id']}", json=gone)
+    assert (made["metadata"], made["item"]["description"]) == ({}, "")
     path = f"/v1/payment-links/{of_product['id']}"
     assert "sells a product" in refused(shop.call("PATCH", path, json=wanted), "item")
     assert shop.data("PATCH", path, json={"maxQuantity": 9})["maxQuantity"] == 9

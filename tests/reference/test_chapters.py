@@ -129,6 +129,8 @@ def test_the_sign_of_the_epay_chapter_is_the_right_one() -> None:
 def test_the_javascript_that_verifies_a_webhook_takes_ours_and_no_other(tmp_path: Path) -> None:
     secret, body, now = signing.new_secret(), b'{"id":"evt_1"}', now_ms()
     headers = dict(signing.headers([secret], "evt_1", now, body))
+    newer = [signing.new_secret(), signing.new_secret()]
+    rotated = dict(signing.headers([*newer, secret], "evt_1", now, body))
     program = f"""{_block("webhooks", "js")}
 const body = Buffer.from({json.dumps(body.decode())});
 const headers = {json.dumps(headers)};
@@ -136,12 +138,14 @@ const old = {{...headers, "x-svc-timestamp": "1736932500000"}};
 console.log(verify(body, headers, {json.dumps(secret)}),
   verify(Buffer.from("{{}}"), headers, {json.dumps(secret)}),
   verify(body, headers, "whsec_other"), verify(body, old, {json.dumps(secret)}),
-  verify(body, {{}}, {json.dumps(secret)}));
+  verify(body, {{}}, {json.dumps(secret)}),
+  verify(body, {json.dumps(rotated)}, {json.dumps(secret)}),
+  verify(body, {json.dumps(rotated)}, "whsec_other"));
 """
     path = tmp_path / "verify.mjs"
     path.write_text(program)
     done = subprocess.run([NODE, str(path)], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["true", "false", "false", "false", "false"]
+    assert done.stdout.split() == ["true", *["false"] * 4, "true", "false"]
 
 
 def _block(chapter: str, language: str) -> str:

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi import definitions
 from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, create_app, document
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
-from support.api_server import ApiServer, Shop
+from support.api_server import ApiServer, Shop, refused
 from support.document_cases import (
     CHECKED,
     CHECKS_OF_THEIRS,
@@ -75,6 +75,16 @@ def test_every_field_and_every_parameter_is_described() -> None:
                 if not parameter.get("description")
             ]
     assert missing == []
+
+
+@pytest.mark.parametrize("body", ["ProductUpdate", "LinkUpdate", "LinkItemUpdate"])
+def test_a_field_of_a_change_that_may_be_null_says_what_null_does(body: str) -> None:
+    fields = DOCUMENT["components"]["schemas"][body]["properties"]
+    nullable = {
+        name: one["description"] for name, one in fields.items() if "null" in one.get("type", "")
+    }
+    assert "description" in nullable or "metadata" in nullable
+    assert [name for name, text in nullable.items() if "Null" not in text] == []
 
 
 def test_the_server_gives_this_document(api_server: ApiServer) -> None:
@@ -144,14 +154,39 @@ def _named(operation: Operation) -> str:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
 def test_every_refusal_of_an_operation_is_documented(operation: Operation) -> None:
     shown = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
-    wanted = {str(operation.status), "429", "500", "503"}
+    wanted = {str(operation.status), "400", "429", "500", "503"}  # 400: a query that is not known
     if operation.auth:
         wanted.add("401")
     if "{id}" in operation.path:
         wanted.add("404")
     if operation.method == "POST":
-        wanted |= {"400", "409", "413", "422"}
+        wanted |= {"409", "413", "422"}
+    if operation.method != "GET":
+        wanted.add("415")
     assert wanted <= set(shown)
+    replayed = {status for status, one in shown.items() if "idempotent-replayed" in one["headers"]}
+    assert replayed == (
+        {str(operation.status), "400", "403", "404", "415"} & set(shown)
+        if operation.method == "POST"
+        else set()
+    )
+    limits = shown["429"]["headers"]
+    assert {name for name, one in limits.items() if "rate limit" in one.get("description", "")} == {
+        "ratelimit", "ratelimit-policy"
+    }  # fmt: skip
+
+
+def test_operations_without_a_query_or_a_body_refuse_them_too(shop: Shop) -> None:
+    refused(shop.get("/v1/balance", x="1"), "x")
+    form = {"content": b"x=1", "headers": {"content-type": "text/plain", "idempotency-key": "k"}}
+    tea = f"/v1/products/{shop.product()['id']}"
+    expire = f"/v1/checkouts/{shop.session()['id']}/expire"
+    answers = [
+        shop.call(method, path, **form)
+        for method, path in (("DELETE", tea), ("POST", expire), ("POST", expire))
+    ]
+    assert [answer.status_code for answer in answers] == [415, 415, 415]
+    assert [answer.headers.get("idempotent-replayed") for answer in answers] == [None, None, "true"]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=_named)

@@ -22,6 +22,10 @@ export class OpenTillError extends Error {
   readonly code: number | undefined;
   /** Finds the request in the log of the server. */
   readonly requestId: string;
+  /** What a refusal is about, if the server says. */
+  field = "";
+  /** Why, or what would be accepted. */
+  reason = "";
   /** Whether the request may have had its effect all the same. */
   maybeDone = false;
   /** Of a POST: what it was sent with. */
@@ -38,8 +42,6 @@ export class OpenTillError extends Error {
 /** Input or a business rule was refused (40001): `field`, and what would be accepted. */
 export class ValidationFailed extends OpenTillError {
   override name = "ValidationFailed";
-  field = "";
-  reason = "";
 }
 
 /** The API key is missing, unknown, expired or of another environment (401). */

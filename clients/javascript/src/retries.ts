@@ -2,7 +2,8 @@
 //
 // Nothing here does I/O. Nothing is repeated that could have a second effect: a POST carries one
 // Idempotency-Key through all its attempts, GET and DELETE are idempotent by themselves, and a
-// PATCH is repeated only when it surely had no effect.
+// PATCH is repeated only when it surely had no effect. What a DELETE finds gone after an attempt
+// without a response is deleted.
 
 import {
   Aborted,
@@ -23,7 +24,7 @@ import {
 export interface Retries {
   /** How often a request is sent at most: 6. */
   attempts: number;
-  /** Over all attempts and delays; no new attempt begins after it: 60,000. */
+  /** Over all attempts and delays: 150,000. No new attempt begins in the last tenth of it. */
   totalMs: number;
   firstDelayMs: number;
   longestDelayMs: number;
@@ -31,7 +32,7 @@ export interface Retries {
 
 export const DEFAULT_RETRIES: Readonly<Retries> = Object.freeze({
   attempts: 6,
-  totalMs: 60_000,
+  totalMs: 150_000, // two windows of the rate limit, and more
   firstDelayMs: 250,
   longestDelayMs: 8_000,
 });
@@ -58,6 +59,7 @@ const ERRORS: Readonly<Record<number, Kind>> = {
 };
 const RETRIED = new Set([429, 502, 503, 504]);
 const STILL_RUNNING = 40901; // the first attempt still runs: its response will be there soon
+const LAST_BEGIN = 0.9; // of the total: an attempt that begins later would have hardly any time
 // Sent before the server looks for an earlier attempt with the same key: they decide nothing about
 // an earlier attempt that got no response.
 const UNDECIDED = new Set([401, 409, 429]);
@@ -73,6 +75,7 @@ export class RetriedRequest {
   readonly #retries: Retries;
   readonly #timeoutMs: number;
   readonly #end: number;
+  readonly #lastBegin: number;
   #attempts = 0;
   #uncertain = false; // an earlier attempt may have had its effect
 
@@ -87,7 +90,9 @@ export class RetriedRequest {
     this.key = request.key;
     this.#retries = retries;
     this.#timeoutMs = timeoutMs;
-    this.#end = performance.now() + retries.totalMs;
+    const begun = performance.now();
+    this.#end = begun + retries.totalMs;
+    this.#lastBegin = begun + LAST_BEGIN * retries.totalMs;
   }
 
   /** For how long the server may be silent now. */
@@ -116,13 +121,20 @@ export class RetriedRequest {
     const problem = envelope(body);
     const error = this.#error(response, problem);
     if (status >= 500) this.#mayHaveHappened(true);
-    else if (problem !== undefined && !UNDECIDED.has(status)) {
+    else if (this.key !== undefined && problem !== undefined && !UNDECIDED.has(status)) {
       this.#uncertain = false; // one key: this is the response to all attempts
     }
     const running = problem?.code === STILL_RUNNING && this.key !== undefined;
     const once = this.method === "PATCH" && status !== 429;
     if (once || !(running || RETRIED.has(status))) throw this.#finished(error);
     return this.#delay(error, retryAfterMs(response));
+  }
+
+  /** Whether a response is a success: 2xx, or what an earlier attempt deleted. */
+  succeeded(response: Response, body: Uint8Array): boolean {
+    if (response.ok) return true;
+    if (this.method !== "DELETE" || response.status !== 404) return false;
+    return this.#uncertain && envelope(body) !== undefined;
   }
 
   /** Return the envelope of a success. Throws UnexpectedResponse for another form. */
@@ -167,9 +179,8 @@ export class RetriedRequest {
     let delay = Math.min(firstDelayMs * 2 ** (this.#attempts - 1), longestDelayMs);
     delay *= 0.5 + Math.random() / 2;
     delay = Math.max(delay, retryAfter ?? 0);
-    if (this.#attempts >= attempts || performance.now() + delay >= this.#end) {
-      throw this.#finished(error);
-    }
+    const late = performance.now() + delay >= this.#lastBegin;
+    if (late || this.#attempts >= attempts) throw this.#finished(error);
     return delay;
   }
 
@@ -192,7 +203,7 @@ export class RetriedRequest {
       code: problem?.code,
       requestId: requestId(response),
     });
-    if (error instanceof ValidationFailed) Object.assign(error, { field, reason });
+    Object.assign(error, { field, reason });
     if (error instanceof RateLimited) error.retryAfterMs = retryAfterMs(response);
     return error;
   }

@@ -5,7 +5,7 @@ import { NotFound } from "./errors.js";
 import { RetriedRequest, type Method, type Retries } from "./retries.js";
 import { randomText } from "./server.js";
 
-const ID = /^[a-z]{1,12}_[0-9A-Za-z]{1,64}$/;
+const ID = /^\w{1,100}$/; // ids and a trade_no: what leaves the path as it is
 const KEY = /^[ -~]{1,255}$/;
 
 /** What every method takes. */
@@ -127,7 +127,9 @@ export class Sender {
       const fetched = (ended: AbortSignal): Promise<Response> =>
         this.#settings.fetch(url, { ...init, signal: ended });
       const came = await attempt.send(fetched, retried, whole);
-      if (came.response?.ok) return { retried, attempt, ...came };
+      if (came.response && retried.succeeded(came.response, came.body)) {
+        return { retried, attempt, ...came };
+      }
       if (signal?.aborted) throw retried.aborted(signal.reason, true);
       const delayMs = came.response
         ? retried.delayAfterRefusal(came.response, came.body)

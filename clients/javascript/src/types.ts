@@ -96,11 +96,17 @@ export interface ProductUpdate {
   price?: string | undefined;
   /** An active ISO 4217 currency code in capitals. */
   currency?: string | undefined;
-  /** Text of at most 1000 characters. */
+  /** More words for the payment page: at most 1000 characters. Null: none. */
   description?: string | null | undefined;
-  /** An absolute http or https URL of at most 2048 characters. */
+  /**
+   * The address of a picture for the payment page: http or https, at most 2048 characters.
+   * Null: none.
+   */
   image?: string | null | undefined;
-  /** A JSON object of at most 50 keys of at most 64 characters, 16 KiB in all. */
+  /**
+   * Keys and values of your own in place of those that are there: at most 50 keys of at most 64
+   * characters, 16 KiB in all. Null: none, `{}`.
+   */
   metadata?: Record<string, unknown> | null | undefined;
 }
 
@@ -355,15 +361,18 @@ export interface LinkUpdate {
   item?: LinkItemUpdate | undefined;
   /** A whole number from 1 to 99. */
   maxQuantity?: number | undefined;
-  /** A time to come, in Unix milliseconds. */
+  /** Until when it can be used: a time to come, Unix ms. Null: for ever. */
   expiresAt?: number | Date | null | undefined;
-  /** A whole number from 1 to 100000. */
+  /** How many sessions of it may be open or paid, 1 to 100000. Null: any number. */
   maxUses?: number | null | undefined;
-  /** An absolute http or https URL of at most 2048 characters. */
+  /** Where the customer goes after paying, as of a session. Null: nowhere else. */
   successUrl?: string | null | undefined;
-  /** Text of 1 to 200 characters. */
+  /** Your own number of all its orders: 1 to 200 characters. Null: none. */
   clientReference?: string | null | undefined;
-  /** A JSON object of at most 50 keys of at most 64 characters, 16 KiB in all. */
+  /**
+   * Keys and values of your own in place of those that are there, for each of its sessions and
+   * orders. Null: none, `{}`.
+   */
   metadata?: Record<string, unknown> | null | undefined;
 }
 
@@ -371,7 +380,7 @@ export interface LinkUpdate {
 export interface LinkItemUpdate {
   /** Text of 1 to 200 characters. */
   name?: string | undefined;
-  /** Text of at most 1000 characters. */
+  /** More words for the payment page: at most 1000 characters. Null: none. */
   description?: string | null | undefined;
 }
 
@@ -762,7 +771,7 @@ export interface EndpointWithSecret {
   url: string;
   /** Your own words about it. Empty if there are none. */
   description: string;
-  /** The types of events that it is sent. */
+  /** The types of events that it is sent. All of them where none is named. */
   events: ("checkout.completed" | "checkout.expired" | "dispute.closed" | "dispute.created" | "order.closed" | "order.paid" | "order.refunded" | "order.settled" | "payout.failed" | "payout.paid" | "refund.failed" | Later)[];
   /** `ENABLED`: events are sent to it. `DISABLED`: none are. */
   status: "DISABLED" | "ENABLED" | Later;
@@ -792,7 +801,7 @@ export interface Endpoint {
   url: string;
   /** Your own words about it. Empty if there are none. */
   description: string;
-  /** The types of events that it is sent. */
+  /** The types of events that it is sent. All of them where none is named. */
   events: ("checkout.completed" | "checkout.expired" | "dispute.closed" | "dispute.created" | "order.closed" | "order.paid" | "order.refunded" | "order.settled" | "payout.failed" | "payout.paid" | "refund.failed" | Later)[];
   /** `ENABLED`: events are sent to it. `DISABLED`: none are. */
   status: "DISABLED" | "ENABLED" | Later;

@@ -152,11 +152,17 @@ test("a refused input names its field and reason", needsServer, async () => {
   );
 });
 
+test("an order is found by its trade_no too", needsServer, async () => {
+  const shop = await newShop();
+  const order = await shop.order();
+  assert.equal((await shop.client.orders.get(order.replace("_", ""))).id, order);
+});
+
 test("each code has its error", needsServer, async () => {
   const { client, url } = await newShop();
   await assert.rejects(client.orders.get(UNKNOWN), { name: "NotFound", code: 40401 });
   await assert.rejects(client.orders.get("../products"), /"\.\.\/products" is not an id/);
-  await assert.rejects(client.orders.get(undefined), { name: "NotFound" });
+  await assert.rejects(client.orders.get(undefined), /undefined is not an id/);
   const stranger = new Client(url, "svc_live_wrong");
   await assert.rejects(stranger.balance.get(), { name: "Unauthorized", status: 401 });
   assert((await stranger.agreement.get()).actionLabel);

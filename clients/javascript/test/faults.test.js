@@ -10,6 +10,7 @@ import test from "node:test";
 import { setTimeout } from "node:timers/promises";
 
 import { Client } from "@opentill/client";
+import { DEFAULT_RETRIES, RetriedRequest } from "../dist/retries.js";
 import { all, ask, needsServer, newShop } from "./server.js";
 
 const QUICK = { firstDelayMs: 10, longestDelayMs: 20, totalMs: 120_000 };
@@ -53,6 +54,14 @@ test("reading and archiving are tried again", needsServer, async () => {
   await ask("plan", { plan: ["after", "before"] });
   await client.products.archive(tea.id);
   assert.deepEqual(await keys(), []);
+});
+
+test("what an attempt without a response deleted is deleted", needsServer, async () => {
+  const shop = await newShop();
+  const { id } = await shop.client.webhookEndpoints.create({ url: "https://shop.example.com/hook" });
+  const client = await cut(shop, ["after"]);
+  await client.webhookEndpoints.delete(id);
+  await assert.rejects(client.webhookEndpoints.delete(id), { name: "NotFound", maybeDone: false });
 });
 
 test("a change that may be done is not repeated", needsServer, async () => {
@@ -199,6 +208,32 @@ test("a key that is busy is waited for, and its response counts for all attempts
 test("what a server refuses before it looks at the key decides nothing", async () => {
   const client = scripted([new TypeError("fetch failed"), problem(401, 401, "Unauthorized")]);
   await assert.rejects(client.refunds.create("order_01"), { name: "Unauthorized", maybeDone: true });
+});
+
+test("a refusal without a key says nothing of an attempt before", async () => {
+  const client = scripted([new Response("", { status: 502 }), problem(403, 40301, "Forbidden")]);
+  const deleted = client.webhookEndpoints.delete("whe_01");
+  await assert.rejects(deleted, { name: "RequestRefused", maybeDone: true });
+});
+
+test("every refusal has its field and reason", async () => {
+  const error = { field: "charge", reason: "is switched off" };
+  const refused = Response.json({ code: 40301, message: "Not permitted", error }, { status: 403 });
+  const client = scripted([refused, problem(404, 40401, "Not Found")]);
+  await assert.rejects(client.checkouts.create({}), { name: "RequestRefused", ...error });
+  await assert.rejects(client.balance.get(), { name: "NotFound", field: "", reason: "" });
+});
+
+test("there is time for two windows of the rate limit, and then for an attempt", () => {
+  const limited = (s) => new Response("slow", { status: 429, headers: { "retry-after": `${s}` } });
+  const request = { method: "GET", path: "/v1/balance", key: undefined };
+  const body = new Uint8Array();
+  const patient = new RetriedRequest(request, DEFAULT_RETRIES, 30_000);
+  assert.equal(patient.delayAfterRefusal(limited(61), body), 61_000);
+  assert.equal(patient.delayAfterRefusal(limited(61), body), 61_000);
+  const brief = new RetriedRequest(request, { ...DEFAULT_RETRIES, totalMs: 60_000 }, 30_000);
+  assert.equal(brief.delayAfterRefusal(limited(53), body), 53_000);
+  assert.throws(() => brief.delayAfterRefusal(limited(55), body), { name: "RateLimited" });
 });
 
 for (const [what, said, least, most] of [

@@ -65,7 +65,7 @@ class Sender:
             except (httpx2.RequestError, httpx2.StreamError) as failure:
                 delay_s = retried.delay_after_failure(failure)
             else:
-                if response.is_success:
+                if retried.succeeded(response, body):
                     return retried, response, body
                 delay_s = retried.delay_after_refusal(response, body)
             await asyncio.sleep(delay_s)

@@ -22,15 +22,14 @@ class OpenTillError(Exception):
         self.status = status
         self.code = code
         self.request_id = request_id  # finds the request in the server's log
+        self.field = ""  # what a refusal is about, if the server says
+        self.reason = ""  # why, or what would be accepted
         self.maybe_done = maybe_done
         self.idempotency_key: str | None = None  # of a POST: what it was sent with
 
 
 class ValidationFailed(OpenTillError):
     """Input or a business rule was refused: ``field``, and what would be accepted (40001)."""
-
-    field = ""
-    reason = ""
 
 
 class Unauthorized(OpenTillError):
@@ -56,7 +55,7 @@ class RateLimited(OpenTillError):
 
 
 class RequestRefused(OpenTillError):
-    """Any other 4xx: a method, a size or a media type that the server does not accept."""
+    """Any other 4xx: what the merchant may not do, or a size or media type that is not accepted."""
 
 
 class ServerError(OpenTillError):

@@ -2,7 +2,8 @@
 
 Nothing here does I/O: both clients ask it what to do. Nothing is repeated that could have a second
 effect: a POST carries one Idempotency-Key through all its attempts, GET and DELETE are idempotent
-by themselves, and a PATCH is repeated only when it surely had no effect.
+by themselves, and a PATCH is repeated only when it surely had no effect. What a DELETE finds gone
+after an attempt without a response is deleted.
 """
 
 import email.utils
@@ -57,16 +58,20 @@ _ERRORS: Final[dict[int, type[OpenTillError]]] = {
 _KEY: Final = re.compile(r"[ -~]{1,255}")
 _RETRIED: Final = frozenset({429, 502, 503, 504})
 _STILL_RUNNING: Final = 40901  # the first attempt still runs: its response will be there soon
+_LAST_BEGIN: Final = 0.9  # of the total: an attempt that begins later would have hardly any time
 # Sent before the server looks for an earlier attempt with the same key: they decide nothing about
 # an earlier attempt that got no response.
 _UNDECIDED: Final = frozenset({401, 409, 429})
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long to try. Each delay doubles, and up to half of it is random."""
+    """How often and how long to try. Each delay doubles, and up to half of it is random.
+
+    No new attempt begins in the last tenth of ``total_s``.
+    """
 
     attempts: int = 6
-    total_s: float = 60.0  # over all attempts and delays; no new attempt begins after it
+    total_s: float = 150.0  # over all attempts and delays: two windows of the rate limit, and more
     first_delay_s: float = 0.25
     longest_delay_s: float = 8.0
 
@@ -92,7 +97,9 @@ class RetriedRequest(Generic[T]):
         self.key = _key(request.idempotency_key) if request.method == "POST" else None
         self._retries = retries
         self._timeout_s = timeout_s
-        self._end = time.monotonic() + retries.total_s
+        begun = time.monotonic()
+        self._end = begun + retries.total_s
+        self._last_begin = begun + _LAST_BEGIN * retries.total_s
         self._attempts = 0
         self._uncertain = False  # an earlier attempt may have had its effect
 
@@ -132,13 +139,21 @@ class RetriedRequest(Generic[T]):
         error = self._error(response, problem)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self._uncertain |= self.request.method != "GET"
-        elif problem is not None and status not in _UNDECIDED:
+        elif self.key is not None and problem is not None and status not in _UNDECIDED:
             self._uncertain = False  # one key: this is the response to all attempts
         running = problem is not None and problem.code == _STILL_RUNNING and self.key is not None
         again = running or status in _RETRIED
         if self.request.method == "PATCH" and status != HTTPStatus.TOO_MANY_REQUESTS:
             again = False
         return self._delay(error, _retry_after(response)) if again else self._give_up(error)
+
+    def succeeded(self, response: httpx2.Response, body: bytes) -> bool:
+        """Return whether a response is a success: 2xx, or what an earlier attempt deleted."""
+        if response.is_success:
+            return True
+        if self.request.method != "DELETE" or response.status_code != HTTPStatus.NOT_FOUND:
+            return False
+        return self._uncertain and _problem(body) is not None
 
     def read(self, response: httpx2.Response, body: bytes) -> T:
         """Return the data of a success. Raises UnexpectedResponse for another form."""
@@ -177,7 +192,8 @@ class RetriedRequest(Generic[T]):
         delay = min(delay, self._retries.longest_delay_s)
         delay *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, hides nothing
         delay = max(delay, retry_after_s or 0.0)
-        if self._attempts >= self._retries.attempts or time.monotonic() + delay >= self._end:
+        late = time.monotonic() + delay >= self._last_begin
+        if late or self._attempts >= self._retries.attempts:
             self._give_up(error)
         return delay
 
@@ -206,7 +222,7 @@ class RetriedRequest(Generic[T]):
             code=None if problem is None else problem.code,
             request_id=_request_id(response),
         )
-        if isinstance(error, ValidationFailed) and detail is not None:
+        if detail is not None:
             error.field, error.reason = detail.field, detail.reason
         if isinstance(error, RateLimited):
             error.retry_after = _retry_after(response)

@@ -35,8 +35,16 @@ _HEADERS: Final = {
         "schema": {"const": "no-store"},
     },
 }
-
-
+_REPLAYED: Final = {
+    "description": "There if this is the stored response to an earlier request with the same key.",
+    "schema": {"const": "true", "type": "string"},
+}
+_STORED: Final = frozenset({400, 403, 404, 415})  # refusals that a key gives again
+_LIMITED: Final = {
+    "description": "Of a rate limit; not there where too many of a kind, such as exports, run at "
+    "once."
+}
+_OF_REFUSALS: Final = {b"ratelimit": _LIMITED, b"ratelimit-policy": _LIMITED}
 _IGNORED: Final = {
     "description": "The fields of the body that are none of this operation's, if there are any: "
     "percent-encoded names with commas between them, and `+7` for seven more.",
@@ -204,7 +212,7 @@ def _parameters(
             if "object" in schemas.types(shown):  # as ``name[key]=value``
                 parameter |= {"style": "deepObject", "explode": True}
             found.append(parameter)
-    if operation.method == "POST" and operation.write is not None:
+    if _takes_key(operation):
         found.append(
             {
                 "name": "Idempotency-Key",
@@ -223,27 +231,28 @@ def _parameters(
     return found
 
 
+def _takes_key(operation: Operation) -> bool:
+    """Return whether an Idempotency-Key is read (contract.md#idempotency-keys)."""
+    return operation.method == "POST" and operation.write is not None
+
+
 def _refusals(operation: Operation) -> list[errors.Problem]:
     problems: list[errors.Problem] = []
     takes_body = operation.write is not None or operation.act is not None
-    takes_input = operation.query is not Nothing or takes_body
-    if takes_input or operation.path.count("{"):
-        field = next(iter(msgspec.structs.fields(operation.body)), None)
-        name = field.encode_name if field else "page"
-        problems.append(errors.Invalid(name, f"{name} must be …"))
+    field = next(iter(msgspec.structs.fields(operation.body)), None)
+    name = field.encode_name if field else "page"
+    problems.append(errors.Invalid(name, f"{name} must be …"))  # of a query that is not known too
     if operation.auth or operation.act is not None:
         person = operation.permission or operation.act is not None
         problems.append(errors.NotLoggedIn() if person else errors.Unauthorized())
     if "{" in operation.path:
         problems.append(errors.NotFound())
-    if operation.write is not None and operation.method == "POST":
+    if _takes_key(operation):
         problems += [errors.Conflict(), errors.KeyReused()]
     if takes_body:
-        problems.append(errors.PayloadTooLarge())
+        problems += [errors.PayloadTooLarge(), errors.UnsupportedMediaType()]
     if operation.permission or operation.forbidden:
         problems.append(errors.NotPermitted())
-    if operation.body is not Nothing:
-        problems.append(errors.UnsupportedMediaType())
     return [*problems, *_COMMON]
 
 
@@ -258,9 +267,11 @@ def _responses(
             description += " Refused too: " + "; ".join(operation.refusals) + "."
         if problem.status == HTTPStatus.FORBIDDEN and operation.forbidden:
             description += f" {operation.forbidden}"
-        shown = dict(_HEADERS)
+        shown: dict[str, Any] = dict(_HEADERS)
         for name, _ in headers:
-            shown[name.decode()] = {"schema": {"type": "string"}}
+            shown[name.decode()] = _OF_REFUSALS.get(name, {}) | {"schema": {"type": "string"}}
+        if _takes_key(operation) and problem.status in _STORED:
+            shown["idempotent-replayed"] = _REPLAYED
         responses[str(problem.status)] = {
             "description": description,
             "headers": shown,
@@ -292,6 +303,8 @@ def _success(
     headers: dict[str, Any] = dict(_HEADERS)
     if operation.body is not Nothing:
         headers["opentill-ignored-fields"] = _IGNORED
+    if _takes_key(operation):
+        headers["idempotent-replayed"] = _REPLAYED
     return {
         "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
         "headers": headers,

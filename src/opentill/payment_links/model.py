@@ -230,7 +230,10 @@ class LinkItemUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """What changes of an item; its amounts and its currency stay."""
 
     name: Name | UnsetType = UNSET
-    description: Description | UnsetType | None = UNSET
+    description: Annotated[
+        Description | UnsetType | None,
+        meaning("More words for the payment page: at most 1000 characters. Null: none."),
+    ] = UNSET
 
 
 class LinkUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -242,11 +245,29 @@ class LinkUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         | UnsetType
     ) = UNSET
     max_quantity: Quantity | UnsetType = UNSET
-    expires_at: _Moment | UnsetType | None = UNSET
-    max_uses: _Uses | UnsetType | None = UNSET
-    success_url: _Url | UnsetType | None = UNSET
-    client_reference: ClientReference | UnsetType | None = UNSET
-    metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
+    expires_at: Annotated[
+        _Moment | UnsetType | None,
+        meaning("Until when it can be used: a time to come, Unix ms. Null: for ever."),
+    ] = UNSET
+    max_uses: Annotated[
+        _Uses | UnsetType | None,
+        meaning("How many sessions of it may be open or paid, 1 to 100000. Null: any number."),
+    ] = UNSET
+    success_url: Annotated[
+        _Url | UnsetType | None,
+        meaning("Where the customer goes after paying, as of a session. Null: nowhere else."),
+    ] = UNSET
+    client_reference: Annotated[
+        ClientReference | UnsetType | None,
+        meaning("Your own number of all its orders: 1 to 200 characters. Null: none."),
+    ] = UNSET
+    metadata: Annotated[
+        Metadata,
+        meaning(
+            "Keys and values of your own in place of those that are there, for each of its "
+            "sessions and orders. Null: none, `{}`."
+        ),
+    ] = msgspec.field(default_factory=msgspec.Raw)
 
 
 class LinkItemOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -120,7 +120,9 @@ _LOGINS: Final = (
         tag=TAG,
         summary="Log in",
         description="An extension of the contract. `code` is needed where the person has set up an "
-        "authenticator, `merchantId` where they are a member of several merchants.",
+        "authenticator, `merchantId` where they are a member of several merchants. An "
+        "`Idempotency-Key` is not read: no token is stored to be sent again. If the response is "
+        "lost, log in again.",
         auth=False,
         body=LoginBody,
         response=Tokens,
@@ -136,7 +138,8 @@ _LOGINS: Final = (
         tag=TAG,
         summary="Refresh tokens",
         description="An extension of the contract. The refresh token is used up, and a new one "
-        "comes back. One that was used already ends the session.",
+        "comes back. One that was used already ends the session. An `Idempotency-Key` is not "
+        "read: if the response is lost, log in again.",
         auth=False,
         body=RefreshBody,
         response=Tokens,

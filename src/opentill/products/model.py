@@ -123,9 +123,24 @@ class ProductUpdate(msgspec.Struct, frozen=True, kw_only=True):
     name: Name | UnsetType = UNSET
     price: Price | UnsetType = UNSET
     currency: Currency | UnsetType = UNSET
-    description: Description | UnsetType | None = UNSET
-    image: Image | UnsetType | None = UNSET
-    metadata: Metadata = msgspec.field(default_factory=msgspec.Raw)
+    description: Annotated[
+        Description | UnsetType | None,
+        meaning("More words for the payment page: at most 1000 characters. Null: none."),
+    ] = UNSET
+    image: Annotated[
+        Image | UnsetType | None,
+        meaning(
+            "The address of a picture for the payment page: http or https, at most 2048 "
+            "characters. Null: none."
+        ),
+    ] = UNSET
+    metadata: Annotated[
+        Metadata,
+        meaning(
+            "Keys and values of your own in place of those that are there: at most 50 keys of at "
+            "most 64 characters, 16 KiB in all. Null: none, `{}`."
+        ),
+    ] = msgspec.field(default_factory=msgspec.Raw)
 
 
 class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -84,7 +84,10 @@ class EndpointOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     description: Annotated[
         str, Meta(description="Your own words about it. Empty if there are none.")
     ]
-    events: Annotated[list[Type], Meta(description="The types of events that it is sent.")]
+    events: Annotated[
+        list[Type],
+        Meta(description="The types of events that it is sent. All of them where none is named."),
+    ]
     status: Annotated[
         Literal["ENABLED", "DISABLED"],
         Meta(description="`ENABLED`: events are sent to it. `DISABLED`: none are."),
