@@ -166,7 +166,7 @@ async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
         same = _says_the_same(line, current, reference)
         if same and not found.again:
             return "known"
-        # A payout that failed otherwise, such as by hand, has this credit for the first time.
+        # A payout that failed otherwise, as an operator knew it, has this credit only now.
         is_other = line.kind == "returned" and not found.again
         return await _found(
             tx, found, current, "different" if is_other else "double in report", now
