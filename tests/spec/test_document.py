@@ -189,7 +189,7 @@ def test_operations_without_a_query_or_a_body_refuse_them_too(shop: Shop) -> Non
     assert [answer.headers.get("idempotent-replayed") for answer in answers] == [None, None, "true"]
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
+@pytest.mark.parametrize("operation", [*OPERATIONS, *PEOPLE_OPERATIONS], ids=_named)
 def test_the_examples_of_an_operation_are_true(operation: Operation) -> None:
     import jsonschema_rs
 

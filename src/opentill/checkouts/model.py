@@ -363,7 +363,7 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     url: Annotated[str, Meta(description="The payment page. Send the customer there.")]
-    quantity: Annotated[int, Meta(description="How many are sold, 1 to 99.")]
+    quantity: Annotated[int, Meta(ge=1, le=99, description="How many are sold, 1 to 99.")]
     payment_methods: Annotated[
         list[Method] | None,
         Meta(description="The only methods that it can be paid by. Null: all that are on offer."),

@@ -86,7 +86,7 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         bool,
         Meta(description="false: paid, or to be paid, in test mode"),
     ]
-    quantity: Annotated[int, Meta(description="How many were sold, 1 to 99.")]
+    quantity: Annotated[int, Meta(ge=1, le=99, description="How many were sold, 1 to 99.")]
     client_reference: Annotated[
         str | None,
         Meta(description="Your own number, as the session was opened with it. Null if none."),

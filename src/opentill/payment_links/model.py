@@ -343,12 +343,14 @@ class PaymentLinkOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         LinkItemOut | UnsetType,
         Meta(description="What it sells without a product. Not there if it sells a product."),
     ] = UNSET
-    max_quantity: Annotated[int, Meta(description="How many a customer may buy at once.")]
+    max_quantity: Annotated[
+        int, Meta(ge=1, le=99, description="How many a customer may buy at once.")
+    ]
     expires_at: Annotated[
         int | None, Meta(description="Until when it can be used, Unix ms. Null: for ever.")
     ]
     max_uses: Annotated[
-        int | None,
+        Annotated[int, Meta(ge=1, le=100_000)] | None,
         Meta(description="How many sessions of it may be open or paid. Null: any number."),
     ]
     open_sessions: Annotated[int, Meta(description="How many of its sessions can be paid now.")]

@@ -55,6 +55,12 @@ _PROFILE: Final[dict[str, Any]] = {
     "timeZone": "Europe/Berlin",
     "version": "1f0c7b52a9d34e68",
     "agreementStatus": "ACCEPTED",
+    "status": "ACTIVE",
+    "capabilities": [
+        {"capability": "charge", "on": True, "reason": None},
+        {"capability": "refund", "on": True, "reason": None},
+        {"capability": "payout", "on": False, "reason": "a passport is missing"},
+    ],
 }
 _KEY: Final[dict[str, Any]] = {
     "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",

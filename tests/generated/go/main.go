@@ -38,7 +38,8 @@ func open(ctx context.Context, client *till.APIClient) map[string]any {
 	product.SetMetadata(map[string]any{"sku": "TEA"})
 	made, _, err := client.ProductsAPI.CreateProduct(ctx).ProductBody(*product).Execute()
 	must(err)
-	body := till.NewSessionBody(made.Data.Id)
+	body := till.NewSessionBody()
+	body.SetProductId(made.Data.Id)
 	body.SetSuccessUrl("https://shop.example.com/thanks")
 	body.SetDisplayMerchantName("The tea shop")
 	opened, _, err := client.CheckoutsAPI.CreateCheckoutSession(ctx).SessionBody(*body).
