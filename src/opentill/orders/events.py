@@ -25,7 +25,8 @@ Livemode = Annotated[
     ),
 ]
 Quantity = Annotated[
-    int | msgspec.UnsetType, Meta(description="How many were sold; not there where it is one.")
+    Annotated[int, Meta(ge=1, le=99)] | msgspec.UnsetType,
+    Meta(description="How many were sold; not there where it is one."),
 ]
 ClientReference = Annotated[
     str | msgspec.UnsetType,
