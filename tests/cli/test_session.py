@@ -1,12 +1,17 @@
 """What commands run in: errors about the database's address show no part of its password."""
 
 import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 
 import pytest
 
-from opentill.cli import session
+from opentill.cli import backup, session
 from opentill.core.errors import ConfigurationError, Unavailable
+from opentill.core.settings import Settings
 from opentill.db.database import Db
 from support import pooler
 from support.databases import name_of
@@ -104,6 +109,50 @@ async def test_what_passes_by_itself_is_waited_for(code: str, text: str, passes:
     assert text in str(caught.value)
 
 
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Have standard error be a pipe that nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    stderr = os.fdopen(write, "w", 1)
+    try:
+        with redirect_stderr(stderr):
+            yield
+    finally:
+        with suppress(BrokenPipeError):
+            stderr.close()
+
+
+async def test_it_waits_too_where_nobody_reads_what_it_says() -> None:
+    said = [b"C57P03\0Mstarting up", b"C28P01\0Mno such password"]
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1024)
+        fields = b"SFATAL\0" + said.pop(0) + b"\0\0"
+        writer.write(b"E" + (4 + len(fields)).to_bytes(4, "big") + fields)
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"postgresql://who@127.0.0.1:{port}/x?sslmode=disable"
+        with _unread(), pytest.raises(ConfigurationError, match="no such password"):
+            await asyncio.to_thread(session.wait_for, url, prepared=True, patient=True)
+
+
+async def test_what_nobody_reads_is_no_trouble_of_the_database(db: Db, database_url: str) -> None:
+    later = "schema_migrations (version, name, sha256, applied_at) values (9999, '9999_x', '', 0)"
+    async with db.connection() as tx:
+        await tx.execute(f"insert into {later}")
+        try:
+            with _unread():
+                await asyncio.to_thread(
+                    session.wait_for, database_url, prepared=False, patient=False
+                )
+        finally:
+            await tx.execute("delete from schema_migrations where version = 9999")
+
+
 @pooler.direct("it would be another connection that is one too many")
 async def test_a_database_without_a_free_connection_is_waited_for(
     db: Db, database_url: str
@@ -124,3 +173,10 @@ def test_an_address_that_a_process_cannot_read_is_not_quoted() -> None:
     with pytest.raises(Unavailable) as refused:
         asyncio.run(Db.connect("postgresql://u@127.0.0.1/x?sslmode=hunter2"))
     assert "hunter2" not in (refused.value.reason or "")
+
+
+def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "postgres").mkdir()
+    settings = Settings(data_dir=tmp_path)
+    with pytest.raises(ConfigurationError, match="pg_nothing cannot be run: No such file"):
+        backup._run(settings, "pg_nothing", [], subprocess.DEVNULL, None)

@@ -193,12 +193,15 @@ def test_a_file_of_a_group_that_one_is_not_in_is_written_in_place() -> None:
         os.chown(folder, 65533, 65533)
         os.chown(file, 65533, 65532)
         if (child := os.fork()) == 0:
-            os.setgroups([])
-            os.setgid(65533)
-            os.setuid(65533)
-            with inputs.target(file) as target:
-                target.write(b"the new one")
-            os._exit(0)
+            try:
+                os.setgroups([])
+                os.setgid(65533)
+                os.setuid(65533)
+                with inputs.target(file) as target:
+                    target.write(b"the new one")
+                os._exit(0)
+            finally:
+                os._exit(1)  # an error must not go on with the tests in a second process
         assert os.waitpid(child, 0)[1] == 0
         status = file.stat()
         assert (file.read_text(), status.st_gid) == ("the new one", 65532)

@@ -69,6 +69,8 @@ GOOD = [
     ("PUBLIC_URL", "http://Pay.Example:80", "public_url", "http://pay.example"),
     ("PUBLIC_URL", "https://pay.example:80", "public_url", "https://pay.example:80"),
     ("PUBLIC_URL", "https://pay.example:08443/", "public_url", "https://pay.example:8443"),
+    ("PUBLIC_URL", "https://pay.example:", "public_url", "https://pay.example"),
+    ("PUBLIC_URL", "https://[::1]:/x", "public_url", "https://[::1]/x"),
     ("PUBLIC_URL", "http://[2001:DB8::1]:8080", "public_url", "http://[2001:db8::1]:8080"),
     (
         "TRUSTED_PROXIES",
@@ -146,8 +148,7 @@ BAD = [
     ("PUBLIC_URL", "https://[::1", "an absolute http:// or https:// address"),
     ("PUBLIC_URL", "https://[::1]x", "an absolute http:// or https:// address"),
     ("PUBLIC_URL", "https://[pay.example]", "an absolute http:// or https:// address"),
-    ("PUBLIC_URL", "https://pay.example:", "an absolute http:// or https:// address"),
-    ("PUBLIC_URL", "https://pay.example:/x", "an absolute http:// or https:// address"),
+    ("PUBLIC_URL", "https://pay.example:x", "an absolute http:// or https:// address"),
     ("PUBLIC_URL", "https://pay..example", "an absolute http:// or https:// address"),
     ("PUBLIC_URL", f"https://{'a' * 64}.example", "an absolute http:// or https:// address"),
     ("TRUSTED_PROXIES", "10.0.0.1/8", "addresses or networks"),

@@ -50,9 +50,15 @@ def settings(
     if keys:
         found = config.with_keys(found, anew=new_key)
     for line in config.unknown(os.environ):
-        sys.stderr.write(f"opentill: warning: {line}\n")
+        _say(f"warning: {line}")
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
     return found
+
+
+def _say(text: str) -> None:
+    """Write a line to standard error; a full disk or a closed pipe there ends nothing."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"opentill: {text}\n")
 
 
 class DatabaseAway(ConfigurationError):
@@ -120,8 +126,7 @@ def wait_for(
         except DatabaseAway as error:
             if not patient:
                 raise
-            with suppress(OSError, ValueError):  # without a log it waits all the same
-                sys.stderr.write(f"opentill: {error}; waiting for it\n")
+            _say(f"{error}; waiting for it")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         else:
@@ -261,7 +266,7 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
             raise ConfigurationError(connections.POOLER_HINT)
         newer = await migrations.check(connection) if migrated else []
         if newer:
-            sys.stderr.write(f"opentill: {NEWER.format(newer[-1])}\n")
+            _say(NEWER.format(newer[-1]))
         if key is not None:
             await _check_key(connection, key)
         await connection.close()

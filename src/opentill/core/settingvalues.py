@@ -129,8 +129,8 @@ def host(text: str) -> str:
 def web(text: str) -> str:
     """An absolute http(s) address, without a slash at its end.
 
-    Scheme and host are in lower case, without the scheme's own port: as browsers write an origin
-    (RFC 6454 §6.1), which passkeys are bound to.
+    Scheme and host are in lower case, without the scheme's own port or an empty one: as browsers
+    write an origin (RFC 6454 §6.1), which passkeys are bound to.
     """
     wanted = "an absolute http:// or https:// address without credentials, query or fragment"
     try:
@@ -138,7 +138,7 @@ def web(text: str) -> str:
         given = parts.port
     except ValueError:
         raise ValueError(wanted) from None
-    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]+)?", parts.netloc)
+    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?", parts.netloc)
     if (
         found is None
         or not (_is_ipv6(found[1]) if found[1] else _is_name(found[2]))
