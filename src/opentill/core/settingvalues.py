@@ -183,9 +183,9 @@ def database(text: str) -> str:
     )
     try:
         parts = urlsplit(text)
-        fits = parts.scheme in {"postgresql", "postgres"} and "#" not in text
     except ValueError:
-        fits = False
+        raise ValueError(wanted) from None
+    fits = parts.scheme in {"postgresql", "postgres"} and "#" not in text
     before, _, after = text.partition("?")
     fields = after.strip("&")
     named = all("=" in field for field in fields.split("&") if fields)
