@@ -378,6 +378,7 @@ def test_an_order_that_was_closed_never_gets_a_signed_return(epay_shop: EpayShop
             "https://s.example/返回?q=中",
             "https://s.example/%E8%BF%94%E5%9B%9E?q=%E4%B8%AD&a=1+2%26",
         ),
+        ("https://faß.de:8443/r", "https://xn--fa-hia.de:8443/r?a=1+2%26"),
         ("https://商店.example/", "https://xn--czrs0t.example/?a=1+2%26"),
     ],
 )

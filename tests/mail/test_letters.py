@@ -168,6 +168,9 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
     [
         ("ann@example.com", "ann@example.com"),
         ("ann@b\u00fccher.example", "ann@xn--bcher-kva.example"),
+        ("ann@fa\u00df.de", "ann@xn--fa-hia.de"),
+        ("ann@\u03b2\u03cc\u03bb\u03bf\u03c2.example", "ann@xn--nxasmm1c.example"),
+        ("ann@\u2615.example", None),
         ("\u5f20@example.com", "\u5f20@example.com"),
         ("ann@example.com\r\nRCPT TO:<eve@example.com>", None),
         ("ann@example.com>,<eve@example.com", None),

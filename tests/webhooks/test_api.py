@@ -245,3 +245,11 @@ def test_what_waits_is_among_the_figures(shop: Shop) -> None:
     found = {reading.name: value for reading in readings for _, value in reading.samples}
     assert found["opentill_webhook_deliveries_waiting"] >= 2
     assert found["opentill_webhook_queue_age_seconds"] >= 0
+
+
+def test_an_international_host_is_stored_as_the_domain_that_is_called(shop: Shop) -> None:
+    endpoint = shop.endpoint(url="https://fa\u00df.de/hook")
+    assert endpoint["url"] == "https://xn--fa-hia.de/hook"
+    path = f"/v1/webhook-endpoints/{endpoint['id']}"
+    body = {"url": "https://\uff11\uff12\uff17.0.0.1/hook"}
+    assert "127.0.0.1" in refused(shop.call("PATCH", path, json=body), "url")

@@ -106,13 +106,14 @@ class _Forward:
 
     def __init__(self, url: str, header_prefix: str) -> None:
         from opentill.cli import output
+        from opentill.core import hostnames
         from opentill.http import inputs
         from opentill.outgoing.client import Outgoing, Policy
         from opentill.webhooks import signing
 
         inputs.web_address("forward-to", url)
-        self._url = url
-        self._outgoing = Outgoing(Policy.only(url))
+        self._url = hostnames.with_ascii_host(url)
+        self._outgoing = Outgoing(Policy.only(self._url))
         self._secret = signing.new_secret()
         self._prefix = header_prefix
         output.say(f"forwarding to {url}, signed with {self._secret}")

@@ -2,10 +2,13 @@
 
 from urllib.parse import urlsplit
 
+from opentill.core import hostnames
+
 
 def web_address(text: str | None) -> str | None:
     """Return the address if it is absolute http(s) without credentials, otherwise None.
 
+    Its host is in ASCII then, so that a browser of any age goes to the same one.
     Services have checked already; a page does not rely on that, because one ``javascript:`` address
     in a link is enough.
     """
@@ -18,4 +21,7 @@ def web_address(text: str | None) -> str | None:
         return None
     if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
         return None
-    return text
+    try:
+        return hostnames.with_ascii_host(text)
+    except ValueError:
+        return None

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
-from opentill.core import bankaccounts
+from opentill.core import bankaccounts, hostnames
 from opentill.core.payment_methods import by_method
 
 SHORTEST_KEY: Final = 32
@@ -120,6 +120,10 @@ def header_prefix(text: str) -> str:
 def host(text: str) -> str:
     """A host name or an IP address; IPv6 also in brackets."""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    try:
+        bare = bare if bare.isascii() else hostnames.to_ascii(bare)
+    except hostnames.BadHost:
+        bare = ""
     if not (_is_ipv6(bare) if ":" in bare else _is_name(bare)):
         message = "a host name or an IP address, without a port"
         raise ValueError(message)
@@ -129,11 +133,12 @@ def host(text: str) -> str:
 def web(text: str) -> str:
     """An absolute http(s) address, without a slash at its end.
 
-    Scheme and host are in lower case, without the scheme's own port or an empty one: as browsers
-    write an origin (RFC 6454 §6.1), which passkeys are bound to.
+    Scheme and host are in lower case, the host in ASCII, without the scheme's own port or an empty
+    one: as browsers write an origin (RFC 6454 §6.1), which passkeys are bound to.
     """
     wanted = "an absolute http:// or https:// address without credentials, query or fragment"
     try:
+        text = hostnames.with_ascii_host(text)
         parts = urlsplit(text)
         given = parts.port
     except ValueError:
@@ -191,6 +196,10 @@ def database(text: str) -> str:
     named = all("=" in field for field in fields.split("&") if fields)
     if not fits or not _names_hosts(parts) or not named:
         raise ValueError(wanted)
+    try:
+        before = before.replace(parts.netloc, _ascii_hosts(parts.netloc), 1)
+    except hostnames.BadHost:
+        raise ValueError(wanted) from None
     return f"{before}?{fields}" if fields else before
 
 
@@ -200,6 +209,17 @@ def _names_hosts(parts: SplitResult) -> bool:
     if "@" in user or (not at and "@" in parts.path):  # the latter: of a password with a slash
         return False
     return not hosts or all(map(_is_place, hosts.split(",")))
+
+
+def _ascii_hosts(netloc: str) -> str:
+    """Write the hosts in ASCII: the driver would ask for their names by IDNA 2003."""
+    user, at, hosts = netloc.rpartition("@")
+    places = (place.partition(":") for place in hosts.split(","))
+    written = [
+        f"{host if host.isascii() else hostnames.to_ascii(host)}{colon}{port}"
+        for host, colon, port in places
+    ]
+    return f"{user}{at}{','.join(written)}"
 
 
 def _is_place(text: str) -> bool:
@@ -215,6 +235,7 @@ def smtp(text: str) -> str:
         " smtp+starttls://user:password@mail.example.com:587, with %40 for @ in a password"
     )
     try:
+        text = hostnames.with_ascii_host(text)
         parts = urlsplit(text)
         fits = (
             parts.scheme in {"smtp", "smtp+starttls", "smtps"}
@@ -231,12 +252,16 @@ def smtp(text: str) -> str:
 
 
 def mailbox(text: str) -> str:
-    """A mailbox, with or without a name (RFC 5322 §3.4)."""
-    _, address = parseaddr(text)
+    """A mailbox, with or without a name (RFC 5322 §3.4); its domain is in ASCII then."""
+    _, given = parseaddr(text)
+    try:
+        address = given if given.isascii() else hostnames.mailbox_in_ascii(given)
+    except hostnames.BadHost:
+        address = ""
     if not re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.-]+", address) or not text.isprintable():
         message = "an address, such as Example Pay <pay@example.com> or pay@example.com"
         raise ValueError(message)
-    return text
+    return text if address == given else address.join(text.rsplit(given, 1))
 
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:

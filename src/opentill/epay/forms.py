@@ -3,7 +3,6 @@
 import re
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 from opentill.core import money
 from opentill.core.errors import Invalid
@@ -105,9 +104,8 @@ def _address(name: str, text: str) -> str:
         if "{" in text:
             raise Invalid(name, "braces")  # noqa: TRY301 - of our own pages' placeholder
         inputs.web_address(name, text or None)
-        urlsplit(text).netloc.encode("idna")  # a host that is no name cannot be called
-    except (Invalid, UnicodeError):
-        reason = f"{name} 须为不超过 2048 个字符、不含用户名密码的 http 或 https 地址"
+    except Invalid:
+        reason = f"{name} 须为不超过 2048 个字符、域名有效、不含用户名密码的 http 或 https 地址"
         raise Refused(BUSINESS, reason) from None
     return text
 

@@ -7,7 +7,7 @@ import structlog
 
 from opentill import merchants
 from opentill.context import App
-from opentill.core import encryption
+from opentill.core import encryption, hostnames
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
 from opentill.epay import credentials, queries
@@ -52,11 +52,10 @@ def _fields(pid: int, trade_no: str, order: EpayOrder | Submission) -> dict[str,
 
 def address(url: str, params: dict[str, str]) -> str:
     """Put a message on an address: encoded as PHP does, before a fragment, after a query."""
-    parts = urlsplit(url)
-    place = parts.netloc if parts.netloc.isascii() else parts.netloc.encode("idna").decode()
+    parts = urlsplit(hostnames.with_ascii_host(url))
     query = "&".join(filter(None, (quote(parts.query, safe=_AS_IT_IS), _encoded(params))))
     path = quote(parts.path, safe=_AS_IT_IS)
-    return urlunsplit((parts.scheme, place, path, query, parts.fragment))
+    return urlunsplit((parts.scheme, parts.netloc, path, query, parts.fragment))
 
 
 def _encoded(params: dict[str, str]) -> str:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from opentill.core import hostnames
 from opentill.core.errors import Invalid
 
 MAX_URL: Final = 2048
@@ -42,6 +43,11 @@ def web_address(field: str, text: str | None) -> str | None:
         raise Invalid(field, reason)
     if parts.username is not None or parts.password is not None:
         raise Invalid(field, f"{field} must be an http or https URL without user name and password")
+    try:
+        if ":" not in host:  # an IPv6 address has its form already
+            hostnames.to_ascii(host)
+    except hostnames.BadHost:
+        raise Invalid(field, f"{field} must have a host that can exist: {host} cannot") from None
     return text
 
 
@@ -50,6 +56,13 @@ def email(field: str, text: str) -> str:
     trimmed = text.strip()
     if len(trimmed) > MAX_EMAIL or _EMAIL.fullmatch(trimmed) is None:
         raise Invalid(field, f"{field} must be an e-mail address such as ada@example.com")
+    try:
+        hostnames.mailbox_in_ascii(trimmed)
+    except hostnames.BadHost:
+        domain = trimmed.rpartition("@")[2]
+        raise Invalid(
+            field, f"{field} must have a domain that can exist: {domain} cannot"
+        ) from None
     return trimmed
 
 

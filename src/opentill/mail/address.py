@@ -2,8 +2,8 @@
 
 Nothing that somebody typed as a name can begin another header, or another recipient: control
 characters and marks that turn text around are left out, and the library quotes the rest
-(RFC 5322 §3.4, RFC 2047). International domains are written in ASCII (RFC 5891); a local part that
-is not ASCII needs a server that knows SMTPUTF8 (RFC 6531).
+(RFC 5322 §3.4, RFC 2047). International domains are written in ASCII (``core/hostnames.py``); a
+local part that is not ASCII needs a server that knows SMTPUTF8 (RFC 6531).
 """
 
 import re
@@ -11,6 +11,8 @@ from email.errors import MessageError
 from email.headerregistry import Address
 from email.utils import parseaddr
 from typing import Final
+
+from opentill.core import hostnames
 
 _LONGEST_NAME: Final = 78
 # Line breaks and other control characters, surrogates, and marks of direction and of no width.
@@ -34,13 +36,11 @@ def envelope(text: str) -> str:
     if _UNFIT.search(text) or _SHAPE.fullmatch(text) is None:
         msg = "it is no e-mail address"
         raise BadAddress(msg)
-    local, _, domain = text.rpartition("@")
     try:
-        ascii_domain = domain.encode("idna").decode() if not domain.isascii() else domain
-    except UnicodeError:
+        return hostnames.mailbox_in_ascii(text)
+    except hostnames.BadHost:
         msg = "its domain cannot exist"
         raise BadAddress(msg) from None
-    return f"{local}@{ascii_domain}"
 
 
 def needs_utf8(address: str) -> bool:

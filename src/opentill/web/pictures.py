@@ -7,6 +7,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
+from opentill.core import hostnames
 from opentill.core.links import web_address
 
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
@@ -20,8 +21,8 @@ def origin_of(address: str) -> str | None:
     """
     parts = urlsplit(address)
     try:
-        host = (parts.hostname or "").encode("idna").decode().lower()
-    except UnicodeError:
+        host = hostnames.to_ascii(parts.hostname or "")
+    except hostnames.BadHost:
         return None
     if _HOST.fullmatch(host) is None:
         return None

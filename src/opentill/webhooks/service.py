@@ -9,6 +9,7 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from opentill import merchants
+from opentill.core import hostnames
 from opentill.core.encryption import WrongKey, decrypt, encrypt
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.ids import new_id
@@ -51,8 +52,9 @@ class UrlCheck:
         self._check = check
 
     def __call__(self, url: str) -> str:
-        """Return the address. Raises Invalid for ``url``."""
+        """Return the address with its host in ASCII. Raises Invalid for ``url``."""
         inputs.web_address("url", url)
+        url = hostnames.with_ascii_host(url)
         if "#" in url:
             raise Invalid("url", "url must be without a fragment")
         try:
