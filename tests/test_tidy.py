@@ -154,6 +154,7 @@ CLOCKS: Final = {
     "client/retries.py": "a Retry-After that is a date: real time, on a merchant's machine",
     "client/signatures.py": "the age of a signature: real time, on a merchant's machine",
     "health.py": "how long ago the books were checked: real time, as the check itself",
+    "integrity/rules.py": "for how long events are kept, by the real time in their ids",
     "integrity/scheduler.py": "how long checked books rest: real time, whatever business time does",
     "people/second_factor.py": "codes of an authenticator, another device: real time",
     "worker.py": "how long a job took",

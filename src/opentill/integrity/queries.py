@@ -10,6 +10,7 @@ from typing import Final
 from opentill import figures
 from opentill.adjustments.model import MOVES
 from opentill.db.query import WHOLE_S, Query, Value
+from opentill.integrity import event_queries
 from opentill.ledger import Violation
 
 _OF_MERCHANT_S: Final = 3600.0  # for a rule about one merchant, however large it is
@@ -137,8 +138,8 @@ _RULES: Final = {
     """,
     "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost": """
     select o.merchant_id, o.id as subject,
-        o.status || ', charged back ' || o.charged_back_minor || ': ' || d.open || ' open, '
-            || d.lost || ' lost, of ' || d.loss as detail
+        o.status || ', charged back ' || o.charged_back_minor || ': ' || coalesce(d.open, 0)
+            || ' open, ' || coalesce(d.lost, 0) || ' lost, of ' || coalesce(d.loss, 0) as detail
     from orders o left join (
         select merchant_id, order_id, count(*) filter (where status = 'OPEN') as open,
             count(*) filter (where status = 'LOST') as lost,
@@ -412,7 +413,10 @@ MERCHANT_RULES: Final = tuple(_rule(*each, one_merchant=True) for each in _ALL.i
 _HISTORY_HOLDS: Final = "the history leads to the status, by transitions of the table"
 HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY)
 MERCHANT_HISTORY: Final = _rule(_HISTORY_HOLDS, _HISTORY, one_merchant=True)
-MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS)  # what these say, in their order
+EVENTS: Final = _rule(event_queries.HOLDS, event_queries.EVENTS)
+MERCHANT_EVENTS: Final = _rule(event_queries.HOLDS, event_queries.EVENTS, one_merchant=True)
+# The rules about a merchant in their order: ``MERCHANT_RULES``, the history and the events.
+MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS, event_queries.HOLDS)
 
 # Whether a balance is the merchant's first: the rules about the merchant are checked with that one.
 IS_FIRST: Final = Value(

@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import asyncpg
 
-from opentill import ledger
+from opentill import ledger, webhooks
+from opentill.core.ids import first_id
+from opentill.db.clock import now_ms
 from opentill.db.database import Db, Tx
 from opentill.db.jobs import run_all
 from opentill.db.query import Query
@@ -27,10 +29,44 @@ _TRANSITIONS: Final[Mapping[str, Any]] = {
 }
 
 
+# The events of each transition, likewise. That an order settled is emitted once, however often it
+# reaches SETTLED, so the rule takes that from the order itself.
+_EMITTED: Final = [
+    (transition, type_)
+    for transition in TRANSITIONS
+    for type_ in transition.emits
+    if type_ != "order.settled"
+]
+_EVENTS: Final[Mapping[str, Any]] = {
+    "source": [transition.source for transition, _ in _EMITTED],
+    "event": [transition.event for transition, _ in _EMITTED],
+    "target": [transition.target for transition, _ in _EMITTED],
+    "type": [type_ for _, type_ in _EMITTED],
+}
+_DAY_MS: Final = 86_400_000
+
+
+def _event_values() -> Mapping[str, Any]:
+    """Return the values of the rule about events: it covers what was created while they are kept.
+
+    One day less, so that it does not matter when the last events were removed, and by which clock.
+    """
+    since = now_ms() - webhooks.KEEP_EVENTS_MS + _DAY_MS
+    return {
+        **_EVENTS,
+        "first_order": first_id("order", since),
+        "first_refund": first_id("re", since),
+        "first_dispute": first_id("dp", since),
+        "first_payout": first_id("po", since),
+        "first_event": first_id("evt", since),
+    }
+
+
 def statements() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
     """Return all rules with their values, the slowest first: ``check_all`` runs two at a time."""
     rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
-    return [(queries.HISTORY, _TRANSITIONS), *ledger.rules(), *rules]
+    history, events = (queries.HISTORY, _TRANSITIONS), (queries.EVENTS, _event_values())
+    return [history, events, *ledger.rules(), *rules]
 
 
 async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
@@ -77,6 +113,7 @@ def of_merchant(merchant_id: str) -> list[MerchantRule]:
     values = {"merchant_id": merchant_id}
     rules = [(rule, values) for rule in queries.MERCHANT_RULES]
     rules.append((queries.MERCHANT_HISTORY, {**_TRANSITIONS, **values}))
+    rules.append((queries.MERCHANT_EVENTS, {**_event_values(), **values}))
     return [
         MerchantRule(holds, *each)
         for holds, each in zip(queries.MERCHANT_HOLDS, rules, strict=True)

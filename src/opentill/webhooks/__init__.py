@@ -1,6 +1,7 @@
 """Webhooks: events in an outbox, signed, and delivered until the merchant has them."""
 
 from opentill.webhooks.catchup import EventBatch, end, numbered, read
+from opentill.webhooks.jobs import KEEP_EVENTS_MS
 from opentill.webhooks.looking import (
     Deliveries,
     Sent,
@@ -59,6 +60,7 @@ from opentill.webhooks.service import (
 
 __all__ = [
     "DELIVERY_STATUSES",
+    "KEEP_EVENTS_MS",
     "MOST_ENDPOINTS",
     "PAUSED",
     "SENT_TYPES",

@@ -1,0 +1,123 @@
+"""Each rule about features' rows sees what it is for: one planted defect at the least for each.
+
+``test_check.py`` does the same with orders, refunds and entries.
+"""
+
+import dataclasses
+from collections.abc import AsyncIterator
+
+import pytest
+
+from opentill import adjustments, payouts
+from opentill.adjustments import AdjustmentRequest
+from opentill.db.database import Db, Tx
+from opentill.figures import jobs as figure_jobs
+from opentill.integrity.rules import check_books, statements
+from opentill.payouts import PayoutRequest
+from support.books import assert_books
+from support.corruptions import OF_FEATURES, OF_ORDERS
+from support.world import (
+    NOW,
+    dispute_said,
+    fresh,
+    in_status,
+    merchant,
+    opened,
+    paid,
+    refund_said,
+    refunded,
+    said,
+    settled,
+    submitted,
+)
+
+
+async def world(tx: Tx) -> None:
+    """Make an order of every kind, disputes, payouts and adjustments of every ending."""
+    for status in ("PAID", "SETTLED", "CLOSED", "FAILED", "REVOKED", "DISPUTED", "CHARGEBACK"):
+        await in_status(tx, status)
+    order = await settled(tx, await paid(tx, await opened(tx, reserve_rate="0.1")))
+    for outcome in ("REFUSED", "SUCCEEDED"):
+        await refund_said(tx, await refunded(tx, order, "1.00"), outcome)
+    recovered = await in_status(tx, "CHARGEBACK")
+    await dispute_said(tx, recovered, "RECOVERED")
+    await dispute_said(tx, await in_status(tx, "DISPUTED"), "WON")
+    await said(tx, await submitted(tx, await opened(tx)), "DECLINED")
+    shop = await merchant(tx)
+    for kind, amount_minor in (("recharge", 20_000), ("freeze", 700)):
+        request = AdjustmentRequest(
+            kind=kind, amount_minor=amount_minor, reference=fresh(), reason="why", by="ann"
+        )
+        await adjustments.request(tx, shop.id, request, None, NOW)
+    for number in range(3):
+        request = PayoutRequest(
+            amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann"
+        )
+        payout = await payouts.create(tx, shop.id, request, None, NOW)
+        if number == 0:
+            await payouts.pay(tx, payout.id, "TRN", "why", "ann", NOW)
+        elif number == 1:
+            await payouts.fail(tx, payout.id, "why", "ann", NOW)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spoiled:
+    """The world, committed, in a database whose constraints are dropped."""
+
+    tx: Tx
+
+
+@pytest.fixture(scope="module")
+async def spoiled(module_database_url: str) -> AsyncIterator[Spoiled]:
+    """The world, on a connection on which each corruption is made and rolled back."""
+    db = await Db.connect(module_database_url, 4, acquire_timeout_s=20)
+    try:
+        async with db.transaction() as tx:
+            await world(tx)
+        await figure_jobs.count_all(db)
+        async with db.connection() as tx:
+            await assert_books(tx)
+            constraints = await tx.fetch(
+                "select format('alter table %s drop constraint %I', conrelid::regclass, conname)"
+                " from pg_constraint where contype in ('c', 'f') and conparentid = 0"
+                " and connamespace = 'public'::regnamespace"
+            )
+            await tx.execute("; ".join(row[0] for row in constraints))
+            yield Spoiled(tx)
+    finally:
+        await db.close()
+
+
+@pytest.mark.parametrize(("statement", "rule"), OF_FEATURES)
+async def test_the_rule_finds_what_is_spoiled(spoiled: Spoiled, statement: str, rule: str) -> None:
+    corruption = spoiled.tx.transaction()
+    await corruption.start()
+    try:
+        await spoiled.tx.execute("set local session_replication_role = replica")
+        assert not (await spoiled.tx.execute(statement)).endswith(" 0")
+        _, violations = await check_books(spoiled.tx)
+    finally:
+        await corruption.rollback()
+    assert rule in {violation.rule for violation in violations}
+    assert all(violation.detail for violation in violations)
+
+
+async def test_the_suites_own_check_of_the_books_fails_for_a_lost_event(spoiled: Spoiled) -> None:
+    await assert_books(spoiled.tx)
+    corruption = spoiled.tx.transaction()
+    await corruption.start()
+    try:
+        await spoiled.tx.execute(
+            "delete from events where id = (select max(id) from events where type = 'order.paid')"
+        )
+        with pytest.raises(AssertionError, match=r"order\.paid: 1 expected, 0 written"):
+            await assert_books(spoiled.tx)
+    finally:
+        await corruption.rollback()
+
+
+def test_every_rule_has_a_corruption_that_it_finds() -> None:
+    seen = {rule for _, rule in OF_FEATURES}
+    seen |= set().union(*(rules for _, rules in OF_ORDERS))
+    asked = [query.sql.split("'")[1] for query, _ in statements()]
+    assert sorted(seen) == sorted(asked)

@@ -1,0 +1,148 @@
+"""Planted defects: what somebody does to the database, and the integrity rules that must see it.
+
+``tests/ledger/test_check.py`` makes those of ``OF_ORDERS``, ``test_check_of_features.py`` those of
+``OF_FEATURES``, each in a world of its own.
+"""
+
+from typing import Final
+
+from opentill.integrity import event_queries
+
+RUNNING = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
+SUM = "the balance equals the sum of its entries"
+ZERO = "the sum over all accounts is zero"
+ROW = "entries have a balance row"
+MOVE = "every entry is a movement of the table"
+PAYMENT = "an order has its PAYMENT exactly when it was paid"
+FEE = "an order has the FEE of its gross less its net exactly when it was paid"
+ATTEMPT = "a paid order was paid by exactly one attempt"
+COUNTS = "an order counts its refunds, and they are at most what was paid"
+REFUND = "a refund is frozen while it is processing, then refunded or unfrozen"
+KEPT = "each balance is what orders, refunds, disputes and the operator keep there"
+SOURCE = "every entry of an order or refund has one"
+SESSION = "a session is open as long as its order can be paid"
+HISTORY = "the history leads to the status, by transitions of the table"
+
+# The world: a paid order (entries 1 PAYMENT, 2 FEE) with three refunds: 1.00 failed (FREEZE 3,
+# UNFREEZE 6), 2.00 succeeded (FREEZE 4, REFUND 7), 3.00 processing (FREEZE 5). $1: the merchant.
+OF_ORDERS: Final = (
+    # what somebody does, and what is found
+    ("update entries set amount_minor = 1000 where number = 1", {RUNNING, SUM, PAYMENT}),
+    ("update entries set amount_minor = 1, shown_minor = -1 where number = 2", {RUNNING, SUM, FEE}),
+    ("update entries set pending_after = pending_after + 1 where number = 3", {RUNNING}),
+    ("update entries set available_after = 1 where number = 2", {RUNNING}),
+    ("update entries set frozen_after = 0 where number = 4", {RUNNING}),
+    ("update entries set reserve_after = 7 where number = 7", {RUNNING}),
+    ("update entries set number = 8 where number = 7", {RUNNING}),
+    ("update entries set number = number + 1 where number = 7", {RUNNING}),
+    ("update entries set created_at = created_at - 1 where number = 4", {RUNNING}),
+    ("update entries set created_at = created_at + 1 where number = 4", {RUNNING, SUM}),
+    ("delete from entries where number = 7", {SUM, REFUND}),
+    ("delete from entries where number = 1", {RUNNING, SUM, PAYMENT}),
+    ("delete from entries where number = 2", {RUNNING, SUM, FEE}),
+    ("delete from entries where number = 3", {RUNNING, SUM, REFUND}),
+    ("delete from entries", {SUM, PAYMENT, FEE, REFUND}),
+    ("delete from balances", {ROW, KEPT}),
+    ("update balances set pending = pending + 1, gateway = gateway - 1", {SUM}),
+    ("update balances set frozen = frozen + 1, gateway = gateway - 1", {SUM, KEPT}),
+    ("update balances set bank = bank + 1", {SUM, ZERO}),
+    ("update balances set entries = entries + 1", {SUM}),
+    ("update balances set last_at = last_at + 1", {SUM}),
+    ("update entries set type = 'PAYOUT' where number = 1", {MOVE, PAYMENT}),
+    ("update entries set type = 'CHARGEBACK' where number = 2", {MOVE, FEE}),
+    ("update entries set shown_minor = -shown_minor where number = 1", {MOVE}),
+    ("update entries set from_account = 'bank' where number = 1", {MOVE, SUM}),
+    ("update entries set from_account = 'available' where number = 5", {RUNNING, SUM, REFUND}),
+    ("update entries set source_id = 'order_other' where number = 1", {PAYMENT, SOURCE}),
+    ("update entries set source_id = 're_other' where number = 7", {REFUND, SOURCE}),
+    ("update orders set paid_at = null, status = 'PENDING' where paid_at is not null",
+     {PAYMENT, FEE, ATTEMPT, COUNTS, SESSION, HISTORY}),
+    ("update orders set gross_settled_minor = 1000 where paid_at is not null", {PAYMENT, FEE}),
+    ("update orders set net_settled_minor = 960 where paid_at is not null", {FEE}),
+    ("update orders set paid_attempt_id = 'att_other' where paid_at is not null", {ATTEMPT}),
+    ("update payment_attempts set status = 'DECLINED' where status = 'SUCCEEDED'", {ATTEMPT}),
+    ("update payment_attempts set status = 'SUCCEEDED' where status = 'SUBMITTED'", {ATTEMPT}),
+    ("update orders set refunded_minor = 201 where paid_at is not null", {COUNTS}),
+    ("update orders set refund_held_minor = 501 where paid_at is not null", {COUNTS}),
+    ("update orders set refund_debit_minor = 499 where paid_at is not null", {COUNTS}),
+    ("update refunds set amount_minor = 301 where status = 'PROCESSING'", {COUNTS}),
+    ("update refunds set debit_minor = 301 where status = 'PROCESSING'", {COUNTS, REFUND, KEPT}),
+    (("update refunds set status = 'SUCCEEDED', try_at = null, succeeded_at = 1 "
+     "where status = 'PROCESSING'"), {COUNTS, REFUND, KEPT}),
+    (("update refunds set status = 'FAILED', try_at = null, failed_at = 1 "
+     "where status = 'PROCESSING'"), {COUNTS, REFUND, KEPT}),
+    (("update refunds set status = 'SUCCEEDED', failed_at = null, succeeded_at = 1 "
+     "where status = 'FAILED'"), {COUNTS, REFUND}),
+    ("delete from refunds where status = 'SUCCEEDED'", {COUNTS, SOURCE}),
+    (("update orders set status = 'REFUNDED', refunded_minor = amount_minor, "
+     "refund_held_minor = amount_minor where paid_at is not null"), {COUNTS, HISTORY}),
+    ("update checkouts set status = 'OPEN' where status = 'COMPLETE'", {SESSION}),
+    ("update checkouts set status = 'COMPLETE' where status = 'OPEN'", {SESSION}),
+    ("delete from order_history where number = 2", {HISTORY}),
+    ("delete from order_history", {HISTORY}),
+    ("update order_history set to_status = 'FAILED' where number = 2", {HISTORY}),
+    ("update order_history set event = 'voided' where event = 'confirmed'", {HISTORY}),
+    ("update order_history set at = at - 1 where number = 2", {HISTORY}),
+    ("update orders set status = 'CREATING' where status = 'PENDING'", {HISTORY}),
+    ("update orders set history_number = history_number + 1", {HISTORY}),
+)  # fmt: skip
+
+DISPUTE = "a dispute has the entries of its status, and an entry its dispute"
+DISPUTED = "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost"
+STANDS = "an order stands in pending until it is settled, and in reserve while that is held"
+LISTS = "the totals of lists are the numbers of their rows"
+PAYOUT = "a payout has left with its fee, and is back with it exactly when it failed"
+OF_PAYOUT = "every entry of a payout has one"
+ADJUSTMENT = "an adjustment has its one entry exactly when it is done"
+OF_OPERATOR = "every entry of an operator has its movement"
+UNFROZEN = "operators unfreeze only what operators froze"
+NOTIFICATION = "an Epay order has a notification exactly when it was paid"
+SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay order"
+FIGURES = "figures are the sums of the entries that are counted"
+AWAITED = "awaited money is what its entries left in the account"
+FAILED = "failed attempts are counted in the quarter hour that they name"
+EVENTS = event_queries.HOLDS
+
+# Each statement, and the rule that has to find what it spoils.
+OF_FEATURES: Final = (
+    ("delete from events", EVENTS),
+    ("delete from events where type = 'order.paid'", EVENTS),
+    ("delete from events where type = 'order.closed'", EVENTS),
+    ("delete from events where type = 'order.settled'", EVENTS),
+    ("delete from events where type = 'checkout.completed'", EVENTS),
+    ("delete from events where type = 'checkout.expired'", EVENTS),
+    ("delete from events where type = 'order.refunded'", EVENTS),
+    ("delete from events where type = 'refund.failed'", EVENTS),
+    ("delete from events where type = 'dispute.created'", EVENTS),
+    ("delete from events where type = 'dispute.closed'", EVENTS),
+    ("delete from events where type = 'payout.paid'", EVENTS),
+    ("delete from events where type = 'payout.failed'", EVENTS),
+    (("insert into events select merchant_id, id || 'x', null, type, body, created_at from events "
+     "where type = 'order.paid'"), EVENTS),
+    ("update events set type = 'payout.paid' where type = 'payout.failed'", EVENTS),
+    ("delete from entries where source_type = 'dispute' and type = 'CHARGEBACK'", DISPUTE),
+    ("delete from disputes where status = 'LOST'", DISPUTE),
+    ("delete from disputes where status = 'OPEN'", DISPUTED),
+    ("update disputes set status = 'LOST' where status = 'OPEN'", DISPUTED),
+    ("update orders set charged_back_minor = 1 where status = 'CHARGEBACK'", DISPUTED),
+    ("update orders set settle_at = null where status = 'PAID'", STANDS),
+    ("update orders set settled_at = 1, settle_at = null where status = 'PAID'", STANDS),
+    ("delete from list_changes", LISTS),
+    ("insert into list_changes select * from list_changes limit 1", LISTS),
+    ("update payouts set status = 'PENDING' where status = 'FAILED'", PAYOUT),
+    ("delete from entries where source_type = 'payout' and from_account = 'bank'", PAYOUT),
+    ("delete from payouts where status = 'FAILED'", OF_PAYOUT),
+    ("delete from entries where source_type = 'operator' and type = 'FREEZE'", ADJUSTMENT),
+    ("update adjustments set amount_minor = 1 where kind = 'recharge'", ADJUSTMENT),
+    ("delete from adjustments where kind = 'recharge'", OF_OPERATOR),
+    ("update adjustments set kind = 'unfreeze' where kind = 'freeze'", UNFROZEN),
+    ("update orders set source = 'EPAY' where status = 'PAID'", NOTIFICATION),
+    ("update orders set source = 'EPAY' where status = 'PAID'", SUBMITTED),
+    ("update figures set paid_minor = paid_minor + 1", FIGURES),
+    ("delete from figures", FIGURES),
+    ("update figure_heads set number = number + 1", FIGURES),
+    ("delete from awaited_figures", AWAITED),
+    ("update awaited_figures set amount_minor = amount_minor + 1", AWAITED),
+    ("delete from attempt_figures", FAILED),
+    ("update payment_attempts set counted_at = null where counted_at is not null", FAILED),
+)  # fmt: skip
