@@ -78,6 +78,7 @@ QUEUES: Final = {
     "mail_events_put_aside_newest",
     "gateway_tests_newest",
     "disputes_of_all",
+    "payouts_returned",
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",

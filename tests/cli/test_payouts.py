@@ -56,6 +56,24 @@ def test_everything_is_paid_out_and_comes_back(opentill: Commands, shop: str) ->
     assert opentill.json("ledger", "check")["violations"] == []
 
 
+def test_a_paid_payout_that_the_bank_returns_is_available_again(
+    opentill: Commands, shop: str
+) -> None:
+    made = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *why())
+    returned = ("payouts", "failed", made["id"], "--returned", "--reason", "AC04 account closed")
+    assert "payout must be PAID: this one is PENDING" in opentill.refusal(*returned)
+    opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7")
+    payout = opentill.json(*returned)
+    assert (payout["status"], payout["bankReference"]) == ("FAILED", "TRN-7")
+    assert payout["failureReason"] == "AC04 account closed"
+    assert None not in (payout["paidAt"], payout["failedAt"])
+    assert "payout must be PAID: this one is FAILED" in opentill.refusal(*returned)
+    assert opentill.json("balance", "show", shop)["available"] == "100.00"
+    again = opentill.json("payouts", "create", shop, "--all", *why())
+    assert again["amount"] == "100.00"
+    assert opentill.json("ledger", "check")["violations"] == []
+
+
 def test_what_is_refused_is_one_line_and_moves_nothing(opentill: Commands, shop: str) -> None:
     made = opentill.json("payouts", "create", shop, "--amount", "10", *why())
     opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7")
@@ -70,6 +88,7 @@ def test_what_is_refused_is_one_line_and_moves_nothing(opentill: Commands, shop:
         (("create", shop, "--amount", "1", *WHY), "reference must be text of 1 to 64"),
         (("paid", "po_x", "--bank-reference", "T"), "there is no payout po_x"),
         (("paid", made["id"], "--bank-reference", "T"), "this one is PAID"),
+        (("failed", made["id"], *WHY), "If the bank has returned it, add --returned"),
         (("list", "mer_x"), "there is no merchant mer_x"),
         (("list", "--status", "paid"), "status must be one of PENDING PAID FAILED"),
     )

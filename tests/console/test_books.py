@@ -112,6 +112,55 @@ def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> Non
     ) == [{"available": 700}]
 
 
+def test_staff_record_how_a_transfer_ended_and_see_what_came_back(
+    shop: Shop, finance: Visitor
+) -> None:
+    payout, other = shop.payout(1100), shop.payout(2200)
+    path = f"/console/payout/{payout.id}"
+    auditor = person(shop.api_server, None, staff_role="auditor")
+    assert "<form" not in auditor.get(path).text.partition("<main")[2]
+    assert auditor.post(path, {"event": "paid", **REASON}).status_code == 403
+    for form, field in (
+        ({"event": "paid", "reference": "B-1"}, "reason"),
+        ({"event": "paid", **REASON}, "reference"),
+        ({"event": "returned", **REASON}, "payout"),
+        ({"event": "sent", **REASON}, ""),
+    ):
+        refused = finance.post(path, form)
+        assert refused.status_code == 400
+        assert (f'id="{form["event"]}-reason-error"' in refused.text) == (field == "reason")
+        assert ("Nothing was done" in refused.text) == (field == "payout")
+    paid = finance.post(path, {"event": "paid", "reference": "B-1", **REASON})
+    page = finance.get(paid.headers["location"]).text
+    assert "The payout is paid." in page
+    assert "Mark as returned" in page
+    assert "Mark as failed" not in page
+    needs = "/console/needs/returned"
+    assert payout.id not in finance.get(needs).text
+    form = {"event": "returned", "reason": "AC04 <closed>"}
+    assert finance.post(path, form).status_code == 303
+    assert "has another status meanwhile" in finance.post(path, form).text  # sent twice
+    assert [row["status"] for row in _payouts(shop, payout.id)] == ["FAILED"]
+    page = finance.get(path).text
+    assert "The bank returned it after it was paid." in page
+    assert "AC04 &lt;closed&gt;" in page
+    assert "Mark as" not in page
+    assert "Payouts that banks returned" in finance.get("/console").text
+    assert f'href="/console/payout/{payout.id}"' in finance.get(needs).text
+    # What the staff can do about it: ask for another account.
+    rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
+    now = shop.api_server.app.clock() + 1
+    shop.api_server.tx(lambda tx: payouts.change_account(tx, shop.id, IBAN, ANN, rule, now))
+    assert payout.id not in finance.get(needs).text
+    failed = finance.post(f"/console/payout/{other.id}", {"event": "failed", **REASON})
+    assert failed.headers["location"].endswith("?done=failed")
+    assert [row["status"] for row in _payouts(shop, other.id)] == ["FAILED"]
+
+
+def _payouts(shop: Shop, payout_id: str) -> list[dict[str, object]]:
+    return shop.api_server.sql("select status from payouts where id = $1", payout_id)
+
+
 def test_staff_enter_a_bank_account_with_a_reason(shop: Shop, finance: Visitor) -> None:
     path = f"/console/merchants/{shop.id}/bank-account"
     form = {"holder": "Harbour Books", "account": IBAN.number, "version": "0"}

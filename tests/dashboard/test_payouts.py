@@ -52,6 +52,27 @@ def test_each_payout_says_where_it_stands(shop: Shop) -> None:
         assert stranger.get(f"/dashboard/{other.id}/payouts/{number}").status_code == 404
 
 
+def test_a_returned_payout_says_so_and_counts_from_its_return(shop: Shop, clock: Any) -> None:
+    clock(1_798_761_000_000)
+    server, day = shop.api_server, 86_400_000
+    payout = shop.payout(3300)
+    ended(shop, payout, bank="TRN-1")
+    clock(1_798_761_000_000 + 40 * day)
+    now = server.app.clock()
+    server.tx(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "op", now))
+    owner = person(server, shop.id, "owner")
+    row = words(page(owner, shop)).partition("All payouts")[2]
+    assert "Came back" in row
+    assert "AC04 closed" in row
+    seen = words(page(owner, shop, f"payouts/{payout.id}"))
+    assert "The bank paid it and returned it later." in seen
+    assert "TRN-1" in seen
+    assert "Why it came back AC04 closed" in seen
+    assert payout.id in page(owner, shop, status="FAILED")
+    home = words(owner.get(f"/dashboard/{shop.id}/").text)
+    assert "Payouts of the last two weeks that failed: 1" in home
+
+
 def test_the_next_money_is_named_with_its_day(shop: Shop, clock: Any) -> None:
     server = shop.api_server
     assert "There are no payouts yet." in words(page(person(server, shop.id, "owner"), shop))

@@ -79,7 +79,8 @@ EXPLAINED: Final = frozenset(
         "disputes.queries": "ANYWHERE SEARCH OF_ALL CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
-        "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE",  # tests/payouts, test_locks.py
+        # tests/payouts, test_locks.py, tests/console/test_books.py
+        "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
         # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"

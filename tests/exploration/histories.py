@@ -150,7 +150,7 @@ class Histories(OrderRules):
             self.payouts.append(Kept(done.id, shop_id, made))
 
     @precondition(lambda self: self.payouts)
-    @rule(which=ANY, event=st.sampled_from(["paid", "failed", "failed"]))
+    @rule(which=ANY, event=st.sampled_from(["paid", "failed", "returned"]))
     def a_payout_ends(self, which: int, event: str) -> None:
         self._payout_ends(self.pick(self.payouts, which), event)
 
@@ -158,6 +158,8 @@ class Histories(OrderRules):
         fine = self.shops[kept.shop_id].payout_ends(kept.of, event)
         if event == "paid":
             work = payouts.pay(self.tx, kept.key, "TRN", "why", "ann", self.now)
+        elif event == "returned":
+            work = payouts.record_return(self.tx, kept.key, "why", "ann", self.now)
         else:
             work = payouts.fail(self.tx, kept.key, "why", "ann", self.now)
         self.take(f"payout {event}", work, fine=fine)

@@ -97,10 +97,10 @@ class Shop:
         return Payout(amount, fee)
 
     def payout_ends(self, payout: Payout, event: str) -> bool:
-        if payout.status != "PENDING":
+        if payout.status != ("PAID" if event == "returned" else "PENDING"):
             return False
-        payout.status = event.upper()
-        if event == "failed":
+        payout.status = "PAID" if event == "paid" else "FAILED"
+        if event != "paid":
             self.move("bank", "available", payout.amount)
             self.move("platform", "available", payout.fee)
         return True

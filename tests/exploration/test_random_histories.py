@@ -15,7 +15,8 @@ from support.examples import examples
 _BOTH = (
     "open", "submit", "confirm", "revoke", "expire", "refund", "settle", "dispute by hand",
     "dispute won by hand", "dispute lost by hand", "dispute recovered by hand", "payout",
-    "payout paid", "payout failed", "freeze", "unfreeze", "fee", "correct", "approve", "reject",
+    "payout paid", "payout failed", "payout returned", "freeze", "unfreeze", "fee",
+    "correct", "approve", "reject",
 )  # fmt: skip
 _GATEWAY = (
     "SUCCEEDED", "ACTION_REQUIRED", "PENDING", "DECLINED", "REFUSED", "VOIDED", "UNKNOWN",

@@ -131,6 +131,22 @@ def test_whoever_hears_of_an_endpoint_that_is_off_hears_where_the_rest_is(
     assert "/v1/events" in told
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language) -> None:
+    facts = {"merchant_id": "mer_1", "payout_id": "po_1", "amount": USD, "reason": "AC04"}
+    failed, returned = (
+        BY_NAME["payout_failed"].compose(
+            msgspec.convert({**facts, "returned": is_returned}, contents.Payout), _words(language)
+        )
+        for is_returned in (False, True)
+    )
+    assert failed.subject != returned.subject
+    assert returned.paragraphs == [
+        SENTENCES[language]["payout_returned_text"].format(shop="Harbour Books")
+    ]
+    assert returned.facts == failed.facts
+
+
 @pytest.mark.parametrize("kind", ["payout", *KINDS])
 def test_whatever_may_wait_for_a_second_person_is_written_of(kind: str) -> None:
     topic = BY_NAME["approval_waiting"]

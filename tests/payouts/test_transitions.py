@@ -3,14 +3,17 @@
 from decimal import Decimal
 from typing import Any
 
+import asyncpg
+import msgspec
 import pytest
 
 from opentill import adjustments, ledger, merchants, payouts
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
+from opentill.integrity.rules import check_books
 from opentill.merchants import Merchant
 from opentill.payouts import Payout, PayoutRequest
-from opentill.payouts.model import EVENTS, STATUSES, TRANSITIONS
+from opentill.payouts.model import EVENTS, TRANSITIONS
 from support.world import NOW, dump, entries, fresh, merchant, product, session
 
 LATER = NOW + 5_000
@@ -43,6 +46,8 @@ async def happen(tx: Tx, payout: Payout, event: str) -> Payout:
     """Say how the transfer ended."""
     if event == "paid":
         return await payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", LATER)
+    if event == "returned":
+        return await payouts.record_return(tx, payout.id, "account closed", "ann", LATER)
     return await payouts.fail(tx, payout.id, "account closed", "ann", LATER)
 
 
@@ -72,6 +77,7 @@ TABLE = (
     # from      event     to        posts  available after
     ("PENDING", "paid", "PAID", [], 7_350),
     ("PENDING", "failed", "FAILED", BACK, 10_000),
+    ("PAID", "returned", "FAILED", BACK, 10_000),
 )
 
 
@@ -88,14 +94,17 @@ async def test_a_payout_leaves_available_when_it_is_created(tx: Tx) -> None:
 async def test_a_step_of_the_table(tx: Tx, source, event, target, posts, left) -> None:
     owner = await shop(tx)
     payout = await created(tx, owner.id, fee_minor=150)
+    if source == "PAID":
+        payout = await happen(tx, payout, "paid")
     assert payout.status == source
     after = await happen(tx, payout, event)
     assert after == await payouts.find(tx, owner.id, payout.id)
     assert (after.status, after.updated_at) == (target, LATER)
-    paid = target == "PAID"
-    assert (after.bank_reference, after.paid_at) == (("TRN-1", LATER) if paid else ("", None))
+    was_paid = "PAID" in (source, target)
+    assert (after.bank_reference, after.paid_at) == (("TRN-1", LATER) if was_paid else ("", None))
     failure = (after.failure_reason, after.failed_at)
-    assert failure == (("", None) if paid else ("account closed", LATER))
+    assert failure == (("account closed", LATER) if target == "FAILED" else ("", None))
+    assert after.is_returned == (source == "PAID")
     assert (await entries(tx, owner.id))[3:] == posts
     assert await available(tx, owner.id) == left
 
@@ -105,13 +114,77 @@ def test_the_table_in_code_is_this_one() -> None:
     assert {(step.source, step.event): step.target for step in TRANSITIONS} == table
 
 
-@pytest.mark.parametrize("event", EVENTS[1:])
-@pytest.mark.parametrize("status", STATUSES[1:])
-async def test_what_has_ended_does_not_end_again(tx: Tx, status, event) -> None:
+NOT_POSSIBLE = [
+    (before, event)
+    for before in ([], ["paid"], ["failed"], ["paid", "returned"])
+    for event in EVENTS[1:]
+    if (before, event) not in (([], "paid"), ([], "failed"), (["paid"], "returned"))
+]
+
+
+@pytest.mark.parametrize(("before", "event"), NOT_POSSIBLE)
+async def test_what_has_ended_does_not_end_again(tx: Tx, before, event) -> None:
     payout = await created(tx, (await shop(tx)).id)
-    payout = await happen(tx, payout, status.lower())
+    for each in before:
+        payout = await happen(tx, payout, each)
     reason = await refused(tx, happen(tx, payout, event), "payout")
-    assert reason == f"payout must be PENDING: this one is {status}"
+    needed = "PAID" if event == "returned" else "PENDING"
+    assert reason.startswith(f"payout must be {needed}: this one is {payout.status}")
+
+
+PAID = "paid_at = 1, bank_reference = 'B'"
+STATEMENTS = (
+    # what has happened     what a statement sets                                     the rule
+    (["paid"], "status = 'PENDING', paid_at = null, bank_reference = ''", "transitions"),
+    (["failed"], "status = 'PENDING', failed_at = null, failure_reason = ''", "transitions"),
+    (["failed"], f"status = 'PAID', failed_at = null, failure_reason = '', {PAID}", "transitions"),
+    (["paid", "returned"], "status = 'PAID', failed_at = null, failure_reason = ''", "transitions"),
+    (["paid", "returned"], "bank_reference = ''", "reference"),
+    ([], "bank_reference = 'B'", "reference"),
+    ([], PAID, "time"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "change", "rule"), STATEMENTS)
+async def test_the_database_refuses_what_is_not_in_the_table(tx: Tx, before, change, rule) -> None:
+    payout = await created(tx, (await shop(tx)).id)
+    for each in before:
+        payout = await happen(tx, payout, each)
+    with pytest.raises(asyncpg.CheckViolationError) as problem:
+        async with tx.transaction():
+            await tx.execute(f"update payouts set {change} where id = $1", payout.id)
+    assert rule in str(problem.value.constraint_name)
+
+
+async def test_after_a_return_the_money_can_be_paid_out_anew(tx: Tx) -> None:
+    owner = await shop(tx)
+    returned = await happen(
+        tx, await happen(tx, await created(tx, owner.id, None), "paid"), "returned"
+    )
+    again = await created(tx, owner.id, None)
+    assert (again.amount_minor, again.status) == (returned.amount_minor, "PENDING")
+    assert (await happen(tx, again, "paid")).status == "PAID"
+    assert (await check_books(tx))[1] == []
+
+
+async def test_a_returned_payout_tells_the_merchant(tx: Tx) -> None:
+    owner = await shop(tx)
+    payout = await happen(tx, await created(tx, owner.id, fee_minor=150), "paid")
+    await happen(tx, payout, "returned")
+    await happen(tx, await created(tx, owner.id, 100), "failed")
+    bodies = [
+        msgspec.json.decode(row["body"])
+        for row in await tx.fetch(
+            "select body from events where merchant_id = $1 order by id", owner.id
+        )
+    ]
+    events = [(body["type"], body["data"].get("returned")) for body in bodies]
+    assert events == [("payout.paid", None), ("payout.failed", True), ("payout.failed", False)]
+    assert bodies[1]["data"] == {
+        "payout_id": payout.id, "amount": "25.00", "fee": "1.50", "currency": "USD",
+        "status": "FAILED", "failure_reason": "account closed", "failed_at": LATER,
+        "returned": True,
+    }  # fmt: skip
 
 
 async def test_a_failed_payout_restores_the_balance_exactly(tx: Tx) -> None:

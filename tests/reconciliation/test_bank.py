@@ -5,10 +5,11 @@ import io
 
 import pytest
 
-from opentill import merchants, payouts, reconciliation
+from opentill import ledger, merchants, onboarding, payouts, reconciliation
 from opentill.core.errors import Invalid
 from opentill.db.database import Db
 from opentill.integrity.rules import check_books
+from opentill.merchants import standing
 from opentill.reconciliation import BankResult, camt
 from support.payout_runs import BOB, Dying, Killed, payee, taken, whole
 from support.world import NOW, fresh
@@ -105,17 +106,123 @@ async def test_what_does_not_fit_moves_nothing(db: Db, line, what) -> None:
     assert [found for found, _, _ in await _inbox(db)] == [what]
 
 
-async def test_what_contradicts_an_end_is_for_a_person(db: Db) -> None:
+async def test_a_second_debit_is_for_a_person(db: Db) -> None:
     (sent,) = await _sent(db, 1)
     await apply(db, statement(entry(sent.id, ref="B-1")))
-    late = statement(entry(sent.id, credit=True, ref="B-2"), entry(sent.id, ref="B-3"))
-    result = await apply(db, late)
-    assert (result.returned, result.found) == (0, 2)
+    result = await apply(db, statement(entry(sent.id, ref="B-3")))
+    assert (result.sent, result.found) == (0, 1)
     assert await _now(db, [sent]) == [("PAID", "B-1")]
+    assert await _inbox(db) == [("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3")]
+
+
+async def _available(db: Db, payout: payouts.Payout) -> int:
+    balance = await db.read(lambda tx: ledger.balance(tx, payout.merchant_id, payout.currency))
+    assert balance is not None
+    return balance.available
+
+
+async def test_a_payout_that_the_bank_returns_after_it_was_paid_comes_back_once(db: Db) -> None:
+    (sent,) = await _sent(db, 1)
+    debit, credit = entry(sent.id, ref="B-1"), entry(sent.id, credit=True, ref="B-2")
+    assert (await apply(db, statement(debit))).sent == 1
+    assert await _available(db, sent) == 0
+    result = await apply(db, statement(credit))
+    assert (result.returned, result.found) == (1, 0)
+    (payout,) = await db.read(lambda tx: payouts.named(tx, [sent.id]))
+    assert (payout.status, payout.bank_reference, payout.is_returned) == ("FAILED", "B-1", True)
+    assert payout.failure_reason == "AC04 closed (bank reference B-2)"
+    assert await _available(db, sent) == 10_000
+    # The statement of the day, and the one of the month, in either order.
+    for lines in ((debit, credit), (credit, debit)):
+        again = await apply(db, statement(*lines))
+        assert (again.sent, again.returned, again.known, again.found) == (0, 0, 2, 0)
+    other = await apply(
+        db, statement(entry(sent.id, ref="B-3"), entry(sent.id, credit=True, ref="B-4"))
+    )
+    assert (other.returned, other.found) == (0, 2)
     assert await _inbox(db) == [
-        ("different", "100.00 EUR PAID", "100.00 EUR credit, B-2"),
-        ("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-3"),
+        ("different", "100.00 EUR FAILED", "100.00 EUR debit, B-3"),
+        ("different", "100.00 EUR FAILED", "100.00 EUR credit, B-4"),
     ]
+    assert await _available(db, sent) == 10_000
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+async def test_a_statement_of_a_payout_that_went_out_and_came_back(
+    db: Db, newest_first: bool
+) -> None:
+    (sent,) = await _sent(db, 1)
+    lines = [entry(sent.id, ref="B-1"), entry(sent.id, credit=True, ref="B-2")]
+    result = await apply(db, statement(*(reversed(lines) if newest_first else lines)))
+    assert (result.sent, result.returned, result.found) == (1, 1, 0)
+    assert await _now(db, [sent]) == [("FAILED", "B-1")]
+    assert await _available(db, sent) == 10_000
+
+
+async def test_reports_of_a_return_that_are_read_at_once_return_it_once(db: Db) -> None:
+    sent = await _sent(db, 4)
+    await apply(db, statement(*(entry(one.id, ref="B-1") for one in sent)))
+    lines = [entry(one.id, credit=True, ref="R-1") for one in sent]
+    files = [statement(*lines, form=form) for form in ("camt.053.001.02", "camt.053.001.08")]
+    files.append((CSV + "".join(f"{one.id},failed,100.00,EUR,R-1,x\r\n" for one in sent)).encode())
+    results = await asyncio.gather(*(apply(db, file) for file in files))
+    assert sum(one.returned for one in results) == 4
+    assert sum(one.known for one in results) == 8
+    assert [await _available(db, one) for one in sent] == [10_000] * 4
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+async def test_a_return_of_less_than_was_sent_is_for_a_person(db: Db) -> None:
+    (sent,) = await _sent(db, 1)
+    await apply(db, statement(entry(sent.id, ref="B-1")))
+    booked = entry(sent.id, "95.00", credit=True, ref="B-2")
+    own = '<Amt Ccy="EUR">95.00</Amt></TxDtls>'
+    asked = '<AmtDtls><InstdAmt><Amt Ccy="EUR">100.00</Amt></InstdAmt></AmtDtls></TxDtls>'
+    for line in (booked, booked.replace(own, asked)):
+        assert (await apply(db, statement(line))).returned == 0
+    assert await _now(db, [sent]) == [("PAID", "B-1")]
+    assert await _inbox(db) == [("different", "100.00 EUR PAID", "95.00 EUR credit, B-2")]
+
+
+async def test_a_credit_that_the_bank_takes_back_sends_no_payout(db: Db) -> None:
+    sent = await _sent(db, 2)
+    await apply(db, statement(entry(sent[0].id, credit=True, ref="B-1")))
+    reversals = [
+        entry(one.id, ref="B-2").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>") for one in sent
+    ]
+    result = await apply(db, statement(*reversals))
+    assert (result.sent, result.found) == (0, 2)
+    assert [status for status, _ in await _now(db, sent)] == ["FAILED", "PENDING"]
+
+
+async def test_a_return_without_words_says_what_its_code_means(db: Db) -> None:
+    sent = await _sent(db, 2)
+    returns = [
+        entry(sent[0].id, credit=True, ref="B-2").replace("<AddtlInf>closed</AddtlInf>", ""),
+        entry(sent[1].id, credit=True)
+        .replace("<AddtlInf>closed</AddtlInf>", "")
+        .replace("AC04", "AM05")
+        .replace(f"<EndToEndId>{sent[1].id}<", f"<InstrId>{sent[1].id}</InstrId><EndToEndId><"),
+    ]
+    assert (await apply(db, statement(*returns))).returned == 2
+    assert await _now(db, sent) == [
+        ("FAILED", "AC04 account closed (bank reference B-2)"),
+        ("FAILED", "AM05 sent twice"),
+    ]
+
+
+async def test_money_that_comes_back_to_a_closed_merchant_is_not_lost(db: Db) -> None:
+    (sent,) = await _sent(db, 1)
+    await apply(db, statement(entry(sent.id, ref="B-1")))
+    await db.run(lambda tx: standing.take(tx, sent.merchant_id, "suspended", BOB, NOW))
+    await db.run(lambda tx: onboarding.close(tx, sent.merchant_id, BOB, NOW))
+    assert (await apply(db, statement(entry(sent.id, credit=True, ref="B-2")))).returned == 1
+    assert await _available(db, sent) == 10_000
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
 
 
 async def test_reports_that_are_read_at_once_end_each_payout_once(db: Db) -> None:

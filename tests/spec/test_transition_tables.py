@@ -256,28 +256,31 @@ async def funded(tx: Tx) -> str:
 
 
 @pytest.mark.parametrize("status", ["PENDING", "PAID", "FAILED"])
-@pytest.mark.parametrize("event", ["paid", "failed"])
+@pytest.mark.parametrize("event", ["paid", "failed", "returned"])
 async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
     shop_id = await funded(tx)
 
     def ends(event: str) -> Any:
         if event == "paid":
             return payouts.pay(tx, payout.id, "TRN", "why", "ann", LATER)
+        if event == "returned":
+            return payouts.record_return(tx, payout.id, "why", "ann", LATER)
         return payouts.fail(tx, payout.id, "why", "ann", LATER)
 
     wanted = PayoutRequest(
         amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann"
     )
     payout = await payouts.create(tx, shop_id, wanted, None, NOW)
-    if status == "PENDING":
-        assert (await ends(event)).status == event.upper()
+    if status != "PENDING":
+        await ends(status.lower())
+    if (status, event) in (("PENDING", "paid"), ("PENDING", "failed"), ("PAID", "returned")):
+        assert (await ends(event)).status == ("PAID" if event == "paid" else "FAILED")
         balance = await ledger.balance(tx, shop_id, "USD")
         assert balance is not None
         assert (balance.available, balance.bank) == (
             (7_400, -7_500) if event == "paid" else (10_000, -10_000)
         )
         return
-    await ends(status.lower())
     await is_refused(tx, ends(event), "payout")
 
 

@@ -184,6 +184,10 @@ class Hammer:
             await payouts.pay(tx, found, "TRN", "sent", "ann", self.now())
         elif found:
             await payouts.fail(tx, found, "closed", "ann", self.now())
+        else:
+            paid = await self.one(tx, "payouts", "status = 'PAID'")
+            if paid:
+                await payouts.record_return(tx, paid, "closed", "ann", self.now())
 
     async def move(self, tx: Tx) -> None:
         kind = _random.choice((*adjustments.KINDS, "correct"))

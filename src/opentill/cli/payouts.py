@@ -157,13 +157,31 @@ def paid(
 
 
 @acting()
-def failed(payout_id: str, *, actor: "Actor") -> dict[str, Any]:
-    """Mark a payout as failed: it returns to the available balance, with its fee."""
-    from opentill import payouts
+def failed(
+    payout_id: str,
+    *,
+    returned: Annotated[
+        bool, typer.Option("--returned", help="The bank returned it after it was PAID.")
+    ] = False,
+    actor: "Actor",
+) -> dict[str, Any]:
+    """Mark a payout as failed: it returns to the available balance, with its fee.
 
-    return _shown(
-        session.transact(lambda tx, now: payouts.fail(tx, payout_id, actor.reason, actor.who, now))
-    )
+    One that is PAID fails only with --returned, when the money is on your own account again.
+    """
+    from opentill import payouts
+    from opentill.core.errors import Invalid
+
+    async def work(tx: "Tx", now: int) -> "Payout":
+        if returned:
+            return await payouts.record_return(tx, payout_id, actor.reason, actor.who, now)
+        payout = await payouts.find_anywhere(tx, payout_id)
+        if payout.status == "PAID":
+            reason = "payout must be PENDING: this one is PAID. If the bank has returned it, add"
+            raise Invalid("payout", f"{reason} --returned")
+        return await payouts.fail(tx, payout_id, actor.reason, actor.who, now)
+
+    return _shown(session.transact(work))
 
 
 def due(

@@ -135,7 +135,7 @@ class CheckoutData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PayoutData(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout was paid or could not be."""
+    """A payout was paid, could not be sent, or was returned by the bank."""
 
     payout_id: str
     status: str  # PAID FAILED
@@ -146,6 +146,7 @@ class PayoutData(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: int | None = None
     failure_reason: str | None = None
     failed_at: int | None = None
+    returned: bool | None = None  # of one that failed: the bank returned it after it was paid
 
 
 class WebhookTestData(msgspec.Struct, frozen=True, kw_only=True):

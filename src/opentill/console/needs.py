@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, epay, ledger, merchants, reconciliation, webhooks
+from opentill import disputes, epay, ledger, merchants, payouts, reconciliation, webhooks
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -29,6 +29,7 @@ _DAY_MS: Final = 24 * _HOUR_MS
 SOON_MS: Final = 3 * _DAY_MS  # before a dispute's deadline
 GIVE_BACK_MS: Final = _HOUR_MS  # in which a second payment goes back by itself
 REPORT_MS: Final = _DAY_MS  # in which a gateway reports a refund
+RETURNED_MS: Final = 90 * _DAY_MS  # for so long a payout that the bank returned is shown
 NOTICES_MS: Final = 14 * _DAY_MS  # for so long a notice that was given up is shown
 
 
@@ -45,7 +46,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def path(self) -> str:
         """Where it is looked at: in the console, if something can be done to it there."""
-        if self.below.startswith(("/payments/", "/disputes/")):
+        if self.below.startswith(("/payments/", "/disputes/", "/payout/")):
             return OF_CONSOLE + self.below
         return f"/dashboard/{self.merchant_id}{self.below}"
 
@@ -139,6 +140,20 @@ async def _stuck(tx: Tx, now: int) -> list[Item]:
     ]
 
 
+async def _returned(tx: Tx, now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=payout.merchant_id,
+            subject=payout.id,
+            below=f"/payout/{payout.id}",
+            at=payout.failed_at or payout.updated_at,
+            money=Money(payout.amount_minor, payout.currency),
+            detail=payout.failure_reason,
+        )
+        for payout in await payouts.returned_since(tx, now - RETURNED_MS, MOST)
+    ]
+
+
 async def _endpoints(tx: Tx, _now: int) -> list[Item]:
     return [
         Item(
@@ -207,6 +222,7 @@ NEEDS: Final = (
     _listed("duplicates", "payments.read", _duplicates),
     _listed("refunds", "payments.read", _refunds),
     _listed("stuck", "payments.read", _stuck),
+    _listed("returned", "payouts.read", _returned),
     _listed("endpoints", "endpoints.read", _endpoints),
     _listed("notices", "epay.read", _notices),
 )

@@ -114,7 +114,7 @@ def _settlement(row: payouts.Payout, caller: EpayCaller, zone: str) -> dict[str,
         "realmoney": amount,
         "currency": row.currency,
         "addtime": moment(row.created_at, zone),
-        "endtime": moment(row.paid_at or row.failed_at, zone),
+        "endtime": moment(row.failed_at or row.paid_at, zone),
         "status": _PAYOUT_STATUS[row.status],
         "result": row.failure_reason or row.bank_reference,
     }

@@ -48,13 +48,14 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Payout(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout was paid, or failed."""
+    """A payout was paid, or failed; ``returned``: the bank had sent it before."""
 
     merchant_id: str
     payout_id: str
     amount: Amount
     reference: str = ""
     reason: str = ""
+    returned: bool = False
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

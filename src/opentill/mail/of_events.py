@@ -60,6 +60,7 @@ class _OfPayout(msgspec.Struct, frozen=True):
     currency: str
     bank_reference: str = ""
     failure_reason: str = ""
+    returned: bool = False
 
 
 class _Reading(NamedTuple):
@@ -203,6 +204,7 @@ async def _payout(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
         amount=(money.parse(said.amount, said.currency), said.currency),
         reference=said.bank_reference,
         reason=said.failure_reason,
+        returned=said.returned,
     )
     return await _to_members(tx, reading, body.type.replace(".", "_"), body.id, data)
 

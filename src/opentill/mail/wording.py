@@ -89,14 +89,15 @@ def payout(key: str) -> Callable[[Payout, Words], Message]:
 
     def compose(it: Payout, words: Words) -> Message:
         say, amount = words.say, words.amount(it.amount)
+        sentence = "payout_returned" if it.returned else key
         facts = [
             (say("fact_amount"), amount),
             (say("fact_bank"), it.reference),
             (say("fact_reason"), it.reason),
         ]
         return Message(
-            subject=say(f"{key}_subject", amount=amount),
-            paragraphs=[say(f"{key}_text", shop=words.shop, amount=amount)],
+            subject=say(f"{sentence}_subject", amount=amount),
+            paragraphs=[say(f"{sentence}_text", shop=words.shop, amount=amount)],
             facts=[fact for fact in facts if fact[1]],
             action=(
                 say("payout_open"),

@@ -47,6 +47,8 @@ from opentill.payouts.service import (
     newest,
     page,
     pay,
+    record_return,
+    returned_since,
     search,
 )
 
@@ -93,8 +95,10 @@ __all__ = [
     "pay",
     "payouts_of",
     "perform_run",
+    "record_return",
     "reject",
     "request",
+    "returned_since",
     "search",
     "send_run",
     "start_run",

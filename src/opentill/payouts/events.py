@@ -24,15 +24,21 @@ class PayoutPaidData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PayoutFailedData(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout could not be sent: its money is available again."""
+    """A payout could not be sent, or the bank returned it: its money is available again."""
 
     payout_id: Annotated[str, Meta(description="The payout's id.")]
     status: Annotated[Literal["FAILED"], Meta(description="FAILED.")]
     amount: Annotated[Amount, Meta(description="What was to be paid.")]
     fee: Annotated[Amount, Meta(description="The fee, given back.")]
     currency: Currency
-    failure_reason: Annotated[str, Meta(description="Why the bank could not send it.")]
+    failure_reason: Annotated[
+        str, Meta(description="Why the bank could not send it, or why it returned it.")
+    ]
     failed_at: Annotated[int, Meta(description="When it failed, Unix ms.")]
+    returned: Annotated[
+        bool,
+        Meta(description="Whether it was PAID before: the bank sent it and returned it later."),
+    ]
 
 
 PAYLOADS: Final[dict[Type, type[msgspec.Struct]]] = {
@@ -63,5 +69,6 @@ def event_of(payout: Payout, type_: Type, at: int) -> Event:
             status="FAILED",
             failure_reason=payout.failure_reason,
             failed_at=at if payout.failed_at is None else payout.failed_at,
+            returned=payout.is_returned,
         )
     return Event(payout.merchant_id, type_, data, at)

@@ -15,7 +15,7 @@ from opentill.ledger import Type as PostingType
 from opentill.merchants import Actor
 
 Status = Literal["PENDING", "PAID", "FAILED"]
-Event = Literal["created", "paid", "failed"]
+Event = Literal["created", "paid", "failed", "returned"]
 RunStatus = Literal["OPEN", "READY", "SENT"]
 Form = Literal["xml", "csv"]
 Made = Literal["made", "left out", "unreadable"]
@@ -41,6 +41,7 @@ TRANSITIONS: Final = (
     Transition(None, "created", "PENDING", ("PAYOUT", "FEE")),
     Transition("PENDING", "paid", "PAID", (), "payout.paid"),
     Transition("PENDING", "failed", "FAILED", ("PAYOUT", "BALANCE_CORRECTION"), "payout.failed"),
+    Transition("PAID", "returned", "FAILED", ("PAYOUT", "BALANCE_CORRECTION"), "payout.failed"),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
 
@@ -55,7 +56,7 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
     fee_minor: int
     currency: str
     reference: str
-    bank_reference: str  # "" until it is paid
+    bank_reference: str  # "" until it is paid; kept when the bank returns it
     failure_reason: str  # "" unless it failed
     reason: str
     created_by: str
@@ -64,6 +65,11 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     paid_at: int | None
     failed_at: int | None
+
+    @property
+    def is_returned(self) -> bool:
+        """Whether the bank returned it after it was PAID."""
+        return self.status == "FAILED" and self.paid_at is not None
 
 
 class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,7 +268,7 @@ def posted(payout: Payout, event: Event) -> list[Movement]:
     """Return what an event of a payout posts."""
     amount, fee, cause = payout.amount_minor, payout.fee_minor, payout.id
     out = f"Payout of {money.show(amount, payout.currency)} {payout.currency}"
-    back, returned = "Payout failed", "Payout fee returned"
+    back = "Payout returned by the bank" if event == "returned" else "Payout failed"
     match event:
         case "created":
             moves = [
@@ -271,11 +277,13 @@ def posted(payout: Payout, event: Event) -> list[Movement]:
             ]
         case "paid":
             moves = []
-        case "failed":
-            kind: PostingType = "BALANCE_CORRECTION"
+        case "failed" | "returned":
+            fee_back: PostingType = "BALANCE_CORRECTION"
             moves = [
                 Movement("PAYOUT", "bank", "available", amount, "payout", cause, back),
-                Movement(kind, "platform", "available", fee, "payout", cause, returned),
+                Movement(
+                    fee_back, "platform", "available", fee, "payout", cause, "Payout fee returned"
+                ),
             ]
     return [move for move in moves if move.amount_minor]
 
@@ -288,7 +296,8 @@ class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Status,
         Meta(
             description="`PENDING`: it is on its way. `PAID`: the bank has confirmed it. "
-            "`FAILED`: it came back, and the money is on your balance again."
+            "`FAILED`: it came back, and the money is on your balance again; the bank may return "
+            "a payout that was `PAID` before."
         ),
     ]
     amount: Annotated[str, Meta(description="What your bank account receives.")]
@@ -300,13 +309,20 @@ class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
     bank_reference: Annotated[
         str | None,
-        Meta(description="The bank's own number of the transfer. Null until it is known."),
+        Meta(
+            description="The bank's own number of the transfer. Null until it is known; it stays "
+            "when the bank returns the payout."
+        ),
     ]
     failure_reason: Annotated[str | None, Meta(description="Why it failed. Null unless it did.")]
     created_at: CreatedAt
     updated_at: UpdatedAt
     paid_at: Annotated[
-        int | None, Meta(description="When the bank confirmed it, Unix ms. Null until then.")
+        int | None,
+        Meta(
+            description="When the bank confirmed it, Unix ms. Null until then; it stays when the "
+            "bank returns the payout."
+        ),
     ]
     failed_at: Annotated[
         int | None, Meta(description="When it came back, Unix ms. Null unless it did.")

@@ -85,13 +85,15 @@ REQUESTS_WAITING = Query(
     WaitingPayout,
     "select * from payout_requests where status = 'WAITING' order by created_at, id",
 )
-# Take a transition; `:bank_reference` and `:failure_reason` are "" where there is none.
+# Take a transition; `:bank_reference` and `:failure_reason` are "" where there is none. A payout
+# that the bank returns keeps the reference and the time of its payment.
 TRANSITION = Query(
     Payout,
     """
     update payouts set status = :target, updated_at = greatest(updated_at, :now::bigint),
-        bank_reference = :bank_reference, failure_reason = :failure_reason,
-        paid_at = case when :target = 'PAID' then :now::bigint end,
+        failure_reason = :failure_reason,
+        bank_reference = case when :target = 'PAID' then :bank_reference else bank_reference end,
+        paid_at = case when :target = 'PAID' then :now::bigint else paid_at end,
         failed_at = case when :target = 'FAILED' then :now::bigint end
     where merchant_id = :merchant_id and id = :id and status = :source
     returning *
@@ -111,8 +113,25 @@ FAILED_SINCE = Query(
     Payout,
     """
     select * from payouts
-    where merchant_id = :merchant_id and status = 'FAILED' and created_at >= :since
-    order by created_at desc limit :limit
+    where merchant_id = :merchant_id and failed_at >= :since
+    order by failed_at desc limit :limit
+    """,
+)
+# Payouts that the bank returned since a time, which nothing has followed: neither another bank
+# account nor another payout.
+RETURNED = Query(
+    Payout,
+    """
+    select p.* from payouts p
+    where p.failed_at >= :since and p.status = 'FAILED' and p.paid_at is not null
+        and not exists (
+            select from bank_accounts a
+            where a.merchant_id = p.merchant_id and a.created_at >= p.failed_at)
+        and not exists (
+            select from payouts later
+            where later.merchant_id = p.merchant_id and later.created_at >= p.failed_at
+                and later.status <> 'FAILED')
+    order by p.failed_at, p.merchant_id, p.id limit :limit
     """,
 )
 SEARCH = Query(

@@ -133,6 +133,16 @@ async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout
     return await _take(tx, payout_id, "failed", Actor(by, reason), now)
 
 
+async def record_return(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout:
+    """Record that the bank returned a payout that was PAID: amount and fee return to available.
+
+    It is no ``fail``, so that whoever ends a payout that waits for its transfer cannot give the
+    money of one back that has been sent meanwhile. Raises NotFound and Invalid.
+    """
+    reason = operator_actions.words("reason", reason)
+    return await _take(tx, payout_id, "returned", Actor(by, reason), now)
+
+
 async def _take(
     tx: Tx, payout_id: str, event: Event, actor: Actor, now: int, *, bank_reference: str = ""
 ) -> Payout:
@@ -144,7 +154,10 @@ async def _take(
     transition = BY_EVENT.get((seen.status, event))
     if transition is None:
         fits = " or ".join(str(s.source) for s in BY_EVENT.values() if s.event == event)
-        raise Invalid("payout", f"payout must be {fits}: this one is {seen.status}")
+        reason = f"payout must be {fits}: this one is {seen.status}"
+        if (seen.status, event) == ("PAID", "failed"):
+            reason = f"{reason}. If the bank has returned it, record that it was returned"
+        raise Invalid("payout", reason)
     checked = Actor(operator_actions.words("by", actor.who), actor.reason)
     subject = f"{payout_id} {bank_reference}".strip()
     await merchants.record_audit(tx, checked, f"payouts {event}", merchant_id, subject, now)
@@ -156,7 +169,7 @@ async def _take(
         target=transition.target,
         now=now,
         bank_reference=bank_reference,
-        failure_reason=actor.reason if event == "failed" else "",
+        failure_reason=actor.reason if transition.target == "FAILED" else "",
     )
     if transition.emits:
         await webhooks.emit(tx, [events.event_of(payout, transition.emits, now)])
@@ -191,13 +204,22 @@ async def search(
 
 
 async def failed_since(tx: Tx, merchant_id: str, since: int) -> list[Payout]:
-    """Return the newest payouts of a merchant that failed, made since a time (Unix ms).
+    """Return a merchant's payouts that failed since a time (Unix ms), newest first.
 
     At most MOST_FAILED.
     """
     return await queries.FAILED_SINCE.all(
         tx, merchant_id=merchant_id, since=since, limit=MOST_FAILED
     )
+
+
+async def returned_since(tx: Tx, since: int, limit: int) -> list[Payout]:
+    """Return payouts that the bank returned since a time (Unix ms), oldest first.
+
+    Only those that need somebody: the merchant has neither another bank account nor another payout
+    since.
+    """
+    return await queries.RETURNED.all(tx, since=since, limit=limit)
 
 
 async def newest(tx: Tx, merchant_id: str, limit: int, offset: int) -> list[Payout]:

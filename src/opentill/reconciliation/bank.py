@@ -1,8 +1,9 @@
 """The bank's report about payouts: what was sent, and what came back.
 
 A line moves a payout only where end-to-end id, amount and currency are those of a payout that
-waits. Every other line goes to the inbox and moves nothing. Each line is a transaction of its own,
-so that a report that was cut off goes on when it is read again.
+waits, or of one that was PAID and comes back. Every other line goes to the inbox and moves nothing.
+Each line is a transaction of its own, so that a report that was cut off goes on when it is read
+again.
 """
 
 import csv
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import IO, Final
+from typing import IO, Final, Literal
 
 import msgspec
 
@@ -62,6 +63,8 @@ async def apply(
     said = Counter[tuple[str, str]]()  # of the lines that were found
     every = _lines(file)
     while batch := list(islice(every, _BATCH)):
+        # Some banks list the newest booking first: what was sent comes before what came back.
+        batch.sort(key=lambda line: line.kind == "returned")
         ids = [_payout_id(line.end_to_end) for line in batch]
         async with db.connection() as tx:
             known = {one.id: one for one in await payouts.named(tx, ids)}
@@ -161,23 +164,43 @@ async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
     # Another report may be about the same payout at this moment.
     await merchants.lock(tx, payout.merchant_id)
     current = await payouts.find(tx, payout.merchant_id, payout.id)
-    ended = {"sent": "PAID", "returned": "FAILED"}[line.kind]
-    if current.status == ended:
-        same = _says_the_same(line, current, reference)
-        if same and not found.again:
-            return "known"
-        # A payout that failed otherwise, as an operator knew it, has this credit only now.
-        is_other = line.kind == "returned" and not found.again
-        return await _found(
-            tx, found, current, "different" if is_other else "double in report", now
-        )
-    if current.status != "PENDING":
-        return await _found(tx, found, current, "different", now)
-    if line.kind == "sent":
-        await payouts.pay(tx, payout.id, reference, actor.reason, actor.who, now)
-    else:
-        await payouts.fail(tx, payout.id, _why(line), actor.who, now)
+    decision = _decide(line, current, reference, again=found.again)
+    match decision:
+        case "known":
+            return decision
+        case "pay":
+            await payouts.pay(tx, payout.id, reference, actor.reason, actor.who, now)
+        case "fail":
+            await payouts.fail(tx, payout.id, _why(line), actor.who, now)
+        case "return":
+            await payouts.record_return(tx, payout.id, _why(line), actor.who, now)
+        case _:
+            return await _found(tx, found, current, decision, now)
     return line.kind
+
+
+def _decide(
+    line: BankLine, payout: Payout, reference: str, *, again: bool
+) -> Literal["known", "pay", "fail", "return"] | What:
+    """Return what a line does to its payout, or what kind of difference it is.
+
+    ``again``: the file has such a line about this payout already.
+    """
+    if line.kind == "sent":
+        # A debit that is a reversal takes a credit back, and sends nothing.
+        if payout.status == "PENDING" and not line.is_reversal:
+            return "pay"
+        # A statement also has the debit of a payout that came back since.
+        if payout.bank_reference == reference and not (again or line.is_reversal):
+            return "known"
+        is_double = payout.status == "PAID" and not line.is_reversal
+        return "double in report" if is_double else "different"
+    if payout.status != "FAILED":
+        return "return" if payout.status == "PAID" else "fail"
+    if again:
+        return "double in report"
+    # A payout that failed otherwise, as an operator knew it, has this credit only now.
+    return "known" if _says_the_same(line, payout) else "different"
 
 
 def _what(line: BankLine, payout: Payout | None) -> What | None:
@@ -193,16 +216,14 @@ def _reference(line: BankLine, payout: Payout | None) -> str:
     return given or (payout.id if payout else "")
 
 
-def _says_the_same(line: BankLine, ended: Payout, reference: str) -> bool:
-    """Return whether a line is the booking that a payout has ended by.
+def _says_the_same(line: BankLine, failed: Payout) -> bool:
+    """Return whether a credit is the booking that a payout has failed by.
 
-    A payout that failed has the bank's reference in its reason; other reports of the same booking
-    may have other words before it.
+    The payout has the bank's reference in its reason; other reports of the same booking may have
+    other words before it.
     """
-    if line.kind == "sent":
-        return ended.bank_reference == reference
     named = _named(line)
-    return ended.failure_reason.endswith(named) if named else ended.failure_reason == _why(line)
+    return failed.failure_reason.endswith(named) if named else failed.failure_reason == _why(line)
 
 
 def _why(line: BankLine) -> str:

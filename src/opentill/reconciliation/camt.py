@@ -28,17 +28,51 @@ _FIELDS: Final = {
     "AmtDtls/InstdAmt/Amt": "instructed",
     "AmtDtls/TxAmt/Amt": "transaction",
     "CdtDbtInd": "direction",
+    "RvslInd": "reversal",
     "Sts": "status",
     "Sts/Cd": "status",
     "AcctSvcrRef": "bank_reference",
     "NtryRef": "entry_reference",
     "Refs/AcctSvcrRef": "bank_reference",
     "Refs/EndToEndId": "end_to_end",
+    "Refs/InstrId": "instruction",
     "RtrInf/Rsn/Cd": "reason",
     "RtrInf/Rsn/Prtry": "reason",
     "RtrInf/AddtlInf": "explanation",
 }
+# The codes of ISO 20022's ExternalReturnReason1Code that returned credit transfers have, in words.
+_REASONS: Final = {
+    "AC01": "wrong account number",
+    "AC03": "wrong account number",
+    "AC04": "account closed",
+    "AC06": "account blocked",
+    "AC13": "wrong type of account",
+    "AC14": "wrong type of account",
+    "AG01": "transfers to this account are not allowed",
+    "AM05": "sent twice",
+    "BE01": "holder and account do not belong together",
+    "BE04": "address of the holder is missing",
+    "BE05": "payer not recognised",
+    "BE06": "holder unknown",
+    "BE07": "address of the payer is missing",
+    "CNOR": "bank of the account not reachable",
+    "CUST": "returned by the holder",
+    "ERIN": "addresses are not supported",
+    "FOCR": "recalled",
+    "FRAD": "suspected fraud",
+    "MD07": "holder has died",
+    "MS02": "returned by the holder without a reason",
+    "MS03": "returned by the bank without a reason",
+    "NOAS": "holder did not respond",
+    "RC01": "wrong bank code",
+    "RC07": "wrong bank code",
+    "RR01": "account of the payer is missing, as rules require",
+    "RR02": "name or address of the payer is missing, as rules require",
+    "RR03": "name or address of the holder is missing, as rules require",
+    "RR04": "rules forbid it",
+}
 _DIRECTIONS: Final[dict[str, BankKind]] = {"DBIT": "sent", "CRDT": "returned"}
+_NO_ID: Final = ("", "NOTPROVIDED")
 _WITH_CURRENCY: Final = frozenset({"amount", "instructed", "transaction"})
 
 
@@ -125,7 +159,6 @@ class _Reader:
     def _emit(self, details: dict[str, str], *, is_only: bool) -> None:
         """Make a line of a transaction, with what its entry says of all of them."""
         entry = self._entry or {}
-        amount, currency = _amount(details, entry, is_only=is_only)
         status = entry.get("status", "BOOK")
         if status not in ("BOOK", "BOOKED"):
             return  # not booked, or information only
@@ -133,18 +166,23 @@ class _Reader:
         kind = _DIRECTIONS.get(details.get("direction", entry.get("direction", "")))
         if kind is None:  # never guessed: it says whether a payout was sent or came back
             raise Invalid("file", f"line {self._line}: CdtDbtInd must be CRDT or DBIT")
-        reason = " ".join(
-            text for text in (details.get("reason"), details.get("explanation")) if text
-        )
+        amount, currency = _amount(details, entry, kind, is_only=is_only)
+        code = details.get("reason", "")
+        explanation = details.get("explanation") or _REASONS.get(code)
+        reason = " ".join(text for text in (code, explanation) if text)
+        end_to_end = details.get("end_to_end", "")
         self.lines.append(BankLine(
             line=self.number,
-            end_to_end=details.get("end_to_end", ""),
+            end_to_end=details.get("instruction", end_to_end)
+            if end_to_end in _NO_ID
+            else end_to_end,
             kind=kind,
             amount_minor=amount,
             currency=currency,
             bank_reference=details.get("bank_reference")
             or entry.get("bank_reference") or entry.get("entry_reference", ""),
             reason=reason,
+            is_reversal=details.get("reversal", entry.get("reversal")) in ("true", "1"),
         ))  # fmt: skip
 
 
@@ -153,12 +191,17 @@ def _refuse_doctype(*_: object) -> None:
 
 
 def _amount(
-    details: dict[str, str], entry: dict[str, str], *, is_only: bool
+    details: dict[str, str], entry: dict[str, str], kind: BankKind, *, is_only: bool
 ) -> tuple[int | None, str]:
-    """Return the amount in minor units and its currency; None where nobody says one."""
-    for of, field in (
-        (details, "amount"), (details, "instructed"), (details, "transaction"), (entry, "amount"),
-    ):  # fmt: skip
+    """Return the amount in minor units and its currency; None where nobody says one.
+
+    Of a debit the amount that was asked for comes first, since charges may be booked with it; of a
+    credit the amount that was booked, since the bank may have kept charges of it.
+    """
+    in_details = ((details, "instructed"), (details, "transaction"))
+    booked = ((entry, "amount"),)
+    order = booked + in_details if kind == "returned" else in_details + booked
+    for of, field in ((details, "amount"), *order):
         if field in of and (of is details or is_only):
             currency = of.get(f"{field} currency", "")
             return minor(of[field], currency), currency

@@ -159,6 +159,7 @@ class BankLine(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     bank_reference: str
     reason: str
+    is_reversal: bool = False  # of an earlier booking of the opposite direction
 
 
 class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

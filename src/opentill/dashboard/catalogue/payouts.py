@@ -16,6 +16,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "confirmed it yet.",
         "payout_about_PAID": "The bank has confirmed it.",
         "payout_about_FAILED": "It came back, and the money is available again.",
+        "payout_about_returned": "The bank paid it and returned it later. The money is available "
+        "again; check the bank account before the next payout.",
         "payout_title": "Payout of {amount}",
         "payout_reason": "Why it came back",
         "payout_taken": "Taken from the balance",
@@ -45,6 +47,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payout_about_PENDING": "运营方已发出或即将发出；银行尚未确认。",
         "payout_about_PAID": "银行已确认。",
         "payout_about_FAILED": "款项已退回，金额重新可用。",
+        "payout_about_returned": "银行已付款，但之后退回。金额重新可用；"
+        "请在下次打款前核对银行账户。",
         "payout_title": "提款 {amount}",
         "payout_reason": "退回原因",
         "payout_taken": "从余额中扣除",
@@ -74,6 +78,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payout_about_PENDING": "營運方已發出或即將發出；銀行尚未確認。",
         "payout_about_PAID": "銀行已確認。",
         "payout_about_FAILED": "款項已退回，金額重新可用。",
+        "payout_about_returned": "銀行已付款，但之後退回。金額重新可用；"
+        "請在下次撥款前核對銀行帳戶。",
         "payout_title": "提款 {amount}",
         "payout_reason": "退回原因",
         "payout_taken": "從餘額中扣除",

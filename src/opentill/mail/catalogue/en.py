@@ -44,6 +44,9 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_paid_text": "A payout of {shop} has left for your bank.",
     "payout_failed_subject": "A payout of {amount} has failed",
     "payout_failed_text": "A payout of {shop} could not be sent. Its money is available again.",
+    "payout_returned_subject": "Your bank returned a payout of {amount}",
+    "payout_returned_text": "Your bank returned a payout of {shop} that had been sent. Its money "
+    "is available again. Check your bank account before the next payout.",
     "payout_open": "See the payout",
     "endpoint_subject": "A webhook endpoint of {shop} was switched off",
     "endpoint_text": "OpenTill sends no more events to an endpoint of {shop}, because it "

@@ -44,6 +44,9 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_paid_text": "{shop} 的一笔出款已汇往您的银行。",
     "payout_failed_subject": "出款 {amount} 失败",
     "payout_failed_text": "{shop} 的一笔出款未能汇出，款项已恢复可用。",
+    "payout_returned_subject": "打款 {amount} 被银行退回",
+    "payout_returned_text": "{shop} 的一笔已汇出的打款被银行退回，款项已恢复可用。"
+    "请在下次打款前核对您的银行账户。",
     "payout_open": "查看出款",
     "endpoint_subject": "{shop} 的一个 Webhook 端点已停用",
     "endpoint_text": "{shop} 的一个端点未能接收事件，OpenTill 已停止向其发送。重新启用后，只会发送"

@@ -44,6 +44,9 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_paid_text": "{shop} 的一筆出款已匯往您的銀行。",
     "payout_failed_subject": "出款 {amount} 失敗",
     "payout_failed_text": "{shop} 的一筆出款未能匯出，款項已恢復可用。",
+    "payout_returned_subject": "撥款 {amount} 遭銀行退回",
+    "payout_returned_text": "{shop} 的一筆已匯出的撥款遭銀行退回，款項已恢復可用。"
+    "請在下次撥款前核對您的銀行帳戶。",
     "payout_open": "檢視出款",
     "endpoint_subject": "{shop} 的一個 Webhook 端點已停用",
     "endpoint_text": "{shop} 的一個端點未能接收事件，OpenTill 已停止向其傳送。重新啟用後，只會傳送"
