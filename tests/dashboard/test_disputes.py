@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, Final
 
 import httpx2
 import pytest
 
 from opentill import disputes
+from opentill.core.errors import TooManyAtOnce
 from opentill.disputes.evidence_model import MAX_BYTES
-from opentill.server.upload_limits import EACH
+from opentill.server.upload_limits import AT_ONCE, EACH, EACH_ADDRESS, Uploads
 from support.api_server import Shop
 from support.people import Visitor, person, title
 from support.world import DAY, HOUR
@@ -277,13 +279,94 @@ def test_so_many_uploads_of_a_person_run_at_once_and_no_more(shop: Shop) -> None
     running = shop.api_server.app.uploads
     with ThreadPoolExecutor(EACH) as pool:
         uploads = [pool.submit(upload, number) for number in range(EACH)]
-        while running._running[ada.person_id] < EACH:
+        while running._by_person[ada.person_id] < EACH:
             time.sleep(0.01)
         assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 429
         go.set()
         assert [one.result() for one in uploads] == [303] * EACH
     assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 303
-    assert not running._running
+    assert not running._by_person
+    assert not running._by_address
+
+
+@pytest.mark.parametrize("who", ["a stranger", "a viewer", "an owner of another shop"])
+def test_who_may_not_upload_holds_no_place(shop: Shop, who: str) -> None:
+    """Slow bodies of theirs, however many, leave the places to those who may."""
+    other = shop.api_server.shop(name="Second Shop")
+    sender = {
+        "a stranger": lambda: Visitor(shop.api_server),
+        "a viewer": lambda: person(shop.api_server, shop.id, "viewer"),
+        "an owner of another shop": lambda: person(shop.api_server, other.id, "owner"),
+    }[who]()
+    ada = person(shop.api_server, shop.id, "owner")
+    dispute = opened(shop)
+    go, begun = threading.Event(), threading.Semaphore(0)
+
+    def slow() -> Any:
+        yield b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
+        begun.release()
+        assert go.wait(30)
+        yield PDF + b"\r\n--b--\r\n"
+
+    def upload() -> int:
+        response = sender.http.post(
+            path(shop, dispute.id, "evidence"),
+            content=slow(),
+            headers={"content-type": "multipart/form-data; boundary=b"},
+        )
+        return response.status_code
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        uploads = [pool.submit(upload) for _ in range(AT_ONCE)]
+        for _ in range(AT_ONCE):
+            assert begun.acquire(timeout=30)
+        time.sleep(0.2)  # for what was sent to be read
+        assert not shop.api_server.app.uploads._by_person
+        assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 303
+        go.set()
+        assert {one.result() for one in uploads} <= {401, 403, 404}
+
+
+def test_a_file_that_does_not_arrive_in_time_gives_its_place_back(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    dispute = opened(shop)
+    running = shop.api_server.app.uploads
+    monkeypatch.setattr(running, "time_s", 0.3)
+    go = threading.Event()
+
+    def slow() -> Any:
+        yield b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.pdf"\r\n\r\n'
+        go.wait(5)
+        yield PDF + b"\r\n--b--\r\n"
+
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(
+            ada.http.post,
+            path(shop, dispute.id, "evidence"),
+            content=slow(),
+            headers={"content-type": "multipart/form-data; boundary=b"},
+        )
+        while not running._by_person:
+            time.sleep(0.01)
+        while running._by_person:
+            time.sleep(0.01)
+        go.set()
+        assert late.result().status_code == 400
+    assert send(ada, path(shop, dispute.id, "evidence"), PDF).status_code == 303
+
+
+def test_the_places_of_one_network_are_bounded_whoever_sends() -> None:
+    uploads = Uploads()
+    with ExitStack() as running:
+        for number in range(EACH_ADDRESS):
+            running.enter_context(uploads.turn(f"per_{number}", f"2001:db8::{number}"))
+        with pytest.raises(TooManyAtOnce), uploads.turn("per_9", "2001:db8::ffff"):
+            pass
+        running.enter_context(uploads.turn("per_9", "2001:db8:0:1::1"))
+    with uploads.turn("per_9", "2001:db8::ffff"):
+        pass
 
 
 def test_of_somebody_who_is_not_logged_in_no_more_is_read_than_of_other_forms(shop: Shop) -> None:

@@ -218,8 +218,67 @@ async def test_what_others_try_does_not_lock_out_a_browser_that_the_account_know
         await _fail(db, account, f"198.51.100.{number}", NOW + number * MINUTE_MS)
     later = NOW + 200 * MINUTE_MS
     assert await _fail(db, account, "192.0.2.1", later, known=True) == 0
+    assert await _fail(db, account, "203.0.113.5", later) == 0  # a first try
     assert await _fail(db, account, "203.0.113.5", later) == 0  # one every half minute at worst
-    assert 0 < await _fail(db, account, "203.0.113.6", later) <= 30
+    assert 0 < await _fail(db, account, "203.0.113.5", later) <= 30
+
+
+async def test_a_shared_address_at_which_others_fail_keeps_out_no_known_browser(db: Db) -> None:
+    office = "203.0.113.200"
+    for _ in range(60):
+        await _fail(db, address(), office, NOW)
+    assert await _fail(db, address(), office, NOW) > 0  # the address itself has to wait
+    assert await _fail(db, address(), office, NOW, known=True) == 0
+
+
+async def test_what_a_known_browser_tries_does_not_count_for_its_address(db: Db) -> None:
+    office = "203.0.113.201"
+    for _ in range(60):
+        await _fail(db, address(), office, NOW, known=True)
+    assert await _fail(db, address(), office, NOW) == 0
+
+
+async def test_an_account_that_sixty_addresses_fail_on_lets_a_new_address_try(db: Db) -> None:
+    account = address()
+    for number in range(60):
+        for _ in range(4):
+            await _fail(db, account, f"198.51.100.{number}", NOW)
+    assert await _fail(db, account, "203.0.113.7", NOW) == 0
+    assert 0 < await _fail(db, account, "203.0.113.7", NOW) <= 30  # its second try waits
+    assert await _fail(db, account, "203.0.113.8", NOW) == 0
+    assert await _fail(db, account, "2001:db8:77::1", NOW) == 0
+
+
+async def test_the_guesses_on_an_account_are_bounded_whatever_the_number_of_addresses(
+    db: Db,
+) -> None:
+    """Each network has its first try, once a day; all the others together 20, then 120 an hour."""
+    account, addresses = address(), 30
+    guesses = 0
+    for second in range(0, 3600, 10):
+        for number in range(addresses):
+            at = NOW + second * 1000
+            guesses += await _fail(db, account, f"198.51.100.{number}", at) == 0
+    assert addresses + 110 <= guesses <= addresses + 20 + 120
+
+
+async def test_a_network_of_ipv6_has_one_first_try_and_not_one_for_each_of_its_subnets(
+    db: Db,
+) -> None:
+    account = address()
+    for number in range(40):
+        await _fail(db, account, f"2001:db8:1:{number:x}::1", NOW)
+    assert await _fail(db, account, "2001:db8:1:ffff::1", NOW) > 0
+    assert await _fail(db, account, "2001:db8:2::1", NOW) == 0
+
+
+async def test_of_first_tries_at_once_from_one_address_one_is_the_first(db: Db) -> None:
+    account = address()
+    for number in range(60):
+        await _fail(db, account, f"198.51.100.{number}", NOW)
+    await _fail(db, account, "198.51.100.1", NOW)  # from now on a second try waits
+    waits = await asyncio.gather(*(_fail(db, account, "192.0.2.123", NOW) for _ in range(10)))
+    assert waits.count(0) == 1
 
 
 async def test_one_address_cannot_try_many_accounts(db: Db) -> None:
@@ -266,5 +325,5 @@ async def test_what_is_over_is_deleted(db: Db) -> None:
         return await people.prune(tx, NOW + 365 * 24 * HOUR)
 
     await _fail(db, address(), "192.0.2.99", NOW)
-    assert await db.run(count) == 3
+    assert await db.run(count) == 4
     assert await db.run(count) == 0

@@ -62,7 +62,7 @@ class Endpoint:
         if one.method == "POST":
             forms.check_origin(request.headers, request.app.settings.public_url, cookies_count=True)
         request.admit(await _login(request))
-        request.most_of_files = one.files if request.known_login else min(one.files, MAX_BODY)
+        await _allow_files(request, one)
         if one.allowed == "anyone":
             return await one.handler(request)
         if one.method == "POST":
@@ -133,6 +133,18 @@ async def _admit(request: PageRequest, one: Page) -> None:
     permission: Permission = one.allowed  # type: ignore[assignment] # the caller saw to the others
     if not request.may(permission):
         raise NotPermitted
+
+
+async def _allow_files(request: PageRequest, one: Page) -> None:
+    """Allow the files of a form to who may do what they are for, before any is read."""
+    request.most_of_files = min(one.files, MAX_BODY)
+    if not one.files or request.known_login is None or _lacks_second_factor(request):
+        return
+    try:
+        await _admit(request, one)
+    except (NotFound, NotPermitted):
+        return
+    request.most_of_files, request.may_upload = one.files, True
 
 
 async def _proof(request: PageRequest) -> Response | None:

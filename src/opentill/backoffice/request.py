@@ -1,5 +1,6 @@
 """A request for a page, and who makes it."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
@@ -9,10 +10,10 @@ from starlette.types import Receive, Scope
 from opentill import context
 from opentill.backoffice.faces import Face
 from opentill.backoffice.model import OF_CONSOLE, OF_PROOF, SENDER
-from opentill.core.errors import Problem, or_not_found
+from opentill.core.errors import Invalid, Problem, or_not_found
 from opentill.people import Access, Browser, Credentials, Login, Permission, Site, staff_may
 from opentill.server.protocol import ALLOW_BODY_S
-from opentill.server.upload_limits import TIME_S
+from opentill.server.upload_limits import Uploads
 from opentill.web import forms, language, templates
 from opentill.web.catalogue import LANGUAGES
 
@@ -57,6 +58,7 @@ class PageRequest:
         )
         self.browser = Browser(scope["opentill_address"], user_agent, self.localizer.language)
         self.most_of_files = 0  # bytes that a form may bring along
+        self.may_upload = False  # by login and permission: files of that size take a place
         self._receive = receive
         self._allow_body_s: Callable[[float], None] = scope.get(ALLOW_BODY_S, _allow_nothing)
         self._form: forms.Form | Problem | None = None
@@ -155,15 +157,25 @@ class PageRequest:
         return self._form
 
     async def _read(self) -> forms.Form:
-        if not self.most_of_files:
-            return await forms.read_with_files(self.headers, self._receive, 0)
-        # An address stands for whoever is not logged in.
-        who = self._login.person_id if self._login else self.browser.address
-        with self.app.uploads.turn(who):
-            self._allow_body_s(TIME_S)
+        if not self.may_upload:
             form = await forms.read_with_files(self.headers, self._receive, self.most_of_files)
+        else:
+            form = await self._upload(self.app.uploads)
         forms.take_kept(form)
         return form
+
+    async def _upload(self, uploads: Uploads) -> forms.Form:
+        """Read a form with files within the time that these have. Raises as ``forms.read`` does."""
+        with uploads.turn(self.login.person_id, self.browser.address):
+            self._allow_body_s(uploads.time_s)
+            try:
+                async with asyncio.timeout(uploads.time_s):
+                    return await forms.read_with_files(
+                        self.headers, self._receive, self.most_of_files
+                    )
+            except TimeoutError:
+                reason = f"the file must arrive within {uploads.time_s:g} seconds"
+                raise Invalid("body", reason) from None
 
     async def kept_files(self) -> dict[str, str]:
         """Return the files of the form as fields, those that are small enough to come once more."""

@@ -1,18 +1,25 @@
 """Limits of logins: counted before anything is hashed, with delays that grow.
 
-An attempt is counted under three subjects, and taken back if it succeeds:
+An attempt is counted under up to four subjects, and taken back if it succeeds:
 
 - the account together with where it comes from: the browser, if it has logged in to the account
   before (it has a signed cookie that says so), else the address;
 - the address, whatever the account: somebody who tries many of them;
+- the account together with the network (IPv6: its /48), which tells a first try;
 - the account, from browsers that it does not know: somebody who tries from many addresses.
 
-Nobody can lock somebody else out: what others try does not count for a browser that the account
-knows, and slows down all others for half a minute at most.
+A browser that the account knows is counted under the first only, so that nobody else delays it. The
+first try of a network at an account does not wait for the others' failures at this account. A
+passkey is not counted at all.
+
+Guesses at one account are bounded: from N networks N first tries a day, and for all others together
+20 and then 120 an hour.
 """
 
 import hashlib
 import hmac
+from collections.abc import Mapping
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple
 
 from opentill.core.errors import TooManyRequests
@@ -34,6 +41,7 @@ class _Delay(NamedTuple):
 _HERE: Final = _Delay(free=5, longest_ms=15 * 60_000)
 _ADDRESS: Final = _Delay(free=20, longest_ms=60_000)
 _ACCOUNT: Final = _Delay(free=20, longest_ms=30_000)
+_NETWORK_BITS: Final = 48  # of an IPv6 address: what one customer of a provider has at most
 
 
 class Attempt(NamedTuple):
@@ -67,36 +75,63 @@ async def count(db: Db, account: str, address: str, now: int, *, known: bool = F
     ``known``: the browser has logged in to the account before. What has to wait is not counted.
     """
     name = hashlib.sha256(account.encode()).hexdigest()
+    if known:
+        here = f"here {name} known"
+        await db.run(lambda tx: _count(tx, {here: _HERE}, now))
+        return Attempt((here,))
     place = limit_subject(address)
-    limits = {f"here {name} {'known' if known else place}": _HERE, f"address {place}": _ADDRESS}
-    if not known:
-        limits[f"account {name}"] = _ACCOUNT
+    here, network = f"here {name} {place}", f"network {name} {_network(address)}"
+    limits = {here: _HERE, f"address {place}": _ADDRESS}
 
     async def work(tx: Tx) -> None:
-        await _count(tx, limits, now)
+        counted = await _count(tx, limits | {network: None}, now)
+        is_first = counted[here] == counted[network] == 1
+        # Last, so that all attempts lock the account's row after the others.
+        await _count(tx, {f"account {name}": _ACCOUNT}, now, is_first=is_first)
 
     await db.run(work)
-    return Attempt(tuple(limits))
+    return Attempt((*limits, network, f"account {name}"))
 
 
-async def _count(tx: Tx, limits: dict[str, _Delay], now: int) -> None:
-    subjects = sorted(limits)
-    counted = await queries.COUNT_ATTEMPT.get(
-        tx, subjects=subjects, now=now, forgotten=now - FORGOTTEN_MS
+def _network(address: str) -> str:
+    """Return the network whose first try an attempt may be."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
+        return str(ip_network((parsed, _NETWORK_BITS), strict=False))
+    return limit_subject(address)
+
+
+async def _count(
+    tx: Tx, limits: Mapping[str, _Delay | None], now: int, *, is_first: bool = False
+) -> dict[str, int]:
+    """Count an attempt under subjects; return the failures of each. Raises TooManyRequests.
+
+    A subject without a delay is only counted. A first try does not wait, and delays nobody.
+    """
+    counts = await queries.COUNT_ATTEMPT.all(
+        tx, subjects=sorted(limits), now=now, forgotten=now - FORGOTTEN_MS, waits=not is_first
     )
-    if counted != len(subjects):
-        until = await queries.WAIT.get(tx, subjects=subjects) or now
+    if len(counts) != len(limits):
+        until = await queries.WAIT.get(tx, subjects=list(limits)) or now
         raise TooManyRequests(_HERE.free, max(1, -(-(until - now) // 1000)))
-    await queries.SET_DELAYS.run(
-        tx,
-        subjects=subjects,
-        free=[limits[one].free for one in subjects],
-        longest_ms=[limits[one].longest_ms for one in subjects],
-        now=now,
-    )
+    delays = {subject: delay for subject, delay in limits.items() if delay is not None}
+    if not is_first:
+        await queries.SET_DELAYS.run(
+            tx,
+            subjects=list(delays),
+            free=[delay.free for delay in delays.values()],
+            longest_ms=[delay.longest_ms for delay in delays.values()],
+            now=now,
+        )
+    return {count.subject: count.failures for count in counts}
 
 
 async def succeeded(tx: Tx, attempt: Attempt, now: int) -> None:
     """Take an attempt back, and all that failed before it at the same place."""
-    await queries.GIVE_BACK.run(tx, subjects=list(attempt.subjects[1:]), now=now)
+    others = list(attempt.subjects[1:])
+    if others:
+        await queries.GIVE_BACK.run(tx, subjects=others, now=now)
     await queries.FORGET_ATTEMPTS.run(tx, subjects=[attempt.here])

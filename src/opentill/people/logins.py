@@ -10,6 +10,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.people import limits, passwords, queries, second_factor
+from opentill.people.hash_queue import QUEUE, Lane
 from opentill.people.model import (
     HOUR_MS,
     OF_MEMBERS,
@@ -23,6 +24,7 @@ from opentill.people.model import (
     digest,
     new_token,
 )
+from opentill.server.client_address import limit_subject
 
 BEGUN_MS: Final = HOUR_MS  # for so long a login that was begun is mailed about
 _LONGEST_DEVICE: Final = 300
@@ -80,11 +82,13 @@ async def log_in(
     Raises TooManyRequests, before anything is hashed, and WrongCredentials.
     An account that is unknown costs as much time as one that is known.
     """
-    email = normal(given.email)
-    attempt = await limits.count(db, email, given.browser.address, now, known=given.known)
-    async with db.connection() as tx:
-        person = await queries.BY_EMAIL.first(tx, email=email)
-    right = await passwords.matches(given.password, person.password if person else None)
+    email, address = normal(given.email), given.browser.address
+    lane: Lane = "trusted" if given.known else "strangers"
+    with QUEUE.reserve(lane, email if given.known else limit_subject(address)) as place:
+        attempt = await limits.count(db, email, address, now, known=given.known)
+        async with db.connection() as tx:
+            person = await queries.BY_EMAIL.first(tx, email=email)
+        right = await passwords.matches(given.password, person.password if person else None, place)
     if person is None or not right:
         raise WrongCredentials
 
@@ -184,11 +188,12 @@ async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: 
 
     Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
     """
-    attempt = await limits.count(db, login.person_id, given.browser.address, now, known=True)
-    async with db.connection() as tx:
-        person = await queries.PERSON.one(tx, id=login.person_id)
-    if not await passwords.matches(given.password, person.password):
-        raise WrongCredentials
+    with QUEUE.reserve("trusted", login.person_id) as place:
+        attempt = await limits.count(db, login.person_id, given.browser.address, now, known=True)
+        async with db.connection() as tx:
+            person = await queries.PERSON.one(tx, id=login.person_id)
+        if not await passwords.matches(given.password, person.password, place):
+            raise WrongCredentials
     token = new_token()
 
     async def work(tx: Tx) -> None:

@@ -145,6 +145,13 @@ class Challenge(msgspec.Struct, frozen=True):
     person_id: str | None
 
 
+class AttemptCount(msgspec.Struct, frozen=True):
+    """How many attempts to log in have failed under one subject (``limits``)."""
+
+    subject: str
+    failures: int
+
+
 class Security(msgspec.Struct, frozen=True, kw_only=True):
     """How a person's account is kept safe, as they see it."""
 

@@ -1,7 +1,7 @@
 """Passwords: Argon2id (RFC 9106), and which ones are refused.
 
 Hashing takes a core and 19 MiB for some 50 ms. It runs in threads, so that the event loop goes on,
-and in only a few at once, so that many logins cannot use up the machine.
+and in only a few at once, so that many logins cannot use up the machine (``hash_queue``).
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from opentill.core.errors import Invalid
+from opentill.people.hash_queue import QUEUE, Place
 
 SHORTEST: Final = 12
 LONGEST: Final = 256
 _LENGTH: Final = 32
 _SALT: Final = 16
-_AT_ONCE: Final = 2  # in a process
 _COMMON: Final = frozenset(
     (Path(__file__).parent / "common_passwords.txt").read_text("utf-8").split()
 )
@@ -41,7 +41,6 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 COST: Final = Cost(19 * 1024, 2)  # OWASP Password Storage Cheat Sheet, Argon2id
-_slots: Final = asyncio.Semaphore(_AT_ONCE)
 
 
 def check(field: str, password: str, *personal: str) -> None:
@@ -95,8 +94,11 @@ def _is_run(text: str) -> bool:
     return differences in ({1}, {-1}, {0})
 
 
-async def hashed(password: str, cost: Cost = COST) -> str:
-    """Return the hash of a password in PHC form, with a salt of its own."""
+async def hashed(password: str, cost: Cost = COST, *, who: str = "") -> str:
+    """Return the hash of a password in PHC form, with a salt of its own.
+
+    ``who`` is the account that it will be of. Raises TooManyAtOnce.
+    """
     kdf = Argon2id(
         salt=os.urandom(_SALT),
         length=_LENGTH,
@@ -104,13 +106,20 @@ async def hashed(password: str, cost: Cost = COST) -> str:
         lanes=1,
         memory_cost=cost.memory_kib,
     )
-    async with _slots:
-        return await asyncio.to_thread(kdf.derive_phc_encoded, password.encode())
+    with QUEUE.reserve("trusted", who) as place:
+        async with place.turn():
+            return await asyncio.to_thread(kdf.derive_phc_encoded, password.encode())
 
 
-async def matches(password: str, stored: str | None) -> bool:
-    """Return whether a password is the stored one; ``None`` (nobody) takes as long to deny."""
-    async with _slots:
+async def matches(password: str, stored: str | None, place: Place | None = None) -> bool:
+    """Return whether a password is the stored one; ``None`` (nobody) takes as long to deny.
+
+    ``place`` is one that the caller has reserved. Raises TooManyAtOnce without one.
+    """
+    if place is None:
+        with QUEUE.reserve("trusted", "") as place_of_its_own:
+            return await matches(password, stored, place_of_its_own)
+    async with place.turn():
         return await asyncio.to_thread(_matches, password, stored)
 
 

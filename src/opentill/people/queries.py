@@ -2,6 +2,7 @@
 
 from opentill.db.query import Command, Query, Value
 from opentill.people.model import (
+    AttemptCount,
     Challenge,
     Colleague,
     Link,
@@ -334,10 +335,10 @@ WITHDRAW = Query(
 PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
 
 # ── limits ──
-# Counts an attempt under each subject before it is made, unless one of them has to wait: it is
-# left out then, and the caller takes all of it back.
-COUNT_ATTEMPT = Value(
-    int,
+# Counts an attempt under each subject before it is made. A subject that has to wait is left out,
+# and the caller takes all of it back.
+COUNT_ATTEMPT = Query(
+    AttemptCount,
     """
     with counted as (
         insert into login_limits as l (subject, failures, next_at, last_at)
@@ -346,10 +347,10 @@ COUNT_ATTEMPT = Value(
         on conflict (subject) do update set
             failures = case when l.last_at < :forgotten then 1 else l.failures + 1 end,
             last_at = :now
-        where l.next_at <= :now or l.last_at < :forgotten
-        returning 1
+        where l.next_at <= :now or l.last_at < :forgotten or not :waits::boolean
+        returning l.subject, l.failures
     )
-    select count(*) from counted
+    select subject, failures from counted
     """,
 )
 SET_DELAYS = Command(

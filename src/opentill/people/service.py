@@ -146,7 +146,7 @@ async def join(
         raise NotFound
     name = inputs.name("name", name, _LONGEST_NAME)
     passwords.check("password", password, link.email, name)
-    stored = await passwords.hashed(password, cost)
+    stored = await passwords.hashed(password, cost, who=link.email)
 
     async def work(tx: Tx) -> NewLogin:
         person = await _create(tx, link.email, name, stored, browser.language, now)
@@ -224,7 +224,7 @@ async def choose_password(
         raise NotFound
     person = found
     passwords.check("password", password, person.email, person.name)
-    stored = await passwords.hashed(password, cost)
+    stored = await passwords.hashed(password, cost, who=person.email)
 
     async def work(tx: Tx) -> None:
         await _use_link(tx, link, token, now)
@@ -298,7 +298,7 @@ async def change_password(
     """
     passwords.check("password", new, login.email, login.name)
     proof = await logins.prove(db, login, given, secret_key, now)
-    stored = await passwords.hashed(new)
+    stored = await passwords.hashed(new, who=login.email)
 
     async def work(tx: Tx) -> None:
         await logins.lock_unchanged(tx, proof.person)

@@ -1,0 +1,129 @@
+"""The queue for hashing passwords is bounded, and strangers do not keep the trusted waiting."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Final
+
+import pytest
+
+from opentill.core.errors import TooManyAtOnce
+from opentill.db.database import Db
+from opentill.people import Browser, Credentials, limits, logins
+from opentill.people.hash_queue import EACH, MOST, QUEUE, HashQueue, Lane
+from support.api_server import Shop
+from support.people import PASSWORD, Visitor, address, person, title
+
+NOW: Final = 1_790_000_000_000
+
+
+async def test_what_finds_its_lane_full_is_refused_at_once() -> None:
+    queue = HashQueue(at_once=2, most=4, each=4)
+    with ExitStack() as places:
+        for number in range(4):
+            places.enter_context(queue.reserve("strangers", f"192.0.2.{number}"))
+        with pytest.raises(TooManyAtOnce) as refusal, queue.reserve("strangers", "192.0.2.9"):
+            pass
+        assert refusal.value.retry_after_s > 0
+        with queue.reserve("trusted", "ada@example.com"):
+            pass
+    with queue.reserve("strangers", "192.0.2.9"):
+        pass
+
+
+async def test_one_address_does_not_fill_the_lane_of_all_strangers() -> None:
+    queue = HashQueue(at_once=2, most=4, each=2)
+    with ExitStack() as places:
+        for _ in range(2):
+            places.enter_context(queue.reserve("strangers", "192.0.2.1"))
+        with pytest.raises(TooManyAtOnce), queue.reserve("strangers", "192.0.2.1"):
+            pass
+        places.enter_context(queue.reserve("strangers", "192.0.2.2"))
+
+
+async def test_the_trusted_wait_for_one_hash_of_strangers_at_most() -> None:
+    queue, order = HashQueue(at_once=1), list[str]()
+
+    async def hash_one(lane: Lane, name: str) -> None:
+        async with queue.turn(lane):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    strangers = [hash_one("strangers", f"stranger {number}") for number in range(5)]
+    await asyncio.gather(*strangers, hash_one("trusted", "ada"), hash_one("trusted", "bob"))
+    assert order.index("ada") <= 2
+    assert order.index("bob") <= 4
+    assert len(order) == 7
+
+
+async def test_who_stops_waiting_takes_nobodys_turn() -> None:
+    queue = HashQueue(at_once=1)
+    async with queue.turn("trusted"):
+        leaving = [asyncio.create_task(_turn(queue, "strangers")) for _ in range(3)]
+        staying = asyncio.create_task(_turn(queue, "strangers"))
+        await asyncio.sleep(0)
+        for task in leaving:
+            task.cancel()
+    await asyncio.wait_for(staying, 1)
+    await asyncio.gather(*leaving, return_exceptions=True)
+    async with asyncio.timeout(1), queue.turn("trusted"):
+        pass
+
+
+async def test_a_turn_that_is_given_to_who_has_just_left_goes_to_the_next() -> None:
+    queue = HashQueue(at_once=1)
+    async with queue.turn("trusted"):
+        leaving = asyncio.create_task(_turn(queue, "trusted"))
+        staying = asyncio.create_task(_turn(queue, "trusted"))
+        await asyncio.sleep(0)
+    leaving.cancel()  # its turn has come, and it has not run since
+    await asyncio.wait_for(staying, 1)
+    assert leaving.cancelled() or leaving.done()
+
+
+async def _turn(queue: HashQueue, lane: Lane) -> None:
+    async with queue.turn(lane):
+        pass
+
+
+async def test_a_login_that_is_refused_because_the_queue_is_full_counts_nowhere(db: Db) -> None:
+    email = address()
+    given = Credentials(email=email, password=PASSWORD, browser=Browser("192.0.2.55", "Testfox"))
+    with ExitStack() as places:
+        for number in range(MOST):
+            places.enter_context(QUEUE.reserve("strangers", f"198.51.100.{number}"))
+        for _ in range(3):
+            with pytest.raises(TooManyAtOnce):
+                await logins.log_in(db, given, "key", NOW)
+    for _ in range(6):  # five that are free, and the one that begins to wait
+        await limits.count(db, email, "192.0.2.55", NOW)
+
+
+def test_strangers_who_fill_the_queue_get_429_and_a_known_browser_logs_in(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    clock(shop.api_server.app.clock())
+    ada = person(shop.api_server, shop.id, "owner")
+    known = Visitor(shop.api_server, ada.email)
+    assert known.log_in().status_code == 303
+    with ExitStack() as places:
+        for number in range(MOST):
+            places.enter_context(QUEUE.reserve("strangers", f"198.51.100.{number}"))
+        refused = Visitor(shop.api_server, ada.email).log_in()
+        assert (refused.status_code, title(refused)) == (429, "Log in")
+        assert refused.headers["retry-after"]
+        body = {"email": ada.email, "password": PASSWORD}
+        of_api = shop.api_server.http.post("/v1/merchant/sessions", json=body)
+        assert (of_api.status_code, of_api.json()["code"]) == (429, 42901)
+        assert of_api.headers["retry-after"]
+        assert known.log_in().status_code == 303
+
+
+def test_one_link_that_is_followed_many_times_at_once_leaves_room_for_others(shop: Shop) -> None:
+    with ExitStack() as places:
+        for _ in range(EACH):
+            places.enter_context(QUEUE.reserve("trusted", "ada@example.com"))
+        with pytest.raises(TooManyAtOnce), QUEUE.reserve("trusted", "ada@example.com"):
+            pass
+        with QUEUE.reserve("trusted", "bob@example.com"):
+            pass
