@@ -10,7 +10,7 @@ import pytest
 from opentill.core.errors import TooManyAtOnce
 from opentill.db.database import Db
 from opentill.people import Browser, Credentials, limits, logins
-from opentill.people.hash_queue import EACH, MOST, QUEUE, HashQueue, Lane
+from opentill.people.hash_queue import EACH, MOST, QUEUE, Group, HashQueue
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, address, person, title
 
@@ -44,8 +44,8 @@ async def test_one_address_does_not_fill_the_lane_of_all_strangers() -> None:
 async def test_the_trusted_wait_for_one_hash_of_strangers_at_most() -> None:
     queue, order = HashQueue(at_once=1), list[str]()
 
-    async def hash_one(lane: Lane, name: str) -> None:
-        async with queue.turn(lane):
+    async def hash_one(group: Group, name: str) -> None:
+        async with queue.turn(group):
             order.append(name)
             await asyncio.sleep(0)
 
@@ -81,8 +81,8 @@ async def test_a_turn_that_is_given_to_who_has_just_left_goes_to_the_next() -> N
     assert leaving.cancelled() or leaving.done()
 
 
-async def _turn(queue: HashQueue, lane: Lane) -> None:
-    async with queue.turn(lane):
+async def _turn(queue: HashQueue, group: Group) -> None:
+    async with queue.turn(group):
         pass
 
 

@@ -3,9 +3,11 @@
 import pytest
 
 from opentill.core.errors import Invalid
+from opentill.reconciliation import camt
 from opentill.reconciliation.report import Row, Stage, read
 
 HEAD = "kind,reference,amount,currency,settled_at\n"
+STRIPE = "balance_transaction_id,reporting_category,gross,currency,created_utc,source_id\n"
 GOOD = "payment,att_1,9.99,USD,2026-01-31T10:00:00Z\n"
 
 
@@ -50,6 +52,13 @@ def test_columns_may_come_in_any_order_with_others_between() -> None:
         (HEAD + "payment,a,٣,USD,2026-01-31\n", "line 2: amount"),
         (HEAD + "payment,a,1,usd,2026-01-31\n", "line 2: currency"),
         (HEAD + "payment,a,1,USD,yesterday\n", "line 2: settled_at"),
+        (HEAD + "payment,a,1,USD,9999-12-31\n", "line 2: settled_at"),
+        (HEAD + "payment,a,1,USD,0001-01-01T00:00:00+14:00\n", "line 2: settled_at"),
+        (HEAD + "payment,a,1,USD,999999999999999\n", "line 2: settled_at"),
+        (HEAD + "payment,a,999999999999999,USD,2026-01-31\n", "line 2: amount"),
+        (STRIPE + "t,payment,1,usd,9999-12-31 00:00:00,s\n", "line 2: the time of creation"),
+        (STRIPE + "t,payment,1,usd,0001-01-01T00:00:00+14:00,s\n", "line 2: the time of creation"),
+        (STRIPE + "t,payment,999999999999999,usd,2026-01-31 00:00:00,s\n", "line 2: must have"),
         (HEAD + 'payment,"a"b,1,USD,2026-01-31\n', "line 2: must be CSV"),
         (HEAD + 'payment,"a,1,USD,2026-01-31\n', "must be CSV"),
     ],
@@ -71,3 +80,9 @@ def test_a_row_is_taken_once() -> None:
         assert stage.take("refund", ("att_2",)) == []
         assert [row.line for row in stage.rest(0, 2**62, 0)] == [4]
         assert stage.rest(0, 5, 0) == []
+
+
+@pytest.mark.parametrize("text", ["999999999999999", "99999999999999.01"])
+def test_an_amount_of_a_bank_that_no_ledger_holds_counts_as_none(text: str) -> None:
+    assert camt.minor("99999999999999", "USD") == 9_999_999_999_999_900
+    assert camt.minor(text, "BHD") is None

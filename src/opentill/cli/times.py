@@ -4,6 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from opentill.core import times
+
 DAY_MS: Final = 86_400_000
 _LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999
 _UNITS_MS: Final = {"d": DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1_000}
@@ -91,4 +93,4 @@ def shown(millis: int) -> str:
 
 
 def _at(millis: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=millis)
+    return times.moment(millis)

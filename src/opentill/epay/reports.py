@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from opentill import ledger, list_counts, payouts
 from opentill.context import App
-from opentill.core import money
+from opentill.core import money, times
 from opentill.core.ids import number_of
 from opentill.db.database import Tx
 from opentill.epay import queries, service
@@ -30,7 +30,7 @@ def moment(millis: int | None, zone: str) -> str:
 
 
 def _local(millis: int, zone: str) -> datetime:
-    return datetime.fromtimestamp(millis // 1000, ZoneInfo(zone))
+    return times.moment(millis, ZoneInfo(zone))
 
 
 def days(now: int, zone: str) -> tuple[int, int]:

@@ -15,8 +15,9 @@ from typing import Final, Literal, Protocol, Self, TypeGuard, runtime_checkable
 
 import msgspec
 
+from opentill.core import times
 from opentill.core.errors import NotFound
-from opentill.core.money import Money
+from opentill.core.money import MOST_MINOR, Money
 from opentill.core.payment_methods import Method as Method  # noqa: PLC0414 - part of this interface
 
 # What became of a payment or refund, as far as the provider's response says:
@@ -91,6 +92,14 @@ def _make_storable(outcome: "PaymentOutcome | RefundOutcome | GatewayDisputeEven
             msgspec.structs.force_setattr(outcome, field, storable)
 
 
+_CURRENCY: Final = re.compile(r"[A-Z0-9]{3,10}", re.ASCII)
+
+
+def _is_credible(amount: Money) -> bool:
+    """Return whether an amount that a provider names can be stored, added up and shown."""
+    return 0 <= amount.minor <= MOST_MINOR and bool(_CURRENCY.fullmatch(amount.currency))
+
+
 _BRAND: Final = re.compile(r"[a-z0-9_ -]{0,20}", re.ASCII)
 _LAST4: Final = re.compile(r"[0-9]{4}", re.ASCII)
 
@@ -111,7 +120,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an attempt as the provider reports it. Its texts are made storable."""
+    """The state of an attempt as the provider reports it. Its texts are made storable.
+
+    With an impossible amount, below zero or above 10**16 minor units, it is UNKNOWN.
+    """
 
     status: PaymentStatus
     provider_ref: str = ""
@@ -129,6 +141,12 @@ class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
         if self.card is not None:
             card = Card.read(self.card.brand, self.card.last4)
             msgspec.structs.force_setattr(self, "card", card)
+        if self.clearing_currency is not None and not _CURRENCY.fullmatch(self.clearing_currency):
+            msgspec.structs.force_setattr(self, "clearing_currency", None)
+        if self.amount is not None and not _is_credible(self.amount):
+            msgspec.structs.force_setattr(self, "status", "UNKNOWN")
+            msgspec.structs.force_setattr(self, "reason", "an impossible amount")
+            msgspec.structs.force_setattr(self, "amount", None)
 
 
 class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +181,8 @@ class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     For a provider that does not return our id, ``attempt_id`` is "", ``payment_ref`` the provider's
     id of the payment, and the adapter has ``Traces``. ``respond_by`` is until when the provider
-    takes evidence (Unix ms), None if it does not say.
+    takes evidence (Unix ms), None if it does not say; a time outside of the years 2000 to 2099 is
+    taken for that. Raises ValueError for an impossible amount: it is below zero or above 10**16.
     """
 
     attempt_id: str
@@ -177,6 +196,11 @@ class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Make the texts storable, so that no event is lost for its wording."""
         _make_storable(self)
+        if self.respond_by is not None and not times.is_credible(self.respond_by):
+            msgspec.structs.force_setattr(self, "respond_by", None)
+        if not _is_credible(self.amount):
+            msg = "the amount of the dispute is an impossible one"
+            raise ValueError(msg)
 
 
 GatewayEvent = GatewayPaymentEvent | GatewayRefundEvent | GatewayDisputeEvent

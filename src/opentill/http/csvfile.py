@@ -4,10 +4,12 @@ import csv
 import io
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from typing import Any, Final
 
 import msgspec
+
+from opentill.core import times
 
 CONTENT_TYPE: Final = "text/csv; charset=utf-8"
 _CHUNK: Final = 64 * 1024
@@ -35,7 +37,7 @@ def utc(millis: int | None) -> str:
     """Write a time as people read it: ``2025-01-15T09:15:00.000Z``, or nothing."""
     if millis is None:
         return ""
-    moment = datetime.fromtimestamp(millis // 1000, UTC)
+    moment = times.moment(millis)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03}Z"
 
 
@@ -43,7 +45,7 @@ def local(millis: int | None, zone: tzinfo) -> str:
     """Write a time as a zone's clocks show it and spreadsheets read it; "" for none."""
     if millis is None:
         return ""
-    return f"{datetime.fromtimestamp(millis // 1000, zone):%Y-%m-%d %H:%M:%S}"
+    return f"{times.moment(millis, zone):%Y-%m-%d %H:%M:%S}"
 
 
 def cell(value: Any) -> str:

@@ -5,7 +5,7 @@ An attempt is counted under up to four subjects, and taken back if it succeeds:
 - the account together with where it comes from: the browser, if it has logged in to the account
   before (it has a signed cookie that says so), else the address;
 - the address, whatever the account: somebody who tries many of them;
-- the account together with the network (IPv6: its /48), which tells a first try;
+- the account together with the network (IPv6: its /48), which shows a first try;
 - the account, from browsers that it does not know: somebody who tries from many addresses.
 
 A browser that the account knows is counted under the first only, so that nobody else delays it. The

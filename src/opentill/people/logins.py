@@ -10,7 +10,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.people import limits, passwords, queries, second_factor
-from opentill.people.hash_queue import QUEUE, Lane
+from opentill.people.hash_queue import QUEUE, Group
 from opentill.people.model import (
     HOUR_MS,
     OF_MEMBERS,
@@ -83,8 +83,8 @@ async def log_in(
     An account that is unknown costs as much time as one that is known.
     """
     email, address = normal(given.email), given.browser.address
-    lane: Lane = "trusted" if given.known else "strangers"
-    with QUEUE.reserve(lane, email if given.known else limit_subject(address)) as place:
+    group: Group = "trusted" if given.known else "strangers"
+    with QUEUE.reserve(group, email if given.known else limit_subject(address)) as place:
         attempt = await limits.count(db, email, address, now, known=given.known)
         async with db.connection() as tx:
             person = await queries.BY_EMAIL.first(tx, email=email)

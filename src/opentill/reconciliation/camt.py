@@ -14,7 +14,7 @@ from typing import IO, Final
 from xml.parsers import expat
 
 from opentill.core.errors import Invalid
-from opentill.core.money import EXPONENTS, exponent
+from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
 from opentill.reconciliation.model import BankKind, BankLine
 
 _CHUNK: Final = 64 * 1024
@@ -213,7 +213,7 @@ def minor(text: str, currency: str) -> int | None:
     if currency not in EXPONENTS or _AMOUNT.fullmatch(text) is None:
         return None
     exact = Decimal(text).scaleb(exponent(currency))
-    return int(exact) if exact == int(exact) else None
+    return int(exact) if exact == int(exact) and exact <= MOST_MINOR else None
 
 
 def read(file: IO[bytes]) -> Iterator[BankLine]:

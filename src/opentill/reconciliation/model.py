@@ -16,7 +16,7 @@ COLUMNS: Final = {
     " recovery that of the payment or of the dispute",
     "amount": 'a positive decimal number without separators, such as "9.99"',
     "currency": "an ISO 4217 code such as USD",
-    "settled_at": "a time such as 2026-01-31T10:00:00Z, a date, or Unix milliseconds",
+    "settled_at": "a time of 2000 to 2099 such as 2026-01-31T10:00:00Z, a date, or Unix ms",
 }
 
 # Which of our states say that money moved.

@@ -13,8 +13,9 @@ from decimal import Decimal
 from itertools import islice
 from typing import Final, Self
 
+from opentill.core import times
 from opentill.core.errors import Invalid
-from opentill.core.money import EXPONENTS, exponent
+from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
 from opentill.reconciliation import stripe
 from opentill.reconciliation.model import COLUMNS, KINDS, Kind, Row
 
@@ -79,20 +80,25 @@ def _minor(line: int, text: str, currency: str) -> int:
     if _AMOUNT.fullmatch(text) is None:
         raise _refuse(line, "amount")
     exact = Decimal(text).scaleb(exponent(currency))
-    if exact <= 0 or exact != int(exact):
+    if not 0 < exact <= MOST_MINOR or exact != int(exact):
         raise _refuse(line, "amount")
     return int(exact)
 
 
 def _time(line: int, text: str) -> int:
-    if _MILLIS.fullmatch(text):
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return round(aware.timestamp() * 1000)
+        time_ms = int(text) if _MILLIS.fullmatch(text) else _millis_of(text)
     except (ValueError, OverflowError):
         raise _refuse(line, "settled_at") from None
+    if not times.is_credible(time_ms):
+        raise _refuse(line, "settled_at")
+    return time_ms
+
+
+def _millis_of(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
 
 
 class Stage:

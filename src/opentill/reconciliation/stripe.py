@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
+from opentill.core import times
 from opentill.core.errors import Invalid
-from opentill.core.money import EXPONENTS, exponent
+from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
 from opentill.reconciliation.model import Kind, Row
 
 Cells = Mapping[str, str]
@@ -93,7 +94,8 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
     if found is None or currency not in EXPONENTS:
         raise Invalid("file", f"line {line}: amount and currency must be such as 9.99 and usd")
     exact = Decimal(found[2]).scaleb(exponent(currency))
-    if exact != int(exact) or not reference or "\x00" in reference:
+    is_amount = exact == int(exact) and exact <= MOST_MINOR
+    if not is_amount or not reference or "\x00" in reference:
         raise Invalid("file", f"line {line}: must have a source and an amount of {currency}")
     return Row(
         line=line, kind=kind, reference=reference[:255], amount_minor=int(exact),
@@ -104,7 +106,10 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
 def _time(line: int, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
-        reason = "the time of creation must be such as 2026-01-31 10:00:00, in UTC"
-        raise Invalid("file", f"line {line}: {reason}") from None
-    return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+        time_ms = round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        time_ms = 0
+    if not times.is_credible(time_ms):
+        reason = "the time of creation must be such as 2026-01-31 10:00:00, in UTC, of 2000 to 2099"
+        raise Invalid("file", f"line {line}: {reason}")
+    return time_ms

@@ -9,7 +9,7 @@ only where ``?lang=`` changes the language: our own links carry the present one 
 """
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import date, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Final
@@ -25,9 +25,12 @@ from babel.numbers import (
 )
 from markupsafe import Markup, escape
 
+from opentill.core import times
 from opentill.core.money import Money, exponent
 from opentill.web import cookies
 from opentill.web.catalogue import LANGUAGES, Language
+
+_LONGEST_S: Final = 10**11  # of a length that is written: what is stored may be any number
 
 Sentences = Mapping[Language, Mapping[str, str]]  # language → key → sentence
 # language → regions whose conventions are used if the customer's browser names them
@@ -82,17 +85,17 @@ class Localizer:
 
     def moment_in(self, time_ms: int, zone: tzinfo) -> str:
         """Write a time to the minute as a zone has it; the page names the zone."""
-        time = datetime.fromtimestamp(time_ms / 1000, zone)
+        time = times.moment(time_ms, zone)
         return f"{format_date(time, 'medium', locale=self._locale)}, {time:%H:%M}"
 
     def moment(self, time_ms: int) -> str:
         """Write a time to the minute, in UTC."""
-        time = datetime.fromtimestamp(time_ms / 1000, UTC)
+        time = times.moment(time_ms)
         return f"{format_date(time, 'long', locale=self._locale)}, {time:%H:%M} UTC"
 
     def duration(self, length_ms: int) -> str:
         """Write a length of time in one unit: ``24 hours``, ``15 minutes``."""
-        length = timedelta(seconds=max(length_ms // 1000, 1))
+        length = timedelta(seconds=min(max(length_ms // 1000, 1), _LONGEST_S))
         return format_timedelta(length, granularity="second", threshold=2, locale=self._locale)
 
 

@@ -5,12 +5,13 @@ an empty space.
 """
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import jinja2
+
+from opentill.core import times
 
 # marks that turn or hide text around them; attributes and titles have no <bdi> to hold them
 _MARKS: Final = re.compile(
@@ -45,4 +46,4 @@ def isolated(text: str) -> str:
 
 
 def _iso(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return times.moment(time_ms).strftime("%Y-%m-%dT%H:%M:%SZ")

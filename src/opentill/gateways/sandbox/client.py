@@ -175,7 +175,7 @@ class SandboxGateway:
             if kind is None:
                 return ()
             return (msgspec.json.decode(body, type=kind).data.gateway_event,)
-        except MALFORMED as error:
+        except (*MALFORMED, ValueError) as error:
             msg = f"the body is not in the bank's form: {error}"
             raise BadCallback(msg) from error
 

@@ -1,0 +1,119 @@
+"""Times and amounts of gateways that cannot be meant break no page, new or stored."""
+
+import json
+import time
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from opentill import orders
+from opentill.db.database import Tx
+from opentill.sandbox.callbacks import sign
+from support import world
+from support.api_server import SECRETS, ApiServer, Shop
+from support.people import Visitor, person
+
+ODD_TIMES: Final = (2**62, -(2**62), 2**70, 253_402_300_800_000, 253_402_214_400_000, -1, 0)
+ODD_AMOUNTS: Final = (2**62, 2**70, -(2**62), 10**16 + 1, -1)
+
+
+def _attempt(shop: Shop) -> str:
+    """Begin to pay an order through the sandbox bank; return the attempt's id."""
+    order_id, now = shop.order()["id"], shop.api_server.app.clock()
+
+    async def begin(tx: Tx) -> str:
+        order = await orders.lock(tx, shop.id, order_id)
+        return (await world.submitted(tx, order, now)).id
+
+    return shop.api_server.tx(begin)
+
+
+def _report(api_server: ApiServer, kind: str, data: dict[str, Any]) -> httpx2.Response:
+    body = json.dumps({"type": kind, "data": data}).encode()
+    signature = sign(SECRETS["sandbox_secret"], body, int(time.time()))
+    return api_server.http.post(
+        "/gateways/sandbox/callback", content=body, headers={"sandbox-signature": signature}
+    )
+
+
+def _payment(attempt_id: str, amount_minor: int) -> dict[str, Any]:
+    return {
+        "payment": {
+            "id": attempt_id, "status": "succeeded", "decline_code": None,
+            "amount_minor": amount_minor, "currency": "USD", "method": "CREDIT_CARD",
+            "action_url": "", "qr_text": None,
+        }
+    }  # fmt: skip
+
+
+def _dispute(attempt_id: str, number: int, **changes: Any) -> dict[str, Any]:
+    about = {
+        "id": f"odd_{attempt_id}_{number}", "payment_id": attempt_id, "amount_minor": 999,
+        "currency": "USD", "reason": "fraudulent", "status": "opened", "respond_by": None,
+    }  # fmt: skip
+    return {"dispute": about | changes}
+
+
+def _pages(shop: Shop, owner: Visitor, staff: Visitor) -> None:
+    """Open every page and export that shows a dispute's deadline or amount."""
+    (dispute_id,) = [one["id"] for one in shop.data("GET", "/v1/disputes")["items"]]
+    order_id = shop.data("GET", f"/v1/disputes/{dispute_id}")["orderId"]
+    for path in (
+        "disputes", f"disputes/{dispute_id}", "disputes.csv", f"payments/{order_id}", "payments",
+        "payments.csv", "", "balance",
+    ):  # fmt: skip
+        assert owner.get(f"/dashboard/{shop.id}/{path}").status_code == 200, path
+    for path in ("", "disputes", f"disputes/{dispute_id}", f"payments/{order_id}", "payments"):
+        assert staff.get(f"/console/{path}").status_code == 200, path
+
+
+@pytest.mark.parametrize("respond_by", ODD_TIMES)
+def test_an_odd_deadline_of_a_gateway_counts_as_none(shop: Shop, respond_by: int) -> None:
+    attempt_id = _attempt(shop)
+    paid = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
+    assert paid.status_code == 200
+    told = _report(
+        shop.api_server, "dispute.opened", _dispute(attempt_id, 1, respond_by=respond_by)
+    )
+    assert told.status_code == 200
+    (dispute,) = shop.data("GET", "/v1/disputes")["items"]
+    assert dispute["respondBy"] is None
+    owner = person(shop.api_server, shop.id, "owner")
+    _pages(shop, owner, person(shop.api_server, None, staff_role="admin"))
+
+
+@pytest.mark.parametrize("respond_by", [2**62, -(2**62), 253_402_300_800_000, -1])
+def test_an_odd_deadline_that_is_stored_already_breaks_no_page(shop: Shop, respond_by: int) -> None:
+    shop.dispute(shop.paid()["id"])
+    shop.api_server.sql(
+        "update disputes set respond_by = $2 where merchant_id = $1 returning 1",
+        shop.id, respond_by,
+    )  # fmt: skip
+    owner = person(shop.api_server, shop.id, "owner")
+    _pages(shop, owner, person(shop.api_server, None, staff_role="admin"))
+
+
+@pytest.mark.parametrize("amount_minor", ODD_AMOUNTS)
+def test_an_impossible_amount_of_a_gateway_pays_nothing(shop: Shop, amount_minor: int) -> None:
+    attempt_id = _attempt(shop)
+    told = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, amount_minor))
+    assert told.status_code == 200
+    assert shop.data("GET", "/v1/orders")["items"][0]["status"] == "CREATING"
+    again = _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
+    assert again.status_code == 200
+    assert shop.data("GET", "/v1/orders")["items"][0]["status"] == "PAID"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [*({"amount_minor": amount} for amount in ODD_AMOUNTS), {"currency": "\0"}, {"currency": ""}],
+)
+def test_an_impossible_amount_of_a_dispute_is_refused_as_unreadable(
+    shop: Shop, changes: dict[str, Any]
+) -> None:
+    attempt_id = _attempt(shop)
+    _report(shop.api_server, "payment.succeeded", _payment(attempt_id, 999))
+    told = _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1, **changes))
+    assert told.status_code == 400
+    assert shop.data("GET", "/v1/disputes")["items"] == []
