@@ -478,6 +478,17 @@ async def test_who_comes_second_waits_and_sees_what_the_first_one_did(
         assert result[0][case.shows] == row[case.shows] != held.row[case.shows]
 
 
+async def test_a_statement_that_has_lost_its_lock_is_seen(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "orders.queries.LOCKED"
+    unlocked = re.sub(r"for (no key )?update", "", LOCKING[name].sql)
+    assert unlocked != LOCKING[name].sql
+    monkeypatch.setattr(LOCKING[name], "sql", unlocked)
+    with pytest.raises(AssertionError, match="it did not wait"):
+        await test_who_comes_second_waits_and_sees_what_the_first_one_did(sessions, name)
+
+
 @pytest.mark.parametrize("name", WAITING)
 async def test_a_lock_lasts_until_the_end_and_is_as_strong_as_it_has_to_be(
     sessions: Sessions, name: str

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+import pytest
 
 from opentill import (
     adjustments,
@@ -35,6 +36,7 @@ from opentill import (
 )
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.db.database import Tx
+from opentill.db.query import Value
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
@@ -58,7 +60,7 @@ from support.epay_shop import EpayShop, Inbox
 from support.people import TESTER
 from support.pictures import PICTURE
 from support.statements import EVERYWHERE, LISTS
-from support.tenant_examiner import Examiner
+from support.tenant_examiner import NAMES, Examiner
 from support.webhook_harness import until
 
 TRIED: Final = "select exists (select from delivery_attempts where merchant_id = $1)"
@@ -872,3 +874,20 @@ def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(
     assert not examiner.wrong, "\n".join(examiner.wrong)
     forgotten = [name for name in OF_MERCHANTS if name not in examiner.seen]
     assert not forgotten, " ".join(forgotten)
+
+
+def test_a_statement_that_forgets_whose_rows_it_reads_is_seen(
+    examined: tuple[ApiServer, Examiner], inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api_server, _ = examined
+    leak = Value(
+        int, "select count(*) from products where merchant_id = :merchant_id or name <> ''"
+    )
+    monkeypatch.setitem(NAMES, id(leak), "planted.LEAK")
+    examiner = Examiner(api_server.settings.database_url)
+    with examiner.watching():
+        business = Business(api_server, inbox, examiner)
+        business.products()
+        assert not examiner.wrong
+        api_server.tx(lambda tx: leak.get(tx, merchant_id=business.id))
+    assert any(line.startswith("planted.LEAK") for line in examiner.wrong)

@@ -319,7 +319,7 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
         for pool in (many, jobs, *pools):
             await pool.close()
     async with db.snapshot() as tx:
-        await _reckon(tx, hammer)
+        await reckon(tx, hammer)
     return hammer
 
 
@@ -336,7 +336,8 @@ async def _comes_to_rest(hammer: Hammer) -> None:
     assert not left, left
 
 
-async def _reckon(tx: asyncpg.Connection | Any, hammer: Hammer) -> None:
+async def reckon(tx: asyncpg.Connection | Any, hammer: Hammer) -> None:
+    """Fail if a payout took more than there was, the audit chain is broken or anything waited."""
     below = await tx.fetch(
         "select id, type, available_after from entries where available_after < 0"
         " and type = 'PAYOUT' and from_account = 'available'"

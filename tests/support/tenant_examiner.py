@@ -84,7 +84,7 @@ RANGES: Final = frozenset({
 })  # fmt: skip
 # What no statement without one of these words does: none calls a function that writes.
 _WRITES: Final = re.compile(r"\b(insert|update|delete|merge)\b")
-_NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
+NAMES: Final = {id(statement): name for name, statement in EVERYWHERE.items()}
 
 
 class Outcome(NamedTuple):
@@ -149,7 +149,7 @@ class Examiner:
         return examined
 
     async def _examine(self, statement: Any, tx: Tx, values: tuple[Any, ...]) -> None:
-        name = _NAMES.get(id(statement), "")
+        name = NAMES.get(id(statement), "")
         if not self.merchant or not name or self.seen[name] >= self._times:
             return
         own = _holds(values, self.merchant)
