@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from opentill import figures, ledger, orders
+from opentill.app import OPERATIONS
 from opentill.core.settings import Settings
 from opentill.db import migrations, replica
 from opentill.db.database import Db
@@ -121,6 +122,57 @@ def test_lists_are_the_replicas_while_it_keeps_up(
         standby.sql(standby.url, "select pg_wal_replay_resume()")
     _until(lambda: _state(api_server) == "used")
     _until(lambda: _ids(shop) == {old, new})  # used again while a little behind is allowed
+
+
+def _created(shop: Shop) -> dict[str, str]:
+    """Create one of everything, and return the path of each operation that reads one by its id."""
+    paid = shop.paid()
+    refund = shop.refund(paid["id"], amount="1.00")
+    endpoint = shop.endpoint()["id"]
+    event = shop.data("GET", "/v1/events")["items"][0]["id"]
+    session = shop.session()
+    disputed = shop.paid()["id"]
+    return {
+        "/v1/products/{id}": shop.product()["id"],
+        "/v1/checkouts/{id}": session["id"],
+        "/v1/payment-links/{id}": shop.data(
+            "POST", "/v1/payment-links", json={"productId": shop.product()["id"]}
+        )["id"],
+        "/v1/orders/{id}": paid["id"],
+        "/v1/orders/{id}/refunds": paid["id"],
+        "/v1/refunds/{id}": refund["id"],
+        "/v1/disputes/{id}": shop.dispute(disputed).id,
+        "/v1/payouts/{id}": shop.payout().id,
+        "/v1/webhook-endpoints/{id}": endpoint,
+        "/v1/webhook-endpoints/{id}/deliveries": endpoint,
+        "/v1/events/{id}": event,
+    }
+
+
+def test_what_is_asked_for_by_its_id_never_comes_from_a_replica_that_lags(
+    api_server: ApiServer, pair: tuple[str, Standby]
+) -> None:
+    standby = pair[1]
+    _until(lambda: _state(api_server) == "used")
+    shop = api_server.shop()
+    _until(lambda: "id" in shop.product())
+    standby.sql(standby.url, "select pg_wal_replay_pause()")
+    try:
+        created = _created(shop)
+        assert _state(api_server) == "used"
+        for path, id_ in created.items():
+            response = shop.get(path.replace("{id}", id_))
+            assert response.status_code == 200, path
+        refunds = shop.data("GET", f"/v1/orders/{created['/v1/orders/{id}']}/refunds")
+        assert [refund["id"] for refund in refunds["items"]] == [created["/v1/refunds/{id}"]]
+    finally:
+        standby.sql(standby.url, "select pg_wal_replay_resume()")
+    by_id = {
+        operation.path
+        for operation in OPERATIONS
+        if operation.method == "GET" and "{" in operation.path
+    }
+    assert by_id == created.keys()
 
 
 @asynccontextmanager

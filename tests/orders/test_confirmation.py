@@ -187,6 +187,50 @@ async def test_each_caller_gets_its_own_answer(db: Db) -> None:
             assert (await orders.find(tx, order.merchant_id, order.id)).status == "PAID"
 
 
+async def test_a_payment_whose_attempt_changed_before_the_lock_is_not_acknowledged_unpaid(
+    db: Db,
+) -> None:
+    """The batch reads the attempt, waits for the order, and then finds the attempt declined."""
+    ((order, attempt),) = await _shop(db, 1)
+    server = Batcher(db)
+    async with db.transaction() as tx, db.connection() as observer:
+        await orders.lock(tx, order.merchant_id, order.id)
+        acknowledged = asyncio.create_task(server.take_in(gateway_event(attempt)))
+        async with asyncio.timeout(20):
+            while await waits(observer) is None:
+                await asyncio.sleep(0.005)
+        await said(tx, attempt, "DECLINED", reason="insufficient_funds")
+    await asyncio.wait_for(acknowledged, 20)
+    async with db.connection() as tx:
+        paid = await orders.find(tx, order.merchant_id, order.id)
+        assert (paid.status, paid.paid_attempt_id) == ("PAID", attempt.id)
+
+
+async def test_a_batch_writes_its_events_in_the_transaction_of_its_payments(db: Db) -> None:
+    """What another transaction writes is lost where the process dies before it."""
+    made = await _shop(db, 5)
+    server = Batcher(db)
+    await asyncio.gather(*(server.take_in(gateway_event(attempt)) for _, attempt in made))
+    assert server.alone == 0
+    async with db.connection() as tx:
+        for order, _ in made:
+            ids = (order.merchant_id, order.id)
+            transactions = await tx.fetch(
+                "select xmin::text from entries where (merchant_id, source_id) = ($1, $2)"
+                " union select xmin::text from order_history where (merchant_id, order_id)"
+                " = ($1, $2) and event = 'confirmed'"
+                " union select xmin::text from events where merchant_id = $1"
+                " and body::json #>> '{data,order_id}' = $2",
+                *ids,
+            )
+            events = await tx.fetchval(
+                "select count(*) from events where merchant_id = $1"
+                " and body::json #>> '{data,order_id}' = $2",
+                *ids,
+            )
+            assert (len(transactions), events) == (1, 2)
+
+
 async def test_several_processes_confirm_the_same_hot_merchants(db: Db, database_url: str) -> None:
     """Batches that meet on the same balances wait for each other, and never in a ring."""
     made = [one for _ in range(4) for one in await _shop(db, 30)]

@@ -12,6 +12,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.orders import Order, settlement
 from opentill.orders.model import DueMerchant, due_at
+from support.waits import waits
 from support.world import (
     DAY,
     HOUR,
@@ -250,6 +251,30 @@ async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
         await dispute_said(tx, order, "LOST")  # comes too late for its reserve
         assert await balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
         assert (await found(tx, order)).reserve_status == "RELEASED"
+
+
+@pytest.mark.parametrize(("outcome", "reserve"), [("OPENED", "HELD"), ("LOST", "OFFSET")])
+async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(
+    db: Db, outcome: str, reserve: str
+) -> None:
+    """The job reads what is due, waits for the order, and looks at it again under the lock."""
+    async with db.transaction() as tx:
+        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=0))
+    async with db.transaction() as tx, db.connection() as observer:
+        await orders.lock(tx, order.merchant_id, order.id)
+        releasing = asyncio.create_task(settlement.release_reserves(db, NOW + DAY))
+        async with asyncio.timeout(20):
+            while await waits(observer) is None:
+                await asyncio.sleep(0.005)
+        await dispute_said(tx, order, outcome)
+    await asyncio.wait_for(releasing, 20)
+    async with db.transaction() as tx:
+        assert (await found(tx, order)).reserve_status == reserve
+        assert (
+            "ROLLING_RESERVE_RELEASE"
+            not in {type_ for type_, *_ in await entries(tx, order.merchant_id)}
+            or outcome == "LOST"
+        )
 
 
 @pytest.mark.parametrize(("word", "released"), [("OPENED", 0), ("WON", 1), ("RECOVERED", 1)])

@@ -169,6 +169,17 @@ async def test_an_account_that_was_changed_after_the_run_gets_no_money_in_its_fi
         assert (await check_books(tx))[1] == []
 
 
+async def test_a_payout_in_a_sent_file_is_kept_when_its_account_changes_afterwards(db: Db) -> None:
+    """The bank pays by the file: money that were available again would be paid twice."""
+    shops = await _shops(db, 2)
+    view = await whole(db, fresh())
+    content = await taken(db, view.run.id)
+    await db.run(lambda tx: payouts.change_account(tx, shops[0].id, NATIONAL, ANN, RULE, NOW))
+    assert await taken(db, view.run.id) == content
+    assert [payout.status for payout in await _payouts(db, shops)] == ["PENDING", "PENDING"]
+    assert await db.read(lambda tx: payouts.due(tx, 100)) == []
+
+
 async def test_an_account_that_is_changed_while_the_file_is_taken_gets_no_money(db: Db) -> None:
     shops = await _shops(db, 2)
     view = await whole(db, fresh())
