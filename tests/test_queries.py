@@ -250,6 +250,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # a person's, who may be a member of several merchants; the operator's
         "people.queries.WORKPLACES",
         "people.queries.LOGIN",
+        "people.queries.LOGIN_BY_ID",
         "people.queries.LOGIN_OF_API",
         "people.queries.LOCK_REFRESHED",
         "people.queries.LOGINS",

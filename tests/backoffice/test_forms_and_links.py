@@ -85,4 +85,4 @@ def test_every_secret_field_is_marked_as_one() -> None:
     codes = re.findall(r'parts\.field\(say, "(\w*code)"', source)
     assert {"password", "current", "proof_password", "login_password"} <= set(passwords)
     assert {"code", "proof_code", "login_code"} <= set(codes)
-    assert {*passwords, *codes, "credential"} == FACE.not_kept
+    assert {*passwords, *codes, "credential", "proof_credential"} == FACE.not_kept

@@ -98,7 +98,8 @@ async def test_a_passkey_is_made_and_logs_in_without_a_password(
         await page.get_by_role("button", name="Add a passkey").click()
         await page.get_by_label("Name").fill("Test key")
         await page.get_by_role("button", name="Add a passkey").click()
-        await page.wait_for_url(f"{url}/security?done=passkey")
+        await page.get_by_role("heading", name="Your recovery codes").wait_for()
+        await page.get_by_role("link", name="I have kept them").click()
         assert await page.get_by_text("Test key").first.is_visible()
         await page.context.clear_cookies()
         await page.goto(f"{url}/login")
@@ -106,6 +107,22 @@ async def test_a_passkey_is_made_and_logs_in_without_a_password(
             await page.get_by_role("button", name="Log in with a passkey").click()
             await page.wait_for_load_state()
         await page.wait_for_url(f"{url}/dashboard/{shop}/")
+        await page.context.clear_cookies()
+        await page.goto(f"{url}/login")  # by the password, which is not enough
+        await page.get_by_label("E-mail").fill(link.link.email)
+        await page.get_by_label("Password").fill(PASSWORD)
+        await page.get_by_role("button", name="Log in", exact=True).click()
+        await page.get_by_role("heading", name="Prove your second factor").wait_for()
+        await page.get_by_role("button", name="Use your passkey").click()
+        await page.wait_for_url(f"{url}/dashboard/{shop}/")
+        db = page_server.state.app.db
+        async with db.transaction() as tx:
+            await tx.execute("update logins set proved_at = 0")
+        await page.goto(f"{url}/dashboard/{shop}/team")
+        await page.get_by_label("E-mail").fill("eve@example.com")
+        await page.get_by_role("button", name="Make an invitation").click()
+        await page.get_by_role("button", name="Confirm with your passkey").click()
+        await page.get_by_text("eve@example.com is invited").wait_for()
 
 
 async def test_every_page_can_be_read_and_pressed_on_every_device(

@@ -245,3 +245,22 @@ def _acting(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
             yield from _acting(command, (*before, name))
         elif any(parameter.name == "as_root" for parameter in command.params):
             yield " ".join((*before, name))
+
+
+def test_a_command_needs_the_second_factor_that_was_set_up_since(opentill: Commands) -> None:
+    ann = staff(opentill, "ann")
+    add = (
+        "insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at)"
+        " select 'pk_1', id, 'x', 'x', 0, 'Phone', 0 from persons"
+    )
+    in_database(opentill, lambda tx: tx.execute(add))
+    assert "lacks the second factor" in ann.refusal("merchants", "create", "Harbour Books")
+    assert "lacks the second factor" in ann.refusal("whoami")
+    words = ("login", "--email", ann.email, "--password-stdin")
+    given = f"{PASSWORD}\n".encode()
+    assert "instead of a passkey, a recovery code" in ann.refusal(*words, given=given)
+    digest = totp.recovery_digest("aaaa bbbb cccc dddd")
+    codes = "insert into recovery_codes (person_id, code_sha256) select id, $1 from persons"
+    in_database(opentill, lambda tx: tx.execute(codes, digest))
+    ann.json(*words, "--code", "aaaa bbbb cccc dddd", given=given)
+    ann.json("merchants", "create", "Harbour Books")

@@ -96,7 +96,7 @@ EXPLAINED: Final = frozenset(
         " EVENTS_PUT_ASIDE PRUNE_PUT_ASIDE ASIDE_AFTER"
         " SKIP_UNREAD NEAR_DEADLINES"
         " QUEUE HEAD LOCK_HEAD HAS_CAUSE",  # the last ones: nought, and nothing yet
-        "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_OF_API LOCK_REFRESHED LOGINS",
+        "people.queries  ": "INSERT_LOGIN LOGIN LOGIN_BY_ID LOGIN_OF_API LOCK_REFRESHED LOGINS",
         # totals come from counts, and only a page after a thousand others is read from the oldest
         "checkouts.queries  ": " ".join(
             f"PAGES{filters}{index}"

@@ -1,11 +1,13 @@
 """Logging in and out."""
 
 from typing import Final
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from opentill import people
 from opentill.backoffice import cookies, render
+from opentill.backoffice.endpoint import FACTOR, passkey_options
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest, safe_next
 from opentill.core.errors import TooManyRequests
@@ -59,8 +61,84 @@ async def log_in(request: PageRequest) -> Response:
             errors={"email": "error_wait"},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
-    request.new_cookies += cookies.begun(settings, request.headers, login.token, account)
+    request.new_cookies += cookies.begun(settings, request.headers, login, account)
+    if login.pending:
+        return render.see_other(request, _factor_page(goal))
     return render.see_other(request, goal or await _first_page(request, login.person.id))
+
+
+# ── the second factor of a login that lacks it ──
+
+
+def _factor_page(goal: str) -> str:
+    return f"{FACTOR}?next={quote(goal, safe='')}" if goal else FACTOR
+
+
+async def show_factor(request: PageRequest) -> Response:
+    """Show the page on which somebody whose password was right proves their second factor."""
+    return await _factor(request, request.next)
+
+
+async def _factor(
+    request: PageRequest,
+    goal: str,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    wait: str = "",
+) -> Response:
+    login = request.pending_login
+    if login is None:
+        return render.see_other(
+            request, f"/login?next={quote(goal, safe='')}" if goal else "/login"
+        )
+
+    async def work(tx: Tx) -> tuple[people.Security, str | None]:
+        security = await people.security_of(tx, login, request.now)
+        if security.passkeys:
+            await _count_passkey(tx, request)
+        return security, await passkey_options(tx, request, security, login)
+
+    security, options = await request.app.db.run(work)
+    return render.page(
+        request, "factor.html", status, scripts=options is not None, options=options,
+        security=security, next=goal, email=login.email, errors=errors or {}, wait=wait,
+    )  # fmt: skip
+
+
+async def prove_factor(request: PageRequest) -> Response:
+    """Take the proof of a second factor: a passkey, a code, or a recovery code."""
+    form, settings, login = await request.form(), request.app.settings, request.pending_login
+    goal = safe_next(form.get("next", ""))
+    if login is None:
+        return await _factor(request, goal)
+    try:
+        if credential := form.get("credential"):
+            site = request.known_site
+            token = await passkeys.prove(request.app.db, login, credential, site, request.now)
+        else:
+            given = people.Credentials(
+                email=login.email,
+                password="",
+                code=form.get("code", ""),
+                browser=request.browser,
+                known=cookies.knows(settings, request.headers, login.email),
+            )
+            key = settings.secret_key
+            token = await people.prove_code(request.app.db, login, given, key, request.now)
+    except people.WrongCredentials:
+        field = "passkey" if form.get("credential") else "code"
+        return await _factor(request, goal, 401, {field: f"error_factor_{field}"})
+    except TooManyRequests as problem:
+        wait = request.localizer.duration(problem.retry_after_s * 1000)
+        return await _factor(request, goal, 429, {"code": "error_wait"}, wait)
+    request.new_cookies += [
+        cookies.logged_in(settings, token),
+        cookies.know(settings, request.headers, login.email),
+    ]
+    return render.see_other(request, goal or await _first_page(request, login.person_id))
+
+
+# ── a passkey without a password ──
 
 
 async def begin_passkey(request: PageRequest) -> Response:
@@ -72,13 +150,10 @@ async def begin_passkey(request: PageRequest) -> Response:
 async def _passkey(
     request: PageRequest, goal: str, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
-    subject = people.limit_subject(request.browser.address)
     site = request.known_site
 
     async def work(tx: Tx) -> str:
-        if await rate_limits.hit(tx, "passkey", subject, _PASSKEYS, request.now) is None:
-            wait = await rate_limits.retry_after_s(tx, "passkey", subject, request.now)
-            raise TooManyRequests(_PASSKEYS, wait)
+        await _count_passkey(tx, request)
         return await passkeys.options(tx, site, request.now)
 
     options = await request.app.db.run(work)
@@ -93,26 +168,30 @@ async def _passkey(
     )
 
 
+async def _count_passkey(tx: Tx, request: PageRequest) -> None:
+    """Count a page that asks for a passkey. Raises TooManyRequests."""
+    subject = people.limit_subject(request.browser.address)
+    if await rate_limits.hit(tx, "passkey", subject, _PASSKEYS, request.now) is None:
+        wait = await rate_limits.retry_after_s(tx, "passkey", subject, request.now)
+        raise TooManyRequests(_PASSKEYS, wait)
+
+
 async def use_passkey(request: PageRequest) -> Response:
     """Log in the person whose passkey the browser has used."""
     form, settings = await request.form(), request.app.settings
     goal, site = safe_next(form.get("next", "")), request.known_site
-
-    async def work(tx: Tx) -> people.NewLogin:
-        person = await passkeys.use(tx, form.get("credential", ""), site, request.now)
-        return await people.begin(tx, person, request.browser, request.now, strong=True)
-
+    credential, browser = form.get("credential", ""), request.browser
     try:
-        login = await request.app.db.run(work)
+        login = await passkeys.log_in(request.app.db, credential, site, browser, request.now)
     except people.WrongCredentials:
         return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
-    request.new_cookies += cookies.begun(settings, request.headers, login.token, login.person.email)
+    request.new_cookies += cookies.begun(settings, request.headers, login, login.person.email)
     return render.see_other(request, goal or await _first_page(request, login.person.id))
 
 
 async def log_out(request: PageRequest) -> Response:
     """End the login, if there is one."""
-    login = request.known_login
+    login = request.known_login or request.pending_login
     if login is not None:
         await request.app.db.run(lambda tx: people.end(tx, login))
     request.new_cookies.append(cookies.logged_out(request.app.settings))
@@ -122,6 +201,8 @@ async def log_out(request: PageRequest) -> Response:
 pages: Final = (
     Page("GET", "/login", "anyone", show_login),
     Page("POST", "/login", "anyone", log_in),
+    Page("GET", FACTOR, "anyone", show_factor),
+    Page("POST", FACTOR, "anyone", prove_factor),
     Page("POST", "/login/passkey/begin", "anyone", begin_passkey),
     Page("POST", "/login/passkey", "anyone", use_passkey),
     Page("POST", "/logout", "anyone", log_out),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentill.core.settings import Settings
-from opentill.people import OF_MEMBERS, is_known, known_browser
+from opentill.people import OF_MEMBERS, NewLogin, is_known, known_browser
 from opentill.web import cookies
 
 _KNOWN: Final = "opentill_known"
@@ -49,10 +49,14 @@ def know(settings: Settings, headers: Mapping[bytes, bytes], account: str) -> st
 
 
 def begun(
-    settings: Settings, headers: Mapping[bytes, bytes], token: str, account: str
+    settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin, account: str
 ) -> list[str]:
-    """Return the cookies of a browser in which somebody has just logged in to an account."""
-    return [logged_in(settings, token), know(settings, headers, account)]
+    """Return the cookies of a browser in which somebody has just logged in to an account.
+
+    A browser knows an account only once its second factor is proved.
+    """
+    made = [logged_in(settings, login.token)]
+    return made if login.pending else [*made, know(settings, headers, account)]
 
 
 def _known(headers: Mapping[bytes, bytes]) -> list[str]:

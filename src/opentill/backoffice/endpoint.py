@@ -22,17 +22,20 @@ from opentill.backoffice.request import PageRequest
 from opentill.core import log
 from opentill.core.errors import MethodNotAllowed, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
+from opentill.db.database import Tx
 from opentill.http import routing
 from opentill.http.incoming import MAX_BODY
-from opentill.people import NEED_PROOF, Permission
+from opentill.people import NEED_PROOF, Permission, passkeys
 from opentill.web import forms
 from opentill.web.responses import GUARDS, PRIVATE
 
 _PASSWORD: Final = f"{OF_PROOF}password"
 _CODE: Final = f"{OF_PROOF}code"
+_CREDENTIAL: Final = f"{OF_PROOF}credential"
 # What a live page gets that asks again and may not be seen any more: its browser is to load
 # it again, and comes to the login or to the page that says why.
 _NOT_HERE: Final = (303, 403, 404)
+FACTOR: Final = "/login/factor"  # where a login that lacks its second factor proves it
 _LOAD_AGAIN: Final = {**GUARDS, **PRIVATE, "hx-refresh": "true"}
 
 
@@ -71,11 +74,12 @@ class Endpoint:
                 return asked
         elif request.known_login is None:
             path = request.here().removeprefix(request.base)
-            return render.see_other(request, f"/login?next={quote(path, safe='')}")
+            place = "/login" if request.pending_login is None else FACTOR
+            return render.see_other(request, f"{place}?next={quote(path, safe='')}")
         login, proof = request.login, one.proof
+        if _lacks_second_factor(request) and not _may_enroll(login, one):
+            return render.see_other(request, "/security?second=1")
         if one.allowed != "a person":
-            if _lacks_second_factor(request):
-                return render.see_other(request, "/security?second=1")
             await _admit(request, one)
             proof = one.method == "POST" and one.allowed in NEED_PROOF
         if proof and not login.is_proved(request.now):
@@ -116,6 +120,14 @@ def _lacks_second_factor(request: PageRequest) -> bool:
     return login.staff_role is not None and not login.strong and request.app.settings.livemode
 
 
+def _may_enroll(login: people.Login, one: Page) -> bool:
+    """Return whether a page is one on which staff set up their first second factor.
+
+    They do that in a login that a link has begun: with a password alone, somebody else could.
+    """
+    return one.enrolls and (one.method == "GET" or login.by_link)
+
+
 async def _admit(request: PageRequest, one: Page) -> None:
     """Note what the person may do at a merchant. Raises NotFound and NotPermitted.
 
@@ -148,11 +160,26 @@ async def _allow_files(request: PageRequest, one: Page) -> None:
 
 
 async def _proof(request: PageRequest) -> Response | None:
-    """Ask for the password before a form is taken; None once it came along with the form."""
+    """Ask who somebody is before a form is taken; None once the proof came along with the form.
+
+    The proof is a passkey or, also of whoever has none, the password with a code of the second
+    factor, if there is one.
+    """
     form, errors, wait, status = await request.form(), dict[str, str](), "", 200
     password, code = request.proving.get(_PASSWORD), request.proving.get(_CODE, "")
-    settings = request.app.settings
-    if password is not None:
+    settings, credential = request.app.settings, request.proving.get(_CREDENTIAL)
+    if credential is not None:
+        site = request.known_site
+        try:
+            token = await passkeys.prove(
+                request.app.db, request.login, credential, site, request.now
+            )
+        except people.WrongCredentials:
+            errors, status = {_CREDENTIAL: "error_passkey"}, 403
+        else:
+            request.new_cookies.append(cookies.logged_in(settings, token))
+            return None
+    elif password is not None:
         try:
             proof = await people.prove(
                 request.app.db,
@@ -170,9 +197,20 @@ async def _proof(request: PageRequest) -> Response | None:
             request.new_cookies.append(cookies.logged_in(settings, proof.token))
             return None
     async with request.app.db.connection() as tx:
-        second = await people.has_second_factor(tx, request.login)
+        security = await people.security_of(tx, request.login, request.now)
+        options = await passkey_options(tx, request, security, request.login)
     files = await request.kept_files()
     return render.page(
-        request, "proof.html", status, form=form | files, errors=errors, second=second, wait=wait,
+        request, "proof.html", status, form=form | files, errors=errors, security=security,
+        wait=wait, options=options, scripts=options is not None,
         files=bool(files), lost=len(files) < len(await request.files()),
     )  # fmt: skip
+
+
+async def passkey_options(
+    tx: Tx, request: PageRequest, security: people.Security, login: people.Login
+) -> str | None:
+    """Return what a page asks a person's passkey with; None where none of theirs works."""
+    if request.site is None or not security.passkeys:
+        return None
+    return await passkeys.options(tx, request.site, request.now, login)

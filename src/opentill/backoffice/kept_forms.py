@@ -89,14 +89,18 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             errors, status = {_EMAIL: "error_wait"}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
-            request.new_cookies += cookies.begun(settings, request.headers, login.token, account)
+            request.new_cookies += cookies.begun(settings, request.headers, login, account)
             found = await people.find(
                 request.app.db, login.token, request.browser.address, request.now
             )
             request.admit(found)
-            return _to_login(request) if found is None else None
+            if not login.pending:
+                return _to_login(request) if found is None else None
+            errors = {_EMAIL: "error_factor"}
     elif password is not None:
         errors = {_EMAIL: "error_not_yet"}
+    if request.pending_login is not None and not errors:
+        errors = {_EMAIL: "error_factor"}
     not_kept = request.face.not_kept
     kept = {name: one for name, one in (await request.form()).items() if name not in not_kept}
     lost = len(kept) < len(await request.form()) or bool(await request.files())

@@ -37,6 +37,7 @@ class Page(msgspec.Struct, frozen=True):
     path: str
     allowed: Allowed
     handler: Handler
+    enrolls: bool = False  # staff who still have to set up a second factor may see it
     proof: bool = False  # of one's own account; elsewhere, the permission says it
     files: int = 0  # how many bytes of files its form may bring along
     menu: str = ""  # the key of its name in the menu, which shows it to whoever may see it

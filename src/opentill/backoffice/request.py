@@ -65,6 +65,7 @@ class PageRequest:
         self._sender = ""
         self._proof: dict[str, str] = {}
         self._login: Login | None = None
+        self._pending: Login | None = None
         self._access: Access | None = None
         self.new_cookies: list[str] = []
         if self.query.get("lang") in LANGUAGES:
@@ -98,6 +99,11 @@ class PageRequest:
         return self._login
 
     @property
+    def pending_login(self) -> Login | None:
+        """A login that lacks a second factor: to every page but that one nobody is logged in."""
+        return self._pending
+
+    @property
     def known_access(self) -> Access | None:
         """What the person may do at the merchant, on pages without one too."""
         return self._access
@@ -125,7 +131,10 @@ class PageRequest:
 
     def admit(self, login: Login | None, access: Access | None = None) -> None:
         """Note who made the request."""
-        self._login, self._access = login, access
+        if login is not None and login.is_pending:
+            self._login, self._pending, self._access = None, login, None
+        else:
+            self._login, self._pending, self._access = login, None, access
 
     def proof(self, password: str, code: str) -> Credentials:
         """Return what the person proves with who they are."""

@@ -55,6 +55,11 @@ async def change_password(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?done=password")
 
 
+async def confirm(request: PageRequest) -> Response:
+    """Lead back to the page, once the person has proved who they are."""
+    return render.see_other(request, PLACE)
+
+
 async def change_language(request: PageRequest) -> Response:
     """Set the language of mails to whoever asks for it."""
     language = mail_language.chosen(request, await request.form())
@@ -132,8 +137,19 @@ def _codes(request: PageRequest, codes: list[str]) -> Response:
 
 async def remove_totp(request: PageRequest) -> Response:
     """Take the authenticator away."""
-    await request.app.db.run(lambda tx: second_factor.remove(tx, request.login, request.now))
+    keep_one = _keeps_one(request)
+    try:
+        await request.app.db.run(
+            lambda tx: second_factor.remove(tx, request.login, request.now, keep_one=keep_one)
+        )
+    except people.LastFactor:
+        return await _security(request, 400, {"factor": "error_last_factor"})
     return render.see_other(request, f"{PLACE}?done=authenticator")
+
+
+def _keeps_one(request: PageRequest) -> bool:
+    """Return whether the person must keep a second factor: staff, where money is real."""
+    return request.login.staff_role is not None and request.app.settings.livemode
 
 
 # ── passkeys ──
@@ -161,11 +177,13 @@ async def add_passkey(request: PageRequest) -> Response:
     form, site = await request.form(), request.known_site
     credential, name = form.get("credential", ""), form.get("name", "")
     try:
-        await request.app.db.run(
-            lambda tx: passkeys.add(tx, request.login, credential, name, site, request.now)
+        codes = await passkeys.add(
+            request.app.db, request.login, credential, name, site, request.now
         )
     except Invalid:
         return await _passkey(request, 400, {"name": "error_passkey"})
+    if codes:
+        return _codes(request, codes)
     return render.see_other(request, f"{PLACE}?done=passkey")
 
 
@@ -173,7 +191,13 @@ async def remove_passkey(request: PageRequest) -> Response:
     """Take a passkey away."""
     form = await request.form()
     which = form.get("id", "")
-    await request.app.db.run(lambda tx: passkeys.remove(tx, request.login, which, request.now))
+    keep_one = _keeps_one(request)
+    try:
+        await request.app.db.run(
+            lambda tx: passkeys.remove(tx, request.login, which, request.now, keep_one=keep_one)
+        )
+    except people.LastFactor:
+        return await _security(request, 400, {"factor": "error_last_factor"})
     return render.see_other(request, f"{PLACE}?done=passkey")
 
 
@@ -192,17 +216,18 @@ async def end_login(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", PLACE, "a person", show),
+    Page("GET", PLACE, "a person", show, enrolls=True),
+    Page("POST", f"{PLACE}/confirm", "a person", confirm, proof=True),
     Page("POST", f"{PLACE}/password", "a person", change_password),
     Page("POST", f"{PLACE}/language", "a person", change_language),
-    Page("GET", f"{PLACE}/authenticator", "a person", show_totp),
-    Page("GET", f"{PLACE}/authenticator.svg", "a person", draw_totp),
-    Page("POST", f"{PLACE}/authenticator/begin", "a person", begin_totp, proof=True),
-    Page("POST", f"{PLACE}/authenticator", "a person", confirm_totp, proof=True),
+    Page("GET", f"{PLACE}/authenticator", "a person", show_totp, enrolls=True),
+    Page("GET", f"{PLACE}/authenticator.svg", "a person", draw_totp, enrolls=True),
+    Page("POST", f"{PLACE}/authenticator/begin", "a person", begin_totp, enrolls=True, proof=True),
+    Page("POST", f"{PLACE}/authenticator", "a person", confirm_totp, enrolls=True, proof=True),
     Page("POST", f"{PLACE}/authenticator/remove", "a person", remove_totp, proof=True),
     Page("POST", f"{PLACE}/codes", "a person", renew_codes, proof=True),
-    Page("POST", f"{PLACE}/passkeys/begin", "a person", begin_passkey, proof=True),
-    Page("POST", f"{PLACE}/passkeys", "a person", add_passkey, proof=True),
+    Page("POST", f"{PLACE}/passkeys/begin", "a person", begin_passkey, enrolls=True, proof=True),
+    Page("POST", f"{PLACE}/passkeys", "a person", add_passkey, enrolls=True, proof=True),
     Page("POST", f"{PLACE}/passkeys/remove", "a person", remove_passkey, proof=True),
     Page("POST", f"{PLACE}/logins/end", "a person", end_login),
 )

@@ -167,6 +167,9 @@ async def find(db: "Db", token: str, found: "Settings") -> "Login":
 
 def check_staff(login: "Login", found: "Settings") -> None:
     """Check that a login is one of staff, as strong as it has to be. Raises NotAllowed."""
+    if login.is_pending:
+        message = "your login lacks the second factor that you have set up since: opentill login"
+        raise NotAllowed(message)
     if login.staff_role is None:
         message = f"{login.email} is nobody of this deployment's staff"
         raise NotAllowed(message)

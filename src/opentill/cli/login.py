@@ -55,10 +55,11 @@ async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
         )
         now = await session.now(db)
         try:
-            made = await people.log_in(db, given, found.secret_key, now)
+            made = await people.log_in(db, given, found.secret_key, now, people.begin)
         except people.WrongCredentials:
             reason = "password must be that of this e-mail address, with the code of its second"
-            raise Invalid("password", f"{reason} factor where there is one") from None
+            code = "where there is one: of the authenticator or, instead of a passkey, a recovery"
+            raise Invalid("password", f"{reason} factor {code} code") from None
         login = or_not_found(await people.find(db, made.token, "127.0.0.1", now))
         try:
             identity.check_staff(login, found)

@@ -17,6 +17,7 @@ from opentill.people.logins import (
     looked_at,
     normal,
     prove,
+    prove_code,
     prune,
     security_of,
     visit,
@@ -50,7 +51,7 @@ from opentill.people.permissions import (
     member_may,
     staff_may,
 )
-from opentill.people.second_factor import actor_of
+from opentill.people.second_factor import LastFactor, actor_of
 from opentill.people.service import (
     accept,
     change_language,
@@ -94,6 +95,7 @@ __all__ = [
     "Browser",
     "Colleague",
     "Credentials",
+    "LastFactor",
     "Link",
     "Login",
     "Member",
@@ -146,6 +148,7 @@ __all__ = [
     "normal",
     "offer_new_password",
     "prove",
+    "prove_code",
     "prune",
     "read_link",
     "remove",

@@ -125,8 +125,9 @@ _LOGINS: Final = (
         path=f"{_BELOW}/sessions",
         tag=TAG,
         summary="Log in",
-        description="An extension of the contract. `code` is needed where the person has set up an "
-        "authenticator, `merchantId` where they are a member of several merchants. An "
+        description="An extension of the contract. `code` is needed where the person has a second "
+        "factor: a code of the authenticator or, also where it is a passkey, a recovery code. "
+        "`merchantId` is needed where they are a member of several merchants. An "
         "`Idempotency-Key` is not read: no token is stored to be sent again. If the response is "
         "lost, log in again.",
         auth=False,

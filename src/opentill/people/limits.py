@@ -42,6 +42,7 @@ _HERE: Final = _Delay(free=5, longest_ms=15 * 60_000)
 _ADDRESS: Final = _Delay(free=20, longest_ms=60_000)
 _ACCOUNT: Final = _Delay(free=20, longest_ms=30_000)
 _NETWORK_BITS: Final = 48  # of an IPv6 address: what one customer of a provider has at most
+_FACTOR: Final = _Delay(free=10, longest_ms=15 * 60_000)
 
 
 class Attempt(NamedTuple):
@@ -102,6 +103,23 @@ def _network(address: str) -> str:
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
         return str(ip_network((parsed, _NETWORK_BITS), strict=False))
     return limit_subject(address)
+
+
+async def count_factor(db: Db, person_id: str, now: int, *, known: bool = False) -> Attempt:
+    """Count an attempt to prove a second factor, over all addresses. Raises TooManyRequests.
+
+    Only whoever has the password, or the person's cookie, comes as far as this. A browser that the
+    account knows is counted by itself, so that nobody else makes it wait.
+    """
+    name = hashlib.sha256(person_id.encode()).hexdigest()
+    limits = {f"factor {name}{' known' if known else ''}": _FACTOR}
+    await db.run(lambda tx: _count(tx, limits, now))
+    return Attempt(tuple(limits))
+
+
+async def failures(tx: Tx, attempt: Attempt) -> int:
+    """Return how many attempts have failed where this one was counted."""
+    return await queries.FAILURES.get(tx, subject=attempt.here) or 0
 
 
 async def _count(

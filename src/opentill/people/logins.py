@@ -1,11 +1,12 @@
 """Logging in and out, and who a cookie or token stands for."""
 
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from opentill import merchants
-from opentill.core.errors import NotFound, NotLoggedIn
+from opentill.core.errors import NotFound, NotLoggedIn, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
@@ -22,16 +23,23 @@ from opentill.people.model import (
     Security,
     Workplace,
     digest,
+    named,
     new_token,
 )
 from opentill.server.client_address import limit_subject
 
+T = TypeVar("T")
 BEGUN_MS: Final = HOUR_MS  # for so long a login that was begun is mailed about
 _LONGEST_DEVICE: Final = 300
+_MAILED_AFTER: Final = 3  # wrong codes with the right password, the person is written to
 
 
 class WrongCredentials(NotLoggedIn):
     """Address, password or code is wrong; which one is never said."""
+
+
+class WrongCode(WrongCredentials):
+    """The password is right, and the code of the second factor is not; nobody is told which."""
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +58,7 @@ class NewLogin(msgspec.Struct, frozen=True):
     id: str
     person: Person
     token: str
+    pending: bool = False  # the person has a second factor, which is to be proved first
 
 
 class BeginAs(Protocol):
@@ -79,8 +88,10 @@ async def log_in(
 ) -> NewLogin:
     """Log somebody in; ``begin_as`` makes another login than a browser's.
 
-    Raises TooManyRequests, before anything is hashed, and WrongCredentials.
-    An account that is unknown costs as much time as one that is known.
+    The login of a person whose only factor is a passkey is pending until that is proved;
+    ``begin_as`` makes none that is pending: a recovery code stands in for the passkey there.
+    Raises TooManyRequests and WrongCredentials. An account that is unknown costs as much time as
+    one that is known.
     """
     email, address = normal(given.email), given.browser.address
     group: Group = "trusted" if given.known else "strangers"
@@ -93,11 +104,46 @@ async def log_in(
         raise WrongCredentials
 
     async def work(tx: Tx) -> NewLogin:
-        strong = await _check_second_factor(tx, person, given.code, secret_key)
+        locked = await lock_unchanged(tx, person)
+        has_factor = await queries.HAS_FACTOR.get(tx, id=person.id)
+        later = not given.code and locked.totp_secret is None and begin_as is None
+        strong = bool(has_factor) and not later
+        if strong and not await second_factor.check(tx, locked, given.code, secret_key):
+            raise WrongCode
         await limits.succeeded(tx, attempt, now)
-        return await (begin_as or begin)(tx, person, given.browser, now, strong=strong)
+        made = await (begin_as or begin)(tx, person, given.browser, now, strong=strong)
+        return msgspec.structs.replace(made, pending=bool(has_factor) and not strong)
 
-    return await db.run(work)
+    return await _counting_codes(db, work, person, given, now)
+
+
+async def _counting_codes(
+    db: Db, work: Callable[[Tx], Awaitable[T]], person: Person, given: Credentials, now: int
+) -> T:
+    """Do what checks a code of the second factor, if there is one, and count it if it is wrong.
+
+    Raises TooManyRequests, and what ``work`` raises.
+    """
+    if not given.code:
+        return await db.run(work)
+    known, address = given.known, given.browser.address
+    attempt = await limits.count_factor(db, person.id, now, known=known)
+
+    async def failed(tx: Tx) -> None:
+        if await limits.failures(tx, attempt) == _MAILED_AFTER:
+            actor = Actor(named(person.email, person.id), f"from {address}")
+            await merchants.record_audit(tx, actor, "people factor failed", "", person.id, now)
+
+    async def counted(tx: Tx) -> T:
+        result = await work(tx)
+        await limits.succeeded(tx, attempt, now)
+        return result
+
+    try:
+        return await db.run(counted)
+    except WrongCode:
+        await db.run(failed)
+        raise
 
 
 async def lock_unchanged(tx: Tx, person: Person) -> Person:
@@ -112,19 +158,6 @@ async def lock_unchanged(tx: Tx, person: Person) -> Person:
     return locked
 
 
-async def _check_second_factor(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
-    """Return whether a person whose password is right has a second factor, which is right too.
-
-    Raises WrongCredentials.
-    """
-    locked = await lock_unchanged(tx, person)
-    if locked.totp_secret is None:
-        return False
-    if not await second_factor.check(tx, locked, code, secret_key):
-        raise WrongCredentials
-    return True
-
-
 async def begin(
     tx: Tx,
     person: Person,
@@ -133,6 +166,7 @@ async def begin(
     *,
     strong: bool = False,
     of_api: OfApi | None = None,
+    by_link: bool = False,
 ) -> NewLogin:
     """Make a login for a person who has proved who they are."""
     token, login_id = new_token(), new_id("ses")
@@ -149,6 +183,7 @@ async def begin(
         **who,
         token_sha256=digest(token),
         strong=strong,
+        by_link=by_link,
         merchant_id=None if of_api is None else of_api.merchant_id,
         refresh_sha256=None if of_api is None else digest(of_api.refresh_token),
     )
@@ -183,10 +218,21 @@ class Proof(msgspec.Struct, frozen=True):
     token: str  # the login's new one
 
 
-async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> Proof:
-    """Have a person prove again who they are, and give the login a new token.
+async def prove(
+    db: Db,
+    login: Login,
+    given: Credentials,
+    secret_key: str,
+    now: int,
+    *,
+    factor_proved: bool = False,
+) -> Proof:
+    """Have a person prove by a password who they are, and give the login a new token.
 
-    Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
+    Whoever has a second factor proves that, too, by a code of the authenticator or a recovery code;
+    a passkey is proved by ``passkeys.prove``. ``factor_proved``: that was done just
+    now. Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended
+    meanwhile.
     """
     with QUEUE.reserve("trusted", login.person_id) as place:
         attempt = await limits.count(db, login.person_id, given.browser.address, now, known=True)
@@ -197,13 +243,47 @@ async def prove(db: Db, login: Login, given: Credentials, secret_key: str, now: 
     token = new_token()
 
     async def work(tx: Tx) -> None:
-        await _check_second_factor(tx, person, given.code, secret_key)
+        locked = await lock_unchanged(tx, person)
+        has_factor = await queries.HAS_FACTOR.get(tx, id=person.id)
+        asked = has_factor and not factor_proved
+        if asked and not await second_factor.check(tx, locked, given.code, secret_key):
+            raise WrongCode
         await limits.succeeded(tx, attempt, now)
-        if not await queries.PROVE.run(tx, id=login.id, token_sha256=digest(token), now=now):
-            raise NotLoggedIn
+        await renew(tx, login, token, now, strong=bool(has_factor))
 
-    await db.run(work)
+    await _counting_codes(db, work, person, given, now)
     return Proof(person, token)
+
+
+async def prove_code(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> str:
+    """Prove the second factor of a login that is pending, by a code; return its new token.
+
+    Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
+    """
+    async with db.connection() as tx:
+        person = await queries.PERSON.one(tx, id=login.person_id)
+    token = new_token()
+
+    async def work(tx: Tx) -> None:
+        locked = or_not_found(await queries.LOCKED.first(tx, id=person.id))
+        if not await second_factor.check(tx, locked, given.code, secret_key):
+            raise WrongCode
+        await renew(tx, login, token, now, strong=True)
+
+    if not given.code:
+        raise WrongCode
+    await _counting_codes(db, work, person, given, now)
+    return token
+
+
+async def renew(tx: Tx, login: Login, token: str, now: int, *, strong: bool) -> None:
+    """Note that a login's person has proved who they are, and give it another token.
+
+    Raises NotLoggedIn for a login that has ended meanwhile.
+    """
+    values = {"token_sha256": digest(token), "now": now, "strong": strong}
+    if not await queries.PROVE.run(tx, id=login.id, **values):
+        raise NotLoggedIn
 
 
 async def end(tx: Tx, login: Login) -> None:
@@ -259,18 +339,20 @@ async def end_others(tx: Tx, login: Login) -> None:
 
 
 async def has_second_factor(tx: Tx, login: Login) -> bool:
-    """Return whether a person has set up an authenticator."""
-    return (await queries.PERSON.one(tx, id=login.person_id)).totp_secret is not None
+    """Return whether a person has an authenticator or a passkey."""
+    return bool(await queries.HAS_FACTOR.get(tx, id=login.person_id))
 
 
 async def security_of(tx: Tx, login: Login, now: int) -> Security:
     """Return how a person's account is kept safe; the login that was used last comes first."""
     person_id = login.person_id
     found = await queries.LOGINS.all(tx, person_id=person_id)
+    person = await queries.PERSON.one(tx, id=person_id)
     return Security(
-        authenticator=await has_second_factor(tx, login),
+        authenticator=person.totp_secret is not None,
+        has_factor=await has_second_factor(tx, login),
         recovery_codes=await queries.COUNT_RECOVERY_CODES.get(tx, person_id=person_id) or 0,
-        language=(await queries.PERSON.one(tx, id=person_id)).language,
+        language=person.language,
         passkeys=await queries.PASSKEYS.all(tx, person_id=person_id),
         logins=[one for one in found if not one.has_ended(now)],
     )

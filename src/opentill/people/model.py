@@ -115,6 +115,16 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     merchant_id: str | None  # of the API: at which merchant
     refresh_sha256: bytes | None
+    has_factor: bool  # the person has an authenticator or a passkey
+    by_link: bool  # begun by a link that the person has followed
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the person has a second factor that this login has not proved.
+
+        Such a login may prove it, and log out, and nothing else.
+        """
+        return self.has_factor and not self.strong
 
     def has_ended(self, now: int) -> bool:
         """Return whether it was left unused for too long, or is over."""
@@ -140,7 +150,7 @@ class Passkey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """Whose passkey is to be made; None: somebody wants to log in with one."""
+    """Whose passkey is to be made or used; None: somebody wants to log in with one."""
 
     person_id: str | None
 
@@ -156,6 +166,7 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     """How a person's account is kept safe, as they see it."""
 
     authenticator: bool
+    has_factor: bool  # an authenticator or a passkey
     recovery_codes: int  # that are left
     language: Language | None  # of mails to them
     passkeys: list[Passkey]

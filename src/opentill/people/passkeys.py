@@ -27,10 +27,18 @@ from webauthn.helpers.structs import (
 from opentill import merchants
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
-from opentill.db.database import Tx
-from opentill.people import queries
-from opentill.people.logins import WrongCredentials
-from opentill.people.model import MINUTE_MS, Login, Passkey, Person
+from opentill.db.database import Db, Tx
+from opentill.people import logins, queries, second_factor
+from opentill.people.logins import NewLogin, WrongCredentials
+from opentill.people.model import (
+    MINUTE_MS,
+    Browser,
+    Challenge,
+    Login,
+    Passkey,
+    Person,
+    new_token,
+)
 from opentill.people.second_factor import actor_of
 
 _CHALLENGE_MS: Final = 5 * MINUTE_MS
@@ -77,6 +85,7 @@ async def _note(tx: Tx, challenge: bytes, person_id: str | None, now: int) -> No
 
 async def new_options(tx: Tx, login: Login, site: Site, now: int) -> str:
     """Return, in JSON, what a browser needs to make a passkey for a person."""
+    await second_factor.lock_for_change(tx, login)
     known = await queries.PASSKEYS.all(tx, person_id=login.person_id)
     options = generate_registration_options(
         rp_id=site.host,
@@ -94,12 +103,28 @@ async def new_options(tx: Tx, login: Login, site: Site, now: int) -> str:
     return options_to_json(options)
 
 
-async def add(tx: Tx, login: Login, credential: str, name: str, site: Site, now: int) -> Passkey:
-    """Keep a passkey that a browser has made. Raises Invalid for anything else."""
+async def _use_challenge(db: Db, challenge: bytes, now: int) -> Challenge | None:
+    """Use up a challenge, whatever is wrong with what came for it; None: there is none."""
+    return await db.run(lambda tx: queries.USE_CHALLENGE.first(tx, challenge=challenge, now=now))
+
+
+async def add(db: Db, login: Login, credential: str, name: str, site: Site, now: int) -> list[str]:
+    """Keep a passkey that a browser has made; return new recovery codes with the first factor.
+
+    Raises Invalid for anything else, and NotLoggedIn as ``second_factor.begin`` does.
+    """
     challenge = _challenge_in(credential)
-    used = await queries.USE_CHALLENGE.first(tx, challenge=challenge, now=now)
+    used = await _use_challenge(db, challenge, now)
     if used is None or used.person_id != login.person_id:
         raise Invalid(*_REFUSED)
+    return await db.run(lambda tx: _add(tx, login, credential, challenge, name, site, now))
+
+
+async def _add(
+    tx: Tx, login: Login, credential: str, challenge: bytes, name: str, site: Site, now: int
+) -> list[str]:
+    await second_factor.lock_for_change(tx, login)
+    is_first = not await queries.HAS_FACTOR.get(tx, id=login.person_id)
     if len(await queries.PASSKEYS.all(tx, person_id=login.person_id)) >= _MOST:
         raise Invalid("credential", f"credential must be one of at most {_MOST} passkeys")
     try:
@@ -127,31 +152,89 @@ async def add(tx: Tx, login: Login, credential: str, name: str, site: Site, now:
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor, subject = actor_of(login, "on the page about security"), f"{passkey.id} {passkey.name}"
     await merchants.record_audit(tx, actor, "people passkey add", "", subject, now)
-    return passkey
+    return await second_factor.new_codes(tx, login.person_id) if is_first else []
 
 
-async def options(tx: Tx, site: Site, now: int) -> str:
-    """Return, in JSON, what a browser needs to log somebody in whose passkey it has."""
+async def options(tx: Tx, site: Site, now: int, login: Login | None = None) -> str:
+    """Return, in JSON, what a browser needs to log somebody in whose passkey it has.
+
+    With a ``login``, its person proves who they are, with one of their passkeys.
+    """
+    person_id = None if login is None else login.person_id
+    own = await queries.PASSKEYS.all(tx, person_id=person_id) if person_id else []
     made = generate_authentication_options(
-        rp_id=site.host, user_verification=UserVerificationRequirement.REQUIRED
+        rp_id=site.host,
+        user_verification=UserVerificationRequirement.REQUIRED,
+        allow_credentials=[PublicKeyCredentialDescriptor(id=one.credential) for one in own] or None,
     )
-    await _note(tx, made.challenge, None, now)
+    await _note(tx, made.challenge, person_id, now)
     return options_to_json(made)
 
 
-async def use(tx: Tx, credential: str, site: Site, now: int) -> Person:
-    """Return the person whose passkey a browser has used. Raises WrongCredentials.
+async def log_in(db: Db, credential: str, site: Site, browser: Browser, now: int) -> NewLogin:
+    """Log in the person whose passkey a browser has used. Raises WrongCredentials."""
+    challenge = await _challenge_for(db, credential, None, now)
 
-    A passkey that counts its uses and has counted back was copied: it is refused.
+    async def work(tx: Tx) -> NewLogin:
+        person = await _verified(tx, credential, challenge, site, now)
+        return await logins.begin(tx, person, browser, now, strong=True)
+
+    return await db.run(work)
+
+
+async def prove(db: Db, login: Login, credential: str, site: Site, now: int) -> str:
+    """Have a login's person prove who they are by one of their passkeys; return its new token.
+
+    Raises WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
+    """
+    challenge, token = await _challenge_for(db, credential, login.person_id, now), new_token()
+
+    async def work(tx: Tx) -> None:
+        person = await _verified(tx, credential, challenge, site, now, login.person_id)
+        if person.id != login.person_id:  # a passkey of somebody else
+            raise WrongCredentials
+        await logins.renew(tx, login, token, now, strong=True)
+
+    await db.run(work)
+    return token
+
+
+async def _challenge_for(db: Db, credential: str, person_id: str | None, now: int) -> bytes:
+    """Use up the challenge of a credential, which was made for a person, or for anybody.
+
+    Raises WrongCredentials.
     """
     try:
         challenge = _challenge_in(credential)
-        raw_id = base64url_to_bytes(msgspec.json.decode(credential)["rawId"])
-    except (Invalid, *_UNREADABLE):
+    except Invalid:
         raise WrongCredentials from None
-    used = await queries.USE_CHALLENGE.first(tx, challenge=challenge, now=now)
+    used = await _use_challenge(db, challenge, now)
+    if used is None or used.person_id != person_id:
+        raise WrongCredentials
+    return challenge
+
+
+async def _verified(
+    tx: Tx, credential: str, challenge: bytes, site: Site, now: int, person_id: str | None = None
+) -> Person:
+    """Return the person whose passkey a browser has used, locked. Raises WrongCredentials.
+
+    ``person_id``: who was asked to; else the passkey itself says whose it is. A passkey that counts
+    its uses and has counted back was copied: it is refused.
+    """
+    try:
+        given = msgspec.json.decode(credential)
+        raw_id = base64url_to_bytes(given["rawId"])
+        user_handle = given["response"].get("userHandle")
+        owner = None if user_handle is None else base64url_to_bytes(user_handle).decode()
+    except _UNREADABLE:
+        raise WrongCredentials from None
     passkey = await queries.PASSKEY.first(tx, credential=raw_id)
-    if used is None or used.person_id is not None or passkey is None:
+    if passkey is None or (owner or person_id) != passkey.person_id:
+        raise WrongCredentials
+    # What ends all passkeys and logins of a person locks this row first.
+    person = await queries.LOCKED.first(tx, id=passkey.person_id)
+    if person is None:
         raise WrongCredentials
     try:
         verified = verify_authentication_response(
@@ -169,15 +252,20 @@ async def use(tx: Tx, credential: str, site: Site, now: int) -> Person:
         tx, id=passkey.id, sign_count=verified.new_sign_count, now=now
     ):  # it was removed meanwhile
         raise WrongCredentials
-    return await queries.PERSON.one(tx, id=passkey.person_id)
+    return person
 
 
-async def remove(tx: Tx, login: Login, passkey_id: str, now: int) -> None:
-    """Take a passkey away; one that is not there is gone already."""
+async def remove(
+    tx: Tx, login: Login, passkey_id: str, now: int, *, keep_one: bool = False
+) -> None:
+    """Take a passkey away; one that is not there is gone already.
+
+    Raises LastFactor where one must be left.
+    """
     # Locked, so that of two last factors that are removed at once one sees that it is the last.
-    await queries.LOCKED.first(tx, id=login.person_id)
+    await second_factor.lock_for_change(tx, login)
     if await queries.REMOVE_PASSKEY.run(tx, person_id=login.person_id, id=passkey_id):
-        await queries.WEAKEN.run(tx, person_id=login.person_id)
+        await second_factor.after_removal(tx, login, keep_one=keep_one)
         actor = actor_of(login, "on the page about security")
         await merchants.record_audit(tx, actor, "people passkey remove", "", passkey_id, now)
 

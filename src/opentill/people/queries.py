@@ -25,6 +25,13 @@ INSERT_PERSON = Command(
     """,
 )
 PERSON = Query(Person, "select * from persons where id = :id")
+HAS_FACTOR = Value(
+    bool,
+    """
+    select p.totp_secret is not null or exists (select from passkeys k where k.person_id = p.id)
+    from persons p where p.id = :id
+    """,
+)
 BY_EMAIL = Query(Person, "select * from persons where email = :email")
 # Whoever was checked outside of the transaction is locked and compared: what ends all logins of a
 # person changes this row first.
@@ -172,16 +179,18 @@ REMOVE_STAFF = Command("delete from staff where person_id = :person_id")
 _LOGIN_SQL = """
     select l.id, l.person_id, p.email, p.name, s.role as staff_role, l.created_at, l.proved_at,
         l.used_at, l.strong, l.address, l.device,
-        l.merchant_id, l.refresh_sha256,
+        l.merchant_id, l.refresh_sha256, l.by_link,
+        p.totp_secret is not null or exists (select from passkeys k where k.person_id = p.id)
+            as has_factor,
         exists (select from members m where m.person_id = p.id) as is_member
     from logins l join persons p on p.id = l.person_id left join staff s on s.person_id = p.id
 """
 INSERT_LOGIN = Command(
     """
     insert into logins (id, person_id, token_sha256, created_at, proved_at, used_at, strong,
-        address, device, merchant_id, refresh_sha256)
+        address, device, merchant_id, refresh_sha256, by_link)
     values (:id, :person_id, :token_sha256, :now, :now, :now, :strong, :address, :device,
-        :merchant_id, :refresh_sha256)
+        :merchant_id, :refresh_sha256, :by_link)
     """,
 )
 # Of a cookie: a refresh token is none.
@@ -189,6 +198,7 @@ LOGIN = Query(
     Login,
     f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null",
 )
+LOGIN_BY_ID = Query(Login, f"{_LOGIN_SQL} where l.id = :id")
 LOGIN_OF_API = Query(Login, f"{_LOGIN_SQL} where l.id = :id and l.refresh_sha256 is not null")
 LOCK_REFRESHED = Query(
     Login,
@@ -210,10 +220,12 @@ LOGINS = Query(
 SET_USED = Command("update logins set used_at = :now, address = :address where id = :id")
 PROVE = Command(
     """
-    update logins set token_sha256 = :token_sha256, proved_at = :now, used_at = :now
+    update logins set token_sha256 = :token_sha256, proved_at = :now, used_at = :now,
+        strong = strong or :strong
     where id = :id
     """,
 )
+SET_BY_LINK = Command("update logins set by_link = true where id = :id")
 STRENGTHEN = Command("update logins set strong = true where id = :id")
 # All of a person's, unless a second factor is left.
 WEAKEN = Command(
@@ -375,5 +387,6 @@ GIVE_BACK = Command(
     where subject = any (:subjects::text[])
     """,
 )
+FAILURES = Value(int, "select failures from login_limits where subject = :subject")
 FORGET_ATTEMPTS = Command("delete from login_limits where subject = any (:subjects::text[])")
 PRUNE_LIMITS = Command("delete from login_limits where last_at < :before")

@@ -2,7 +2,7 @@
 
 from opentill import merchants
 from opentill.core import encryption
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, NotFound, NotLoggedIn
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.merchants import Actor
@@ -46,8 +46,25 @@ def _matching(
     return totp.matching_period(secret, code, now_ms() // 1000, after)
 
 
+async def lock_for_change(tx: Tx, login: Login) -> Person:
+    """Lock a person whose factors a login is about to change, as both are now.
+
+    Raises NotLoggedIn for a login that has ended meanwhile, or that lacks a factor which another
+    login of the person has set up meanwhile.
+    """
+    person = await queries.LOCKED.first(tx, id=login.person_id)
+    current = await queries.LOGIN_BY_ID.first(tx, id=login.id)
+    if person is None or current is None or current.is_pending:
+        raise NotLoggedIn
+    return person
+
+
 async def begin(tx: Tx, login: Login, secret_key: str) -> None:
-    """Make a secret that waits to be confirmed; what was set up stays until then."""
+    """Make a secret that waits to be confirmed; what was set up stays until then.
+
+    Raises NotLoggedIn as ``lock_for_change`` does, and so does what else changes factors.
+    """
+    await lock_for_change(tx, login)
     secret = encryption.encrypt(secret_key, _PURPOSE.format(login.person_id), totp.new_secret())
     await queries.SET_PENDING_TOTP.run(tx, id=login.person_id, secret=secret)
 
@@ -70,8 +87,8 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
     Raises NotFound if none waits, and Invalid for a code that is not of it.
     """
     # Locked, so that no other page begins anew between the check and what is then used.
-    person = await queries.LOCKED.first(tx, id=login.person_id)
-    if person is None or person.totp_pending is None:
+    person = await lock_for_change(tx, login)
+    if person.totp_pending is None:
         raise NotFound
     bare = "".join(code.split())
     # No code of this secret was used, whenever one of the secret before was.
@@ -86,17 +103,24 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor = actor_of(login, "on the page about security")
     await merchants.record_audit(tx, actor, "people second factor", "", f"{person.id} set up", now)
-    return await _new_codes(tx, person.id)
+    return await new_codes(tx, person.id)
 
 
 async def renew_codes(tx: Tx, login: Login, now: int) -> list[str]:
-    """Make ten new recovery codes; the old ones no longer work."""
+    """Make ten new recovery codes; the old ones no longer work.
+
+    Raises NotFound for somebody who has no factor.
+    """
+    await lock_for_change(tx, login)
+    if not await queries.HAS_FACTOR.get(tx, id=login.person_id):
+        raise NotFound
     actor = actor_of(login, "on the page about security")
     await merchants.record_audit(tx, actor, "people recovery codes", "", login.person_id, now)
-    return await _new_codes(tx, login.person_id)
+    return await new_codes(tx, login.person_id)
 
 
-async def _new_codes(tx: Tx, person_id: str) -> list[str]:
+async def new_codes(tx: Tx, person_id: str) -> list[str]:
+    """Make ten recovery codes in place of those that are there."""
     codes = totp.new_recovery_codes()
     await queries.DELETE_RECOVERY_CODES.run(tx, person_id=person_id)
     await queries.INSERT_RECOVERY_CODES.run(
@@ -105,11 +129,32 @@ async def _new_codes(tx: Tx, person_id: str) -> list[str]:
     return codes
 
 
-async def remove(tx: Tx, login: Login, now: int) -> None:
-    """Take the authenticator and its recovery codes away."""
+async def remove(tx: Tx, login: Login, now: int, *, keep_one: bool = False) -> None:
+    """Take the authenticator away. Raises LastFactor where one must be left."""
+    await lock_for_change(tx, login)
     await queries.REMOVE_TOTP.run(tx, id=login.person_id, now=now)
-    await queries.DELETE_RECOVERY_CODES.run(tx, person_id=login.person_id)
-    await queries.WEAKEN.run(tx, person_id=login.person_id)
+    await after_removal(tx, login, keep_one=keep_one)
     actor = actor_of(login, "on the page about security")
     subject = f"{login.person_id} removed"
     await merchants.record_audit(tx, actor, "people second factor", "", subject, now)
+
+
+class LastFactor(Invalid):
+    """Somebody who must have a second factor would be left without one."""
+
+    def __init__(self) -> None:
+        """Say what to do first."""
+        super().__init__("factor", "factor must not be the last one: set up another one first")
+
+
+async def after_removal(tx: Tx, login: Login, *, keep_one: bool) -> None:
+    """Do what follows the removal of a factor: without any, there are no recovery codes.
+
+    Raises LastFactor where one must be left.
+    """
+    if await queries.HAS_FACTOR.get(tx, id=login.person_id):
+        return
+    if keep_one:
+        raise LastFactor
+    await queries.DELETE_RECOVERY_CODES.run(tx, person_id=login.person_id)
+    await queries.WEAKEN.run(tx, person_id=login.person_id)

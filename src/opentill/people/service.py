@@ -151,7 +151,7 @@ async def join(
     async def work(tx: Tx) -> NewLogin:
         person = await _create(tx, link.email, name, stored, browser.language, now)
         await _use_invitation(tx, link, token, person, now)
-        return await logins.begin(tx, person, browser, now)
+        return await logins.begin(tx, person, browser, now, by_link=True)
 
     try:
         return await db.run(work)
@@ -165,6 +165,7 @@ async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
     if link.kind != "INVITATION" or person is None or person.id != login.person_id:
         raise NotFound
     await _use_invitation(tx, link, token, person, now)
+    await queries.SET_BY_LINK.run(tx, id=login.id)
 
 
 async def _use_invitation(tx: Tx, link: Link, token: str, person: Person, now: int) -> None:
@@ -294,10 +295,12 @@ async def change_password(
 ) -> str:
     """Set a new password, end all other logins, and return this one's new token.
 
-    ``given`` has the password until now. Raises TooManyRequests, WrongCredentials, and Invalid.
+    ``given`` has the password until now. A second factor counts as proved for ten minutes.
+    Raises TooManyRequests, WrongCredentials, and Invalid.
     """
     passwords.check("password", new, login.email, login.name)
-    proof = await logins.prove(db, login, given, secret_key, now)
+    proved = login.strong and login.is_proved(now) and not given.code
+    proof = await logins.prove(db, login, given, secret_key, now, factor_proved=proved)
     stored = await passwords.hashed(new, who=login.email)
 
     async def work(tx: Tx) -> None:

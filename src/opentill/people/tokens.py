@@ -88,6 +88,8 @@ async def begin(
 ) -> Tokens:
     """Log a person in at a merchant; it may be left out by who is a member of only one.
 
+    Whoever has a second factor sends a code of the authenticator, or a recovery code.
+
     Raises TooManyRequests, WrongCredentials, and, only to who has proved who they are, Invalid
     for a merchant that is not theirs.
     """
@@ -127,7 +129,7 @@ async def _tokens(db: Db, login_id: str, refresh_token: str, secret_key: str, no
 
 
 async def _access(db: Db, login: Login | None, now: int) -> Access:
-    if login is None or login.merchant_id is None or login.has_ended(now):
+    if login is None or login.merchant_id is None or login.has_ended(now) or login.is_pending:
         raise NotLoggedIn
     try:
         access = await logins.access(db, login, login.merchant_id, now)
@@ -141,7 +143,8 @@ async def _access(db: Db, login: Login | None, now: int) -> Access:
 async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: int) -> Tokens:
     """Return new tokens for a refresh token, which is used up. Raises NotLoggedIn.
 
-    A token that was used already ends the login.
+    A token that was used already ends the login, and so does one of a login that lacks a second
+    factor which the person has set up since.
     """
     first, _, second = token.partition(".")
     fresh = new_token()
@@ -150,7 +153,8 @@ async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: in
         login = await queries.LOCK_REFRESHED.first(tx, token_sha256=digest(first))
         if login is None:
             return None
-        if login.refresh_sha256 != digest(second) or login.has_ended(now):
+        used = login.refresh_sha256 != digest(second)
+        if used or login.has_ended(now) or login.is_pending:
             await logins.end(tx, login)
             return None
         await queries.REFRESH.run(

@@ -9,6 +9,7 @@ from typing import Final
 from opentill.backoffice.catalogue import (
     apply,
     bank_account,
+    factors,
     forgotten,
     frame,
     ledger_entries,
@@ -28,6 +29,7 @@ PARTS: Final[tuple[Part, ...]] = (
     ledger_entries.SENTENCES,
     people.SENTENCES,
     security.SENTENCES,
+    factors.SENTENCES,
     apply.SENTENCES,
     bank_account.SENTENCES,
     forgotten.SENTENCES,

@@ -19,9 +19,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "security_title": "Security",
         "security_done": "The change is saved.",
         "second_needed": "Staff need a second factor here: set up an authenticator or a "
-        "passkey to go on. If you have one, log out and log in with it.",
+        "passkey to go on.",
         "second_title": "Authenticator",
-        "second_on": "It is set up. Recovery codes left: {count}.",
+        "second_on": "It is set up.",
         "second_off": "An app on your phone shows a code that you enter when you log in, "
         "so that your password alone is not enough.",
         "second_remove": "Remove the authenticator",
@@ -71,10 +71,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_passkey": "此通行密钥未被接受，请重试",
         "security_title": "安全",
         "security_done": "更改已保存。",
-        "second_needed": "平台人员在此需要第二重验证：请设置验证器或通行密钥后继续。如已设置"
-        "，请退出后用它登录。",
+        "second_needed": "平台员工在此需要第二重验证：请设置验证器或通行密钥后继续。",
         "second_title": "验证器",
-        "second_on": "已设置。剩余恢复码：{count}。",
+        "second_on": "已设置。",
         "second_off": "手机应用会显示登录时要输入的验证码，这样仅有密码无法登录。",
         "second_remove": "移除验证器",
         "codes_renew": "生成新的恢复码",
@@ -120,10 +119,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_passkey": "此通行密鑰未被接受，請重試",
         "security_title": "安全性",
         "security_done": "變更已儲存。",
-        "second_needed": "平台人員在此需要第二重驗證：請設定驗證器或通行密鑰後繼續。如已設定"
-        "，請登出後用它登入。",
+        "second_needed": "平台員工在此需要第二重驗證：請設定驗證器或通行密鑰後繼續。",
         "second_title": "驗證器",
-        "second_on": "已設定。剩餘復原碼：{count}。",
+        "second_on": "已設定。",
         "second_off": "手機應用程式會顯示登入時要輸入的驗證碼，這樣僅有密碼無法登入。",
         "second_remove": "移除驗證器",
         "codes_renew": "產生新的復原碼",

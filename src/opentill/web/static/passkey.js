@@ -18,7 +18,7 @@ form.addEventListener("submit", async (event) => {
   const failed = form.querySelector("[data-failed]");
   failed.hidden = true;
   try {
-    form.elements.credential.value = JSON.stringify(await credential());
+    form.querySelector("[data-once]").value = JSON.stringify(await credential());
   } catch {
     failed.hidden = false;
     return;

@@ -1,0 +1,88 @@
+"""What the pages say on which a second factor is proved, and how it is kept."""
+
+from typing import Final
+
+from opentill.web.catalogue import Language
+
+SENTENCES: Final[dict[Language, dict[str, str]]] = {
+    "en": {
+        "factor_title": "Prove your second factor",
+        "factor_text": "The password of {email} is right. This account has a second factor: "
+        "it opens once you prove that, too.",
+        "factor_passkey": "Use your passkey",
+        "factor_passkey_elsewhere": "Your passkey works at this service's own address, "
+        "not here. Use a "
+        "code instead.",
+        "factor_code_hint": "The six digits that your authenticator shows, or a recovery code.",
+        "factor_recovery_hint": "One of the recovery codes that you were shown when you added your "
+        "passkey.",
+        "factor_code_do": "Use the code",
+        "factor_log_out": "Log out",
+        "error_factor_code": "This code is wrong, or it was used already",
+        "error_factor_passkey": "This passkey was not accepted. Please try again",
+        "error_factor": "Your password is right. Prove your second factor in a new tab, then "
+        "come back here",
+        "proof_text_factor": "What you are about to do needs your second "
+        "factor again. Nothing that "
+        "you entered is lost.",
+        "proof_passkey": "Confirm with your passkey",
+        "error_last_factor": "Staff must keep a second factor here. Set up another one first, then "
+        "remove this one",
+        "second_by_link": "Staff need a second factor here. It can be set up only after you have "
+        "followed a link: ask for a new password at the login page, or ask an "
+        "administrator for a link.",
+        "second_replace": "Replace the authenticator",
+        "codes_section": "Recovery codes",
+        "codes_left": "Recovery codes left: {count}.",
+        "password_confirm": "To change your password, confirm with your passkey first.",
+        "password_confirm_do": "Confirm that it is you",
+    },
+    "zh-Hans": {
+        "factor_title": "请验证您的第二重验证",
+        "factor_text": "{email} 的密码正确。此账户设有第二重验证，验证后才能进入。",
+        "factor_passkey": "使用通行密钥",
+        "factor_passkey_elsewhere": "您的通行密钥只能在本服务自己的网址使用。"
+        "请改用验证码或恢复码。",
+        "factor_code_hint": "验证器显示的六位数字，或一个恢复码。",
+        "factor_recovery_hint": "添加通行密钥时显示给您的恢复码之一。",
+        "factor_code_do": "使用验证码",
+        "factor_log_out": "退出",
+        "error_factor_code": "验证码不正确，或已使用过",
+        "error_factor_passkey": "此通行密钥未被接受，请重试",
+        "error_factor": "密码正确。请在新标签页中完成第二重验证，然后返回此处",
+        "proof_text_factor": "此操作需要再次进行第二重验证。您填写的内容不会丢失。",
+        "proof_passkey": "使用通行密钥确认",
+        "error_last_factor": "平台员工必须保留一种第二重验证。请先设置另一种，再移除此项",
+        "second_by_link": "平台员工在此需要第二重验证。只有通过链接"
+        "进入后才能设置：请在登录页申请设置新密码，或向管理员索取链接。",
+        "second_replace": "更换验证器",
+        "codes_section": "恢复码",
+        "codes_left": "剩余恢复码：{count}。",
+        "password_confirm": "更改密码前，请先用通行密钥确认。",
+        "password_confirm_do": "确认是您本人",
+    },
+    "zh-Hant": {
+        "factor_title": "請驗證您的第二重驗證",
+        "factor_text": "{email} 的密碼正確。此帳戶設有第二重驗證，驗證後才能進入。",
+        "factor_passkey": "使用通行密鑰",
+        "factor_passkey_elsewhere": "您的通行密鑰只能在本服務自己的網址使用。"
+        "請改用驗證碼或復原碼。",
+        "factor_code_hint": "驗證器顯示的六位數字，或一個復原碼。",
+        "factor_recovery_hint": "新增通行密鑰時顯示給您的復原碼之一。",
+        "factor_code_do": "使用驗證碼",
+        "factor_log_out": "登出",
+        "error_factor_code": "驗證碼不正確，或已使用過",
+        "error_factor_passkey": "此通行密鑰未被接受，請重試",
+        "error_factor": "密碼正確。請在新分頁中完成第二重驗證，然後返回此處",
+        "proof_text_factor": "此操作需要再次進行第二重驗證。您填寫的內容不會遺失。",
+        "proof_passkey": "使用通行密鑰確認",
+        "error_last_factor": "平台員工必須保留一種第二重驗證。請先設定另一種，再移除此項",
+        "second_by_link": "平台員工在此需要第二重驗證。只有透過連結"
+        "進入後才能設定：請在登入頁申請設定新密碼，或向管理員索取連結。",
+        "second_replace": "更換驗證器",
+        "codes_section": "復原碼",
+        "codes_left": "剩餘復原碼：{count}。",
+        "password_confirm": "變更密碼前，請先用通行密鑰確認。",
+        "password_confirm_do": "確認是您本人",
+    },
+}
