@@ -39,7 +39,7 @@ class WrongCredentials(NotLoggedIn):
 
 
 class WrongCode(WrongCredentials):
-    """The password is right, and the code of the second factor is not; nobody is told which."""
+    """The password is right, and the code of the second factor is not; it is never said which."""
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
