@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from opentill.db import connection as connections
 from opentill.mail import queries
 from support import world
 from support.commands import USER, Commands, opentill
+from support.mail_server import MailServer
 
 __all__ = ["opentill"]
 MAIL = {"OPENTILL_SMTP_URL": "smtp://127.0.0.1:9", "OPENTILL_MAIL_FROM": "pay@example.com"}
@@ -39,3 +42,21 @@ def test_what_was_put_aside_is_listed_and_read_again(opentill: Commands) -> None
     assert (row["who"], row["action"], row["subject"]) == (
         USER, "mail reread", "2 read, 0 mails, 1 still put aside",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("recipient", "result"),
+    [
+        ("\u5f20@example.com", "does not offer SMTPUTF8"),
+        ("ann\u202e@example.com", "it is no e-mail address"),
+        ("a..b@docomo.ne.jp", "250"),
+    ],
+)
+def test_a_trial_of_the_mail_server_says_why_an_address_is_not_mailed(
+    opentill: Commands, recipient: str, result: str
+) -> None:
+    with MailServer(enable_SMTPUTF8=False) as server:
+        done = opentill.run("mail", "test", recipient, **MAIL | {"OPENTILL_SMTP_URL": server.url})
+    assert result in " ".join(done.stdout.decode().split())
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == (0 if result == "250" else 1)

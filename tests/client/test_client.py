@@ -256,7 +256,9 @@ def test_another_server_at_the_address_is_told_apart(api_server: ApiServer, shop
         with pytest.raises(ValueError, match="base_url"):
             Client(address)
     with pytest.raises(ValueError, match="api_key"):
-        Client(api_server.url, "svc_live_\n")
+        Client(api_server.url, "svc_live_\nx")
+    with Client(api_server.url, f" \t{shop.key}\r\n", trust_env=False) as client:
+        assert client.balance.get()
 
 
 def test_every_request_says_who_asks(api_server: ApiServer, shop: Shop) -> None:

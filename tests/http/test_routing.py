@@ -64,6 +64,26 @@ def _example(path: str) -> str:
     return path.replace("{rest:path}", "a/b").replace("{name:path}", "a/b")
 
 
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/v1/orders/", "/v1/orders"),
+        ("/v1//orders", "/v1/orders"),
+        ("//v1/orders", "/v1/orders"),
+        ("/v1/orders//export/", "/v1/orders/export"),
+        ("/v1/nothing/", None),
+        ("/v1//", None),
+    ],
+)
+def test_a_path_of_the_api_with_spare_slashes_is_refused_with_the_right_one(
+    api_server: ApiServer, path: str, right: str | None
+) -> None:
+    refused = api_server.http.get(f"{api_server.url}{path}")
+    assert refused.status_code == 404
+    expected = {"field": "path", "reason": f"path must be {right}, without the other slashes"}
+    assert refused.json().get("error") == (expected if right else None)
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs", "/"])
 def test_what_can_be_read_can_be_asked_for_by_head(api_server: ApiServer, path: str) -> None:
     head, whole = api_server.http.head(path), api_server.http.get(path)

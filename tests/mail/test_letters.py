@@ -1,6 +1,6 @@
 """From a row to the bytes that are sent: words in three languages, and headers nobody can forge."""
 
-from email import message_from_bytes, policy
+from email import message_from_bytes, message_from_string, policy
 from email.message import EmailMessage
 from typing import Any, Final, cast
 
@@ -188,6 +188,8 @@ async def test_names_and_texts_of_others_begin_no_header_and_no_markup(tx: Tx) -
         ("ann@\u03b2\u03cc\u03bb\u03bf\u03c2.example", "ann@xn--nxasmm1c.example"),
         ("ann@\u2615.example", None),
         ("\u5f20@example.com", "\u5f20@example.com"),
+        ("a..b@docomo.ne.jp", '"a..b"@docomo.ne.jp'),
+        ("a.@docomo.ne.jp", '"a."@docomo.ne.jp'),
         ("ann@example.com\r\nRCPT TO:<eve@example.com>", None),
         ("ann@example.com>,<eve@example.com", None),
         ("ann\u202e@example.com", None),
@@ -202,3 +204,32 @@ def test_addresses_are_one_and_their_domains_ascii(given: str, taken: str | None
         return
     with pytest.raises(address.BadAddress):
         address.envelope(given)
+
+
+def _encoded(recipient: str, support_email: str | None, shop: Any) -> EmailMessage:
+    said = msgspec.convert(SAID["receipt"], contents.Receipt)
+    words = _words("en", shop="Harbour Books")
+    mail = msgspec.structs.replace(_mail("receipt"), recipient=recipient)
+    message = BY_NAME["receipt"].compose(said, words)
+    draft = letters.Draft(mail=mail, message=message, words=words, test=False)
+    merchant = msgspec.structs.replace(shop, support_email=support_email)
+    text = letters.encoded(settings_of("smtp://mail.test"), draft, merchant).decode()
+    return cast("EmailMessage", message_from_string(text, policy=policy.default))
+
+
+@pytest.mark.parametrize(
+    ("recipient", "reply_to"),
+    [
+        ("ann@example.com", None),
+        ("\u5f20@example.com", "\u5e2e\u52a9@example.com"),
+        ("a..b@docomo.ne.jp", None),
+    ],
+)
+async def test_a_reply_address_that_is_not_ascii_keeps_no_mail_from_other_customers(
+    tx: Tx, recipient: str, reply_to: str | None
+) -> None:
+    read = _encoded(recipient, "\u5e2e\u52a9@example.com", await merchant(tx))
+    assert read["To"].addresses[0].username == recipient.partition("@")[0]
+    replies = read["Reply-To"].addresses if reply_to else ()
+    assert [f"{one.username}@{one.domain}" for one in replies] == ([reply_to] if reply_to else [])
+    assert ("Reply-To" in read) == (reply_to is not None)

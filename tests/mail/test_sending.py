@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from opentill.core import hostnames
 from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
@@ -83,6 +84,35 @@ async def test_how_a_conversation_ends_says_what_becomes_of_the_mail(
         again = 1 if status == "WAITING" else got
         assert len(server.taken) == again
         await mailer.finish()
+
+
+@pytest.mark.parametrize(
+    ("recipient", "offers_utf8", "result"),
+    [
+        ("\u5f20@example.com", True, "250"),
+        ("\u5f20@example.com", False, "does not offer SMTPUTF8"),
+        ("ann@fa\u00df.de", False, "250"),
+        ("a..b@docomo.ne.jp", False, "250"),
+        ("a.@docomo.ne.jp", False, "250"),
+        ("ann\u202e@example.com", True, "it is no e-mail address"),
+    ],
+)
+async def test_every_address_is_mailed_or_the_mail_says_why_not(
+    db: Db, recipient: str, offers_utf8: bool, result: str
+) -> None:
+    with MailServer(enable_SMTPUTF8=offers_utf8) as server:
+        settings = settings_of(server.url)
+        mail = msgspec.structs.replace(numbered(1), recipient=recipient)
+        await db.run(lambda tx: outbox.queue(tx, settings, [mail], now_ms()))
+        mailer = Mailer(db, settings, now_ms, QUICK)
+        await _drain(mailer)
+        await mailer.finish()
+        stored = await _only(db)
+        assert result in stored.result
+        sent = result == "250"
+        reached = hostnames.mailbox_in_ascii(recipient)  # as the server reads the quoted forms
+        assert stored.status == ("SENT" if sent else "FAILED")
+        assert [to for to, _ in server.taken] == ([reached] if sent else [])
 
 
 async def test_delays_grow_until_a_mail_has_failed(db: Db) -> None:

@@ -9,11 +9,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from opentill import people
 from opentill.core.errors import TooManyRequests
 from opentill.db.database import Db, Tx
-from opentill.people import limits, passwords
+from opentill.people import limits, passwords, queries
 from opentill.people.model import MINUTE_MS, OF_MEMBERS, OF_STAFF, digest
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, address, person, title
@@ -327,3 +328,17 @@ async def test_what_is_over_is_deleted(db: Db) -> None:
     await _fail(db, address(), "192.0.2.99", NOW)
     assert await db.run(count) == 4
     assert await db.run(count) == 0
+
+
+def test_a_password_stored_by_a_version_that_did_not_normalize_is_renewed(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    typed, normal = "bu\u0308cher im regen lesen", "b\u00fccher im regen lesen"
+    kdf = Argon2id(salt=b"s" * 16, length=32, iterations=1, lanes=1, memory_cost=32)
+    old = kdf.derive_phc_encoded(typed.encode())
+    shop.api_server.tx(lambda tx: queries.RENEW_PASSWORD.run(tx, id=ada.person_id, password=old))
+    assert Visitor(shop.api_server, ada.email).log_in(normal).status_code != 303
+    assert Visitor(shop.api_server, ada.email).log_in(typed).status_code == 303
+    (row,) = shop.api_server.sql("select password from persons where id = $1", ada.person_id)
+    assert row["password"] != old
+    assert Visitor(shop.api_server, ada.email).log_in(normal).status_code == 303
+    assert Visitor(shop.api_server, ada.email).log_in(typed).status_code == 303

@@ -1,6 +1,9 @@
 """Which passwords are refused, and how they are stored."""
 
+import unicodedata
+
 import pytest
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
 from opentill.core.errors import Invalid
 from opentill.people import passwords
@@ -59,3 +62,45 @@ async def test_a_password_is_stored_as_argon2id_at_the_cost_that_owasp_asks_for(
 async def test_nobody_has_no_password() -> None:
     assert not await passwords.matches("", None)
     assert not await passwords.matches("anything", None)
+
+
+def _hash_of_an_older_version(password: str) -> str:
+    kdf = Argon2id(salt=b"s" * 16, length=32, iterations=1, lanes=1, memory_cost=32)
+    return kdf.derive_phc_encoded(password.encode())
+
+
+# The same password, as two systems write it: composed and decomposed, full width, other blanks.
+WRITTEN = [
+    ("b\u00fccher im regen lesen", "bu\u0308cher im regen lesen"),
+    ("nine purple lanterns hum", "nine\u3000purple\u00a0lanterns hum"),
+    ("ｖＫ８＃ｑｚ１！ｍＲ０ｐ", "vK8#qz1!mR0p"),
+]
+
+
+@pytest.mark.parametrize(("chosen", "typed"), WRITTEN)
+async def test_a_password_is_the_same_however_a_keyboard_writes_it(chosen: str, typed: str) -> None:
+    assert await passwords.matches(typed, await passwords.hashed(chosen))
+    assert await passwords.matches(chosen, await passwords.hashed(typed))
+
+
+@pytest.mark.parametrize(("normal", "typed"), WRITTEN)
+async def test_a_password_that_was_stored_as_it_was_typed_still_matches(
+    normal: str, typed: str
+) -> None:
+    for password in (normal, typed):
+        stored = _hash_of_an_older_version(password)
+        assert await passwords.matches(password, stored)
+        renewed = await passwords.renewed(password, stored)
+        if unicodedata.is_normalized("NFKC", password):
+            assert renewed is None
+            continue
+        assert renewed is not None
+        assert await passwords.matches(normal, renewed)
+        assert await passwords.matches(typed, renewed)
+        assert await passwords.renewed(password, renewed) is None
+    assert not await passwords.matches("another one entirely", stored)
+
+
+def test_the_length_of_a_password_counts_after_it_is_normalized() -> None:
+    with pytest.raises(Invalid, match="password must have"):
+        passwords.check("password", "u\u0308" * 6 + "\u00fc" * 5, "ada@example.com", "Ada")

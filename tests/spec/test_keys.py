@@ -1,7 +1,9 @@
 """API keys: which open, which do not, and from which addresses: contract.md#access."""
 
 from collections.abc import Callable
+from http.client import HTTPConnection
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -68,6 +70,18 @@ def test_a_key_in_the_query_or_in_another_header_is_no_key(shop: Shop) -> None:
     ):
         answer = shop.api_server.http.get("/v1/products", headers=headers, params=query)
         assert (answer.status_code, answer.json()) == _UNAUTHORIZED
+
+
+@pytest.mark.parametrize("around", ["{} ", "{}\t", " \t{} \t ", "{}\xa0", "{} x"])
+def test_blanks_around_a_key_are_not_part_of_it(shop: Shop, around: str) -> None:
+    url = urlsplit(shop.api_server.url)
+    connection = HTTPConnection(str(url.hostname), url.port, timeout=30)
+    connection.putrequest("GET", "/v1/products")
+    connection.putheader("X-API-Key", around.format(shop.key).encode("latin-1"))
+    connection.endheaders()
+    is_blank = not around.replace("{}", "").strip(" \t")
+    assert connection.getresponse().status == (200 if is_blank else 401)
+    connection.close()
 
 
 def test_a_regenerated_key_works_at_once_and_the_old_one_stops_at_once(shop: Shop) -> None:

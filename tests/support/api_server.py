@@ -267,6 +267,8 @@ def error_of(answer: httpx2.Response) -> dict[str, Any]:
     if answer.status_code == 400:
         assert set(body["error"]) == {"field", "reason"}
         assert all(type(text) is str and text for text in body["error"].values())
+    elif answer.status_code == 404 and "error" in body:
+        assert body["error"]["field"] == "path"  # with slashes too many
     elif answer.status_code != 403:
         assert "error" not in body
     return body

@@ -54,9 +54,8 @@ class MailServer:
 
     def _protocol(self) -> SMTP:
         self.connections += 1
-        return SMTP(
-            self, hostname="mail.test", enable_SMTPUTF8=True, loop=self._loop, **self._options
-        )
+        options: dict[str, Any] = {"enable_SMTPUTF8": True} | self._options
+        return SMTP(self, hostname="mail.test", loop=self._loop, **options)
 
     def __exit__(self, *_: object) -> None:
         """Stop."""

@@ -56,11 +56,12 @@ function address(text: string): string {
 }
 
 function headers(apiKey: string, more: Record<string, string> = {}): Headers {
-  if (typeof apiKey !== "string" || !/^[!-~]*$/.test(apiKey)) {
+  const key = typeof apiKey === "string" ? apiKey.replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "") : null;
+  if (key === null || !/^[!-~]*$/.test(key)) {
     throw new TypeError("apiKey must be a key as `opentill keys create` prints it");
   }
   const found = new Headers({ "user-agent": userAgent(), accept: "application/json" });
-  if (apiKey !== "") found.set("x-api-key", apiKey);
+  if (key !== "") found.set("x-api-key", key);
   for (const [name, value] of Object.entries(more)) found.set(name, value);
   return found;
 }

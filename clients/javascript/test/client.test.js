@@ -245,7 +245,7 @@ test("what cannot be the address of a server, or a key, is refused at once", () 
   for (const address of [...wrong, "http://ann:secret@a.example"]) {
     assert.throws(() => new Client(address), { name: "TypeError", message: /baseUrl/ });
   }
-  assert.throws(() => new Client("http://a.example", "svc_live_\n"), /apiKey/);
+  assert.throws(() => new Client("http://a.example", "svc_live_\nx"), /apiKey/);
   assert.throws(() => new Client("http://a.example", "", { timeoutMs: "30" }), /timeoutMs/);
   assert.throws(() => new Client("http://a.example", "", { retries: { attempts: 0 } }), /attempts/);
 });

@@ -96,6 +96,7 @@ def http_options(
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
         message = "base_url must be the http or https address of a server, such as https://pay.example.com"
         raise ValueError(message)
+    api_key = api_key.strip(" \t\r\n")  # as a line of a file, or copied with what surrounds it
     if not re.fullmatch(r"[!-~]*", api_key):
         message = "api_key must be a key as `opentill keys create` prints it"
         raise ValueError(message)

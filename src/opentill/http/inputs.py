@@ -17,10 +17,11 @@ MAX_KEY: Final = 64
 MAX_EMAIL: Final = 254  # RFC 5321 §4.5.3.1.3, less the angle brackets
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
 _SESSION_MARK: Final = "{CHECKOUT_SESSION_ID}"
-# RFC 5322's dot-atom without quoted forms, and a host name with at least one dot (RFC 1035), or
-# the same in other scripts (RFC 6531).
+# RFC 5322's dot-atom without quoted forms, but with dots side by side and at the end, as in some
+# mailboxes of Japanese providers, and a host name with at least one dot (RFC 1035); or the same
+# in other scripts (RFC 6531).
 _EMAIL: Final = re.compile(
-    r"[^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\].]+(?:\.[^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\].]+)*"
+    r"[^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\].][^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\]]*"
     r"@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_](?:[\w-]{0,61}[^\W_])?",
 )
 

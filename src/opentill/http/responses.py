@@ -32,7 +32,7 @@ class Detail(msgspec.Struct, frozen=True):
         str,
         msgspec.Meta(
             description="The input that was refused: a field of the body, a query parameter, a "
-            "header, or `body` for JSON that cannot be read."
+            "header, `body` for JSON that cannot be read, or `path` for one with slashes too many."
         ),
     ]
     reason: Annotated[

@@ -18,7 +18,8 @@ from opentill.http.handling import Endpoint
 from opentill.http.operations import Operation
 
 R = TypeVar("R")
-# Below these every slash counts. Elsewhere, people and old clients put spare ones into addresses.
+# Below these every slash counts: a path is authenticated, signed and stored as it was sent.
+# Elsewhere, people and old clients put spare ones into addresses.
 _EXACT: Final = ("/v1/", "/gateways/")
 
 
@@ -71,8 +72,17 @@ class PathRouter(Router):
         await route.app(scope, receive, send)
 
     def find(self, path: str) -> tuple[Route, dict[str, str]]:
-        """Return the route of a path, and the path's parameters. Raises NotFound."""
-        path = _tidied(path)
+        """Return the route of a path, and the path's parameters.
+
+        Raises NotFound, which names the right path where only slashes are wrong.
+        """
+        tidy = _tidied(path)
+        if tidy == path or not f"{tidy}/".startswith(_EXACT):
+            return self._find(tidy)
+        self._find(tidy)
+        raise NotFound("path", f"path must be {tidy}, without the other slashes")
+
+    def _find(self, path: str) -> tuple[Route, dict[str, str]]:
         route = self._fixed.get(path)
         if route is not None:
             return route, {}
@@ -92,11 +102,10 @@ def _shape(path: str) -> tuple[str, int]:
 
 
 def _tidied(path: str) -> str:
-    """Return a path without spare slashes, unless each of them counts."""
+    """Return a path without spare slashes."""
     if len(path) == 1 or not (path.endswith("/") or "//" in path):
         return path
-    tidy = "/" + "/".join(filter(None, path.split("/")))
-    return path if f"{tidy}/".startswith(_EXACT) else tidy
+    return "/" + "/".join(filter(None, path.split("/")))
 
 
 def of_operations(operations: Sequence[Operation]) -> list[Route]:

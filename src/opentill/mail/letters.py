@@ -106,13 +106,17 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
     """Lay a message out, with its headers. Raises Unwritable."""
     mail, message, words = draft.mail, draft.message, draft.words
     to_customer = mail.topic in preferences.OF_CUSTOMERS
-    made = EmailMessage(policy=SMTPUTF8 if address.needs_utf8(_to(mail)) else SMTP)
+    utf8 = address.needs_utf8(_to(mail))
+    made = EmailMessage(policy=SMTPUTF8 if utf8 else SMTP)
     try:
         own_name = words.shop if to_customer else None
         made["From"] = address.sender(settings.mail_from, own_name)
         made["To"] = address.mailbox("", mail.recipient)
         if to_customer and merchant is not None and merchant.support_email:
-            made["Reply-To"] = address.mailbox(words.shop, merchant.support_email)
+            reply_to = address.mailbox(words.shop, merchant.support_email)
+            # In other than ASCII only to whom such an address reaches: else no server need take it.
+            if utf8 or reply_to.addr_spec.isascii():
+                made["Reply-To"] = reply_to
     except BadAddress as error:
         msg = f"not sent: {error}"
         raise Unwritable(msg) from None

@@ -23,6 +23,10 @@ TIMEOUT_S: Final = 30.0  # for each reply
 _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 _TEMPORARY: Final = range(400, 500)
 _CLOSING: Final = 421  # the server is about to end the connection
+_NO_SMTPUTF8: Final = (
+    "not sent: the mail server takes no address with other than ASCII characters before the @"
+    " (it does not offer SMTPUTF8)"
+)
 _LOGIN_NEEDED: Final = (530, 534, 535, 538)  # RFC 4954 §6: about us, not about the message
 
 
@@ -142,7 +146,7 @@ class Connection:
             return Outcome("failed", f"not sent: {error}")
         utf8 = address.needs_utf8(to)
         if utf8 and not self._client.supports_extension("smtputf8"):
-            return Outcome("failed", "not sent: the mail server takes ASCII addresses only")
+            return Outcome("failed", _NO_SMTPUTF8)
         options = ["SMTPUTF8", "BODY=8BITMIME"] if utf8 else []
         outcome = await self._before_data(sender, to, options)
         if outcome is None:
@@ -166,6 +170,8 @@ class Connection:
                 self.close()
                 return Outcome("unreached", _short(_said(error)))
             return self._refused(error)
+        except ValueError as error:  # of an address that cannot stand in a command
+            return Outcome("failed", _short(f"not sent: {error}"))
         except (aiosmtplib.SMTPException, OSError) as error:
             self.close()
             text = _short(f"the connection ended before the message: {_said(error)}")

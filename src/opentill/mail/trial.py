@@ -12,7 +12,7 @@ from opentill.core.settings import Settings
 from opentill.http import inputs
 from opentill.mail import contents, letters
 from opentill.mail.catalogue import SENTENCES
-from opentill.mail.letters import Draft
+from opentill.mail.letters import Draft, Unwritable
 from opentill.mail.model import OF_NOBODY, Mail
 from opentill.mail.smtp import Connection, Outcome, Server
 from opentill.mail.topics import BY_NAME
@@ -37,7 +37,7 @@ def _domain(settings: Settings) -> str:
 async def try_out(settings: Settings, recipient: str, now: int) -> Outcome:
     """Send a message that says that mail works, at once and past the outbox.
 
-    Raises Invalid, and Unreached.
+    An address that no mail can be sent to is a failed outcome. Raises Invalid, and Unreached.
     """
     if not settings.sends_mail:
         reason = "mail must be set up: set OPENTILL_SMTP_URL and OPENTILL_MAIL_FROM"
@@ -70,9 +70,11 @@ async def try_out(settings: Settings, recipient: str, now: int) -> Outcome:
         shop="",
     )
     message = BY_NAME["test"].compose(said, words)
-    encoded = letters.encoded(
-        settings, Draft(mail=mail, message=message, words=words, test=False), None
-    )
+    draft = Draft(mail=mail, message=message, words=words, test=False)
+    try:
+        encoded = letters.encoded(settings, draft, None)
+    except Unwritable as error:
+        return Outcome("failed", str(error))
     server = Server.of(settings.smtp_url)
     connection = await Connection.open(server, _domain(settings), timeout_s=_TIMEOUT_S)
     try:

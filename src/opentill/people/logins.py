@@ -102,6 +102,7 @@ async def log_in(
         right = await passwords.matches(given.password, person.password if person else None, place)
     if person is None or not right:
         raise WrongCredentials
+    renewed = await passwords.renewed(given.password, person.password, email)
 
     async def work(tx: Tx) -> NewLogin:
         locked = await lock_unchanged(tx, person)
@@ -110,6 +111,8 @@ async def log_in(
         strong = bool(has_factor) and not later
         if strong and not await second_factor.check(tx, locked, given.code, secret_key):
             raise WrongCode
+        if renewed is not None:
+            await queries.RENEW_PASSWORD.run(tx, id=person.id, password=renewed)
         await limits.succeeded(tx, attempt, now)
         made = await (begin_as or begin)(tx, person, given.browser, now, strong=strong)
         return msgspec.structs.replace(made, pending=bool(has_factor) and not strong)

@@ -1,5 +1,8 @@
 """Passwords: Argon2id (RFC 9106), and which ones are refused.
 
+A password is normalized before it is hashed (NFKC, NIST SP 800-63B §5.1.1.2): keyboards and
+systems write the same characters in different ways.
+
 Hashing takes a core and 19 MiB for some 50 ms. It runs in threads, so that the event loop goes on,
 and in only a few at once, so that many logins cannot use up the machine (``hash_queue``).
 """
@@ -9,6 +12,7 @@ import functools
 import itertools
 import os
 import re
+import unicodedata
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +20,7 @@ import msgspec
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from opentill.core.errors import Invalid
+from opentill.core.errors import Invalid, TooManyAtOnce
 from opentill.people.hash_queue import QUEUE, Place
 
 SHORTEST: Final = 12
@@ -48,6 +52,7 @@ def check(field: str, password: str, *personal: str) -> None:
 
     ``personal`` is what is known of its person: address and name.
     """
+    password = password if len(password) > LONGEST else _normalized(password)
     if not SHORTEST <= len(password) <= LONGEST:
         raise Invalid(field, f"{field} must have {SHORTEST} to {LONGEST} characters")
     if is_common(password, *personal):
@@ -94,6 +99,10 @@ def _is_run(text: str) -> bool:
     return differences in ({1}, {-1}, {0})
 
 
+def _normalized(password: str) -> str:
+    return unicodedata.normalize("NFKC", password)
+
+
 async def hashed(password: str, cost: Cost = COST, *, who: str = "") -> str:
     """Return the hash of a password in PHC form, with a salt of its own.
 
@@ -106,21 +115,42 @@ async def hashed(password: str, cost: Cost = COST, *, who: str = "") -> str:
         lanes=1,
         memory_cost=cost.memory_kib,
     )
+    encoded = _normalized(password).encode()
     with QUEUE.reserve("trusted", who) as place:
         async with place.turn():
-            return await asyncio.to_thread(kdf.derive_phc_encoded, password.encode())
+            return await asyncio.to_thread(kdf.derive_phc_encoded, encoded)
 
 
 async def matches(password: str, stored: str | None, place: Place | None = None) -> bool:
     """Return whether a password is the stored one; ``None`` (nobody) takes as long to deny.
 
+    It may have been stored as it was typed, by a version that did not normalize.
     ``place`` is one that the caller has reserved. Raises TooManyAtOnce without one.
     """
     if place is None:
         with QUEUE.reserve("trusted", "") as place_of_its_own:
             return await matches(password, stored, place_of_its_own)
+    normalized = _normalized(password)
     async with place.turn():
-        return await asyncio.to_thread(_matches, password, stored)
+        right = await asyncio.to_thread(_matches, normalized, stored)
+        if not right and normalized != password:
+            right = await asyncio.to_thread(_matches, password, stored)
+    return right
+
+
+async def renewed(password: str, stored: str, who: str = "") -> str | None:
+    """Return a hash to be stored instead, of a password that matches; None if none is needed.
+
+    Where many passwords are being hashed, that is left to the next login.
+    """
+    normalized = _normalized(password)
+    if normalized == password:
+        return None
+    try:
+        is_current = await matches(normalized, stored)
+        return None if is_current else await hashed(normalized, who=who)
+    except TooManyAtOnce:
+        return None
 
 
 def _matches(password: str, stored: str | None) -> bool:

@@ -37,6 +37,7 @@ BY_EMAIL = Query(Person, "select * from persons where email = :email")
 # person changes this row first.
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
+RENEW_PASSWORD = Command("update persons set password = :password where id = :id")
 SET_LANGUAGE = Command("update persons set language = :language, updated_at = :now where id = :id")
 
 # ── second factor ──

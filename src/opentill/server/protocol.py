@@ -314,9 +314,9 @@ class Protocol(HttpToolsProtocol):
         self._begin(Phase.HEADERS, self.timeouts.header_s)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header or a trailer came."""
+        """A header or a trailer came. Blanks around a value are not part of it (RFC 9110 §5.5)."""
         self._count(len(name) + len(value) + 4)
-        super().on_header(name, value)
+        super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """Refuse what is too long or ambiguous, then let the application begin."""
