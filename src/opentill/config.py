@@ -5,7 +5,6 @@ The table, ``core/settings.py``, says what is accepted and feeds ``opentill sett
 
 import difflib
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from opentill.core.settings import (
     Settings,
     parse,
 )
+from opentill.server.client_address import is_loopback_host
 from opentill.server.embedded import datadir
 
 SHORTEST_HISTORY_DAYS: Final = 365
@@ -208,8 +208,4 @@ def metrics_stay_here(settings: Settings) -> bool:
 
 def is_loopback(url: str) -> bool:
     """Return whether an address leads to this machine, from this machine only."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")  # RFC 6761 §6.3
+    return is_loopback_host(urlsplit(url).hostname or "")

@@ -16,6 +16,7 @@ from opentill.core.errors import TooManyRequests
 from opentill.db.database import Db, Tx
 from opentill.people import limits, passwords, queries
 from opentill.people.model import MINUTE_MS, OF_MEMBERS, OF_STAFF, digest
+from opentill.web import forms
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, address, person, title
 
@@ -156,6 +157,66 @@ def test_a_change_must_come_from_a_page_of_ours(
     assert ada.post("/logout", headers=headers).status_code == status
     left = ada.get(f"/dashboard/{shop.id}/").status_code
     assert left == (303 if status == 303 else 200)
+
+
+@pytest.mark.parametrize("of_another", ["scheme", "port"])
+def test_an_origin_of_another_scheme_or_port_is_foreign(shop: Shop, of_another: str) -> None:
+    """A page that somebody has changed on its way by http is none of an https deployment."""
+    ada = person(shop.api_server, shop.id, "owner")
+    url = urlsplit(shop.api_server.url)
+    changed = {
+        "scheme": shop.api_server.url.replace("http://", "https://"),
+        "port": f"{url.scheme}://{url.hostname}",
+    }[of_another]
+    assert ada.post("/logout", headers={"origin": changed}).status_code == 403
+    assert ada.get(f"/dashboard/{shop.id}/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("public_url", "host", "origin", "is_ours"),
+    [
+        ("https://pay.example.com", "pay.example.com", "https://pay.example.com", True),
+        ("https://pay.example.com", "pay.example.com", "https://pay.example.com:443", True),
+        ("https://pay.example.com:443", "pay.example.com", "https://pay.example.com", True),
+        ("https://pay.example.com/till", "inside:8080", "https://PAY.example.com", True),
+        ("https://pay.example.com", "other.example", "https://other.example", True),
+        ("https://pay.example.com", "127.0.0.1:8080", "http://127.0.0.1:8080", True),
+        ("https://pay.example.com", "localhost:8080", "http://localhost:8080", True),
+        ("https://pay.example.com", "pay.example.com", "http://pay.example.com", False),
+        ("https://pay.example.com", "pay.example.com", "http://pay.example.com:443", False),
+        ("https://pay.example.com", "other.example", "http://other.example", False),
+        ("https://pay.example.com", "pay.example.com", "https://pay.example.com:8443", False),
+        ("https://pay.example.com", "pay.example.com", "ftp://pay.example.com", False),
+        ("https://pay.example.com", "pay.example.com", "https://pay.example.com:x", False),
+        ("http://pay.example.com", "pay.example.com", "https://pay.example.com", False),
+    ],
+)
+def test_an_origin_is_compared_with_its_scheme(
+    public_url: str, host: str, origin: str, *, is_ours: bool
+) -> None:
+    headers = {b"host": host.encode(), b"origin": origin.encode()}
+    if is_ours:
+        forms.check_origin(headers, public_url, cookies_count=True)
+    else:
+        with pytest.raises(forms.Foreign):
+            forms.check_origin(headers, public_url, cookies_count=True)
+
+
+def test_a_form_gets_its_page_whatever_it_says_of_scripts(shop: Shop) -> None:
+    """A header changes neither what is checked nor what is answered, and it is a use."""
+    script = {"hx-request": "true"}
+    ada = person(shop.api_server, shop.id, "owner")
+    foreign = ada.post("/logout", headers=script | {"origin": "https://evil.example"})
+    assert foreign.status_code == 403
+    assert title(foreign)
+    assert "hx-refresh" not in foreign.headers
+    viewer = person(shop.api_server, shop.id, "viewer")
+    denied = viewer.post(f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com"})
+    said = viewer.post(
+        f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com"}, headers=script
+    )
+    assert (said.status_code, title(said)) == (denied.status_code, title(denied))
+    assert ada.post("/logout", headers=script).headers["location"] == "/login"
 
 
 def test_a_change_that_does_not_say_where_it_comes_from_is_refused(shop: Shop) -> None:

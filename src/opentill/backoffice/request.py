@@ -74,8 +74,11 @@ class PageRequest:
 
     @property
     def is_poll(self) -> bool:
-        """Whether a live page asks again by its script (decision 0068), and no person did."""
-        return self.headers.get(b"hx-request") == b"true"
+        """Whether a live page asks again by its script (decision 0068), and no person did.
+
+        Only reading is: a form gets its page whatever its headers say.
+        """
+        return self._looks and self.headers.get(b"hx-request") == b"true"
 
     @property
     def site(self) -> Site | None:

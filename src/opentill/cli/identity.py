@@ -157,7 +157,7 @@ async def find(db: "Db", token: str, found: "Settings") -> "Login":
     from opentill import people
     from opentill.cli import session
 
-    login = await people.find(db, token, "127.0.0.1", await session.now(db))
+    login = await people.find(db, token, "127.0.0.1", await session.now(db), use="command")
     if login is None:
         message = "your login has ended: opentill login"
         raise NotAllowed(message)

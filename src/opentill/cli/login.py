@@ -51,16 +51,17 @@ async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
     device = f"opentill, {identity.system_user()} on {platform.node()}"
     async with session.database(found) as db:
         given = Credentials(
-            email=email, password=password, code=code, browser=Browser("127.0.0.1", device)
-        )
+            email=email, password=password, code=code, browser=Browser("127.0.0.1", device),
+            known=True,  # who runs commands has the deployment's secrets: others do not delay them
+        )  # fmt: skip
         now = await session.now(db)
         try:
-            made = await people.log_in(db, given, found.secret_key, now, people.begin)
+            made = await people.log_in(db, given, found.secret_key, now, people.begin_for_commands)
         except people.WrongCredentials:
             reason = "password must be that of this e-mail address, with the code of its second"
             code = "where there is one: of the authenticator or, instead of a passkey, a recovery"
             raise Invalid("password", f"{reason} factor {code} code") from None
-        login = or_not_found(await people.find(db, made.token, "127.0.0.1", now))
+        login = or_not_found(await people.find(db, made.token, "127.0.0.1", now, use="command"))
         try:
             identity.check_staff(login, found)
         except identity.NotAllowed:
@@ -80,7 +81,8 @@ def logout() -> dict[str, Any]:
 
     async def work() -> None:
         async with session.database() as db:
-            login = await people.find(db, kept.token, "127.0.0.1", await session.now(db))
+            now = await session.now(db)
+            login = await people.find(db, kept.token, "127.0.0.1", now, use="command")
             if login is not None:
                 await db.run(lambda tx: people.end(tx, login))
 

@@ -21,6 +21,7 @@ from opentill.people.model import (
     Login,
     Person,
     Security,
+    TokenUse,
     Workplace,
     digest,
     named,
@@ -170,8 +171,9 @@ async def begin(
     strong: bool = False,
     of_api: OfApi | None = None,
     by_link: bool = False,
+    use: TokenUse = "browser",
 ) -> NewLogin:
-    """Make a login for a person who has proved who they are."""
+    """Make a login for a person who has proved who they are, with a token for one use."""
     token, login_id = new_token(), new_id("ses")
     who = {
         "id": login_id,
@@ -184,7 +186,7 @@ async def begin(
     await queries.INSERT_LOGIN.run(
         tx,
         **who,
-        token_sha256=digest(token),
+        token_sha256=digest(token, use),
         strong=strong,
         by_link=by_link,
         merchant_id=None if of_api is None else of_api.merchant_id,
@@ -193,14 +195,23 @@ async def begin(
     return NewLogin(login_id, person, token)
 
 
-async def find(db: Db, token: str, address: str, now: int, *, used: bool = True) -> Login | None:
+async def begin_for_commands(
+    tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
+) -> NewLogin:
+    """Make a login whose token is kept for commands, and is no browser's."""
+    return await begin(tx, person, browser, now, strong=strong, use="command")
+
+
+async def find(
+    db: Db, token: str, address: str, now: int, *, used: bool = True, use: TokenUse = "browser"
+) -> Login | None:
     """Return the login that a token stands for, None if there is none or it has ended.
 
     ``used``: somebody does something. A page that updates itself, whether or not anybody looks at
     it, does not keep its login from ending.
     """
     async with db.connection() as tx:
-        login = await queries.LOGIN.first(tx, token_sha256=digest(token))
+        login = await queries.LOGIN.first(tx, token_sha256=digest(token, use))
         if login is None or login.has_ended(now):
             return None
         if used:

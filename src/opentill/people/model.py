@@ -17,6 +17,7 @@ from opentill.people.permissions import (
 
 LinkKind = Literal["INVITATION", "RESET"]
 Language = Literal["en", "zh-Hans", "zh-Hant"]
+TokenUse = Literal["browser", "command"]  # what the token of a login is for
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -236,6 +237,10 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def digest(token: str) -> bytes:
-    """Return what is stored of a token. It is random, so a plain SHA-256 cannot be reversed."""
-    return hashlib.sha256(token.encode()).digest()
+def digest(token: str, use: TokenUse = "browser") -> bytes:
+    """Return what is stored of a token. It is random, so a plain SHA-256 cannot be reversed.
+
+    The token of a command is hashed with its use, so that it is no cookie, and a cookie none of it.
+    """
+    prefix = "" if use == "browser" else f"{use} "
+    return hashlib.sha256(prefix.encode() + token.encode()).digest()

@@ -16,6 +16,14 @@ def limit_subject(address: str) -> str:
     return address
 
 
+def is_loopback_host(host: str) -> bool:
+    """Return whether a host leads to this machine, from this machine only."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")  # RFC 6761 §6.3
+
+
 def inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     """Return whether an address is in one of the networks; a local socket's is in none."""
     try:

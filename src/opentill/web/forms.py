@@ -12,9 +12,11 @@ from starlette.types import Receive
 
 from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
 from opentill.http.incoming import MAX_BODY, read_body
+from opentill.server.client_address import is_loopback_host
 
 _library: Final = cast("Any", multipart)
 _MAX_FIELDS: Final = 40
+_PORTS: Final = {"http": 80, "https": 443}
 _DRAINED: Final = 16 * 1024 * 1024
 _FORM: Final = "application/x-www-form-urlencoded"
 _MULTIPART: Final = "multipart/form-data"
@@ -32,6 +34,9 @@ def check_origin(
 ) -> None:
     """Raise Foreign if a browser says that another site's page has sent the form.
 
+    An origin is ours with its scheme: that of the public address, for its host and for the one that
+    the browser has asked for; on loopback also http.
+
     Browsers that say nothing, and programs, may send a form that acts on nothing but its address,
     which is the secret. They are refused where a cookie says who sends it (``cookies_count``).
     """
@@ -43,14 +48,34 @@ def check_origin(
     origin = headers.get(b"origin")
     if origin is None and not cookies_count:
         return
-    try:
-        sender = urlsplit((origin or b"").decode("latin-1")).netloc.lower()
-    except ValueError:  # such as "http://[::1"
-        raise Foreign from None
-    host = headers.get(b"host", b"")
-    ours = {urlsplit(public_url).netloc.lower(), host.decode("latin-1").lower()}
-    if not sender or sender not in ours:
+    sender = _origin_of((origin or b"").decode("latin-1"))
+    host = headers.get(b"host", b"").decode("latin-1")
+    ours = {_origin_of(public_url), _origin_of(f"{urlsplit(public_url).scheme}://{host}")}
+    plain = _origin_of(f"http://{host}")
+    if plain is not None and is_loopback_host(plain.host):
+        ours.add(plain)
+    if sender is None or sender not in ours:
         raise Foreign
+
+
+class _Origin(NamedTuple):
+    """An origin (RFC 6454): its port is never left out."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def _origin_of(url: str) -> _Origin | None:
+    """Return the origin of an address, None for what is none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # such as "http://[::1"
+        return None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        return None
+    return _Origin(parts.scheme, parts.hostname, port or _PORTS[parts.scheme])
 
 
 class Upload(msgspec.Struct, frozen=True):

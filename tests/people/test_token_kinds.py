@@ -1,0 +1,90 @@
+"""A token of one kind is accepted as no other: of whatever somebody stole, only its own use."""
+
+from typing import Final
+
+import httpx2
+import pytest
+
+from opentill import people
+from support.api_server import Shop
+from support.people import PASSWORD, TESTER, Visitor, address, invitation, person
+
+KINDS: Final = (
+    "cookie", "command", "access", "refresh", "refresh, first part", "invitation", "reset", "key",
+)  # fmt: skip
+
+
+class Tokens:
+    """One token of each kind, all of one owner and their merchant."""
+
+    def __init__(self, shop: Shop) -> None:
+        """Make them."""
+        self.shop, api_server = shop, shop.api_server
+        self.owner = person(api_server, shop.id, "owner")
+        given = people.Credentials(
+            email=self.owner.email, password=PASSWORD, browser=people.Browser("127.0.0.1", "x")
+        )
+        app, now = api_server.app, api_server.app.clock()
+        of_command = api_server.run(
+            people.log_in(app.db, given, app.settings.secret_key, now, people.begin_for_commands)
+        )
+        of_api = api_server.http.post(
+            "/v1/merchant/sessions", json={"email": self.owner.email, "password": PASSWORD}
+        ).json()["data"]
+        reset = api_server.tx(
+            lambda tx: people.offer_new_password(tx, self.owner.email, now, actor=TESTER)
+        )
+        self.of: dict[str, str] = {
+            "cookie": self.owner.token,
+            "command": of_command.token,
+            "access": of_api["accessToken"],
+            "refresh": of_api["refreshToken"],
+            "refresh, first part": of_api["refreshToken"].partition(".")[0],
+            "invitation": invitation(api_server, address(), shop.id, "viewer").token,
+            "reset": reset.token,
+            "key": shop.key,
+        }
+
+    def opens(self, place: str, token: str) -> bool:
+        """Return whether a token opens a place."""
+        visitor, http = Visitor(self.shop.api_server), self.shop.api_server.http
+        app = self.shop.api_server.app
+        if place == "cookie":
+            visitor.keep(token)
+            return _is_good(visitor.get(f"/dashboard/{self.shop.id}/"))
+        if place == "command":
+            login = people.find(app.db, token, "127.0.0.1", app.clock(), use="command")
+            return self.shop.api_server.run(login) is not None
+        if place == "access":
+            bearer = {"authorization": f"Bearer {token}"}
+            return _is_good(http.get("/v1/merchant/profile", headers=bearer))
+        if place == "refresh":
+            body = {"refreshToken": token}
+            return _is_good(http.post("/v1/merchant/sessions/refresh", json=body))
+        if place == "key":
+            return _is_good(http.get("/v1/products", headers={"x-api-key": token}))
+        return _is_good(visitor.get(f"/{'invite' if place == 'invitation' else 'reset'}/{token}"))
+
+
+def _is_good(response: httpx2.Response) -> bool:
+    return response.status_code == 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_opens_what_it_is_for_and_nothing_else(shop: Shop, kind: str) -> None:
+    tokens = Tokens(shop)
+    places = [one for one in KINDS if one != "refresh, first part"]
+    # The refresh token last: a wrong second part ends its login.
+    opened = {place for place in places if tokens.opens(place, tokens.of[kind])}
+    assert opened == ({kind} - {"refresh, first part"})
+
+
+def test_a_link_is_followed_only_as_what_it_is(shop: Shop) -> None:
+    tokens = Tokens(shop)
+    visitor = Visitor(shop.api_server)
+    form = {"name": "Eve", "password": "seven green doors creak"}
+    assert visitor.post(f"/reset/{tokens.of['invitation']}", form).status_code == 404
+    assert visitor.post(f"/invite/{tokens.of['reset']}", form).status_code != 200
+    assert Visitor(shop.api_server, tokens.owner.email).log_in().status_code == 303
+    assert visitor.get(f"/invite/{tokens.of['invitation']}").status_code == 200
+    assert visitor.get(f"/reset/{tokens.of['reset']}").status_code == 200
