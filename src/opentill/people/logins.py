@@ -169,12 +169,12 @@ async def begin(
     now: int,
     *,
     strong: bool = False,
-    of_api: OfApi | None = None,
+    use: OfApi | TokenUse = "browser",
     by_link: bool = False,
-    use: TokenUse = "browser",
 ) -> NewLogin:
     """Make a login for a person who has proved who they are, with a token for one use."""
     token, login_id = new_token(), new_id("ses")
+    of_api = use if isinstance(use, OfApi) else None
     who = {
         "id": login_id,
         "person_id": person.id,
@@ -186,7 +186,7 @@ async def begin(
     await queries.INSERT_LOGIN.run(
         tx,
         **who,
-        token_sha256=digest(token, use),
+        token_sha256=digest(token) if isinstance(use, OfApi) else digest(token, use),
         strong=strong,
         by_link=by_link,
         merchant_id=None if of_api is None else of_api.merchant_id,

@@ -102,7 +102,7 @@ async def begin(
         nonlocal chosen
         chosen = await _choose(tx, person, merchant_id)
         of_api = OfApi(chosen, refresh_token)
-        return await logins.begin(tx, person, browser, now, strong=strong, of_api=of_api)
+        return await logins.begin(tx, person, browser, now, strong=strong, use=of_api)
 
     made = await logins.log_in(db, given, secret_key, now, begin_as)
     return await _tokens(db, made.id, f"{made.token}.{refresh_token}", secret_key, now)
