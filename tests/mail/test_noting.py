@@ -54,6 +54,7 @@ async def _member(tx: Tx, merchant_id: str, role: people.MerchantRole, email: st
     person = people.Person(
         id=f"per_{email.partition('@')[0]:0>26}", email=email, name=role, password="$argon2id$x",
         totp_secret=None, totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW,
+        confirmed=True,
     )  # fmt: skip
     await people_queries.INSERT_PERSON.run(tx, person)
     login = await people.begin(tx, person, Browser("192.0.2.1", "Testfox/1.0"), NOW)

@@ -1,12 +1,14 @@
 """Invitations and new passwords: links that work once, for a day, and name who made them."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import pytest
 
-from opentill import people
+from opentill import mail, people
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db
 from opentill.merchants import Actor
@@ -14,6 +16,7 @@ from opentill.people import NewLink
 from opentill.people.model import LINK_MS
 from support import world
 from support.api_server import ApiServer, Shop
+from support.passkey_device import add_passkey, log_in_by_passkey
 from support.people import CHEAP, PASSWORD, TESTER, Visitor, address, invitation, person, title
 from support.world import NOW
 
@@ -102,13 +105,20 @@ def test_a_link_works_for_a_day_and_until_there_is_a_new_one(
     assert visitor.post(new.path, {"name": "Ada", "password": PASSWORD}).status_code == 404
 
 
+def _confirm(ada: Visitor) -> None:
+    """Have an account be one that only its person has seen a link to."""
+    ada.api_server.sql(
+        "update persons set confirmed = true where id = $1 returning 1", ada.person_id
+    )
+
+
 def test_a_known_person_accepts_by_logging_in_and_nobody_else_can(shop: Shop) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
     ada = person(api_server, shop.id, "owner")
+    _confirm(ada)
     eve = person(api_server, shop.id, "viewer")
     link = invitation(api_server, ada.email, other.id, "finance")
     stranger = Visitor(api_server)
-    assert 'name="password"' not in stranger.get(link.path).text
     assert stranger.post(link.path, {"name": "Eve", "password": "p" * 20}).headers["location"] == (
         f"/login?next=/invite/{link.token}"
     )
@@ -235,3 +245,148 @@ async def test_who_joins_waits_for_who_removes_their_host(db: Db, of: str) -> No
         assert not late.done()
     with pytest.raises(NotFound):
         await late
+
+
+# ── accounts that somebody else may have prepared ──
+
+FRESH: Final = "seven slow rivers sing"
+
+
+def _shown_to_a_member(owner: Visitor, shop_id: str, email: str) -> str:
+    """Have a merchant's owner invite somebody where links are shown; the link's path."""
+    page = owner.post(f"/dashboard/{shop_id}/team/invite", {"email": email, "role": "viewer"})
+    link = re.search(r"/invite/[\w-]{43}", page.text)
+    assert link is not None
+    return link[0]
+
+
+def test_an_invitation_does_not_tell_whether_its_address_has_an_account(shop: Shop) -> None:
+    api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
+    ada, owner = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
+    confirmed = person(api_server, shop.id, "viewer")
+    _confirm(confirmed)
+    pages = []
+    for email in (ada.email, confirmed.email, address()):
+        link = _shown_to_a_member(owner, other.id, email)
+        page = Visitor(api_server).get(link)
+        assert page.status_code == 200
+        pages.append(page.text.replace(email, "").replace(link.rpartition("/")[2], ""))
+    assert pages[0] == pages[1] == pages[2]
+
+
+def test_whoever_has_prepared_an_account_is_out_once_it_becomes_one_of_staff(shop: Shop) -> None:
+    api_server, victim = shop.api_server, address()
+    inviter = person(api_server, shop.id, "owner")
+    prepared = Visitor(api_server, victim)
+    link = _shown_to_a_member(inviter, shop.id, victim)
+    prepared.post(link, {"name": "Eve", "password": PASSWORD})
+    device = add_passkey(prepared)
+    codes = re.findall(r"<code>([a-z2-7 ]+)</code>", prepared.post("/security/codes").text)
+    body = {"email": victim, "password": PASSWORD, "code": codes[0]}
+    tokens = api_server.http.post("/v1/merchant/sessions", json=body).json()["data"]
+    reset = api_server.tx(
+        lambda tx: people.offer_new_password(tx, victim, api_server.app.clock(), actor=TESTER)
+    )
+    staff = invitation(api_server, victim, None, staff_role="admin")
+    own = Visitor(api_server, victim)
+    joined = own.post(staff.path, {"name": "Victoria", "password": FRESH})
+    assert (joined.status_code, joined.headers["location"]) == (303, "/console")
+    assert own.get("/console").status_code == 200
+    assert prepared.get("/console").headers["location"].startswith("/login")
+    assert log_in_by_passkey(Visitor(api_server), device).status_code == 401
+    for code in ("", codes[1]):
+        assert Visitor(api_server, victim).log_in(code=code).status_code == 401
+    assert Visitor(api_server).get(reset.path).status_code == 404
+    headers = {"authorization": f"Bearer {tokens['accessToken']}"}
+    assert api_server.http.get("/v1/merchant/profile", headers=headers).status_code == 401
+    refresh = {"refreshToken": tokens["refreshToken"]}
+    assert api_server.http.post("/v1/merchant/sessions/refresh", json=refresh).status_code == 401
+    assert Visitor(api_server, victim).log_in(FRESH).headers["location"] == "/console"
+
+
+def test_a_member_of_another_merchant_takes_over_nobody_by_a_link_that_they_see(
+    shop: Shop,
+) -> None:
+    api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
+    ada, eve = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
+    link = _shown_to_a_member(eve, other.id, ada.email)
+    form = {"name": "Ada", "password": FRESH}
+    assert Visitor(api_server).post(link, form).headers["location"].startswith("/login")
+    assert eve.post(link, form).status_code == 404
+    device = add_passkey(ada)
+    assert "Somebody else may have seen" in ada.get(link).text
+    assert ada.post(link, {"name": "Ada"}).status_code == 400  # it takes a new password
+    assert ada.post(link, form).headers["location"] == f"/dashboard/{other.id}/"
+    assert ada.get(f"/dashboard/{shop.id}/").status_code == 200
+    assert log_in_by_passkey(Visitor(api_server), device).status_code == 401
+    assert Visitor(api_server, ada.email).log_in().status_code == 401
+
+
+def test_an_account_of_staff_is_not_set_anew_by_a_link_alone(shop: Shop) -> None:
+    api_server = shop.api_server
+    grace = person(api_server, None, staff_role="admin")
+    link = invitation(api_server, grace.email, shop.id, "viewer")
+    form = {"name": "Grace", "password": FRESH}
+    assert Visitor(api_server).post(link.path, form).headers["location"].startswith("/login")
+    assert grace.get("/console").status_code == 200
+    assert grace.post(link.path, form).status_code == 303
+
+
+async def test_of_two_who_set_an_account_anew_at_once_one_does(db: Db) -> None:
+    shop = (await db.run(world.merchant)).id
+    here, email = people.Browser("192.0.2.1", ""), address()
+
+    async def invited(**place: Any) -> NewLink:
+        return await db.run(lambda tx: people.invite(tx, email, NOW, actor=TESTER, **place))
+
+    first = await invited(merchant_id=shop, role="viewer")
+    await people.join(db, first.token, "Ada", PASSWORD, here, NOW, cost=CHEAP)
+    link = await invited(staff_role="admin")
+    joins = (
+        people.join(db, link.token, "Ada", password, here, NOW, cost=CHEAP)
+        for password in (FRESH, "nine quiet herons wait")
+    )
+    outcomes = await asyncio.gather(*joins, return_exceptions=True)
+    assert sorted(isinstance(one, NotFound) for one in outcomes) == [False, True]
+
+
+MAILS: Final = {"smtp_url": "smtp://mail.test", "mail_from": "Till <till@example.com>"}
+
+
+def test_a_link_that_is_mailed_is_shown_to_nobody_and_confirms_the_account(shop: Shop) -> None:
+    api_server, app = shop.api_server, shop.api_server.app
+    owner, admin = person(api_server, shop.id, "owner"), person(api_server, None, None, "admin")
+    caller = api_server.http.post(
+        "/v1/merchant/sessions", json={"email": owner.email, "password": PASSWORD}
+    ).json()["data"]
+    headers = {"authorization": f"Bearer {caller['accessToken']}"}
+    before = app.settings
+    app.settings = msgspec.structs.replace(before, **MAILS)
+    emails = [address() for _ in range(3)]
+
+    def accept(**how: Any) -> list[dict[str, Any]]:
+        wanted = mail.NewInvitation(by="Ada", merchant_id=shop.id, role="viewer", **how)
+        link, mailed = api_server.tx(
+            lambda tx: mail.invite(tx, app.settings, wanted, TESTER, app.clock())
+        )
+        assert (mailed, link.is_shown) == (True, wanted.shown)
+        Visitor(api_server).post(link.path, {"name": "Bob", "password": PASSWORD})
+        return api_server.sql("select confirmed from persons where email = $1", wanted.email)
+
+    try:
+        form = {"role": "viewer", "language": "en"}
+        team, staff = f"/dashboard/{shop.id}/team/invite", "/console/people/invite"
+        pages = [
+            owner.post(team, form | {"email": emails[0]}),
+            admin.post(staff, form | {"email": emails[1], "role": "support"}),
+        ]
+        for page in pages:
+            assert "by mail. Nobody else sees it" in page.text
+            assert re.search(r"/invite/[\w-]{43}", page.text) is None
+        body = {"email": emails[2], "role": "viewer"}
+        made = api_server.http.post("/v1/merchant/team/invitations", json=body, headers=headers)
+        assert made.json()["data"]["url"] is None
+        assert accept(email=emails[0]) == [{"confirmed": True}]
+        assert accept(email=emails[1], shown=True) == [{"confirmed": False}]
+    finally:
+        app.settings = before

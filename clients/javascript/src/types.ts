@@ -684,7 +684,7 @@ export interface Payout {
   id: string;
   /**
    * `PENDING`: it is on its way. `PAID`: the bank has confirmed it. `FAILED`: it came back, and
-   * the money is on your balance again.
+   * the money is on your balance again; the bank may return a payout that was `PAID` before.
    */
   status: "FAILED" | "PAID" | "PENDING" | Later;
   /** What your bank account receives. */
@@ -693,7 +693,10 @@ export interface Payout {
   fee: string;
   /** The currency of amount and fee: your settlement currency. */
   currency: string;
-  /** The bank's own number of the transfer. Null until it is known. */
+  /**
+   * The bank's own number of the transfer. Null until it is known; it stays when the bank
+   * returns the payout.
+   */
   bankReference: string | null;
   /** Why it failed. Null unless it did. */
   failureReason: string | null;
@@ -701,7 +704,10 @@ export interface Payout {
   createdAt: number;
   /** When it last changed, Unix ms. */
   updatedAt: number;
-  /** When the bank confirmed it, Unix ms. Null until then. */
+  /**
+   * When the bank confirmed it, Unix ms. Null until then; it stays when the bank returns the
+   * payout.
+   */
   paidAt: number | null;
   /** When it came back, Unix ms. Null unless it did. */
   failedAt: number | null;
@@ -1196,7 +1202,7 @@ export interface PayoutPaidData {
   paid_at: number;
 }
 
-/** A payout could not be sent: its money is available again. */
+/** A payout could not be sent, or the bank returned it: its money is available again. */
 export interface PayoutFailedData {
   /** The payout's id. */
   payout_id: string;
@@ -1208,10 +1214,12 @@ export interface PayoutFailedData {
   fee: string;
   /** The ISO 4217 code of the currency of the amounts. */
   currency: string;
-  /** Why the bank could not send it. */
+  /** Why the bank could not send it, or why it returned it. */
   failure_reason: string;
   /** When it failed, Unix ms. */
   failed_at: number;
+  /** Whether it was PAID before: the bank sent it and returned it later. */
+  returned: boolean;
 }
 
 /** A test that somebody of the merchant asked for: nothing has happened. */
@@ -1336,7 +1344,7 @@ export interface PayoutPaidEvent {
   data: PayoutPaidData;
 }
 
-/** A payout could not be sent: its money is available again. */
+/** A payout could not be sent, or the bank returned it: its money is available again. */
 export interface PayoutFailedEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;

@@ -8,7 +8,7 @@ from opentill import merchants, people
 from opentill.backoffice import cookies, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
-from opentill.core.errors import Invalid
+from opentill.core.errors import Invalid, NotFound
 from opentill.people import Link, Person
 
 
@@ -23,7 +23,11 @@ async def _read(request: PageRequest) -> tuple[Link, Person | None, str]:
 
 
 async def show_invitation(request: PageRequest) -> Response:
-    """Show an invitation: the form of a new person, or how a known one accepts."""
+    """Show an invitation: the form of a new person, and how a known one accepts.
+
+    The page is the same whether or not anybody has an account with the address: whoever invites may
+    see the link.
+    """
     return await _invitation(request)
 
 
@@ -34,14 +38,17 @@ async def _invitation(
     if link.kind != "INVITATION":
         return render.see_other(request, f"/reset/{request.ids['token']}")
     login = request.known_login
+    mine = person is not None and login is not None and login.person_id == person.id
+    if mine and login is not None:
+        name = name or login.name
     return render.page(
         request,
         "invitation.html",
         400 if errors else 200,
         link=link,
         merchant=merchant,
-        known=person is not None,
-        mine=person is not None and login is not None and login.person_id == person.id,
+        mine=mine,
+        confirmed=person is not None and person.confirmed,
         name=name,
         errors=errors or {},
     )
@@ -52,21 +59,20 @@ async def take_invitation(request: PageRequest) -> Response:
     form, token = await request.form(), request.ids["token"]
     link, person, _ = await _read(request)
     login = request.known_login
-    if person is not None:
-        if login is None:
-            return render.see_other(request, f"/login?next=/invite/{token}")
+    if person is not None and login is not None and person.confirmed:
         await request.app.db.run(lambda tx: people.accept(tx, token, login, request.now))
     else:
-        name = form.get("name", "")
+        name, password = form.get("name", ""), form.get("password", "")
+        values = (request.app.db, token, name, password, request.browser, request.now)
         try:
-            made = await people.join(
-                request.app.db,
-                token,
-                name,
-                form.get("password", ""),
-                request.browser,
-                request.now,
-            )
+            if person is not None and login is not None and login.person_id == person.id:
+                made = await people.accept_anew(*values, login=login)
+            else:
+                made = await people.join(*values)
+        except NotFound:
+            if person is None or login is not None:
+                raise
+            return render.see_other(request, f"/login?next=/invite/{token}")
         except Invalid as problem:
             return await _invitation(request, name, _errors(problem))
         settings = request.app.settings

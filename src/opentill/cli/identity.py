@@ -84,6 +84,11 @@ def actor(reason: str, *, as_root: bool) -> "Actor":
     return Actor(login.name if login else user, reason)
 
 
+def is_root() -> bool:
+    """Return whether the command runs as the machine's owner, by ``--as-root``."""
+    return _claim is not None and _claim.as_root
+
+
 def require_person(what: str = "do this") -> None:
     """Check that somebody who has logged in runs the command. Raises NotAllowed."""
     if _claim is None or _claim.login is None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import found, inputs, output, session
+from opentill.cli import found, identity, inputs, output, session
 from opentill.cli.commands import Command, acting
 
 if TYPE_CHECKING:
@@ -91,13 +91,16 @@ def approve(
 
     async def work(tx: "Tx", now: int) -> "Approved":
         return await onboarding.approve(
-            tx, settings, merchant_id, actor, now, notes=notes, language=spoken
-        )
+            tx, settings, merchant_id, actor, now, notes=notes, language=spoken,
+            shown=identity.is_root(),
+        )  # fmt: skip
 
     merchant, made, mailed = session.transact(work)
     link = made.link
-    url = settings.public_url.rstrip("/") + made.path
+    url = settings.public_url.rstrip("/") + made.path if made.is_shown else None
     shown = {**_shown(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
+    if url is None:
+        return output.Result(shown, note=f"The link is on its way to {link.email} by mail.")
     note = f"Send the link to {link.email} alone: it makes an owner."
     return output.Result(shown, note=f"{note} It is mailed to them, too." if mailed else note)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import identity, inputs, output, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
@@ -45,7 +45,11 @@ def invite(
     ] = None,
     actor: "Actor",
 ) -> output.Result:
-    """Make an invitation: a link that works once, for 24 hours. It is shown this once."""
+    """Make an invitation: a link that works once, for 24 hours.
+
+    It is mailed where there is a mail server, and shown this once where there is none, or
+    with --as-root.
+    """
     from opentill import mail, people
     from opentill.core.errors import Invalid
     from opentill.web.catalogue import LANGUAGES
@@ -63,6 +67,7 @@ def invite(
         merchant_id=merchant,
         role=of_merchant,
         staff_role=of_staff,
+        shown=identity.is_root(),
     )
 
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
@@ -73,13 +78,17 @@ def invite(
 
 @acting(without_reason=inputs.NO_REASON)
 def reset(email: str, *, actor: "Actor") -> output.Result:
-    """Make a link by which a person chooses a new password, once within 24 hours."""
+    """Make a link by which a person chooses a new password, once within 24 hours.
+
+    It is mailed or shown as an invitation is.
+    """
     from opentill import mail, people
 
     settings = session.settings()
 
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
-        made = await people.offer_new_password(tx, email, now, actor=actor)
+        shown_to = mail.link_shown_to(settings, shown=identity.is_root())
+        made = await people.offer_new_password(tx, email, now, actor=actor, shown_to=shown_to)
         person = await people.find_by_email(tx, email)
         own = person.language or "en"
         return made, await mail.offer_new_password(tx, settings, made, own, now)
@@ -89,9 +98,13 @@ def reset(email: str, *, actor: "Actor") -> output.Result:
 
 def _shown(made: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair
     link, url = made.link, session.settings().public_url.rstrip("/") + made.path
-    shown: dict[str, Any] = {"url": url, "email": link.email, "expiresAt": link.expires_at}
+    shown: dict[str, Any] = {"email": link.email, "expiresAt": link.expires_at, "mailed": mailed}
+    if not made.is_shown:
+        return output.Result({"url": None, **shown}, note="The link is on its way to them by mail.")
     note = "Whoever has the link can use it: send it to them alone."
-    return output.Result(shown, note=f"{note} It is mailed to them, too." if mailed else note)
+    return output.Result(
+        {"url": url, **shown}, note=f"{note} It is mailed to them, too." if mailed else note
+    )
 
 
 def list_(merchant_id: inputs.OnlyMerchant = None) -> output.Result:

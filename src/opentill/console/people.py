@@ -30,7 +30,7 @@ async def _people(
     async with request.app.db.connection() as tx:
         staff = await people.colleagues(tx)
         invitations = await people.staff_invitations(tx, request.now)
-    new: dict[str, Any] = {"email": "", "role": "support", "link": "", "mailed": False}
+    new: dict[str, Any] = {"email": "", "role": "support", "link": "", "invited": ""}
     shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
@@ -50,7 +50,7 @@ def _role(form: dict[str, str]) -> StaffRole | None:
 
 
 async def invite(request: PageRequest) -> Response:
-    """Invite somebody to the staff, mail the link where there is mail, and show it, this once."""
+    """Invite somebody to the staff; the link is mailed or, without a mail server, shown once."""
     form, settings = await request.form(), request.app.settings
     role, language = _role(form), mail_language.chosen(request, form)
     typed = {"email": form.get("email", ""), "language": language or ""}
@@ -63,18 +63,18 @@ async def invite(request: PageRequest) -> Response:
         email=typed["email"], by=request.login.name, language=language, staff_role=role
     )
 
-    async def work(tx: Tx) -> tuple[NewLink, bool]:
-        return await mail.invite(tx, settings, wanted, actor, request.now)
+    async def work(tx: Tx) -> NewLink:
+        return (await mail.invite(tx, settings, wanted, actor, request.now))[0]
 
     try:
-        made, mailed = await request.app.db.run(work)
+        made = await request.app.db.run(work)
     except mail.TooManyMails:
         return await _people(request, 429, {"email": "error_mail_often"}, **typed, role=role)
     except Invalid as problem:
         error = "error_staff" if "staff" in (problem.reason or "") else "error_email"
         return await _people(request, 400, {"email": error}, **typed, role=role)
-    link = settings.public_url.rstrip("/") + made.path
-    return await _people(request, link=link, invited=made.link.email, mailed=mailed)
+    link = settings.public_url.rstrip("/") + made.path if made.is_shown else ""
+    return await _people(request, link=link, invited=made.link.email)
 
 
 async def withdraw(request: PageRequest) -> Response:

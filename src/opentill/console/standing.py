@@ -47,8 +47,7 @@ class _Made(msgspec.Struct, frozen=True):
     """The invitation that an approval made."""
 
     email: str
-    path: str
-    mailed: bool
+    path: str  # "" where the link is mailed
 
 
 class _Refused(Exception):
@@ -119,7 +118,7 @@ async def take(request: PageRequest) -> Response:
             tx, settings, merchant_id, actor, now, notes=notes, language=language
         )
         made = approved.invitation
-        return _Made(made.link.email, made.path, approved.mailed)
+        return _Made(made.link.email, made.path if made.is_shown else "")
 
     async def taken(tx: Tx) -> str:
         if event == "closed":

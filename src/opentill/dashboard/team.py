@@ -31,7 +31,7 @@ async def _team(
         members = await people.members(tx, request.merchant_id)
         invitations = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
-    new: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "mailed": False}
+    new: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
     shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
@@ -51,7 +51,7 @@ def _role(form: dict[str, str]) -> MerchantRole | None:
 
 
 async def invite(request: PageRequest) -> Response:
-    """Invite somebody, and show the link, this once."""
+    """Invite somebody, and show the link, this once, where it is not mailed."""
     form, role = await request.form(), _role(await request.form())
     language = mail_language.chosen(request, form)
     typed = {"email": form.get("email", ""), "language": language or ""}
@@ -66,21 +66,22 @@ async def invite(request: PageRequest) -> Response:
         language=language,
         merchant_id=request.merchant_id,
         role=role,
+        by_member=True,
     )
 
-    async def work(tx: Tx) -> tuple[NewLink, bool]:
-        return await mail.invite(tx, request.app.settings, wanted, actor, request.now)
+    async def work(tx: Tx) -> NewLink:
+        return (await mail.invite(tx, request.app.settings, wanted, actor, request.now))[0]
 
     try:
-        made, mailed = await request.app.db.run(work)
+        made = await request.app.db.run(work)
     except mail.TooManyMails:
         return await _team(request, 429, {"email": "error_mail_often"}, **typed, role=role)
     except Invalid as problem:
         member = "member" in (problem.reason or "")
         error = "error_member" if member else "error_email"
         return await _team(request, 400, {"email": error}, **typed, role=role)
-    link = request.app.settings.public_url.rstrip("/") + made.path
-    return await _team(request, link=link, invited=made.link.email, mailed=mailed)
+    link = request.app.settings.public_url.rstrip("/") + made.path if made.is_shown else ""
+    return await _team(request, link=link, invited=made.link.email)
 
 
 async def change_role(request: PageRequest) -> Response:

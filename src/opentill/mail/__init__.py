@@ -5,6 +5,7 @@ from opentill.mail.composing import (
     NewInvitation,
     ask_for_new_password,
     invite,
+    link_shown_to,
     offer_new_password,
     send_receipt,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "events_put_aside",
     "find_anywhere",
     "invite",
+    "link_shown_to",
     "make_due",
     "newest",
     "of_merchant",

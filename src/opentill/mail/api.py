@@ -20,9 +20,11 @@ async def create_invitation(
         by=request.access.login.name,
         merchant_id=request.merchant_id,
         role=request.body.role,
+        by_member=True,
     )
     new, _ = await invite(tx, settings, wanted, handlers.actor(request), request.now)
-    return InvitationWithUrl.new(new.link, settings.public_url.rstrip("/") + new.path)
+    url = settings.public_url.rstrip("/") + new.path if new.is_shown else None
+    return InvitationWithUrl.new(new.link, url)
 
 
 operations: Final = (
@@ -32,7 +34,7 @@ operations: Final = (
         example={"email": "bob@example.com", "role": "support"},
         response_example=INVITATION | {"url": "https://pay.example.com/invite/EXAMPLE"},
         refusals=("somebody who is a member already",),
-        about=" The `url` is shown only here; it works once, for 24 hours. Where there is a mail "
-        "server it is mailed, too, in the language of the person who invites.",
+        about=" Its link works once, for 24 hours. Where there is a mail server, it is mailed, in "
+        "the language of the person who invites, and `url` is null; else it is shown only here.",
     ),
 )  # fmt: skip

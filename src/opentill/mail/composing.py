@@ -12,7 +12,7 @@ from opentill.http import inputs
 from opentill.mail import contents, of_events, outbox, preferences, queries
 from opentill.mail.model import ASKED_PER_HOUR, MINUTE_MS, OF_NOBODY, Mail, NewMail, TooManyMails
 from opentill.merchants import Actor
-from opentill.people import MerchantRole, NewLink, StaffRole, normal
+from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normal
 from opentill.web.catalogue import Language
 
 _PATIENCE_MS: Final = 5 * MINUTE_MS  # in which one address gets one link to a new password
@@ -24,6 +24,8 @@ class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
     """Whom to invite, to a merchant or to the staff.
 
     ``by`` is who invites, as the mail says it. Without a ``language`` the mail is in the inviter's.
+    ``shown``: the link is shown although it is mailed. ``by_member``: a member of the merchant
+    invites, and sees it where it is not mailed.
     """
 
     email: str
@@ -32,6 +34,8 @@ class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
     merchant_id: str | None = None
     role: MerchantRole | None = None
     staff_role: StaffRole | None = None
+    shown: bool = False
+    by_member: bool = False
 
 
 async def send_receipt(
@@ -69,7 +73,8 @@ async def invite(
 ) -> tuple[NewLink, bool]:
     """Invite somebody, mail them the link where there is a mail server, and say whether it is.
 
-    Raises what ``people.invite`` raises, and TooManyMails.
+    A link that is mailed is shown to nobody else (``NewLink.is_shown``). Raises what
+    ``people.invite`` raises, and TooManyMails.
     """
     made = await people.invite(
         tx,
@@ -79,6 +84,7 @@ async def invite(
         role=wanted.role,
         staff_role=wanted.staff_role,
         actor=actor,
+        shown_to=link_shown_to(settings, shown=wanted.shown, by_member=wanted.by_member),
     )
     link = made.link
     mail = NewMail(
@@ -90,6 +96,16 @@ async def invite(
         data=contents.Invitation(by=wanted.by, expires_at=link.expires_at),
     )
     return made, await _with_link(tx, settings, mail, made.path, now)
+
+
+def link_shown_to(settings: Settings, *, shown: bool, by_member: bool = False) -> ShownTo:
+    """Return who sees a link that is about to be made.
+
+    ``shown``: it is shown although it is mailed; else it is only where there is no mail server.
+    """
+    if settings.sends_mail and not shown:
+        return "nobody"
+    return "member" if by_member else "operator"
 
 
 async def offer_new_password(

@@ -15,14 +15,14 @@ from opentill.web.catalogue import Language
 
 
 class Approved(NamedTuple):
-    """A merchant that was approved, the invitation of its owner, and whether it is mailed too."""
+    """A merchant that was approved, the invitation of its owner, and whether it is mailed."""
 
     merchant: Merchant
     invitation: NewLink
     mailed: bool
 
 
-async def approve(
+async def approve(  # noqa: PLR0913 - the fields of the form
     tx: Tx,
     settings: Settings,
     merchant_id: str,
@@ -31,10 +31,12 @@ async def approve(
     *,
     notes: str = "",
     language: Language | None = None,
+    shown: bool = False,
 ) -> Approved:
     """Make an APPLIED merchant ACTIVE, and invite who has applied as its owner.
 
-    The invitation is mailed where there is a mail server, in ``language``, else in the actor's own.
+    The invitation is mailed where there is a mail server, in ``language``, else in the actor's own;
+    ``shown``: its link is shown, too.
     Raises NotFound, and Invalid as ``merchants.take`` does.
     """
     merchant = await merchants.take(tx, merchant_id, "approved", actor, now, notes=notes)
@@ -45,6 +47,7 @@ async def approve(
         language=language,
         merchant_id=merchant_id,
         role="owner",
+        shown=shown,
     )
     invitation, mailed = await mail.invite(tx, settings, wanted, actor, now)
     return Approved(merchant, invitation, mailed)

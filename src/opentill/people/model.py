@@ -16,6 +16,9 @@ from opentill.people.permissions import (
 )
 
 LinkKind = Literal["INVITATION", "RESET"]
+# Who sees a link when it is made: nobody but the mailbox that it is for; whoever may manage people
+# or runs a command; a member of a merchant, who may invite to that merchant alone.
+ShownTo = Literal["nobody", "operator", "member"]
 Language = Literal["en", "zh-Hans", "zh-Hant"]
 TokenUse = Literal["browser", "command"]  # what the token of a login is for
 
@@ -61,6 +64,7 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     updated_at: int
     language: Language | None = None  # of mails to them alone; None: nobody has said
+    confirmed: bool = False  # the account was made, or set anew, by a link that only they have seen
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +192,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
     used_at: int | None
     withdrawn: bool  # who made it may not make such any more
+    shown_to: ShownTo
 
     def can_be_followed(self, now: int) -> bool:
         """Return whether it is neither used nor over nor withdrawn."""
@@ -220,6 +225,11 @@ class NewLink(msgspec.Struct, frozen=True):
 
     link: Link
     token: str
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether whoever has made it sees it: it is not mailed, or they asked to see it."""
+        return self.link.shown_to != "nobody"
 
     @property
     def path(self) -> str:

@@ -19,9 +19,9 @@ from opentill.people.permissions import MERCHANT_ROLES, STAFF_ROLES, member_may,
 INSERT_PERSON = Command(
     """
     insert into persons (id, email, name, password, totp_secret, totp_pending, totp_period,
-        created_at, updated_at, language)
+        created_at, updated_at, language, confirmed)
     values (:id, :email, :name, :password, :totp_secret, :totp_pending, :totp_period, :created_at,
-        :updated_at, :language)
+        :updated_at, :language, :confirmed)
     """,
 )
 PERSON = Query(Person, "select * from persons where id = :id")
@@ -38,6 +38,14 @@ BY_EMAIL = Query(Person, "select * from persons where email = :email")
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 RENEW_PASSWORD = Command("update persons set password = :password where id = :id")
+# With `REMOVE_PASSKEYS` and others, everything that has opened an account before is gone.
+SET_ANEW = Command(
+    """
+    update persons set name = :name, password = :password, totp_secret = null, totp_pending = null,
+        confirmed = :confirmed, updated_at = :now
+    where id = :id
+    """,
+)
 SET_LANGUAGE = Command("update persons set language = :language, updated_at = :now where id = :id")
 
 # ── second factor ──
@@ -87,6 +95,8 @@ PASSKEY = Query(Passkey, "select * from passkeys where credential = :credential"
 SET_PASSKEY_USED = Command(
     "update passkeys set sign_count = :sign_count, used_at = :now where id = :id"
 )
+REMOVE_PASSKEYS = Command("delete from passkeys where person_id = :person_id")
+REMOVE_CHALLENGES = Command("delete from passkey_challenges where person_id = :person_id")
 REMOVE_PASSKEY = Command("delete from passkeys where person_id = :person_id and id = :id")
 NOTE_CHALLENGE = Command(
     """
@@ -272,7 +282,7 @@ _IS_WITHDRAWN = f"""(
 """  # noqa: S608 - constants of ours
 _LINK_COLUMNS = (
     "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at,"
-    f" {_IS_WITHDRAWN} as withdrawn"
+    f" {_IS_WITHDRAWN} as withdrawn, shown_to"
 )
 # In place of one for the same that nobody has followed: that one no longer works.
 INSERT_LINK = Query(
@@ -280,13 +290,14 @@ INSERT_LINK = Query(
     f"""
     with made as (
     insert into person_links (id, token_sha256, kind, email, merchant_id, role, staff_role,
-        created_by, created_at, expires_at)
+        created_by, created_at, expires_at, shown_to)
     values (:id, :token_sha256, :kind, :email, :merchant_id, :role, :staff_role, :created_by,
-        :now, :expires_at)
+        :now, :expires_at, :shown_to)
     on conflict (email, kind, coalesce(merchant_id, '')) where used_at is null do update set
         id = excluded.id, token_sha256 = excluded.token_sha256, role = excluded.role,
         staff_role = excluded.staff_role, created_by = excluded.created_by,
-        created_at = excluded.created_at, expires_at = excluded.expires_at
+        created_at = excluded.created_at, expires_at = excluded.expires_at,
+        shown_to = excluded.shown_to
     returning *
     )
     select {_LINK_COLUMNS} from made as person_links
@@ -295,6 +306,9 @@ INSERT_LINK = Query(
 LINK = Query(
     Link,
     f"select {_LINK_COLUMNS} from person_links where token_sha256 = :token_sha256",  # noqa: S608 - ours
+)
+WITHDRAW_RESETS = Command(
+    "delete from person_links where email = :email and kind = 'RESET' and used_at is null"
 )
 # There is at most one: a new one is in place of it.
 OPEN_RESET = Query(

@@ -22,6 +22,7 @@ from opentill.people.model import (
     Member,
     NewLink,
     Person,
+    ShownTo,
     Staff,
     digest,
     named,
@@ -29,7 +30,7 @@ from opentill.people.model import (
 )
 from opentill.people.passwords import COST, Cost
 from opentill.people.permissions import MerchantRole, StaffRole
-from opentill.people.second_factor import actor_of
+from opentill.people.second_factor import actor_of, lock_for_change
 
 _LONGEST_NAME = 200
 
@@ -42,7 +43,7 @@ class _Place(NamedTuple):
     staff_role: StaffRole | None = None
 
 
-async def invite(
+async def invite(  # noqa: PLR0913 - whom, where to, and who sees the link
     tx: Tx,
     email: str,
     now: int,
@@ -51,6 +52,7 @@ async def invite(
     role: MerchantRole | None = None,
     staff_role: StaffRole | None = None,
     actor: Actor,
+    shown_to: ShownTo = "operator",
 ) -> NewLink:
     """Invite somebody to a merchant or, with ``staff_role``, to the staff.
 
@@ -68,19 +70,21 @@ async def invite(
     elif any(one.email == address for one in await queries.ALL_STAFF.all(tx)):
         raise Invalid("email", "email must be of somebody who is not staff already")
     place = _Place(merchant_id, role, staff_role)
-    made = await _new_link(tx, "INVITATION", address, actor, now, place)
+    made = await _new_link(tx, "INVITATION", address, actor, now, shown_to, place)
     subject = f"{made.link.id} {address} as {role or f'staff, {staff_role}'}"
     await merchants.record_audit(tx, actor, "people invite", merchant_id or "", subject, now)
     return made
 
 
-async def offer_new_password(tx: Tx, email: str, now: int, *, actor: Actor) -> NewLink:
+async def offer_new_password(
+    tx: Tx, email: str, now: int, *, actor: Actor, shown_to: ShownTo = "operator"
+) -> NewLink:
     """Make the link by which a person chooses a new password. Raises NotFound."""
     address = normal(email)
     person = or_not_found(
         await queries.BY_EMAIL.first(tx, email=address), f"there is no person {address}"
     )
-    made = await _new_link(tx, "RESET", address, actor, now)
+    made = await _new_link(tx, "RESET", address, actor, now, shown_to)
     await merchants.record_audit(tx, actor, "people reset", "", person.id, now)
     return made
 
@@ -93,11 +97,17 @@ async def new_password_asked_for(tx: Tx, email: str, now: int, *, actor: Actor) 
     offered = await queries.OPEN_RESET.first(tx, email=normal(email))
     if offered and offered.created_by != actor.who and offered.can_be_followed(now):
         return None
-    return await offer_new_password(tx, email, now, actor=actor)
+    return await offer_new_password(tx, email, now, actor=actor, shown_to="nobody")
 
 
 async def _new_link(
-    tx: Tx, kind: LinkKind, address: str, actor: Actor, now: int, place: _Place | None = None
+    tx: Tx,
+    kind: LinkKind,
+    address: str,
+    actor: Actor,
+    now: int,
+    shown_to: ShownTo,
+    place: _Place | None = None,
 ) -> NewLink:
     token = new_token()
     link = await queries.INSERT_LINK.one(
@@ -110,6 +120,7 @@ async def _new_link(
         created_by=actor.who,
         now=now,
         expires_at=now + LINK_MS,
+        shown_to=shown_to,
     )
     return NewLink(link, token)
 
@@ -137,19 +148,23 @@ async def join(
 ) -> NewLogin:
     """Accept an invitation as a new person, who reads the browser's language, and log in.
 
-    Raises Invalid, and NotFound for a link that does not work or whose person is known: they log in
-    and ``accept``.
+    An account that is not confirmed is set anew (``accept_anew``). Raises Invalid, and NotFound for
+    a link that does not work or whose person has to log in and ``accept``.
     """
     async with db.connection() as tx:
-        link, known = await read_link(tx, token, now)
-    if link.kind != "INVITATION" or known is not None:
-        raise NotFound
+        link, person = await read_link(tx, token, now)
+        if link.kind != "INVITATION":
+            raise NotFound
+        if person is not None and not await _is_set_anew_by_link(tx, link, person):
+            raise NotFound
+    if person is not None:
+        return await accept_anew(db, token, name, password, browser, now, cost=cost)
     name = inputs.name("name", name, _LONGEST_NAME)
     passwords.check("password", password, link.email, name)
     stored = await passwords.hashed(password, cost, who=link.email)
 
     async def work(tx: Tx) -> NewLogin:
-        person = await _create(tx, link.email, name, stored, browser.language, now)
+        person = await _create(tx, link, name, stored, browser.language, now)
         await _use_invitation(tx, link, token, person, now)
         return await logins.begin(tx, person, browser, now, by_link=True)
 
@@ -160,12 +175,86 @@ async def join(
 
 
 async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
-    """Accept an invitation as a person who is logged in. Raises NotFound if it is not for them."""
+    """Accept an invitation as a person who is logged in, and whose account is confirmed.
+
+    Raises NotFound if it is not for them.
+    """
     link, person = await read_link(tx, token, now)
     if link.kind != "INVITATION" or person is None or person.id != login.person_id:
         raise NotFound
+    if not person.confirmed:
+        raise NotFound
     await _use_invitation(tx, link, token, person, now)
     await queries.SET_BY_LINK.run(tx, id=login.id)
+
+
+async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends it
+    db: Db,
+    token: str,
+    name: str,
+    password: str,
+    browser: Browser,
+    now: int,
+    *,
+    login: Login | None = None,
+    cost: Cost = COST,
+) -> NewLogin:
+    """Accept an invitation as a person whose account is not confirmed: set it anew, and log in.
+
+    Somebody else may have seen the link that the account was made by, and prepared it. So whatever
+    opens it ends: password, authenticator, recovery codes, passkeys, logins with their tokens, and
+    links to a new password. A link that a member of a merchant has seen is not enough for that, nor
+    is any for the account of staff: its person has a ``login``, too. Raises Invalid, and NotFound.
+    """
+    async with db.connection() as tx:
+        link, person = await read_link(tx, token, now)
+    if link.kind != "INVITATION" or person is None:
+        raise NotFound
+    name = inputs.name("name", name, _LONGEST_NAME)
+    passwords.check("password", password, link.email, name)
+    stored = await passwords.hashed(password, cost, who=link.email)
+    person_id = person.id
+
+    async def work(tx: Tx) -> NewLogin:
+        locked = or_not_found(await queries.LOCKED.first(tx, id=person_id))
+        if locked.confirmed:
+            raise NotFound
+        if login is not None:
+            await lock_for_change(tx, login)
+        elif not await _is_set_anew_by_link(tx, link, locked):
+            raise NotFound
+        await _use_invitation(tx, link, token, locked, now)
+        confirmed = link.shown_to == "nobody"
+        await queries.SET_ANEW.run(
+            tx, id=person_id, name=name, password=stored, confirmed=confirmed, now=now
+        )
+        await end_factors(tx, person_id)
+        await queries.WITHDRAW_RESETS.run(tx, email=locked.email)
+        actor = Actor(named(locked.email, person_id), f"invited by {link.created_by}")
+        await merchants.record_audit(tx, actor, "people set anew", "", person_id, now)
+        return await logins.begin(tx, locked, browser, now, by_link=True)
+
+    if login is not None and login.person_id != person_id:
+        raise NotFound
+    return await db.run(work)
+
+
+async def _is_set_anew_by_link(tx: Tx, link: Link, person: Person) -> bool:
+    """Return whether a link alone is enough to set somebody's account anew."""
+    if person.confirmed or link.shown_to == "member":
+        return False
+    return await queries.STAFF.first(tx, person_id=person.id) is None
+
+
+async def end_factors(tx: Tx, person_id: str) -> None:
+    """End a person's passkeys, recovery codes and logins; the caller ends the authenticator.
+
+    In this order, so that no login by a passkey is made meanwhile: it locks the person first, too.
+    """
+    await queries.REMOVE_PASSKEYS.run(tx, person_id=person_id)
+    await queries.REMOVE_CHALLENGES.run(tx, person_id=person_id)
+    await queries.DELETE_RECOVERY_CODES.run(tx, person_id=person_id)
+    await queries.END_OTHER_LOGINS.run(tx, person_id=person_id, but="")
 
 
 async def _use_invitation(tx: Tx, link: Link, token: str, person: Person, now: int) -> None:
@@ -182,13 +271,14 @@ async def _use_link(tx: Tx, link: Link, token: str, now: int) -> Link:
 
 
 async def _create(
-    tx: Tx, email: str, name: str, password: str, language: Language | None, now: int
+    tx: Tx, link: Link, name: str, password: str, language: Language | None, now: int
 ) -> Person:
     person = Person(
         id=new_id("per"),
-        email=email,
+        email=link.email,
         name=name,
         password=password,
+        confirmed=link.shown_to == "nobody",
         totp_secret=None,
         totp_pending=None,
         totp_period=0,

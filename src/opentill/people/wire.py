@@ -315,11 +315,15 @@ class InvitationWithUrl(InvitationOut, frozen=True, kw_only=True, rename="camel"
     """A new invitation; ``url`` is shown this once, for the person who is invited."""
 
     url: Annotated[
-        str, Meta(description="The link that accepts the invitation, once. It is shown only here.")
+        str | None,
+        Meta(
+            description="The link that accepts the invitation, once. It is shown only here. Null "
+            "where it is mailed: only the person who is invited sees it then."
+        ),
     ]
 
     @classmethod
-    def new(cls, link: Link, url: str) -> Self:
+    def new(cls, link: Link, url: str | None) -> Self:
         """Show a new invitation."""
         return cls(**_shown(link), url=url)
 

@@ -8,7 +8,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
         "mail_language": "Language of the mail",
         "error_mail_language": "Choose one of the languages",
-        "invited_mailed": "The link is on its way to them by mail, too.",
+        "invited_mailed": "The link is on its way to them by mail. Nobody else sees it.",
         "own_language_title": "Mails to you",
         "own_language": "Language",
         "own_language_hint": "Of what is written to you alone, such as a new login, and to staff. "
@@ -18,7 +18,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "zh-Hans": {
         "mail_language": "邮件语言",
         "error_mail_language": "请选择一种语言",
-        "invited_mailed": "链接也会通过邮件发送给对方。",
+        "invited_mailed": "链接已通过邮件发送给对方，其他人看不到。",
         "own_language_title": "发给您的邮件",
         "own_language": "语言",
         "own_language_hint": "用于只发给您本人的邮件（例如新登录）和发给平台人员的邮件。"
@@ -28,7 +28,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "zh-Hant": {
         "mail_language": "郵件語言",
         "error_mail_language": "請選擇一種語言",
-        "invited_mailed": "連結也會以郵件寄送給對方。",
+        "invited_mailed": "連結已以郵件寄送給對方，其他人看不到。",
         "own_language_title": "寄給您的郵件",
         "own_language": "語言",
         "own_language_hint": "用於只寄給您本人的郵件（例如新登入）和寄給平台人員的郵件。"

@@ -20,8 +20,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "invitation_title": "Join {merchant}",
         "invitation_title_staff": "Join the staff of this service",
         "invitation_text": "{email} is invited. Role: {role}.",
-        "invitation_known": "There is an account with this address already. "
-        "Log in with it to accept.",
+        "invitation_known": "You have an account with this address already? Log in with it to "
+        "accept.",
+        "invitation_anew": "Somebody else may have seen the link that your account was made by. So "
+        "choose a new password now: your old one, passkeys, authenticator and logins end.",
         "invitation_accept": "Accept the invitation",
         "your_name": "Your name",
         "new_password": "New password",
@@ -67,7 +69,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "invitation_title": "加入 {merchant}",
         "invitation_title_staff": "加入本服务的平台人员",
         "invitation_text": "已邀请 {email}。角色：{role}。",
-        "invitation_known": "此邮箱已有账户。请登录后接受邀请。",
+        "invitation_known": "此邮箱已有账户？请登录后接受邀请。",
+        "invitation_anew": "创建您账户的链接可能被他人看到过。请现在设置新密码："
+        "原密码、通行密钥、验证器和所有登录都将失效。",
         "invitation_accept": "接受邀请",
         "your_name": "您的姓名",
         "new_password": "新密码",
@@ -108,7 +112,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "invitation_title": "加入 {merchant}",
         "invitation_title_staff": "加入本服務的平台人員",
         "invitation_text": "已邀請 {email}。角色：{role}。",
-        "invitation_known": "此電子郵件已有帳戶。請登入後接受邀請。",
+        "invitation_known": "此電子郵件已有帳戶？請登入後接受邀請。",
+        "invitation_anew": "建立您帳戶的連結可能被他人看到過。請現在設定新密碼："
+        "原密碼、通行密鑰、驗證器和所有登入都將失效。",
         "invitation_accept": "接受邀請",
         "your_name": "您的姓名",
         "new_password": "新密碼",

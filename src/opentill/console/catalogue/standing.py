@@ -58,7 +58,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "left_disputes": "Open disputes:",
         "left_payouts": "Payouts that the bank has not confirmed:",
         "left_approvals": "Payouts and adjustments that wait for a second person:",
-        "standing_mailed": "It is mailed to them, too.",
+        "standing_mailed": "Approved. The link for {email} is on its way by mail.",
         "standing_invited": "Approved. Send this link to {email} alone: it works once, for 24 "
         "hours, and is shown this once.",
         "standing_done_suspended": "The merchant is suspended.",
@@ -149,7 +149,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "left_disputes": "未结争议：",
         "left_payouts": "银行尚未确认的出款：",
         "left_approvals": "等待第二人批准的出款和余额调整：",
-        "standing_mailed": "链接也已通过邮件发送给对方。",
+        "standing_mailed": "已通过。给 {email} 的链接已通过邮件发送。",
         "standing_invited": "已通过。请仅将此链接发送给 {email}：有效期 24 小时，只能使用一次，"
         "也只显示这一次。",
         "standing_done_suspended": "商户已暂停。",
@@ -239,7 +239,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "left_disputes": "未結爭議：",
         "left_payouts": "銀行尚未確認的出款：",
         "left_approvals": "等待第二人核准的出款和餘額調整：",
-        "standing_mailed": "連結也已透過電子郵件寄給對方。",
+        "standing_mailed": "已通過。給 {email} 的連結已透過電子郵件寄出。",
         "standing_invited": "已通過。請僅將此連結傳送給 {email}：有效期 24 小時，只能使用一次，"
         "也只顯示這一次。",
         "standing_done_suspended": "商戶已暫停。",
