@@ -80,6 +80,8 @@ def test_the_forms_say_the_same(deployment: Deployment, paid: tuple[str, str]) -
     file = deployment.directory / "statement.csv"
     assert deployment.done("statement", merchant, "--output", str(file)) == ""
     assert file.read_bytes().decode() == text.replace("\n", "\r\n").replace("\r\r", "\r")
+    for command, plain in (("statement", text), ("export", deployment.done("export", merchant))):
+        assert deployment.done(command, merchant, "--bom") == "\ufeff" + plain
     status, headers, body = _get(deployment, key, "/v1/balance/statement.csv")
     assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
     assert headers["content-disposition"] == 'attachment; filename="statement_all_all.csv"'

@@ -1,5 +1,6 @@
 """The client against a real server: every group, both kinds."""
 
+import codecs
 import csv
 import datetime as dt
 import io
@@ -136,6 +137,8 @@ def test_an_export_is_streamed_to_a_file_or_through_the_hands(
     with client.orders.export(start_date=0) as file:
         assert file.filename.startswith("orders")
         assert b"".join(file) == path.read_bytes()
+    with client.orders.export(bom=True) as marked:
+        assert b"".join(marked) == codecs.BOM_UTF8 + path.read_bytes()
     memory = io.BytesIO()
     assert client.balance.export_statement().save(memory) == len(memory.getvalue())
     assert sorted(tmp_path.iterdir()) == [path]

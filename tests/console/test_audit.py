@@ -1,13 +1,12 @@
 """The audit log in the console: searched, page by page, as a file, and verified."""
 
-import csv
-import io
 import re
 
 from opentill import merchants
 from opentill.merchants import Actor
 from support.api_server import Shop
 from support.people import person
+from support.spreadsheets import rows_of
 
 
 def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Shop) -> None:
@@ -31,7 +30,7 @@ def test_the_audit_log_is_searched_and_read_page_by_page_and_as_a_file(shop: Sho
     assert re.findall(r"reason (\d\d)", first + second) == [
         f"{one:02}" for one in range(59, -1, -1)
     ]
-    rows = list(csv.DictReader(io.StringIO(auditor.get("/console/audit.csv", params=asked).text)))
+    rows = rows_of(auditor.get("/console/audit.csv", params=asked))
     assert [row["reason"][7:9] for row in rows] == [f"{one:02}" for one in range(59, 0, -2)]
     assert {row["subject"] for row in rows} == {"'=1+1"}
     for query, sentence in (

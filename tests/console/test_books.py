@@ -1,7 +1,5 @@
 """The console's pages of payout runs, reconciliation and the trial balance."""
 
-import csv
-import io
 import re
 from collections.abc import Iterator
 
@@ -14,6 +12,7 @@ from opentill.db.database import Tx
 from support.api_server import ApiServer, Shop
 from support.payout_runs import ANN, IBAN, NATIONAL, OWN, payee
 from support.people import Visitor, person
+from support.spreadsheets import rows_of
 from support.world import NOW
 
 REASON = {"reason": "weekly"}
@@ -229,7 +228,7 @@ def test_the_trial_balance_and_the_general_ledger(shop: Shop, finance: Visitor) 
     assert said.startswith("/console/trial-balance?")
     assert 'id="ledger-to-error"' in finance.get(said).text
     file = finance.get(f"/console/trial-balance/ledger.csv?merchant={merchant_id}")
-    rows = list(csv.DictReader(io.StringIO(file.text)))
+    rows = rows_of(file)
     assert [(row["account"], row["amount"]) for row in rows] == [
         ("bank", "-123.45"), ("available", "123.45"),
     ]  # fmt: skip

@@ -1,11 +1,9 @@
 """Disputes in the console: the deadline, the merchant's evidence, notes, and dismissing."""
 
-import csv
 import re
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from html import unescape
-from io import StringIO
 from typing import Final
 
 from opentill import disputes, orders
@@ -16,6 +14,7 @@ from opentill.gateways import GatewayDisputeEvent
 from support import world
 from support.api_server import Shop
 from support.people import TESTER, Visitor, person, title
+from support.spreadsheets import rows_of
 
 HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 DAY_MS: Final = 86_400_000
@@ -103,7 +102,7 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: 
     server.sql("update disputes set respond_by = $2 where id = $1", theirs.id, sooner)
     assert listed("?status=SOON") == [theirs.id, soon.id], "the first deadline first"
     assert listed(f"?status=SOON&before={theirs.id}") == [soon.id]
-    due = csv.DictReader(StringIO(auditor.get(f"{place}.csv?status=SOON").text))
+    due = rows_of(auditor.get(f"{place}.csv?status=SOON"))
     known = (theirs.id, soon.id)
     assert [row["id"] for row in due if row["id"] in known] == [theirs.id, soon.id]
     assert listed("?status=LOST") == [lost.id]
@@ -112,7 +111,7 @@ def test_disputes_of_all_merchants_are_listed_filtered_and_sent_as_a_file(shop: 
     assert listed("?to=2001-01-01") == []
     assert 'id="from-error"' in auditor.get(f"{place}?from=soon").text
     file = auditor.get(f"{place}.csv?status=LOST")
-    rows = [row for row in csv.DictReader(StringIO(file.text)) if row["id"] == lost.id]
+    rows = [row for row in rows_of(file) if row["id"] == lost.id]
     assert [(row["merchantId"], row["merchant"], row["amount"]) for row in rows] == [
         (shop.id, "Harbour Books", "9.99")
     ]

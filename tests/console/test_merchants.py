@@ -1,11 +1,10 @@
 """The console's pages about merchants: found among many, and one with all that staff know."""
 
-import csv
-
 from opentill import merchants
 from opentill.merchants import Actor
 from support.api_server import Shop
 from support.people import person, title
+from support.spreadsheets import rows_of
 
 
 def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> None:
@@ -28,7 +27,7 @@ def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> 
         for text in (page.text, file.text):
             assert [text.count(f"<code>{one.id}<") or text.count(one.id) for one in made] == found
     assert file.headers["content-type"] == "text/csv; charset=utf-8"
-    lines = list(csv.DictReader(file.text.splitlines()))
+    lines = rows_of(file)
     assert [(one["name"], one["status"], one["chargeOff"]) for one in lines] == [
         ("Zebra 100_Coffee", "SUSPENDED", "late papers"),
         ("Zebra 100% Tea", "ACTIVE", ""),

@@ -1,7 +1,5 @@
 """The balance page, its movements and statements: what is shown, and what the files hold."""
 
-import csv
-import io
 import re
 from datetime import datetime
 from typing import Any, Final
@@ -13,6 +11,7 @@ from opentill import merchants, orders
 from opentill.figures import jobs
 from support.api_server import Shop
 from support.people import Visitor, person
+from support.spreadsheets import rows_of
 
 AT: Final = 1_798_761_000_000  # 2026-12-31T23:50 in UTC: next year in Kathmandu
 ZONE: Final = ZoneInfo("Asia/Kathmandu")
@@ -43,7 +42,7 @@ def file(visitor: Visitor, shop: Shop, below: str, **query: str) -> list[dict[st
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/csv; charset=utf-8"
     assert response.headers["cache-control"] == "no-store"
-    return list(csv.DictReader(io.StringIO(response.text)))
+    return rows_of(response)
 
 
 @pytest.fixture
@@ -189,7 +188,7 @@ def test_the_file_of_a_statement_has_the_days_of_the_page_that_it_is_linked_from
         (link,) = re.findall(r'href="([^"]*/statement\.csv[^"]*)"', html)
         answer = owner.get(link.replace("&amp;", "&"))
         name = answer.headers["content-disposition"].partition("filename=")[2].strip('"')
-        found = csv.DictReader(io.StringIO(answer.text))
+        found = rows_of(answer)
         return name, [one["type"] for one in found if one["row"] == "MOVEMENT"]
 
     december = linked(**{"from": "2026-12-01", "to": "2026-12-31"})

@@ -1,7 +1,5 @@
 """The pages of disputes: the list, one with its deadline, notes, and files as evidence."""
 
-import csv
-import io
 import re
 import threading
 import time
@@ -19,6 +17,7 @@ from opentill.disputes.evidence_model import MAX_BYTES
 from opentill.server.upload_limits import AT_ONCE, EACH, EACH_ADDRESS, Uploads
 from support.api_server import Shop
 from support.people import Visitor, person, title
+from support.spreadsheets import rows_of
 from support.world import DAY, HOUR
 
 PDF: Final = b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\ntrailer\n<<>>\n%%EOF\n"
@@ -415,7 +414,7 @@ def test_the_disputes_of_the_list_are_downloaded_with_their_times(shop: Shop) ->
     def rows(query: str) -> list[dict[str, str]]:
         answer = ada.get(f"/dashboard/{shop.id}/disputes.csv{query}")
         assert answer.headers["content-type"] == "text/csv; charset=utf-8"
-        return list(csv.DictReader(io.StringIO(answer.text)))
+        return rows_of(answer)
 
     both = rows("")
     assert [one["id"] for one in both] == [first.id, second.id]  # oldest first

@@ -1,7 +1,5 @@
 """The list of payments: its filters, its columns, what it says when asked again, and its file."""
 
-import csv
-import io
 import re
 from typing import Any, Final
 
@@ -9,6 +7,7 @@ from opentill import merchants
 from opentill.core.ids import new_id
 from support.api_server import Shop
 from support.people import Visitor, person
+from support.spreadsheets import rows_of
 
 _ROW: Final = re.compile(r'<tr role="row">\s*<td.*?</tr>', re.DOTALL)
 POLL: Final = {"hx-request": "true"}
@@ -38,7 +37,7 @@ class Looker:
         response = self.visitor.get(f"{self.path}.csv", params=query)
         assert response.status_code == 200
         assert response.headers["content-disposition"].startswith('attachment; filename="orders_')
-        return list(csv.DictReader(io.StringIO(response.text)))
+        return rows_of(response)
 
 
 def words(html: str) -> str:

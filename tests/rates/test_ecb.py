@@ -6,6 +6,8 @@ historical CSV, and XML).
 """
 
 import contextlib
+import io
+import zipfile
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -160,3 +162,27 @@ def test_crosses_agree_with_their_base(worth: dict[str, Decimal]) -> None:
         exact = worth.get(rate.quote, Decimal(1)) / worth.get(rate.base, Decimal(1))
         assert abs(rate.rate / exact - 1) <= Decimal("1e-11")
         assert len(rate.rate.normalize().as_tuple().digits) <= 12
+
+
+def _zipped(name: str, content: bytes) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("content", [DAILY, HISTORY, XML])
+def test_a_file_in_a_zip_archive_is_read_as_the_file_itself(content: bytes) -> None:
+    assert rates.read_file(_zipped("eurofxref.csv", content)) == rates.read_file(content)
+
+
+def test_xml_in_another_encoding_is_read_or_refused_by_name() -> None:
+    text = XML.decode().replace("UTF-8", "{}")
+    assert rates.read_file(text.format("UTF-16").encode("utf-16")) == rates.read_file(XML)
+    with pytest.raises(Invalid, match="UTF-8, UTF-16 or ISO-8859-1"):
+        rates.read_file(text.format("gb18030").encode())
+
+
+def test_an_archive_that_becomes_too_large_is_refused() -> None:
+    with pytest.raises(Invalid, match="larger than can be read"):
+        rates.read_file(_zipped("eurofxref.csv", HISTORY + b"\n" * 70_000_000))

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import zipfile
 
 import pytest
 
@@ -354,6 +355,50 @@ BOMB = (
     "</Document>"
 )
 OUTSIDE = '<!DOCTYPE b [<!ENTITY a SYSTEM "file:///etc/passwd">]><Document>&a;</Document>'
+
+
+def zipped(*files: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Put files into a zip archive."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
+def _encrypted(archive: bytes) -> bytes:
+    """Set the flag of an encrypted file in both of its headers."""
+    local, central = archive.index(b"PK\3\4"), archive.index(b"PK\1\2")
+    changed = bytearray(archive)
+    changed[local + 6] |= 1
+    changed[central + 8] |= 1
+    return bytes(changed)
+
+
+def _enveloped(document: bytes) -> bytes:
+    """Put a document beside its business application header, as banks send it."""
+    header = b'<AppHdr xmlns="urn:iso:std:iso:20022:tech:xsd:head.001.001.02"><BizMsgIdr/></AppHdr>'
+    return b"<Envelope>" + header + document.partition(b"?>")[2] + b"</Envelope>"
+
+
+PACKED = {
+    "zip": lambda content: zipped(("__MACOSX/._s.xml", b"x"), ("a/s.xml", content)),
+    "stored": lambda content: zipped(("s.xml", content), method=zipfile.ZIP_STORED),
+    "utf-16": lambda content: content.decode().encode("utf-16"),
+    "utf-16 in a zip": lambda content: zipped(("s.xml", content.decode().encode("utf-16"))),
+    "iso-8859-1": lambda content: content.replace(b"?>", b' encoding="iso-8859-1"?>', 1),
+    "envelope": _enveloped,
+}
+
+
+@pytest.mark.parametrize("form", PACKED)
+async def test_a_statement_is_read_as_banks_pack_it(db: Db, form: str) -> None:
+    sent = await _sent(db, 1)
+    result = await apply(db, PACKED[form](statement(entry(sent[0].id))))
+    assert (result.lines, result.sent, result.found) == (1, 1, 0)
+    assert await _now(db, sent) == [("PAID", sent[0].id)]
+
+
 HOSTILE: tuple[tuple[bytes, str], ...] = (
     (BOMB.encode(), "DOCTYPE"),
     (OUTSIDE.encode(), "DOCTYPE"),
@@ -365,6 +410,17 @@ HOSTILE: tuple[tuple[bytes, str], ...] = (
     (statement(entry("E1").replace("DBIT", "crdt")), "CdtDbtInd must be CRDT or DBIT"),
     (b"", "camt XML, or CSV with the columns"),
     (b"\xff\xfe\x00", "UTF-8"),
+    (b'<?xml version="1.0" encoding="gb18030"?><a/>', "UTF-8, UTF-16 or ISO-8859-1"),
+    (b'<?xml version="1.0" encoding="none"?><a/>', "UTF-8, UTF-16 or ISO-8859-1"),
+    (b"\xff\xfe" + "<a>\ud800".encode("utf-16-le", "surrogatepass"), "well-formed"),
+    (zipped(), "exactly one file"),
+    (zipped(("a.xml", b"<a/>"), ("b.xml", b"<b/>")), "'a.xml', 'b.xml'"),
+    (zipped(("a.xml", statement() + b" " * 30_000_000)), "larger than can be read"),
+    (zipped(("a.xml", BOMB.encode())), "DOCTYPE"),
+    (zipped(("a.zip", zipped(("a.xml", b"<a/>")))), "camt XML, or CSV|UTF-8"),
+    (zipped(("a.xml", b"<a/>"))[:-30], "cannot be unpacked"),
+    (_encrypted(zipped(("a.xml", b"<a/>"))), "encrypted"),
+    (b"PK\3\4 and nothing else", "cannot be unpacked"),
     (b"a" * 300_000, "fewer than"),
     ((CSV + "po_1,paid,1.00\r\n").encode(), "must have 6 cells"),
     ((CSV + "po_1,gone,1.00,EUR,,\r\n").encode(), "status must be one of"),
@@ -372,7 +428,7 @@ HOSTILE: tuple[tuple[bytes, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("content", "says"), HOSTILE)
+@pytest.mark.parametrize(("content", "says"), HOSTILE, ids=map(str, range(len(HOSTILE))))
 async def test_a_hostile_file_is_refused_and_leaves_nothing(
     db: Db, content: bytes, says: str
 ) -> None:

@@ -218,6 +218,29 @@ async def test_stripes_own_reports_are_read_as_they_are(db: Db) -> None:
         )
 
 
+SOURCELESS = (
+    "balance_transaction_id,created_utc,reporting_category,gross,currency\n"
+    "txn_8,2025-06-15 15:06:40,charge,5.00,usd\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ITEMISED}\ntxn_8,2025-06-15 15:06:40,charge,,5.00,0,usd,,,,\n",
+        f"{EXPORTED}\ntxn_8,charge,,5.00,0,5.00,usd,2025-06-15 15:06:40,\n",
+        SOURCELESS,
+    ],
+)
+async def test_a_row_of_stripe_without_a_source_waits_under_its_transaction(
+    db: Db, text: str
+) -> None:
+    report = Report(gateway="stripe", file=io.BytesIO(text.encode()), name="balance.csv")
+    result = await reconciliation.reconcile_file(db, report, ANN, NOW)
+    (found,) = result.differences
+    assert (result.rows, found.what, found.reference) == (1, "missing in ledger", "txn_8")
+
+
 async def test_money_that_stripe_takes_with_the_dispute_is_no_difference(db: Db) -> None:
     order = await db.run(lambda tx: world.in_status(tx, "PAID"))
     await db.run(lambda tx: world.dispute_said(tx, order, "OPENED", ref="du_1"))

@@ -1,5 +1,6 @@
 """Orders and the export: contract.md#orders."""
 
+import codecs
 import csv
 import io
 from collections.abc import Callable
@@ -208,6 +209,18 @@ def _export(shop: Shop, **query: Any) -> list[dict[str, str]]:
     answer = shop.get("/v1/orders/export", **query)
     assert answer.status_code == 200
     return list(csv.DictReader(io.StringIO(answer.content.decode(), newline="")))
+
+
+@pytest.mark.parametrize("path", ["/v1/orders/export", "/v1/balance/statement.csv"])
+def test_a_file_has_a_byte_order_mark_only_if_it_is_asked_for(shop: Shop, path: str) -> None:
+    shop.paid()
+    plain = shop.get(path)
+    assert shop.get(path, bom="false").content == plain.content
+    assert not plain.content.startswith(codecs.BOM_UTF8)
+    marked = shop.get(path, bom="true")
+    assert marked.headers["content-type"] == "text/csv; charset=utf-8"
+    assert marked.content.splitlines()[0] == codecs.BOM_UTF8 + plain.content.splitlines()[0]
+    assert "true or false" in refused(shop.get(path, bom="yes"), "bom")
 
 
 def test_an_empty_export_is_the_header_row(shop: Shop) -> None:

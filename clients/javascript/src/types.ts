@@ -1462,6 +1462,8 @@ export interface OrdersExportQuery {
    * four digits of the card.
    */
   query?: string | undefined;
+  /** `true`: the file begins with a byte order mark, by which spreadsheets know UTF-8. */
+  bom?: boolean | undefined;
 }
 
 /** What refunds.list can be asked for. */
@@ -1510,6 +1512,8 @@ export interface BalanceExportStatementQuery {
   startDate?: number | Date | undefined;
   /** Where the statement ends, Unix ms. */
   endDate?: number | Date | undefined;
+  /** `true`: the file begins with a byte order mark, by which spreadsheets know UTF-8. */
+  bom?: boolean | undefined;
 }
 
 /** What webhookEndpoints.list can be asked for. */

@@ -7,6 +7,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from opentill.http import csvfile
 from opentill.http.responses import Download, send_download
 
 
@@ -14,6 +15,11 @@ async def file(download: Download) -> Response:
     """Return a file that is streamed. Raises what making its first chunk raises."""
     first = await anext(download.chunks, b"")
     return _File(msgspec.structs.replace(download, chunks=_whole(first, download.chunks)))
+
+
+async def table(name: str, chunks: AsyncGenerator[bytes, None]) -> Response:
+    """Return a table as CSV, for spreadsheets. Raises what making its first chunk raises."""
+    return await file(Download(csvfile.CONTENT_TYPE, name, csvfile.with_bom(chunks)))
 
 
 async def _whole(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

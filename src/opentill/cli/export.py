@@ -14,9 +14,12 @@ def register(app: typer.Typer) -> None:
 
 
 @order_search.filtered
-def export(merchant_id: str, *, to_file: inputs.Output = None, **given: Any) -> None:
+def export(
+    merchant_id: str, *, to_file: inputs.Output = None, bom: inputs.Bom = False, **given: Any
+) -> None:
     """Write a merchant's orders as CSV, oldest first, as the API exports them."""
     from opentill import merchants, orders
+    from opentill.http import csvfile
 
     query = order_search.query_of(given)
 
@@ -29,7 +32,7 @@ def export(merchant_id: str, *, to_file: inputs.Output = None, **given: Any) -> 
             readers = asyncio.Semaphore(2)
             chunks = orders.export_csv(db, merchant.id, chosen, readers, livemode=settings.livemode)
             with inputs.target(to_file) as target:
-                async for chunk in chunks:
+                async for chunk in csvfile.with_bom(chunks) if bom else chunks:
                     target.write(chunk)
                 target.flush()
 

@@ -61,6 +61,11 @@ Output = Annotated[
 ]
 
 
+Bom = Annotated[
+    bool, typer.Option("--bom", help="Begin CSV with a byte order mark, for spreadsheets.")
+]
+
+
 class Target(Protocol):
     """Where a file is written to."""
 

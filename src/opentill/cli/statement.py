@@ -58,22 +58,26 @@ def statement(
         typer.Option("--format", help="Without it, csv to a file or pipe, table to a terminal."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    bom: inputs.Bom = False,
 ) -> None:
     """Write a merchant's statement: opening balances, every entry, closing balances."""
     from opentill import merchants
     from opentill.core.errors import ConfigurationError
+    from opentill.http import csvfile
     from opentill.ledger.statement import StatementError
 
     start, end = inputs.period(since, until)
     to_screen = to_file is None and sys.stdout.isatty()
     chosen = Format.json if as_json else form or (Format.table if to_screen else Format.csv)
+    with_bom = bom and chosen is Format.csv
 
     async def work() -> None:
         async with session.database() as db:
             async with db.connection() as tx:
                 merchant = await merchants.find(tx, merchant_id)
+            pieces = _pieces(chosen, db, merchant.id, start, end)
             with inputs.target(to_file) as target:
-                await _write(target, _pieces(chosen, db, merchant.id, start, end))
+                await _write(target, csvfile.with_bom(pieces) if with_bom else pieces)
 
     try:
         session.run(work())

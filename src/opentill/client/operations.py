@@ -252,8 +252,12 @@ def export_orders(  # noqa: PLR0913 - likewise
     query: str | None = None,
     start_date: Moment | None = None,
     end_date: Moment | None = None,
+    bom: bool | None = None,
 ) -> Request[File]:
-    """Export orders as CSV, oldest first; both dates are inclusive. Filters as ``list_orders``."""
+    """Export orders as CSV, oldest first; both dates are inclusive. Filters as ``list_orders``.
+
+    ``bom``: it begins with a byte order mark, for spreadsheets.
+    """
     return get(
         "/v1/orders/export",
         File,
@@ -265,6 +269,7 @@ def export_orders(  # noqa: PLR0913 - likewise
         query=query,
         start_date=millis(start_date),
         end_date=millis(end_date),
+        bom=bom,
     )
 
 
@@ -348,12 +353,19 @@ def list_balance_transactions(
 
 
 def export_statement(
-    *, start_date: Moment | None = None, end_date: Moment | None = None
+    *,
+    start_date: Moment | None = None,
+    end_date: Moment | None = None,
+    bom: bool | None = None,
 ) -> Request[File]:
-    """Export a statement as CSV; it adds up, or it breaks off. Both dates are inclusive."""
+    """Export a statement as CSV; it adds up, or it breaks off. Both dates are inclusive.
+
+    ``bom``: it begins with a byte order mark, for spreadsheets.
+    """
     return get(
         "/v1/balance/statement.csv",
         File,
         start_date=millis(start_date),
         end_date=millis(end_date),
+        bom=bom,
     )

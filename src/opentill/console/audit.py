@@ -16,7 +16,6 @@ from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
 from opentill.http import csvfile
-from opentill.http.responses import Download
 from opentill.merchants import AuditHead, AuditRow, Sought
 
 _HEAD: Final = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
@@ -104,7 +103,7 @@ async def file(request: PageRequest) -> Response:
             before = found[-1].number or 0
 
     chunks = csvfile.chunks(_COLUMNS, rows())
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, "audit.csv", chunks))
+    return await downloads.table("audit.csv", chunks)
 
 
 def _line(row: AuditRow) -> tuple[str, ...]:

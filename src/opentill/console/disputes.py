@@ -19,7 +19,6 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Sought, Status, export
 from opentill.http import csvfile
-from opentill.http.responses import Download
 
 # What can be chosen, and the statuses that it stands for; SOON: of the next days' deadlines.
 _CHOICES: Final[Mapping[str, tuple[Status, ...]]] = {
@@ -106,7 +105,7 @@ async def file(request: PageRequest) -> Response:
             after = found[-1].id
 
     chunks = csvfile.chunks(_COLUMNS, rows())
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, "disputes.csv", chunks))
+    return await downloads.table("disputes.csv", chunks)
 
 
 def _line(one: Dispute, merchant: str) -> tuple[str, ...]:

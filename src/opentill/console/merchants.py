@@ -13,7 +13,6 @@ from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.http import csvfile
-from opentill.http.responses import Download
 from opentill.merchants import Merchant, Status
 
 _STATUSES: Final[tuple[Status, ...]] = get_args(Status)
@@ -72,7 +71,7 @@ async def file(request: PageRequest) -> Response:
                     yield _line(one)
 
     chunks = csvfile.chunks(_COLUMNS, rows())
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, "merchants.csv", chunks))
+    return await downloads.table("merchants.csv", chunks)
 
 
 def _line(one: Merchant) -> tuple[str, ...]:

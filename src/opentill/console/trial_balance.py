@@ -13,8 +13,6 @@ from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
 from opentill.core.money import Money
-from opentill.http import csvfile
-from opentill.http.responses import Download
 from opentill.ledger.postings import ACCOUNTS
 from opentill.list_counts import FOREVER
 
@@ -75,7 +73,7 @@ async def export(request: PageRequest) -> Response:
         request.app.replica.reading(), days.since, days.until, merchant_id or None
     )
     name = days.filename("general_ledger")
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, name, chunks))
+    return await downloads.table(name, chunks)
 
 
 PLACE: Final = f"{OF_CONSOLE}/trial-balance"

@@ -17,8 +17,6 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
 from opentill.dashboard import expected, movements
 from opentill.figures.model import local
-from opentill.http import csvfile
-from opentill.http.responses import Download
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
 from opentill.web.language import Localizer
@@ -211,7 +209,7 @@ def _back(request: PageRequest, below: str) -> Response:
 
 
 async def _file(name: str, days: Days, chunks: AsyncGenerator[bytes, None]) -> Response:
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, days.filename(name), chunks))
+    return await downloads.table(days.filename(name), chunks)
 
 
 # Both files hold what the pages show to whoever has the permission, and nothing about customers:

@@ -15,8 +15,6 @@ from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
-from opentill.http import csvfile
-from opentill.http.responses import Download
 from opentill.ledger import Entry
 from opentill.orders import HistoryRow
 from opentill.web import responses
@@ -79,7 +77,7 @@ async def show_file(request: PageRequest) -> Response:
     status = lists.choice(request, "status", disputes.STATUSES)
     chunks = disputes.export_csv(request.app.db, merchant.id, status, days.range, zone)
     name = days.filename("disputes")
-    return await downloads.file(Download(csvfile.CONTENT_TYPE, name, chunks))
+    return await downloads.table(name, chunks)
 
 
 async def show(request: PageRequest) -> Response:

@@ -16,8 +16,6 @@ from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.dashboard import payments_columns
-from opentill.http import csvfile
-from opentill.http.responses import Download
 from opentill.list_counts import FOREVER
 from opentill.orders import ExportQuery, Order, OrdersQuery
 from opentill.web import responses
@@ -210,7 +208,7 @@ async def export(request: PageRequest) -> Response:
     )
     name = asked.days.filename("orders")
     try:
-        return await downloads.file(Download(csvfile.CONTENT_TYPE, name, chunks))
+        return await downloads.table(name, chunks)
     except Invalid:
         return _back(request)
 

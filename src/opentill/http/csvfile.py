@@ -1,17 +1,23 @@
 """CSV files for people: RFC 4180, streamed, and inert in a spreadsheet."""
 
+import codecs
 import csv
 import io
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from datetime import tzinfo
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from opentill.core import times
+from opentill.http.fields import meaning
 
 CONTENT_TYPE: Final = "text/csv; charset=utf-8"
+WithBom: TypeAlias = Annotated[
+    Annotated[bool, msgspec.Meta(description="true or false")],
+    meaning("`true`: the file begins with a byte order mark, by which spreadsheets know UTF-8."),
+]
 _CHUNK: Final = 64 * 1024
 # What spreadsheets run as formulas (OWASP, "CSV Injection"): what begins with one of these signs,
 # also behind blanks and characters that nobody sees. A program that splits a line elsewhere than we
@@ -75,6 +81,14 @@ def line(cells: Iterable[str]) -> bytes:
     buffer = io.StringIO(newline="")
     csv.writer(buffer).writerow(cells)
     return buffer.getvalue().encode()
+
+
+async def with_bom(file: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield a file with the mark by which spreadsheets see that it is UTF-8."""
+    begun = False
+    async for chunk in file:
+        yield chunk if begun else codecs.BOM_UTF8 + chunk
+        begun = True
 
 
 async def chunks(

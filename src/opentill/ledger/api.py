@@ -23,6 +23,7 @@ class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
         meaning("Where the statement begins, Unix ms. It has the balances before that."),
     ] = None
     end_date: Annotated[Millis | None, meaning("Where the statement ends, Unix ms.")] = None
+    bom: csvfile.WithBom = False
 
 
 async def list_transactions(
@@ -46,10 +47,11 @@ async def export_statement(request: ApiRequest[StatementQuery, Nothing]) -> Down
     start, end = request.query.start_date, request.query.end_date
     if start is not None and end is not None and start > end:
         raise Invalid("endDate", "endDate must not be before startDate")
+    chunks = statement.chunks(request.app.replica.reading(), request.merchant_id, start, end)
     return Download(
         content_type=csvfile.CONTENT_TYPE,
         filename=csvfile.filename("statement", start, end),
-        chunks=statement.chunks(request.app.replica.reading(), request.merchant_id, start, end),
+        chunks=csvfile.with_bom(chunks) if request.query.bom else chunks,
     )
 
 

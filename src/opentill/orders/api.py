@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from opentill.http import csvfile
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, listing, page_example
 from opentill.http.responses import Download
@@ -30,21 +31,28 @@ async def get(request: ApiRequest[Nothing, Nothing]) -> OrderDetail:
         return OrderDetail.of(known, await cards.of_order(tx, order))
 
 
-async def export_orders(request: ApiRequest[ExportQuery, Nothing]) -> Download:
+class FileQuery(ExportQuery, frozen=True, kw_only=True, rename="camel"):
+    """Which orders to export, and in which form."""
+
+    bom: csvfile.WithBom = False
+
+
+async def export_orders(request: ApiRequest[FileQuery, Nothing]) -> Download:
     """Export orders as CSV, oldest first."""
     query = request.query
     here = request.app.replica.reading()
     chosen = await filters.choose(here, request.merchant_id, query)
+    chunks = export.counted(
+        request.app.exports,
+        here,
+        request.merchant_id,
+        chosen,
+        livemode=request.app.settings.livemode,
+    )
     return Download(
-        content_type="text/csv; charset=utf-8",
+        content_type=csvfile.CONTENT_TYPE,
         filename=export.filename(query.start_date, query.end_date),
-        chunks=export.counted(
-            request.app.exports,
-            here,
-            request.merchant_id,
-            chosen,
-            livemode=request.app.settings.livemode,
-        ),
+        chunks=csvfile.with_bom(chunks) if query.bom else chunks,
     )
 
 
@@ -114,7 +122,7 @@ operations: Final = (
         "`endDate` are about when orders were created, both inclusive. A few exports of a merchant "
         "may run at once; one more gets 429 with Retry-After. The filters are those of the list: "
         "the file has exactly what the list shows.",
-        query=ExportQuery,
+        query=FileQuery,
         response=Download,
         read=export_orders,
     ),

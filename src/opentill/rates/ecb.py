@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Final
 from xml.parsers import expat
 
+from opentill.core import unzip, xmltext
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS
 from opentill.rates.model import Day, Sheet
@@ -71,10 +72,16 @@ class _Collected:
 
 
 def read(data: bytes) -> Sheet:
-    """Read a file of reference rates, CSV or XML. Raises Invalid on ``file``, which says where."""
+    """Read a file of reference rates, CSV or XML, or the ECB's zip archive of one.
+
+    Raises Invalid on ``file``, which says where.
+    """
+    if data.startswith(unzip.MAGIC):
+        with unzip.unpacked(io.BytesIO(data), MAX_BYTES) as file:
+            data = file.read()
     if len(data) > MAX_BYTES:
         raise Invalid("file", f"file must be at most {MAX_BYTES // 1024 // 1024} MiB")
-    if data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
+    if xmltext.is_xml(data[:512]):
         return _read_xml(data)
     return _read_csv(data)
 
@@ -155,6 +162,6 @@ def _read_xml(data: bytes) -> Sheet:
     parser.StartElementHandler = start
     try:
         parser.Parse(data, True)  # noqa: FBT003 - expat's way
-    except expat.ExpatError as error:
-        raise _wrong("XML", str(error)) from None
+    except xmltext.ERRORS as error:
+        raise _wrong("XML", xmltext.explain(error)) from None
     return collected.sheet()

@@ -16,13 +16,13 @@ from typing import IO, Final, Literal
 import msgspec
 
 from opentill import merchants, payouts
-from opentill.core import money
+from opentill.core import money, unzip, xmltext
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout
 from opentill.reconciliation import camt, inbox
-from opentill.reconciliation.lines import bounded, sha256
+from opentill.reconciliation.lines import MOST_BYTES, bounded, sha256
 from opentill.reconciliation.model import BankKind, BankLine, BankResult, Difference, What
 
 SOURCE: Final = "bank"
@@ -45,8 +45,15 @@ async def apply(
     """Read a report and end the payouts that it is about.
 
     ``file`` can be read twice. The same bytes again change nothing. Raises Invalid for a file that
-    is no report or has more than ``most`` lines, before anything is changed.
+    is no report or has more than ``most`` lines, also in a zip archive, before anything is changed.
     """
+    with unzip.unpacked(file, MOST_BYTES) as report:
+        return await _apply(db, report, name, actor, now, most)
+
+
+async def _apply(
+    db: Db, file: IO[bytes], name: str, actor: Actor, now: int, most: int
+) -> BankResult:
     lines = _check(file, most)
     digest = sha256(file)
     stored = await db.run(
@@ -94,9 +101,9 @@ def _check(file: IO[bytes], most: int) -> int:
 
 def _lines(file: IO[bytes]) -> Iterator[BankLine]:
     file.seek(0)
-    start = file.read(512).removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = file.read(512)
     file.seek(0)
-    return camt.read(file) if start.startswith(b"<") else _csv(file)
+    return camt.read(file) if xmltext.is_xml(start) else _csv(file)
 
 
 def _csv(file: IO[bytes]) -> Iterator[BankLine]:

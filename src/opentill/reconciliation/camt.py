@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import IO, Final
 from xml.parsers import expat
 
+from opentill.core import xmltext
 from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS, MOST_MINOR, exponent
 from opentill.reconciliation.model import BankKind, BankLine
@@ -103,7 +104,8 @@ class _Reader:
         self._path.append(local)
         if len(self._path) > _DEEPEST:
             raise Invalid("file", f"file must be nested at most {_DEEPEST} deep")
-        self.is_camt = self.is_camt or (len(self._path) == 2 and local in _KINDS)  # noqa: PLR2004 - below the root
+        # The document may be in an envelope, beside its header (AppHdr, head.001).
+        self.is_camt = self.is_camt or (local in _KINDS and self._path[-2:-1] == ["Document"])
         self._text, self._length = [], 0
         self._currency = attributes.get("Ccy", "")
         if local == "Ntry":
@@ -225,8 +227,8 @@ def read(file: IO[bytes]) -> Iterator[BankLine]:
             while reader.lines:
                 yield reader.lines.popleft()
         reader.parser.Parse(b"", True)  # noqa: FBT003 - likewise
-    except expat.ExpatError as error:
-        raise Invalid("file", f"file must be well-formed XML: {error}") from None
+    except xmltext.ERRORS as error:
+        raise Invalid("file", f"file must be {xmltext.explain(error)}") from None
     if not reader.is_camt:
         raise Invalid("file", "file must be camt.052, camt.053 or camt.054, or CSV")
     yield from reader.lines

@@ -7,6 +7,7 @@ from typing import IO, Final
 from opentill.core.errors import Invalid
 
 LONGEST: Final = 256 * 1024  # bytes
+MOST_BYTES: Final = 1024 * 1024 * 1024  # of a file that came in a zip archive
 
 
 def sha256(file: IO[bytes]) -> str:

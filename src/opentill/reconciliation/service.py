@@ -10,10 +10,11 @@ from typing import IO, Final
 
 import msgspec
 
+from opentill.core import unzip
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.reconciliation import inbox, queries
-from opentill.reconciliation.lines import bounded, sha256
+from opentill.reconciliation.lines import MOST_BYTES, bounded, sha256
 from opentill.reconciliation.model import (
     SETTLED,
     TAKEN_AT_ONCE,
@@ -174,8 +175,12 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
     A file that was read before is compared again, and what the inbox has of it stays as it is.
     Raises as ``reconcile`` does.
     """
+    with unzip.unpacked(report.file, MOST_BYTES) as file:
+        return await _reconcile_file(db, msgspec.structs.replace(report, file=file), actor, now)
+
+
+async def _reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Result:
     gateway, file = report.gateway, report.file
-    file.seek(0)
     with Stage(read(bounded(file))):
         pass  # nothing is recorded of a file that is no report
     digest = sha256(file)

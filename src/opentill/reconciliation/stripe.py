@@ -89,6 +89,8 @@ def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, st
         reference = ours or cells.get("payment_intent_id", "") or source
     elif kind != "refund":
         reference = cells.get("dispute_id", "") or source
+    # Some rows name no source. They still moved money: they wait for a person under Stripe's id.
+    reference = reference or cells.get("balance_transaction_id", "") or cells.get("id", "")
     text, currency = amount[0].replace(",", ""), amount[1].upper()
     found = _AMOUNT.fullmatch(text)
     if found is None or currency not in EXPONENTS:

@@ -1,0 +1,78 @@
+"""The one file of a zip archive, as banks and the European Central Bank send theirs, bounded.
+
+What an archive says of its size is not believed: so much is unpacked as is allowed, and no more.
+"""
+
+import contextlib
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from tempfile import SpooledTemporaryFile
+from typing import IO, Final, cast
+
+from opentill.core.errors import Invalid
+
+MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the latter: of an empty archive
+_CHUNK: Final = 64 * 1024
+_IN_MEMORY: Final = 8 * 1024 * 1024
+_RATIO: Final = 250  # to the archive's own size; XML of a statement shrinks to a twentieth or so
+_LEAST: Final = 1024 * 1024  # bytes that may be unpacked of however small an archive
+_NAMED: Final = 5  # files, in a refusal
+# RuntimeError: it is encrypted; NotImplementedError: packed by a method that Python lacks.
+_ERRORS: Final = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError,
+)  # fmt: skip
+_ATTRIBUTES: Final = ("__MACOSX/",)  # what macOS puts beside each file
+
+
+@contextlib.contextmanager
+def unpacked(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
+    """Open the file that a zip archive holds, and any other file as it is, at its beginning.
+
+    Raises Invalid on ``file`` for an archive that cannot be read, has not exactly one file in it,
+    or becomes larger than ``most`` bytes.
+    """
+    file.seek(0)
+    is_zip = file.read(4) in MAGIC
+    file.seek(0)
+    if not is_zip:
+        yield file
+        return
+    with SpooledTemporaryFile(_IN_MEMORY) as target:
+        try:
+            _unpack(file, target, most)
+        except _ERRORS as error:
+            raise _refusal(f"it cannot be unpacked: {error}") from None  # noqa: EM102, TRY003 - no class takes it
+        target.seek(0)
+        yield cast("IO[bytes]", target)
+
+
+def _unpack(file: IO[bytes], target: SpooledTemporaryFile[bytes], most: int) -> None:
+    with zipfile.ZipFile(file) as archive:
+        info = _only(archive)
+        bound = min(most, max(_LEAST, file.seek(0, 2) * _RATIO))
+        length = 0
+        with archive.open(info) as packed:
+            while chunk := packed.read(_CHUNK):
+                length += len(chunk)
+                if length > bound:
+                    raise _refusal(f"{info.filename[:100]!r} is larger than can be read")  # noqa: EM102, TRY003 - likewise
+                target.write(chunk)
+
+
+def _only(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    files = [
+        info
+        for info in archive.infolist()
+        if not info.is_dir() and not info.filename.startswith(_ATTRIBUTES)
+    ]
+    if len(files) != 1:
+        names = ", ".join(repr(info.filename[:100]) for info in files[:_NAMED]) or "none"
+        more = ", …" if len(files) > _NAMED else ""
+        raise _refusal(f"it has {names}{more}")  # noqa: EM102, TRY003 - likewise
+    return files[0]
+
+
+def _refusal(why: str) -> Invalid:
+    return Invalid("file", f"file, a zip archive, must hold exactly one file to be read: {why}")
