@@ -40,6 +40,7 @@ OWNERS: Final = {
     "event_heads": "webhooks",
     "events": "webhooks",
     "exchange_rates": "rates",
+    "rate_days": "rates",
     "figure_heads": "figures",
     "figures": "figures",
     "gateway_figures": "figures",

@@ -32,6 +32,7 @@ REFERENCE: Final = {
     "merchants": "the list of tenants itself",
     "api_keys": "found by a key before the merchant is known",
     "exchange_rates": "of the whole deployment",
+    "rate_days": "of the whole deployment",
     "directory": "finds the merchant of a public id",
     "audit_log": "of the operator",
     "audit_head": "of the operator, one row",

@@ -24,13 +24,17 @@ def test_a_file_is_brought_in_and_listed(opentill: Commands) -> None:
     }
     assert opentill.json("rates", "import", "-", "--from", "2024-01-26", given=CSV)["days"] == 1
     (found,) = opentill.json("rates", "list", "--base", "USD", "--quote", "JPY")
-    assert (found["rate"], found["day"], found["counts"]) == ("128", "2024-01-26", True)
+    assert (found["rate"], found["day"], found["counts"]) == ("128", "2024-01-26", False)
     (before,) = opentill.json(
         "rates", "list", "--base", "USD", "--quote", "JPY", "--at", "2024-01-25"
     )
     assert before["rate"] == "125"
-    old = opentill.json("rates", "list", OPENTILL_RATES_MAX_AGE_DAYS="7")
-    assert (len(old), {row["counts"] for row in old}) == (6, {False})
+    for days, counts in (("7", False), ("3650", True), ("0", True)):
+        rows = opentill.json("rates", "list", OPENTILL_RATES_MAX_AGE_DAYS=days)
+        assert (len(rows), {row["counts"] for row in rows}) == (6, {counts})
+    opentill.json("rates", "set", "USD", "JPY", "150", "--from", "2024-01-27")
+    (typed,) = opentill.json("rates", "list", "--base", "USD", "--quote", "JPY")
+    assert (typed["rate"], typed["typed"], typed["counts"]) == ("150", True, True)
     assert "CYP" in opentill.text("rates", "import", str(file))
 
 

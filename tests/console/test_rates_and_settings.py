@@ -3,12 +3,18 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+from opentill import rates
+from opentill.products import service as products
+from opentill.products.model import ProductBody
+from opentill.rates.model import Day
 from support.api_server import Shop
 from support.people import PASSWORD, person
+from support.world import DAY
 
 
 def test_a_rate_is_set_once_and_shown(shop: Shop) -> None:
@@ -69,6 +75,38 @@ def test_the_newest_days_of_a_file_of_reference_rates_are_imported(shop: Shop) -
     for wrong, sentence in ((b"", "Choose the file"), (b"Name\nTea\n", "Choose a file of refer")):
         refused = send(wrong)
         assert (refused.status_code, sentence in refused.text) == (400, True), wrong
+
+
+def test_rates_that_are_too_old_or_will_be_are_named(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    server = shop.api_server
+    start = server.app.clock() // DAY * DAY
+    server.tx(
+        lambda tx: products.create(
+            tx, shop.id, ProductBody(name="Tea", price="1000", currency="ISK"), start
+        )
+    )
+    day = Day(start, {"USD": Decimal("0.008")})
+    sheet = rates.Sheet(base="ISK", days=(day,), skipped=())
+    server.tx(lambda tx: rates.bring_in(tx, sheet, start))
+
+    def page(days: float) -> str:
+        clock(start + int(days * DAY))
+        finance = person(server, None, staff_role="finance")
+        return finance.get("/console/rates?currency=ISK").text
+
+    assert "Rates will soon be too old" not in page(4)
+    seen = page(6)
+    assert "Rates will soon be too old" in seen
+    assert "ISK to USD: no session opens in it in two days" in seen
+    assert "ISK to USD: no session opens in it</li>" not in seen
+    seen = page(8)
+    assert "ISK to USD: no session opens in it</li>" in seen
+    assert "Too old" in seen
+    server.tx(lambda tx: rates.put(tx, "ISK", "USD", Decimal("0.007"), server.app.clock()))
+    assert "set by hand" in page(400)
+    assert "ISK to USD: no session opens in it" not in page(400)
 
 
 def test_a_file_outlives_the_step_up(shop: Shop, clock: Callable[[int], None]) -> None:

@@ -1,6 +1,7 @@
 """Which exchange rate counts: the newest that is not too old, read in either direction."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -8,8 +9,9 @@ from opentill import checkouts, orders, rates
 from opentill.checkouts.model import SessionBody
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
+from opentill.rates.model import Day
 from support.api_server import ApiServer, refused
-from support.world import DAY, NOW, entries, merchant, paid, product, session
+from support.world import DAY, NOW, entries, merchant, paid, product, refunded, session
 
 CSV = b"Date,USD,JPY,HKD,\n2025-06-13,1.25,160,8.5,\n2025-06-12,1.2,150,8.4,\n"
 JUNE_13 = 1_749_772_800_000
@@ -29,17 +31,42 @@ LOOKUPS = (
     ([("EUR", "USD", "1.25", 2), ("USD", "EUR", "0.5", 1)], ("EUR", "USD"), 0, "2"),
     ([("EUR", "USD", "1.25", 1), ("USD", "EUR", "0.5", 1)], ("EUR", "USD"), 0, "1.25"),
     ([("EUR", "USD", "1.25", 1), ("EUR", "USD", "1.26", 1)], ("EUR", "USD"), 0, "1.26"),
-    ([("EUR", "USD", "1.25", 3)], ("EUR", "USD"), 3, "1.25"),
-    ([("EUR", "USD", "1.25", 4)], ("EUR", "USD"), 3, None),
-    ([("USD", "EUR", "0.8", 4)], ("EUR", "USD"), 3, None),
+    ([("EUR", "USD", "1.25", 3, "file")], ("EUR", "USD"), 3, "1.25"),
+    ([("EUR", "USD", "1.25", 4, "file")], ("EUR", "USD"), 3, None),
+    ([("EUR", "USD", "1.25", 4, "file")], ("EUR", "USD"), 0, "1.25"),
+    ([("USD", "EUR", "0.8", 4, "file")], ("EUR", "USD"), 3, None),
     ([], ("JPY", "JPY"), 3, "1"),
+    # What was typed counts until it is replaced, and then it does not come back.
+    ([("EUR", "USD", "1.25", 400)], ("EUR", "USD"), 3, "1.25"),
+    ([("USD", "EUR", "0.8", 400)], ("EUR", "USD"), 3, "1.25"),
+    ([("EUR", "USD", "2", 9), ("EUR", "USD", "1.25", 8, "file")], ("EUR", "USD"), 7, None),
+    ([("USD", "EUR", "2", 9), ("EUR", "USD", "1.25", 8, "file")], ("EUR", "USD"), 7, None),
+    ([("EUR", "USD", "1.25", 8, "file"), ("EUR", "USD", "2", 7)], ("EUR", "USD"), 7, "2"),
+    ([("EUR", "USD", "1.25", 8, "file"), ("EUR", "USD", "2", 8)], ("EUR", "USD"), 7, "2"),
+    # A rate of a file ends with a later day that lacks its currency, whenever that came in.
+    ([("EUR", "RUB", "90", 2, "file"), ("EUR", "USD", "1", 1, "file")], ("EUR", "RUB"), 7, None),
+    ([("EUR", "RUB", "90", 2, "file"), ("EUR", "USD", "1", 1, "file")], ("RUB", "EUR"), 0, None),
+    ([("EUR", "USD", "1", 1, "file"), ("EUR", "RUB", "90", 2, "file")], ("EUR", "RUB"), 7, None),
+    ([("EUR", "RUB", "90", 2), ("EUR", "USD", "1", 1, "file")], ("EUR", "RUB"), 7, "90"),
+    ([("EUR", "RUB", "90", 1, "file"), ("EUR", "USD", "1", 1, "file")], ("EUR", "RUB"), 7, "90"),
+    ([("EUR", "RUB", "90", 1, "file"), ("EUR", "USD", "1", -1, "file")], ("EUR", "RUB"), 7, "90"),
 )
+
+
+async def give(tx: Tx, given: list[Any]) -> None:
+    """Set rates, or import those that are from a file, each of a day so many days ago."""
+    for base, quote, rate, ago, *source in given:
+        at = NOW - ago * DAY
+        if source:
+            day = Day(at, {quote: Decimal(rate)})
+            await rates.bring_in(tx, rates.Sheet(base=base, days=(day,), skipped=()), at)
+        else:
+            await rates.put(tx, base, quote, Decimal(rate), at)
 
 
 @pytest.mark.parametrize(("given", "pair", "limit", "expected"), LOOKUPS)
 async def test_the_rate_that_counts(tx: Tx, given, pair, limit, expected) -> None:
-    for base, quote, rate, ago in given:
-        await rates.put(tx, base, quote, Decimal(rate), NOW - ago * DAY)
+    await give(tx, given)
     oldest = rates.oldest_valid_from(NOW, limit)
     found = await rates.find(tx, *pair, NOW, oldest)
     assert found == (None if expected is None else Decimal(expected))
@@ -47,8 +74,7 @@ async def test_the_rate_that_counts(tx: Tx, given, pair, limit, expected) -> Non
 
 @pytest.mark.parametrize(("given", "pair", "limit", "expected"), LOOKUPS)
 async def test_a_session_is_opened_at_the_same_rate(tx: Tx, given, pair, limit, expected) -> None:
-    for base, quote, rate, ago in given:
-        await rates.put(tx, base, quote, Decimal(rate), NOW - ago * DAY)
+    await give(tx, given)
     shop = await merchant(tx, settlement_currency=pair[1], overdraft_minor=0)
     thing = await product(tx, shop.id, "1000.00", pair[0])
     body = SessionBody(product_id=thing.id)
@@ -106,6 +132,65 @@ async def test_bringing_a_file_in_again_changes_nothing(tx: Tx) -> None:
     await rates.bring_in(tx, sheet, NOW, advance=told.append)
     assert await tx.fetch("select * from exchange_rates order by base, quote, valid_from") == before
     assert sum(told) == 2
+
+
+async def test_a_list_says_which_rates_are_used_and_which_will_soon_be_too_old(tx: Tx) -> None:
+    await give(tx, [
+        ("EUR", "RUB", "90", 6, "file"), ("EUR", "USD", "1.25", 5, "file"),
+        ("EUR", "JPY", "160", 400), ("EUR", "GBP", "0.8", 9, "file"),
+    ])  # fmt: skip
+    oldest = rates.oldest_valid_from(NOW, 7)
+    listed = await rates.newest(tx, NOW, "EUR")
+    assert {one.quote: (one.counts(oldest), one.is_typed, one.is_dropped) for one in listed} == {
+        "RUB": (False, False, True), "USD": (True, False, False), "JPY": (True, True, False),
+        "GBP": (False, False, True),
+    }  # fmt: skip
+    shop = await merchant(tx, settlement_currency="EUR")
+    for currency in ("RUB", "USD", "JPY", "GBP"):
+        await product(tx, shop.id, "1000.00", currency)
+
+    async def pairs(days: int, max_age: int) -> tuple[list[str], list[str]]:
+        at = NOW + days * DAY
+        lacking = await rates.lacking(tx, at, rates.oldest_valid_from(at, max_age))
+        expiring = await rates.expiring(tx, at, max_age)
+        return [one.base for one in lacking if one.opening], [one.base for one in expiring]
+
+    assert await pairs(0, 7) == (["GBP", "RUB"], [])
+    assert await pairs(1, 7) == (["GBP", "RUB"], ["USD"])
+    assert await pairs(2, 7) == (["GBP", "RUB"], ["USD"])
+    assert await pairs(3, 7) == (["GBP", "RUB", "USD"], [])
+    assert await pairs(3, 0) == (["GBP", "RUB"], [])
+
+
+async def test_a_rate_that_the_version_before_wrote_counts_as_one_of_a_file_if_it_begins_a_day(
+    tx: Tx,
+) -> None:
+    day = NOW - NOW % DAY - 8 * DAY
+    for quote, at in (("USD", day), ("JPY", day + 1)):
+        await tx.execute(
+            "insert into exchange_rates (base, quote, valid_from, rate) values ('EUR', $1, $2, 2)",
+            quote, at,
+        )  # fmt: skip
+    oldest = rates.oldest_valid_from(NOW, 7)
+    assert await rates.find(tx, "EUR", "USD", NOW, oldest) is None
+    assert await rates.find(tx, "EUR", "JPY", NOW, oldest) == 2
+
+
+async def test_an_order_is_refunded_at_its_own_rate_when_that_is_too_old_for_new_ones(
+    tx: Tx,
+) -> None:
+    await give(tx, [("EUR", "RUB", "90", 1, "file"), ("USD", "RUB", "80", 1, "file")])
+    shop = await merchant(tx, settlement_currency="EUR")
+    thing = await product(tx, shop.id, "900.00", "RUB")
+    body = SessionBody(product_id=thing.id)
+    opened = await checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=7)
+    order = await paid(tx, await orders.find(tx, shop.id, opened.order_id))
+    await give(tx, [("EUR", "USD", "1.1", 0, "file")])  # and no longer the rouble
+    with pytest.raises(Invalid, match="RUB to EUR, or it is too old") as refused:
+        await checkouts.open_session(tx, shop.id, body, NOW + DAY, rates_max_age_days=7)
+    assert refused.value.field == "productId"
+    refund = await refunded(tx, order, "450.00")
+    assert (refund.status, refund.debit_minor) == ("PROCESSING", 500)
 
 
 async def test_only_the_days_asked_for_are_brought_in(tx: Tx) -> None:

@@ -12,6 +12,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.products import service as products
 from opentill.products.model import ProductBody, ProductUpdate
+from opentill.rates.model import Day
 from opentill.refunds.model import Refund
 from support.books import assert_books
 from support.world import DAY, NOW, merchant, opened, paid, product, refunded, session
@@ -55,7 +56,8 @@ async def test_another_settlement_currency_still_needs_a_rate_at_opening(
 async def test_a_rate_that_is_too_old_to_open_with_does_not_stop_a_currency_from_itself(
     tx: Tx,
 ) -> None:
-    await rates.put(tx, "CNY", "USD", Decimal("0.14"), OLD)
+    sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"USD": Decimal("0.14")}),), skipped=())
+    await rates.bring_in(tx, sheet, NOW)
     shop = await merchant(tx, settlement_currency="CNY")
     thing = await product(tx, shop.id, "10.00", "CNY")
     made = await checkouts.open_session(
@@ -177,7 +179,8 @@ async def test_what_is_lacking_is_known_for_all_merchants(tx: Tx) -> None:
     gone = await product(tx, first.id, "10", "KRW")
     await products.archive(tx, first.id, gone.id, NOW)
     await rates.put(tx, "USD", "HKD", Decimal("7.8"), OLD)
-    await rates.put(tx, "CNY", "JPY", Decimal(20), OLD)
+    sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"JPY": Decimal(20)}),), skipped=())
+    await rates.bring_in(tx, sheet, NOW)
 
     async def lacking(oldest: int) -> set[tuple[str, str, bool]]:
         found = await rates.lacking(tx, NOW, oldest)

@@ -50,7 +50,8 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
     if rate is None:
         reason = (
             f"{what} must be {'' if has_item else 'a product '}in a currency with an exchange "
-            f"rate: there is none from {currency} to {settled}"
+            f"rate: there is none from {currency} to {settled}, or it is too old. The operator "
+            f"sets one by `opentill rates set {currency} {settled} RATE` or imports a newer file"
         )
         raise Invalid(what, reason)
     priced = price(
@@ -109,7 +110,7 @@ async def open_session(
     """Open a session and place its order, PENDING; ``item`` is sold in place of the product.
 
     Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
-    that of the default rate until the payment method is known. Rates that are older than
+    that of the default rate until the payment method is known. Imported rates that are older than
     ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
     Raises Invalid, and NotPermitted for a merchant that lacks the agreement where it is required or
     may not charge (decision 0082): whether it may is read with the offer, and again by the

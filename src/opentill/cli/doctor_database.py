@@ -54,7 +54,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
         yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
     else:
         yield Finding("orders", "ok", "none has waited too long for a bank's response")
-    yield _rates(found.lacking)
+    yield _rates(found.lacking, found.expiring)
     if found.cluster is not None:
         yield from doctor_cluster.findings(found.cluster)
     if found.epay_opens:
@@ -76,15 +76,22 @@ def _business_time(settings: Settings, ahead_ms: int) -> Finding:
     return Finding("time", "warn", f"{text} for trying things out, take a new one")
 
 
-def _rates(lacking: list["Lacking"]) -> Finding:
-    if not lacking:
-        return Finding("rates", "ok", "there is one for each currency that needs one")
-    pairs = ", ".join(f"{one.base} to {one.quote}" for one in lacking[:_SHOWN_PAIRS])
-    more = f" and {len(lacking) - _SHOWN_PAIRS} more" if len(lacking) > _SHOWN_PAIRS else ""
-    opening = any(one.opening for one in lacking)
-    stopped = "no session opens" if opening else "no refund is taken, since it shows USD,"
-    text = f"none from {pairs}{more}: {stopped} without; `opentill rates set` or `rates import`"
-    return Finding("rates", "warn", text)
+def _rates(lacking: list["Lacking"], expiring: list["Lacking"]) -> Finding:
+    advice = "`opentill rates set` or `rates import`"
+    if lacking:
+        opening = any(missing.opening for missing in lacking)
+        stopped = "no session opens" if opening else "no refund is taken, since it shows USD,"
+        text = f"none that counts from {_pairs(lacking)}: {stopped} without; {advice}"
+        return Finding("rates", "warn", text)
+    if expiring:
+        text = f"too old within two days: {_pairs(expiring)}; then no session opens; {advice}"
+        return Finding("rates", "warn", text)
+    return Finding("rates", "ok", "there is one for each currency that needs one")
+
+
+def _pairs(rates: list["Lacking"]) -> str:
+    named = ", ".join(f"{rate.base} to {rate.quote}" for rate in rates[:_SHOWN_PAIRS])
+    return f"{named} and {len(rates) - _SHOWN_PAIRS} more" if len(rates) > _SHOWN_PAIRS else named
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -96,6 +103,7 @@ class _Asked(msgspec.Struct, frozen=True):
     stuck: int  # orders
     epay_opens: bool  # whether the stored Epay keys can be decrypted
     lacking: list["Lacking"]
+    expiring: list["Lacking"]
     newer: list[str]  # migrations of a newer OpenTill
     cluster: doctor_cluster.Cluster | None
 
@@ -127,7 +135,10 @@ async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
         opens = await epay.key_decrypts(connection, settings.secret_key)
         oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
         lacking = await rates.lacking(connection, now, oldest)
+        expiring = await rates.expiring(connection, now, settings.rates_max_age_days)
         newer = await migrations.check(connection)
-        return _Asked(version, clock_ahead_s, ahead_ms, stuck, opens, lacking, newer, cluster)
+        return _Asked(
+            version, clock_ahead_s, ahead_ms, stuck, opens, lacking, expiring, newer, cluster
+        )
     finally:
         await connection.close()

@@ -67,7 +67,7 @@ def list_(*, base: _Code = None, quote: _Code = None, at: _At = None) -> output.
 
     settings = session.settings()
 
-    async def work(tx: Tx) -> tuple[int, list[rates.Rate]]:
+    async def work(tx: Tx) -> tuple[int, list[rates.ListedRate]]:
         now = await session.now(tx) if moment is None else moment
         return now, await rates.newest(tx, now, base, quote)
 
@@ -80,11 +80,12 @@ def list_(*, base: _Code = None, quote: _Code = None, at: _At = None) -> output.
             "rate": money.rate_text(rate.rate),
             "validFrom": rate.valid_from,
             "day": times.day(rate.valid_from),
-            "counts": rate.valid_from >= oldest,
+            "typed": rate.is_typed,
+            "counts": rate.counts(oldest),
         }
         for rate in found
     ]
-    return output.Result(rows, ("base", "quote", "rate", "day", "counts"))
+    return output.Result(rows, ("base", "quote", "rate", "day", "typed", "counts"))
 
 
 def _read(file: Path) -> bytes:

@@ -43,16 +43,18 @@ async def _rates(
     async with request.app.db.connection() as tx:
         found = await rates.newest(tx, now, code if known else None)
         lacking = await rates.lacking(tx, now, oldest)
+        expiring = await rates.expiring(tx, now, settings.rates_max_age_days)
     pager = Pager(lists.page_number(request), len(found))
     return render.page(
         request,
         "rates.html",
         400 if errors else 200,
         rates=[
-            (one, money.rate_text(one.rate), one.valid_from >= oldest)
+            (one, money.rate_text(one.rate), _state(one, oldest))
             for one in found[(pager.number - 1) * pager.size : pager.number * pager.size]
         ],
         lacking=lacking,
+        expiring=expiring,
         pager=pager,
         currency=code,
         form={name: (form or {}).get(name, "") for name in _FIELDS},
@@ -60,6 +62,13 @@ async def _rates(
         form_id=once.new_form_id(),
         zone=ZONE,
     )
+
+
+def _state(rate: rates.ListedRate, oldest: int) -> str:
+    """Return whether a rate is used, and if not why: the end of a sentence's key."""
+    if rate.counts(oldest):
+        return "counts"
+    return "dropped" if rate.is_dropped else "too_old"
 
 
 async def put(request: PageRequest) -> Response:

@@ -161,8 +161,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, values.time_zone, "of the times and days that Epay clients read"
     ] = "Asia/Shanghai"
     rates_max_age_days: Annotated[
-        int, values.whole(0, 3650), "older exchange rates do not count; 0: all do"
-    ] = 0
+        int,
+        values.whole(0, 3650),
+        "days that imported exchange rates count; 0: for ever. Rates that were set count until they"
+        " are replaced",
+    ] = 7
     metrics_token: Annotated[
         str | None, values.token(16, 256), SECRET, "bearer token that opens /metrics"
     ] = None

@@ -84,6 +84,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     "passkeys": "reference",
     "person_links": "reference",
     "persons": "reference",
+    "rate_days": "reference",
     "recovery_codes": "reference",
     "secret_key": "reference",
     "staff": "reference",

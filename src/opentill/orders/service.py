@@ -294,6 +294,8 @@ async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | 
     """
     if outcome.clearing_currency != "HKD":
         return None
+    if order.settled_currency == "HKD":
+        return order.exchange_rate
     return await rates.find(tx, order.currency, "HKD", order.created_at)
 
 

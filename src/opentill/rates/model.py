@@ -21,6 +21,17 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     rate: Decimal
 
 
+class ListedRate(Rate, frozen=True, kw_only=True):
+    """A rate as lists show it; ``is_dropped``: a later day of a file lacks its currencies."""
+
+    is_typed: bool
+    is_dropped: bool
+
+    def counts(self, oldest: int) -> bool:
+        """Whether sessions are opened at it; ``oldest`` is the earliest valid_from of a file."""
+        return self.is_typed or (self.valid_from >= oldest and not self.is_dropped)
+
+
 class Lacking(msgspec.Struct, frozen=True, kw_only=True):
     """A missing rate: without it no session opens (``opening``), or no refund is accepted."""
 
@@ -71,5 +82,14 @@ def crosses(base: str, day: Day) -> Iterator[Rate]:
 
 
 def oldest_valid_from(now: int, max_age_days: int) -> int:
-    """Return the earliest ``valid_from`` (Unix ms) that still counts; 0 days: every one does."""
+    """Return the earliest ``valid_from`` (Unix ms) of a file that counts; 0 days: any does."""
     return now - max_age_days * DAY_MS if max_age_days else 0
+
+
+def soon_oldest_valid_from(now: int, max_age_days: int) -> int:
+    """Return the ``oldest_valid_from`` of the time for which operators are warned beforehand.
+
+    That is in two days, or after half of a shorter age.
+    """
+    warned_ms = min(2 * DAY_MS, max_age_days * DAY_MS // 2)
+    return oldest_valid_from(now + warned_ms, max_age_days)

@@ -4,37 +4,46 @@ from decimal import Decimal
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.rates.model import Lacking, Rate
+from opentill.rates.model import Lacking, ListedRate, Rate
 
-# The newest rate that counts at a time, of either direction; of two of the same time the one in the
-# wanted direction. The other one is inverted, to 12 significant digits, half up.
-_NEWEST: Final = """
+# What the version before wrote does not say whether it was typed; days of files begin at midnight.
+_IS_TYPED: Final = "coalesce(typed, valid_from % 86400000 <> 0)"
+# The newest rate at a time, of either direction; of two of the same time the one in the direction
+# asked for. The other one is inverted, to 12 significant digits, half up.
+_NEWEST: Final = f"""
         select <shown>
         from (
-            (select false as turned, rate, valid_from from exchange_rates
-                where base = {base} and quote = {quote} and valid_from between {oldest} and {at}
+            (select false as turned, rate, valid_from, {_IS_TYPED} as is_typed
+                from exchange_rates
+                where base = {{base}} and quote = {{quote}} and valid_from <= {{at}}
                 order by valid_from desc limit 1)
             union all
-            (select true, rate, valid_from from exchange_rates
-                where base = {quote} and quote = {base} and valid_from between {oldest} and {at}
+            (select true, rate, valid_from, {_IS_TYPED} from exchange_rates
+                where base = {{quote}} and quote = {{base}} and valid_from <= {{at}}
                 order by valid_from desc limit 1)
-        ) found
-        order by valid_from desc, turned limit 1
+            order by valid_from desc, turned limit 1
+        ) newest
+"""  # noqa: S608 - a constant of ours
+# A rate that was typed counts until it is replaced. One of a file counts from ``oldest`` on, the
+# earliest valid_from, and until a later day of a file lacks its currencies.
+_COUNTS: Final = """
+        where is_typed or (valid_from >= {oldest} and not exists (
+            select from rate_days later
+            where later.valid_from > newest.valid_from and later.valid_from <= {at}))
 """
 _RATE: Final = """case when not turned then rate
             else round(1 / rate, 11 - floor(log(1 / rate))::int) end"""
-# Null if there is none. Also a part of the statement that opens a session. ``oldest`` is the
-# earliest valid_from.
+# Null if there is none that counts. Also a part of the statement that opens a session.
 LOOKUP_SQL: Final = f"""
     (case when {{base}} = {{quote}} then 1 else (
-        {_NEWEST.replace("<shown>", _RATE)}
+        {_NEWEST.replace("<shown>", _RATE)}{_COUNTS}
     ) end)::numeric
 """
 LATEST = Query(
     Rate,
     _NEWEST.replace(
         "<shown>", f":base::text as base, :quote::text as quote, valid_from, {_RATE} as rate"
-    ).format(base=":base::text", quote=":quote::text", at=":at", oldest="0"),
+    ).format(base=":base::text", quote=":quote::text", at=":at"),
 )
 FIND = Value(
     Decimal,
@@ -43,33 +52,50 @@ FIND = Value(
 )
 PUT = Command(
     """
-    insert into exchange_rates (base, quote, valid_from, rate)
-    values (:base, :quote, :valid_from, :rate)
-    on conflict (base, quote, valid_from) do update set rate = excluded.rate
+    insert into exchange_rates (base, quote, valid_from, rate, typed)
+    values (:base, :quote, :valid_from, :rate, true)
+    on conflict (base, quote, valid_from) do update set rate = excluded.rate, typed = true
     """,
 )
 PUT_MANY = Command(
     """
-    insert into exchange_rates (base, quote, valid_from, rate)
-    select * from unnest(:base::text[], :quote::text[], :valid_from::bigint[], :rate::numeric[])
-    on conflict (base, quote, valid_from) do update set rate = excluded.rate
+    insert into exchange_rates (base, quote, valid_from, rate, typed)
+    select *, false
+    from unnest(:base::text[], :quote::text[], :valid_from::bigint[], :rate::numeric[])
+    on conflict (base, quote, valid_from) do update set rate = excluded.rate, typed = false
+    """,
+)
+PUT_DAYS = Command(
+    """
+    insert into rate_days (valid_from) select unnest(:valid_from::bigint[])
+    on conflict (valid_from) do nothing
     """,
 )
 # The one of each pair that holds at a time.
 NEWEST = Query(
-    Rate,
-    """
-    select distinct on (base, quote) base, quote, valid_from, rate from exchange_rates
-    where valid_from <= :at and (:base::text is null or base = :base)
-        and (:quote::text is null or quote = :quote)
-    order by base, quote, valid_from desc
-    """,
+    ListedRate,
+    f"""
+    select newest.*, not is_typed and exists (
+            select from rate_days later
+            where later.valid_from > newest.valid_from and later.valid_from <= :at) as is_dropped
+    from (
+        select distinct on (base, quote) base, quote, valid_from, rate, {_IS_TYPED} as is_typed
+        from exchange_rates
+        where valid_from <= :at and (:base::text is null or base = :base)
+            and (:quote::text is null or quote = :quote)
+        order by base, quote, valid_from desc
+    ) newest
+    order by base, quote
+    """,  # noqa: S608 - a constant of ours
 )
-# The rates that the existing merchants need at a time and that are missing: to open a session, none
-# older than `:oldest`; to show a refund in USD, of any age.
+_WANTED_RATE: Final = LOOKUP_SQL.format(
+    base="wanted.base", quote="wanted.quote", at=":at::bigint", oldest=":oldest::bigint"
+)
+# The rates that the existing merchants need at a time and that are missing: to open a session, one
+# that counts from `:oldest` on; to show a refund in USD, one of any age.
 LACKING = Query(
     Lacking,
-    """
+    f"""
     with wanted as (
         select p.currency as base, m.settlement_currency as quote, true as opening
         from products p join merchants m on m.id = p.merchant_id where p.status = 'ACTIVE'
@@ -79,15 +105,14 @@ LACKING = Query(
         select settlement_currency, 'USD', false from merchants
     )
     select base, quote, bool_or(opening) as opening from wanted
-    where base <> quote and not exists (
-        select from exchange_rates
-        where exchange_rates.base = wanted.base and exchange_rates.quote = wanted.quote
-            and valid_from between case when opening then :oldest::bigint else 0 end and :at
-    ) and not exists (
-        select from exchange_rates
-        where exchange_rates.base = wanted.quote and exchange_rates.quote = wanted.base
-            and valid_from between case when opening then :oldest::bigint else 0 end and :at
-    )
+    where base <> quote and case when opening then {_WANTED_RATE} is null
+        else not exists (
+            select from exchange_rates r
+            where r.base = wanted.base and r.quote = wanted.quote and r.valid_from <= :at
+        ) and not exists (
+            select from exchange_rates r
+            where r.base = wanted.quote and r.quote = wanted.base and r.valid_from <= :at
+        ) end
     group by base, quote order by base, quote
-    """,
+    """,  # noqa: S608 - constants of ours
 )

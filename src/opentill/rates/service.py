@@ -8,7 +8,18 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.rates import queries
-from opentill.rates.model import DAY_MS, MAX_DIGITS, Imported, Lacking, Rate, Sheet, crosses
+from opentill.rates.model import (
+    DAY_MS,
+    MAX_DIGITS,
+    Imported,
+    Lacking,
+    ListedRate,
+    Rate,
+    Sheet,
+    crosses,
+    oldest_valid_from,
+    soon_oldest_valid_from,
+)
 
 _BATCH: Final = 20_000  # rates in one statement
 _LEAST: Final = Decimal(1).scaleb(-MAX_DIGITS)
@@ -43,25 +54,41 @@ def _check_currency(field: str, code: str) -> None:
 async def find(tx: Tx, base: str, quote: str, at: int, oldest: int = 0) -> Decimal | None:
     """Return what one ``base`` was worth in ``quote`` at a time, None if there is no rate.
 
-    ``oldest`` is the earliest ``valid_from`` that counts.
+    ``oldest`` is the earliest ``valid_from`` of a file's rate that counts.
     """
     return await queries.FIND.get(tx, base=base, quote=quote, at=at, oldest=oldest)
 
 
 async def latest(tx: Tx, base: str, quote: str, at: int) -> Rate | None:
-    """Return the rate that ``find`` would, of whatever age, with the time that it is from."""
+    """Return the newest rate, whether it still counts or not, with the time that it is from."""
     return await queries.LATEST.first(tx, base=base, quote=quote, at=at)
 
 
 async def lacking(tx: Tx, at: int, oldest: int = 0) -> list[Lacking]:
     """Return the rates that the existing merchants and products need and that are not there.
 
-    ``oldest`` is the earliest ``valid_from`` that counts for opening a session.
+    ``oldest`` is the earliest ``valid_from`` of a file's rate that opens a session.
     """
     return await queries.LACKING.all(tx, at=at, oldest=oldest)
 
 
-async def newest(tx: Tx, at: int, base: str | None = None, quote: str | None = None) -> list[Rate]:
+async def expiring(tx: Tx, at: int, max_age_days: int) -> list[Lacking]:
+    """Return the rates that open sessions now and will be too old within two days."""
+    if not max_age_days:
+        return []
+    lacking_now = await lacking(tx, at, oldest_valid_from(at, max_age_days))
+    lacking_soon = await lacking(tx, at, soon_oldest_valid_from(at, max_age_days))
+    pairs = {(missing.base, missing.quote) for missing in lacking_now if missing.opening}
+    return [
+        missing
+        for missing in lacking_soon
+        if missing.opening and (missing.base, missing.quote) not in pairs
+    ]
+
+
+async def newest(
+    tx: Tx, at: int, base: str | None = None, quote: str | None = None
+) -> list[ListedRate]:
     """Return the rate of each pair that holds at a time, perhaps of one base or quote only.
 
     Raises Invalid for a code that is no currency.
@@ -81,8 +108,9 @@ async def bring_in(
 ) -> Imported:
     """Write a file's rates, from the day ``since`` on, between all its currencies.
 
-    Importing the same file again changes nothing. ``advance`` is called with how many more days are
-    done. Raises Invalid for a day in the future, or if no day is left.
+    A currency that the newest day lacks is no longer converted; what was typed of the same pair and
+    time is replaced. Importing the same file again changes nothing. ``advance`` is called with how
+    many more days are done. Raises Invalid for a day in the future, or if no day is left.
     """
     days = [day for day in sheet.days if day.valid_from >= since]
     if not days:
@@ -98,6 +126,7 @@ async def bring_in(
             advance(place - done)
             done, written = place, written + len(batch)
             batch = []
+    await queries.PUT_DAYS.run(tx, valid_from=[day.valid_from for day in days])
     return Imported(
         days=len(days),
         first=min(day.valid_from for day in days),
