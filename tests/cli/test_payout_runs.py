@@ -21,6 +21,24 @@ def _shop(opentill: Commands) -> str:
     return made
 
 
+def test_a_run_that_the_bank_booked_as_one_sum_is_paid_as_a_whole(
+    opentill: Commands, tmp_path: Path
+) -> None:
+    opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
+    shops = [_shop(opentill) for _ in range(2)]
+    run = opentill.json("payouts", "run", "EUR", "--reference", "W-7", *WHY)
+    paid = ("payouts", "paid", run["id"], "--bank-reference", "B-1")
+    assert "run must be SENT" in opentill.refusal(*paid)
+    opentill.text("payouts", "file", run["id"], "--output", str(tmp_path / "file.xml"))
+    done = opentill.json(*paid)
+    assert (done["paidNow"], done["paid"], done["pending"]) == (2, 2, 0)
+    assert opentill.json(*paid)["paidNow"] == 0
+    for shop in shops:
+        (payout,) = opentill.json("payouts", "list", shop)
+        assert (payout["status"], payout["bankReference"]) == ("PAID", "B-1")
+    assert opentill.json("ledger", "check")["violations"] == []
+
+
 def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
     shops = [_shop(opentill) for _ in range(2)]

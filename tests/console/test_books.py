@@ -75,9 +75,31 @@ def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor)
         ).text
     )
     assert "B-1" in finance.get(place).text
+    _mark_a_run_as_paid(shop, finance)
     wrong = _upload(finance, "/console/payouts/report", "report", "a,b\n1,2\n")
     assert (wrong.status_code, "Nothing was changed" in wrong.text) == (400, True)
     _resolve_what_is_left(shop, finance, merchant.id)
+
+
+def _mark_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
+    rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
+    merchant = shop.api_server.tx(lambda tx: payee(tx, rule=rule))
+    form = {"currency": "EUR", "reference": f"next {merchant.id}", "on": "", **REASON}
+    place = finance.post("/console/payouts/run", form).headers["location"].partition("?")[0]
+    paid = {"reference": "B-9", **REASON}
+    assert "Mark all as paid" not in finance.get(place).text
+    assert "nobody has taken the file" in finance.post(f"{place}/paid", paid).text
+    finance.post(f"{place}/file", {"form": "xml"})
+    assert "Mark all as paid" in finance.get(place).text
+    for name in paid:
+        refused = finance.post(f"{place}/paid", paid | {name: " "})
+        assert (refused.status_code, f'id="{name}-error"' in refused.text) == (400, True)
+    done = finance.post(f"{place}/paid", paid)
+    assert "Payouts that are paid now: " in finance.get(done.headers["location"]).text
+    assert finance.post(f"{place}/paid", paid).headers["location"].endswith("?paid=0")
+    (payout,) = shop.api_server.tx(lambda tx: payouts.search(tx, merchant.id))
+    assert (payout.status, payout.bank_reference) == ("PAID", "B-9")
+    assert "Mark all as paid" not in finance.get(place).text
 
 
 def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> None:

@@ -105,7 +105,7 @@ def test_rates_that_are_too_old_or_will_be_are_named(
     assert "ISK to USD: no session opens in it</li>" in seen
     assert "Too old" in seen
     server.tx(lambda tx: rates.put(tx, "ISK", "USD", Decimal("0.007"), server.app.clock()))
-    assert "set by hand" in page(400)
+    assert '<span class="small">typed</span>' in page(400)
     assert "ISK to USD: no session opens in it" not in page(400)
 
 

@@ -37,7 +37,8 @@ RULES = {
         "CtrlSum?": DECIMAL, "InitgPty": "Party",
     },
     "Payment": {
-        "PmtInfId": ID, "PmtMtd": "TRF|CHK|TRA", "NbOfTxs?": NUMBER, "CtrlSum?": DECIMAL,
+        "PmtInfId": ID, "PmtMtd": "TRF|CHK|TRA", "BtchBookg?": "true|false",
+        "NbOfTxs?": NUMBER, "CtrlSum?": DECIMAL,
         "PmtTpInf?": "Type", "ReqdExctnDt": "Date", "Dbtr": "Party", "DbtrAcct": "Account",
         "DbtrAgt": "Agent", "ChrgBr?": "DEBT|CRED|SHAR|SLEV", "CdtTrfTxInf+": "Transfer",
     },
@@ -99,6 +100,9 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
     holders = [one.text for one in root.findall(".//p:Cdtr/p:Nm", names)]
     assert holders.count("Muller + Sohne .GmbH.") == 2
     assert root.findtext(".//p:DbtrAcct/p:Id/p:IBAN", "", names) == OWN.number
+    assert (
+        root.findtext(".//p:BtchBookg", "", names) == "false"
+    )  # each transfer is booked by itself
     sepa = root.findall(".//p:SvcLvl", names)
     assert len(sepa) == (2 if currency == "EUR" else 0)
 
@@ -146,15 +150,20 @@ async def test_a_file_that_was_made_in_other_letters_is_made_with_those_again(db
     view = await whole(db, fresh())
     run = view.run.id
     await taken(db, run)
-    with io.BytesIO() as before:
-        digest = await bankfile._write(db, run, KEY, bankfile.Letters(plain=True), before)
-        was = before.getvalue()
-    assert b"<EndToEndId>po_" in was
-    async with db.connection() as tx:
-        await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, digest)
-    with await payouts.make_file(db, run, KEY) as file:
-        assert file.read() == was
+    for letters in bankfile._LETTERS[1:]:
+        await _is_made_again(db, run, letters)
     async with db.connection() as tx:
         await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, "0" * 64)
     with pytest.raises(ConfigurationError, match="do not use it"):
         await payouts.make_file(db, run, KEY)
+
+
+async def _is_made_again(db: Db, run: str, letters: bankfile.Letters) -> None:
+    with io.BytesIO() as before:
+        digest = await bankfile._write(db, run, KEY, letters, before)
+        was = before.getvalue()
+    assert (b"<EndToEndId>po_" in was, b"BtchBookg" in was) == (letters.plain, False)
+    async with db.connection() as tx:
+        await tx.execute("update payout_runs set sha256 = $2 where id = $1", run, digest)
+    with await payouts.make_file(db, run, KEY) as file:
+        assert file.read() == was

@@ -10,7 +10,7 @@ from opentill import merchants, payouts
 from opentill.core.errors import Invalid
 from opentill.db.database import Db
 from opentill.integrity.rules import check_books
-from opentill.merchants import Merchant
+from opentill.merchants import Actor, Merchant
 from opentill.payouts import FileRequest, Payout, charset
 from support.payout_runs import (
     ANN,
@@ -286,3 +286,27 @@ async def test_an_account_is_encrypted_versioned_and_audited(db: Db) -> None:
         "DE ···· 3000 → US ···· 6789, of Harbour Books",
         "DE ···· 3000, of Müller & Söhne <GmbH>",
     ]
+
+
+async def test_a_whole_run_is_marked_as_paid_once(db: Db) -> None:
+    shops = [await db.run(payee) for _ in range(3)]
+    view = await whole(db, fresh())
+    run_id = view.run.id
+    with pytest.raises(Invalid, match="run must be SENT"):
+        await payouts.pay_run(db, run_id, "B-1", BOB, NOW)
+    await taken(db, run_id)
+    made = [(await db.read(lambda tx, s=shop: payouts.search(tx, s.id)))[0] for shop in shops]
+    await db.run(lambda tx: payouts.fail(tx, made[0].id, "stopped", "ann", NOW))
+    for wrong, field in ((("", BOB), "bank-reference"), (("B-1", Actor("bob", "")), "reason")):
+        with pytest.raises(Invalid) as refused:
+            await payouts.pay_run(db, run_id, *wrong, NOW)
+        assert refused.value.field == field
+    paid = await asyncio.gather(
+        *(payouts.pay_run(db, run_id, f"B-{each}", BOB, NOW) for each in range(2))
+    )
+    assert sum(paid) == 2
+    assert await payouts.pay_run(db, run_id, "B-3", BOB, NOW) == 0
+    now = await db.read(lambda tx: payouts.named(tx, [payout.id for payout in made]))
+    assert sorted(payout.status for payout in now) == ["FAILED", "PAID", "PAID"]
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []

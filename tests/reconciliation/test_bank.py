@@ -350,6 +350,85 @@ def test_a_batch_has_the_amount_of_each_transaction() -> None:
     ]  # fmt: skip
 
 
+def whole_file(run_id: str, amount: str, payments: str = "", **more: str) -> str:
+    """Write an entry by which the bank books a whole file."""
+    number = f"<NbOfTxs>{payments}</NbOfTxs>" if payments else ""
+    payment = more.get("payment", f"{run_id.replace('_', '-')}-1")
+    return (
+        f'<Ntry><Amt Ccy="EUR">{amount}</Amt><CdtDbtInd>{more.get("side", "DBIT")}</CdtDbtInd>'
+        f"<Sts>BOOK</Sts><AcctSvcrRef>{more.get('ref', 'B-1')}</AcctSvcrRef><NtryDtls><Btch>"
+        f"<PmtInfId>{payment}</PmtInfId>{number}</Btch></NtryDtls></Ntry>"
+    )
+
+
+async def _run_of(db: Db, payout: payouts.Payout) -> str:
+    async with db.connection() as tx:
+        return str(await tx.fetchval(
+            "select run_id from payout_transfers where payout_id = $1", payout.id
+        ))  # fmt: skip
+
+
+@pytest.mark.parametrize("payments", ["", "3"])
+async def test_a_booking_of_the_whole_file_ends_its_payouts(db: Db, payments: str) -> None:
+    sent = await _sent(db)
+    run_id = await _run_of(db, sent[0])
+    line = whole_file(run_id, "300.00", payments)
+    result = await apply(db, statement(line))
+    assert (result.lines, result.sent, result.found) == (1, 3, 0)
+    assert await _now(db, sent) == [("PAID", "B-1")] * 3
+    again = await apply(db, statement(line, form="camt.053.001.02"))
+    assert (again.sent, again.known, again.found) == (0, 3, 0)
+    back = await apply(db, statement(entry(sent[0].id, credit=True, ref="B-2")))
+    assert back.returned == 1
+    async with db.connection() as tx:
+        assert (await check_books(tx))[1] == []
+
+
+NO_WHOLE_FILE = (
+    # sum      number  more                                                      what
+    ("299.99", "", {}, "different"),
+    ("300.00", "2", {}, "different"),
+    ("300.00", "three", {}, "different"),
+    ("300.00", "", {"side": "CRDT"}, "different"),
+    ("300.00", "", {"payment": "run-01m7y0m0jzefzv5n8efcf1hqw5-1"}, "missing in ledger"),
+    ("300.00", "", {"payment": "SALARIES-1"}, "missing in ledger"),
+)
+
+
+@pytest.mark.parametrize(("amount", "payments", "more", "what"), NO_WHOLE_FILE)
+async def test_a_booking_that_is_not_the_whole_file_waits_in_the_inbox(
+    db: Db, amount: str, payments: str, more: dict[str, str], what: str
+) -> None:
+    sent = await _sent(db)
+    line = whole_file(await _run_of(db, sent[0]), amount, payments, **more)
+    result = await apply(db, statement(line))
+    assert (result.sent, result.found) == (0, 1)
+    assert await _now(db, sent) == [("PENDING", "")] * 3
+    ((found, ours, _),) = await _inbox(db)
+    assert (found, ours) == (what, "3 payouts, 300.00 EUR, SENT" if what == "different" else "")
+
+
+async def test_a_payout_that_failed_meanwhile_is_named_beside_the_whole_file(db: Db) -> None:
+    sent = await _sent(db)
+    await db.run(lambda tx: payouts.fail(tx, sent[1].id, "stopped", "ann", NOW))
+    line = whole_file(await _run_of(db, sent[0]), "300.00")
+    result = await apply(db, statement(line))
+    assert (result.lines, result.sent, result.found) == (1, 2, 1)
+    assert await _inbox(db) == [("different", "100.00 EUR FAILED", "100.00 EUR debit, B-1")]
+
+
+async def test_a_whole_file_that_was_cut_off_goes_on(db: Db) -> None:
+    sent = await _sent(db)
+    content = statement(whole_file(await _run_of(db, sent[0]), "300.00"))
+    for last in (2, 3):  # within its payouts
+        with pytest.raises(Killed):
+            await apply(Dying(db, last, committed=True), content)
+    assert {status for status, _ in await _now(db, sent)} == {"PENDING", "PAID"}
+    result = await apply(db, content)
+    assert (result.sent + result.known, result.found) == (3, 0)
+    assert await _now(db, sent) == [("PAID", "B-1")] * 3
+
+
 BOMB = (
     '<!DOCTYPE b [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><Document>&b;'
     "</Document>"

@@ -240,6 +240,21 @@ def file(
         output.say(payouts.describe_run(done))
 
 
+def pay_run(run_id: str, bank_reference: str, actor: "Actor") -> output.Result:
+    """Mark all payouts in the file of a run as sent by the bank."""
+    from opentill import payouts
+
+    async def work(settings: "Settings") -> "tuple[int, RunView]":
+        async with session.database(settings) as db:
+            now = await session.now(db)
+            with progress("marking payouts as paid"):
+                paid = await payouts.pay_run(db, run_id, bank_reference, actor, now)
+            return paid, await db.read(lambda tx: payouts.view_run(tx, run_id))
+
+    paid, view = session.run(work(session.settings()))
+    return output.Result({**_view_shown(view), "paidNow": paid}, note=f"payouts PAID now: {paid}")
+
+
 @acting(without_reason="as the bank reports")
 def report(
     path: Annotated[Path, typer.Argument(help="camt.052, .053 or .054, or CSV.")],

@@ -140,20 +140,22 @@ def _waiting(one: "WaitingPayout") -> dict[str, Any]:
 
 
 def paid(
-    payout_id: str,
+    payout_id: Annotated[str, typer.Argument(help="A payout, or a run for all in its file.")],
     *,
     bank_reference: Annotated[str, typer.Option(help="The bank's name of the transfer.")] = "",
     reason: inputs.Reason = "the bank has sent it",
     as_root: inputs.AsRoot = False,
-) -> dict[str, Any]:
-    """Mark a payout as sent by the bank."""
+) -> output.Result:
+    """Mark a payout as sent by the bank, or all payouts in the file of a run."""
     from opentill import payouts
 
     actor = inputs.actor(reason, as_root=as_root)
+    if payout_id.startswith("run_"):
+        return payout_runs.pay_run(payout_id, bank_reference, actor)
     made = session.transact(
         lambda tx, now: payouts.pay(tx, payout_id, bank_reference, actor.reason, actor.who, now)
     )
-    return _shown(made)
+    return output.Result(_shown(made))
 
 
 @acting()

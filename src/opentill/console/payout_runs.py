@@ -115,7 +115,10 @@ async def show_one(request: PageRequest) -> Response:
 
 
 async def _one(
-    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    typed: dict[str, str] | None = None,
 ) -> Response:
     localizer, after = request.localizer, request.query.get("after", "")
     async with request.app.db.connection() as tx:
@@ -133,6 +136,7 @@ async def _one(
         next=found[-1].merchant_id if len(found) == _PAYOUTS else "",
         forms=payouts.FORMS,
         errors=errors or {},
+        values={name: (typed or {}).get(name, "") for name in ("reference", "reason")},
         zone=ZONE,
     )
 
@@ -164,6 +168,21 @@ async def _chunks(file: IO[bytes]) -> AsyncGenerator[bytes, None]:
             yield piece
 
 
+async def pay(request: PageRequest) -> Response:
+    """Record that the bank has sent the whole file of a run. Raises NotFound."""
+    form = await request.form()
+    reference, reason = form.get("reference", "").strip(), form.get("reason", "").strip()
+    actor = people.actor_of(request.login, reason)
+    run_id, now = request.ids["run"], request.now
+    try:
+        paid = await payouts.pay_run(request.app.db, run_id, reference, actor, now)
+    except Invalid as problem:
+        field = "reference" if problem.field == "bank-reference" else str(problem.field)
+        errors = {field: f"run_error_pay_{field}"}
+        return await _one(request, 400, errors, {"reference": reference, "reason": reason})
+    return render.see_other(request, f"{PLACE}/{run_id}?paid={paid}")
+
+
 async def report(request: PageRequest) -> Response:
     """Read the bank's report."""
     try:
@@ -192,4 +211,5 @@ pages: Final = (
     Page("GET", f"{PLACE}/{{run:id}}", "payouts.read", show_one),
     Page("POST", f"{PLACE}/{{run:id}}/continue", "payouts.manage", go_on),
     Page("POST", f"{PLACE}/{{run:id}}/file", "payouts.manage", take),
+    Page("POST", f"{PLACE}/{{run:id}}/paid", "payouts.manage", pay),
 )

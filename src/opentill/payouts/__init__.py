@@ -28,7 +28,10 @@ from opentill.payouts.model import (
 )
 from opentill.payouts.requests import approve, reject, request, waiting
 from opentill.payouts.runs import described as describe_run
+from opentill.payouts.runs import find as find_run
+from opentill.payouts.runs import in_file as in_file_of_run
 from opentill.payouts.runs import newest as newest_runs
+from opentill.payouts.runs import pay as pay_run
 from opentill.payouts.runs import payouts_of
 from opentill.payouts.runs import perform as perform_run
 from opentill.payouts.runs import send as send_run
@@ -87,12 +90,15 @@ __all__ = [
     "file_name",
     "find",
     "find_anywhere",
+    "find_run",
+    "in_file_of_run",
     "make_file",
     "named",
     "newest",
     "newest_runs",
     "page",
     "pay",
+    "pay_run",
     "payouts_of",
     "perform_run",
     "record_return",

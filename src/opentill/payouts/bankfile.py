@@ -40,9 +40,14 @@ _SEPA: Final = frozenset(_AREA.split())
 
 
 class Letters(NamedTuple):
-    """How a file writes references and names; ``plain``: as they are, as files once did."""
+    """How a file writes references and names; ``plain``: as they are, as files once did.
+
+    ``single``: the bank is asked to book each transfer by itself, and addresses are in the file, as
+    in no file once.
+    """
 
     plain: bool
+    single: bool = True
 
     def reference(self, our_id: str) -> str:
         """Write one of our ids."""
@@ -55,7 +60,11 @@ class Letters(NamedTuple):
         return charset.text(holder, LONGEST_HOLDER)
 
 
-_LETTERS: Final = (Letters(plain=False), Letters(plain=True))
+_LETTERS: Final = (
+    Letters(plain=False),
+    Letters(plain=False, single=False),
+    Letters(plain=True, single=False),
+)
 
 
 def filename(run: Run) -> str:
@@ -67,7 +76,7 @@ async def make(db: Db, run_id: str, secret_key: str) -> IO[bytes]:
     """Write the file of a run that is SENT, and return it at its beginning.
 
     Its digest is kept when it is made first, and compared from then on: a file that was made by a
-    version that wrote other letters is made with those again. Raises NotFound, Invalid and
+    version that wrote it in another way is made in that way again. Raises NotFound, Invalid and
     ConfigurationError.
     """
     for letters in _LETTERS:
@@ -175,6 +184,11 @@ def _account(account: BankAccount, currency: str = "") -> str:
     return _element("Id", named) + _text("Ccy", currency)
 
 
+def payment_id(run_id: str, letters: Letters = _LETTERS[0]) -> str:
+    """Name the payment of a run's file (PmtInfId): the bank may book all of it by this name."""
+    return f"{letters.reference(run_id)}-1"
+
+
 def _is_sepa(run: Run, account: BankAccount) -> bool:
     return run.currency == "EUR" and account.is_iban and account.country in _SEPA
 
@@ -197,8 +211,9 @@ def _head(run: Run, sums: RunSums, letters: Letters) -> str:
         _element("InitgPty", _text("Nm", holder)),
     )
     payment = (
-        _text("PmtInfId", f"{named}-1"),
+        _text("PmtInfId", payment_id(run.id, letters)),
         _text("PmtMtd", "TRF"),
+        _text("BtchBookg", "false" if letters.single else ""),
         _text("NbOfTxs", number),
         _text("CtrlSum", total),
         _element("ReqdExctnDt", _text("Dt", run.pay_on)),

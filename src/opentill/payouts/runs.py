@@ -7,6 +7,7 @@ fixes what is in it, before the first byte is given away (decision 0090).
 """
 
 import re
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -248,6 +249,48 @@ async def _send(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> Run:
     if not await queries.PUT_IN_FILE.run(tx, run_id=run_id):
         raise Invalid("run", "run must have payouts that may be sent: it has none")
     return sent
+
+
+async def pay(db: Db, run_id: str, bank_reference: str, actor: Actor, now: int) -> int:
+    """Record that the bank has sent the whole file of a run; return how many payouts are PAID now.
+
+    Each in a transaction of its own; those that have ended already stay as they are. Raises
+    NotFound and Invalid.
+    """
+    actor = operator_actions.actor(actor.who, actor.reason)
+    operator_actions.words("bank-reference", bank_reference, service.LONGEST_BANK_REFERENCE)
+    run = await db.read(lambda tx: find(tx, run_id))
+    if run.status != "SENT":
+        reason = f"run must be SENT before the bank can pay it: this one is {run.status}"
+        raise Invalid("run", reason)
+
+    async def pay_one(tx: Tx, payout: InRun) -> bool:
+        await merchants.lock(tx, payout.merchant_id)
+        current = await service.find(tx, payout.merchant_id, payout.payout_id)
+        if current.status != "PENDING":
+            return False
+        await service.pay(tx, current.id, bank_reference, actor.reason, actor.who, now)
+        return True
+
+    paid = 0
+    async for payout in in_file(db, run_id):
+        if payout.status == "PENDING":
+            paid += await db.run(partial(pay_one, payout=payout))
+    return paid
+
+
+async def in_file(db: Db, run_id: str) -> AsyncIterator[InRun]:
+    """Yield the payouts that are in a run's file, by merchant."""
+    after = ""
+    while True:
+        read = partial(payouts_of, run_id=run_id, after=after, limit=_BATCH)
+        batch = await db.read(read)
+        for payout in batch:
+            if payout.in_file:
+                yield payout
+        if len(batch) < _BATCH:
+            return
+        after = batch[-1].merchant_id
 
 
 def _check_form(run: Run, form: Form) -> None:

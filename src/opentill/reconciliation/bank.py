@@ -17,7 +17,7 @@ import msgspec
 
 from opentill import merchants, payouts
 from opentill.core import money, unzip, xmltext
-from opentill.core.errors import Invalid
+from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout
@@ -76,6 +76,12 @@ async def _apply(
         async with db.connection() as tx:
             known = {one.id: one for one in await payouts.named(tx, ids)}
         for line, payout_id in zip(batch, ids, strict=True):
+            run_id = "" if payout_id else _run_id(line.payment)
+            if run_id:
+                outcomes = await _whole_run(db, stored.id, line, run_id, actor, now)
+                for outcome, number in outcomes.items():
+                    counts[outcome] += number
+                continue
             again = (line.kind, payout_id) in seen
             says = _end_to_end(line), _theirs(line)
             found = _Line(stored.id, line, known.get(payout_id), again, said[says] + 1)
@@ -146,6 +152,63 @@ def _payout_id(text: str) -> str:
     plain = "".join(one for one in text.lower() if one.isascii() and one.isalnum())
     digits = plain.removeprefix("po")
     return f"po_{digits}" if plain != digits and len(digits) == _ID_DIGITS else ""
+
+
+def _run_id(text: str) -> str:
+    """Return the run whose file a payment (PmtInfId) is, "" for none of ours."""
+    plain = "".join(letter for letter in text.lower() if letter.isascii() and letter.isalnum())
+    digits = plain.removeprefix("run")[:_ID_DIGITS]
+    return f"run_{digits}" if plain == f"run{digits}1" and len(digits) == _ID_DIGITS else ""
+
+
+async def _whole_run(
+    db: Db, file_id: str, line: BankLine, run_id: str, actor: Actor, now: int
+) -> Counter[str]:
+    """Take in a booking of a run's whole file, and count what it did to the payouts.
+
+    It pays them if number and sum are those of the file; otherwise it waits in the inbox. It counts
+    as one line found, however many of its payouts do not fit.
+    """
+    refusal = await db.read(lambda tx: _refusal_of_run(tx, line, run_id))
+    if refusal is not None:
+        what, ours = refusal
+        difference = Difference(
+            what=what, kind="payout", reference=_printable(line.payment)[:100], line=line.line,
+            merchant_id="", ours=ours, theirs=_theirs(line),
+        )  # fmt: skip
+        await db.run(lambda tx: inbox.add(tx, file_id, SOURCE, [difference], now))
+        return Counter(found=1)
+    reference = line.bank_reference or line.payment
+    outcomes = Counter[str]()
+    async for in_run in payouts.in_file_of_run(db, run_id):
+        (payout,) = await db.read(lambda tx, id_=in_run.payout_id: payouts.named(tx, [id_]))
+        single = msgspec.structs.replace(
+            line, end_to_end=payout.id, amount_minor=payout.amount_minor, bank_reference=reference
+        )
+        part = _Line(file_id, single, payout, again=False, number=1)
+        outcomes[await db.run(partial(_one, found=part, actor=actor, now=now))] += 1
+    outcomes["found"] = min(1, outcomes["found"])
+    return outcomes
+
+
+async def _refusal_of_run(tx: Tx, line: BankLine, run_id: str) -> tuple[What, str] | None:
+    """Return why a booking is not that of a run's whole file, and what the file has."""
+    try:
+        view = await payouts.view_run(tx, run_id)
+    except NotFound:
+        return "missing in ledger", ""
+    run, sums = view.run, view.sums
+    agrees = (
+        run.status == "SENT"
+        and line.kind == "sent"
+        and not line.is_reversal
+        and (line.amount_minor, line.currency) == (sums.file_minor, run.currency)
+        and line.payments in ("", str(sums.in_file))
+    )
+    if agrees:
+        return None
+    payments = f"{sums.in_file} payouts, {inbox.amount(sums.file_minor, run.currency)}"
+    return "different", f"{payments}, {run.status}"
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -261,6 +324,8 @@ def _theirs(line: BankLine) -> str:
     if line.amount_minor is not None:
         side = {"sent": "debit", "returned": "credit"}[line.kind]
         theirs = f"{inbox.amount(line.amount_minor, line.currency)} {side}"
+    if line.payments:
+        theirs = f"{_printable(line.payments)[:15]} payouts, {theirs}"
     reference = _printable(line.bank_reference)
     return f"{theirs}, {reference}" if reference else theirs
 

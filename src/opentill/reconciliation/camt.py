@@ -37,6 +37,9 @@ _FIELDS: Final = {
     "Refs/AcctSvcrRef": "bank_reference",
     "Refs/EndToEndId": "end_to_end",
     "Refs/InstrId": "instruction",
+    "Refs/PmtInfId": "payment",
+    "NtryDtls/Btch/PmtInfId": "payment",
+    "NtryDtls/Btch/NbOfTxs": "payments",
     "RtrInf/Rsn/Cd": "reason",
     "RtrInf/Rsn/Prtry": "reason",
     "RtrInf/AddtlInf": "explanation",
@@ -184,6 +187,8 @@ class _Reader:
             bank_reference=details.get("bank_reference")
             or entry.get("bank_reference") or entry.get("entry_reference", ""),
             reason=reason,
+            payment=details.get("payment") or (entry.get("payment", "") if is_only else ""),
+            payments=entry.get("payments", "") if is_only else "",
             is_reversal=details.get("reversal", entry.get("reversal")) in ("true", "1"),
         ))  # fmt: skip
 

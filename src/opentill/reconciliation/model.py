@@ -159,6 +159,8 @@ class BankLine(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     bank_reference: str
     reason: str
+    payment: str = ""  # the PmtInfId of a booking of a whole file
+    payments: str = ""  # how many transfers it has, as the bank writes it; "" where it says nothing
     is_reversal: bool = False  # of an earlier booking of the opposite direction
 
 

@@ -89,6 +89,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "is above the limit.",
         "run_error_take_run": "There is nothing in this run that can be sent.",
         "run_error_take_format": "The file was taken in another form already.",
+        "run_pay": "Mark all as paid",
+        "run_pay_about": "The bank has booked the whole file. All payouts in the file that are on "
+        "their way are paid; those that failed stay as they are.",
+        "run_paid_now": "Payouts that are paid now: {number}.",
+        "run_error_pay_reference": "Enter the bank’s reference, at most 140 characters.",
+        "run_error_pay_reason": "Say why, in a few words.",
+        "run_error_pay_run": "Nothing was done: nobody has taken the file of this run yet.",
     },
     "zh-Hans": {
         "menu_runs": "批量付款",
@@ -170,6 +177,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "run_error_take_by": "此文件须由发起人以外的人领取：有付款超过限额。",
         "run_error_take_run": "此批次中没有可发送的付款。",
         "run_error_take_format": "文件已以其他格式领取。",
+        "run_pay": "全部标记为已付",
+        "run_pay_about": "银行已按整个文件入账。文件中处理中的打款全部标记为已付；失败的保持不变。",
+        "run_paid_now": "现已付款：{number} 笔。",
+        "run_error_pay_reference": "请输入银行参考号，最多 140 个字符。",
+        "run_error_pay_reason": "请简要说明原因。",
+        "run_error_pay_run": "未执行任何操作：此批次的文件尚未领取。",
     },
     "zh-Hant": {
         "menu_runs": "批次付款",
@@ -251,5 +264,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "run_error_take_by": "此檔案須由發起人以外的人領取：有付款超過限額。",
         "run_error_take_run": "此批次中沒有可傳送的付款。",
         "run_error_take_format": "檔案已以其他格式領取。",
+        "run_pay": "全部標記為已付",
+        "run_pay_about": "銀行已按整個檔案入帳。檔案中處理中的撥款全部標記為已付；失敗的保持不變。",
+        "run_paid_now": "現已付款：{number} 筆。",
+        "run_error_pay_reference": "請輸入銀行參考號，最多 140 個字元。",
+        "run_error_pay_reason": "請簡要說明原因。",
+        "run_error_pay_run": "未執行任何操作：此批次的檔案尚未領取。",
     },
 }

@@ -17,7 +17,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "rate_counts": "Used",
         "rate_too_old": "Too old",
         "rate_dropped": "No longer in the file",
-        "rate_typed": "set by hand",
+        "rate_typed": "typed",
         "expiring_title": "Rates will soon be too old",
         "expiring_pair": "{base} to {quote}: no session opens in it in two days. Import a newer "
         "file, or set a rate",
@@ -59,7 +59,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "rate_counts": "使用中",
         "rate_too_old": "已过期",
         "rate_dropped": "文件中已无此货币",
-        "rate_typed": "手动设置",
+        "rate_typed": "手动输入",
         "expiring_title": "汇率即将过期",
         "expiring_pair": "{base} 兑 {quote}：两天后将无法以此货币创建结账会话。"
         "请导入新文件或设置汇率",
@@ -100,7 +100,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "rate_counts": "使用中",
         "rate_too_old": "已過期",
         "rate_dropped": "檔案中已無此貨幣",
-        "rate_typed": "手動設定",
+        "rate_typed": "手動輸入",
         "expiring_title": "匯率即將過期",
         "expiring_pair": "{base} 兌 {quote}：兩天後將無法以此貨幣建立結帳工作階段。"
         "請匯入新檔案或設定匯率",
