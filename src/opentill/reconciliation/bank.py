@@ -181,7 +181,7 @@ async def _whole_run(
     reference = line.bank_reference or line.payment
     outcomes = Counter[str]()
     async for in_run in payouts.in_file_of_run(db, run_id):
-        (payout,) = await db.read(lambda tx, id_=in_run.payout_id: payouts.named(tx, [id_]))
+        (payout,) = await db.read(partial(payouts.named, payout_ids=[in_run.payout_id]))
         single = msgspec.structs.replace(
             line, end_to_end=payout.id, amount_minor=payout.amount_minor, bank_reference=reference
         )
