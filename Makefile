@@ -30,7 +30,7 @@ help:
 	@echo 'make test-deploy        chart, manifests, units and SBOM, by Helm, Kubernetes and systemd'
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                apply the fixes that ruff can make, and format'
-	@echo 'make client             write what of the clients is generated: blocking Python, JavaScript'
+	@echo 'make client             write what of the clients is generated: operations, models, events'
 	@echo 'make python-shop        a shop of examples/ beside `make demo`; also node-shop, php-shop'
 	@echo 'make manifests          write the Kubernetes manifests, which are made of the chart'
 	@echo 'make board              write the board of Grafana, which is made of a table'
@@ -111,6 +111,7 @@ fix: .venv/stamp-dev
 	$(BIN)/ruff format .
 
 client: .venv/stamp-dev
+	$(BIN)/python -m tools.python_client
 	$(BIN)/python tools/blocking_client.py
 	$(BIN)/python tools/javascript_client.py
 

@@ -39,6 +39,7 @@ MEANT: Final = {
     ("src/opentill/webhooks/wire.py", '"answer"'): _ATTEMPT,
     ("src/opentill/webhooks/api.py", '"answer"'): _ATTEMPT,
     ("src/opentill/client/model.py", '"answer"'): _ATTEMPT,
+    ("tools/python_models.py", '"answer"'): _ATTEMPT,
 }
 # Columns with such a name: the package whose identifiers and SQL have it.
 FIELDS: Final = {

@@ -15,7 +15,7 @@ import opentill
 from opentill.app import OPERATIONS
 from opentill.client import AsyncClient, Client
 from opentill.client.connection import Method
-from opentill.client.model import Page
+from opentill.client.pages import Page
 from opentill.client.request import File, Request
 from opentill.http.operations import Operation
 from opentill.http.paging import Listing

@@ -11,7 +11,7 @@ from opentill.core import money, structs
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import Method
 from opentill.http import schemas
-from opentill.http.fields import CreatedAt, meaning
+from opentill.http.fields import CreatedAt, DecimalText, meaning
 from opentill.merchants import logo_path
 from opentill.orders import NewOrder, Order, PaymentAttempt
 from opentill.orders.model import Source
@@ -353,7 +353,7 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     product_id: Annotated[str, Meta(description="The product that is sold.")]
-    amount: Annotated[str, Meta(description="What the customer pays, with two decimals.")]
+    amount: Annotated[DecimalText, Meta(description="What the customer pays, with two decimals.")]
     currency: Annotated[str, Meta(description="The currency of the amount, an ISO 4217 code.")]
     status: Annotated[
         Status,

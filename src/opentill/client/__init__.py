@@ -19,12 +19,12 @@ from .errors import (
     ValidationFailed,
     WebhookInvalid,
 )
+from .event import Event
 from .events import (
     CheckoutCompleted,
     CheckoutExpired,
     DisputeClosed,
     DisputeCreated,
-    Event,
     OrderClosed,
     OrderPaid,
     OrderRefunded,

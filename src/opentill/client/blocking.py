@@ -13,7 +13,7 @@ from typing import IO, Any, Generic, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from . import operations, payment_link_operations, webhook_operations
+from . import operations
 from .connection import (
     DEFAULT_RETRIES,
     TIMEOUT_S,
@@ -25,7 +25,7 @@ from .connection import (
     http_options,
     unfinished,
 )
-from .model import Page
+from .pages import Page
 from .request import File, Request
 from .retries import RetriedRequest, Retries
 
@@ -226,10 +226,10 @@ class Checkouts(Resource):
 class PaymentLinks(Resource):
     """Addresses at which any number of customers can pay."""
 
-    create = _data(payment_link_operations.create_payment_link)
-    list = _list(payment_link_operations.list_payment_links)
-    get = _data(payment_link_operations.get_payment_link)
-    update = _data(payment_link_operations.update_payment_link)
+    create = _data(operations.create_payment_link)
+    list = _list(operations.list_payment_links)
+    get = _data(operations.get_payment_link)
+    update = _data(operations.update_payment_link)
 
 
 class Orders(Resource):
@@ -278,27 +278,27 @@ class BalanceTransactions(Resource):
 class WebhookEndpoints(Resource):
     """The addresses that events are sent to."""
 
-    create = _data(webhook_operations.create_endpoint)
-    list = _list(webhook_operations.list_endpoints)
-    get = _data(webhook_operations.get_endpoint)
-    update = _data(webhook_operations.update_endpoint)
-    delete = _data(webhook_operations.delete_endpoint)
-    rotate_secret = _data(webhook_operations.rotate_secret)
-    resend_events = _data(webhook_operations.resend_events)
-    send_test_event = _data(webhook_operations.send_test_event)
+    create = _data(operations.create_endpoint)
+    list = _list(operations.list_endpoints)
+    get = _data(operations.get_endpoint)
+    update = _data(operations.update_endpoint)
+    delete = _data(operations.delete_endpoint)
+    rotate_secret = _data(operations.rotate_secret)
+    resend_events = _data(operations.resend_events)
+    send_test_event = _data(operations.send_test_event)
 
 
 class WebhookDeliveries(Resource):
     """Events on their way to an endpoint."""
 
-    list = _list(webhook_operations.list_deliveries)
+    list = _list(operations.list_deliveries)
 
 
 class Events(Resource):
     """What happened, in order."""
 
-    list = _data(webhook_operations.list_events)
-    get = _data(webhook_operations.get_event)
+    list = _data(operations.list_events)
+    get = _data(operations.get_event)
 
 
 class Client:

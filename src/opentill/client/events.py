@@ -1,19 +1,16 @@
-"""The events of webhooks, typed. Amounts are ``Decimal``, times Unix milliseconds.
+"""Events of webhooks, typed. Amounts are ``Decimal``, times Unix milliseconds.
 
-``event.data`` is decoded when it is used, and raises WebhookInvalid if it is not in its form. An
-event of a type that this client does not know is an ``Event``.
+Generated from the OpenAPI document by `make client`: change nothing here.
 """
 
 from decimal import Decimal
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, Final
 
 import msgspec
 
-from .errors import WebhookInvalid
+from .event import TypedEvent
 
-T = TypeVar("T")
-# What decoding raises for bytes that are no JSON, nested too deep, or of another form.
-MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+Metadata = dict[str, Any]
 
 
 class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,27 +23,27 @@ class OrderPaidData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     net_amount: Decimal
     paid_at: int
-    livemode: bool | None = None  # False: test mode; None: it was not paid
-    metadata: dict[str, Any]
+    livemode: bool | None = None
+    metadata: Metadata
     quantity: int = 1
-    client_reference: str | None = None  # your own number
+    client_reference: str | None = None
     payment_link_id: str | None = None
 
 
 class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund has succeeded; ``refunded_amount`` is what was given back of the order so far."""
+    """A refund has succeeded, in full or in part."""
 
     order_id: str
     product_id: str = ""
     refund_id: str
-    refund_status: str  # PARTIAL FULL
+    refund_status: str  # FULL PARTIAL
     amount: Decimal
     refunded_amount: Decimal
     original_amount: Decimal
     currency: str
     reason: str
-    livemode: bool | None = None  # False: test mode; None: it was not paid
-    metadata: dict[str, Any]
+    livemode: bool | None = None
+    metadata: Metadata
 
 
 class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +53,13 @@ class OrderClosedData(msgspec.Struct, frozen=True, kw_only=True):
     product_id: str
     amount: Decimal
     currency: str
-    status: str  # FAILED CLOSED REVOKED
+    status: str  # CLOSED FAILED REVOKED
     reason: str
     closed_at: int
-    livemode: bool | None = None  # False: test mode; None: it was not paid
-    metadata: dict[str, Any]
+    livemode: bool | None = None
+    metadata: Metadata
     quantity: int = 1
-    client_reference: str | None = None  # your own number
+    client_reference: str | None = None
     payment_link_id: str | None = None
 
 
@@ -77,15 +74,15 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
     settled_amount: Decimal
     settled_currency: str
     settled_at: int
-    livemode: bool | None = None  # False: test mode; None: it was not paid
-    metadata: dict[str, Any]
+    livemode: bool | None = None
+    metadata: Metadata
     quantity: int = 1
-    client_reference: str | None = None  # your own number
+    client_reference: str | None = None
     payment_link_id: str | None = None
 
 
 class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund was refused for good; its money is yours again."""
+    """A refund was refused for good: its money is the merchant's again."""
 
     order_id: str
     product_id: str = ""
@@ -94,31 +91,31 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     reason: str
     error_message: str
-    livemode: bool | None = None  # False: test mode; None: it was not paid
-    metadata: dict[str, Any]
+    livemode: bool | None = None
+    metadata: Metadata
 
 
 class DisputeData(msgspec.Struct, frozen=True, kw_only=True):
-    """A dispute was opened or decided."""
+    """A dispute was opened, or decided: closed once, and again if a loss is recovered."""
 
     dispute_id: str
     order_id: str
-    status: str  # OPEN WON LOST RECOVERED
+    status: str  # LOST OPEN RECOVERED WON
     amount: Decimal
     currency: str
     debit: Decimal
     fee: Decimal
     debit_currency: str
     reason: str
-    respond_by: int | None = None  # until when evidence counts
+    respond_by: int | None = None
     opened_at: int
-    closed_at: int | None
-    livemode: bool | None = None  # False: test mode; None: it was not paid
-    metadata: dict[str, Any]
+    closed_at: int | None = None
+    livemode: bool | None = None
+    metadata: Metadata
 
 
 class CheckoutData(msgspec.Struct, frozen=True, kw_only=True):
-    """A session was completed or has expired."""
+    """A checkout session was paid. A checkout session can no longer be paid."""
 
     checkout_session_id: str
     order_id: str
@@ -126,16 +123,19 @@ class CheckoutData(msgspec.Struct, frozen=True, kw_only=True):
     amount: Decimal
     currency: str
     completed_at: int | None = None
-    expired_at: int | None = None
-    livemode: bool | None = None  # False: test mode; None: it was not paid
-    metadata: dict[str, Any]
+    livemode: bool | None = None
+    metadata: Metadata
     quantity: int = 1
-    client_reference: str | None = None  # your own number
+    client_reference: str | None = None
     payment_link_id: str | None = None
+    expired_at: int | None = None
 
 
 class PayoutData(msgspec.Struct, frozen=True, kw_only=True):
-    """A payout was paid, could not be sent, or was returned by the bank."""
+    """A payout has left for the merchant's bank.
+
+    A payout could not be sent, or the bank returned it: its money is available again.
+    """
 
     payout_id: str
     status: str  # PAID FAILED
@@ -146,50 +146,16 @@ class PayoutData(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: int | None = None
     failure_reason: str | None = None
     failed_at: int | None = None
-    returned: bool | None = None  # of one that failed: the bank returned it after it was paid
+    returned: bool | None = None
 
 
 class WebhookTestData(msgspec.Struct, frozen=True, kw_only=True):
-    """A test of your endpoint: nothing has happened."""
+    """A test that somebody of the merchant asked for: nothing has happened."""
 
     test: bool
     endpoint_id: str
     message: str
     livemode: bool
-
-
-def _data_of(event: "Event", form: type[T]) -> T:
-    try:
-        return msgspec.json.decode(event.raw, type=form)
-    except MALFORMED as error:
-        message = f"data of {event.type} {event.id} is not in its form: {error}"
-        raise WebhookInvalid(message) from None
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Any event; ``id`` is the same each time it is delivered."""
-
-    id: str
-    type: str
-    created_at: int
-    raw: msgspec.Raw = msgspec.field(name="data")
-
-    @property
-    def data(self) -> Any:
-        """What happened, as a dict."""
-        return _data_of(self, dict[str, Any])
-
-
-class TypedEvent(Event, Generic[T], frozen=True, kw_only=True):
-    """An event of a type that this client knows."""
-
-    form: ClassVar[type[Any]]  # of ``data``
-
-    @property
-    def data(self) -> T:
-        """What happened."""
-        form: type[T] = self.form
-        return _data_of(self, form)
 
 
 class OrderPaid(TypedEvent[OrderPaidData], frozen=True, kw_only=True):
@@ -278,14 +244,3 @@ EVENTS: Final[dict[str, type[TypedEvent[Any]]]] = {
     "payout.failed": PayoutFailed,
     "webhook.test": WebhookTest,
 }
-
-
-def read(body: bytes) -> Event:
-    """Return a verified body as its event. Raises WebhookInvalid if it is none."""
-    try:
-        event = msgspec.json.decode(body, type=Event)
-        kind = EVENTS.get(event.type)
-        return event if kind is None else msgspec.json.decode(body, type=kind)
-    except MALFORMED as error:
-        message = f"the body is not an event: {error}"
-        raise WebhookInvalid(message) from None

@@ -1,43 +1,44 @@
-"""The resources of the API, typed. Amounts are ``Decimal``, times Unix milliseconds.
+"""Resources of the API. Amounts are ``Decimal``, times Unix milliseconds.
 
-Fields that a newer server adds are ignored. Statuses and types are plain text for the same reason:
-a program that reads them must not break when a new one appears.
+Fields that a newer server adds are ignored. Statuses and types are plain text for the same
+reason: a program that reads them must not break when a new one appears.
+
+Generated from the OpenAPI document by `make client`: change nothing here.
 """
 
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
-from . import events
-
-T = TypeVar("T")
 Metadata = dict[str, Any]
 
 
-class Pagination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a page stands in its list."""
+class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The agreement in force. Digests are SHA-256 in lower-case hexadecimal.
 
-    page: int
-    size: int
-    total: int
-    total_pages: int
+    ``template_sha256`` is of the template's bytes, ``rendered_document_sha256`` of
+    ``markdown_content`` as UTF-8.
+    """
 
-
-class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One page of a list, newest first."""
-
-    items: list[T]
-    pagination: Pagination
+    agreement_version: str
+    effective_date: str
+    effective_date_display: str
+    template_sha256: str
+    rendered_document_sha256: str
+    markdown_content: str
+    acceptance_statement: str
+    action_label: str
+    document_url: str
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A product."""
+    """What is sold."""
 
     id: str
     name: str
     description: str
-    image: str | None
+    image: str | None = None
     price: Decimal
     currency: str
     status: str  # ACTIVE ARCHIVED
@@ -47,42 +48,42 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A session that was just opened; send the customer to ``url``."""
+    """The response to opening a session: all but the order's id."""
 
     id: str
     product_id: str
     amount: Decimal
     currency: str
-    status: str  # OPEN COMPLETE EXPIRED
+    status: str  # COMPLETE EXPIRED OPEN
     url: str
+    quantity: int = 1
+    payment_methods: list[str] | None = None
+    locale: str | None = None  # en zh-Hans zh-Hant
+    client_reference: str | None = None
     expires_at: int
     created_at: int
-    quantity: int = 1
-    payment_methods: list[str] | None = None  # the only ones; None: all on offer
-    locale: str | None = None  # en zh-Hans zh-Hant
-    client_reference: str | None = None  # your own number
 
 
 class Checkout(NewCheckout, frozen=True, kw_only=True, rename="camel"):
-    """A checkout session with its order."""
+    """A session, with its order."""
 
     order_id: str
 
 
 class PaymentLinkItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a payment link sells without a product, at a price or between two bounds."""
+    """What a link sells without a product."""
 
     name: str
     currency: str
-    price: Decimal | None
-    min_amount: Decimal | None
-    max_amount: Decimal | None
+    price: Decimal | None = None
+    min_amount: Decimal | None = None
+    max_amount: Decimal | None = None
     description: str
-    image: str | None
+    image: str | None = None
 
 
 class PaymentLinkSales(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a payment link has brought in one currency."""
+    """What a link has brought in one currency."""
 
     currency: str
     payments: int
@@ -90,37 +91,37 @@ class PaymentLinkSales(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class PaymentLink(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A payment link; give ``url`` to customers. ``url`` and ``/qr.svg`` is its QR code."""
+    """A payment link."""
 
     id: str
     url: str
-    status: str  # ACTIVE INACTIVE EXPIRED USED_UP
+    status: str  # ACTIVE EXPIRED INACTIVE USED_UP
     active: bool
-    product_id: str | None
-    item: PaymentLinkItem | None = None  # where it sells no product
+    product_id: str | None = None
+    item: PaymentLinkItem | None = None
     max_quantity: int
-    expires_at: int | None
-    max_uses: int | None
+    expires_at: int | None = None
+    max_uses: int | None = None
     open_sessions: int
     payments: int
     sales: list[PaymentLinkSales]
-    success_url: str | None
-    payment_methods: list[str] | None
-    locale: str | None
-    client_reference: str | None
+    success_url: str | None = None
+    payment_methods: list[str] | None = None
+    locale: str | None = None  # en zh-Hans zh-Hant
+    client_reference: str | None = None
     metadata: Metadata
     created_at: int
     updated_at: int
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An order as a list shows it."""
+    """An order in a list."""
 
     id: str
     checkout_session_id: str
     product_id: str
     customer_email: str
-    customer_name: str | None
+    customer_name: str | None = None
     amount: Decimal
     currency: str
     platform_fee_rate: Decimal
@@ -129,115 +130,105 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settled_amount: Decimal
     settled_currency: str
     exchange_rate: Decimal
-    hkd_exchange_rate: Decimal | None
-    payment_method: str | None  # CREDIT_CARD ALIPAY WECHAT_PAY PAYNOW CRYPTO BANK_TRANSFER
-    status: str  # fulfil at PAID or SETTLED
-    paid_at: int | None
-    settled_at: int | None
+    hkd_exchange_rate: Decimal | None = None
+    payment_method: str | None = None
+    status: str
+    paid_at: int | None = None
+    settled_at: int | None = None
     metadata: Metadata
     created_at: int
-    livemode: bool  # False: the sandbox bank, no real money
+    livemode: bool
     quantity: int = 1
-    client_reference: str | None = None  # your own number
-    payment_link_id: str | None = None  # that opened its session
+    client_reference: str | None = None
+    payment_link_id: str | None = None
 
 
 class OrderDetail(Order, frozen=True, kw_only=True, rename="camel"):
-    """A single order with everything."""
+    """An order with everything."""
 
     base_amount: Decimal
     payable_amount: Decimal
-    refund_status: str  # NONE PARTIAL FULL
+    refund_status: str  # FULL NONE PARTIAL
     refunded_amount: Decimal
     payer_ip: str
     updated_at: int
     rolling_reserve_rate: Decimal
     rolling_reserve_amount: Decimal
-    rolling_reserve_status: str  # NONE HELD OFFSET RELEASED
-    rolling_reserve_release_at: int | None
-    card_brand: str | None = None  # where the gateway says so, such as visa
+    rolling_reserve_status: str  # HELD NONE OFFSET RELEASED
+    rolling_reserve_release_at: int | None = None
+    card_brand: str | None = None
     card_last4: str | None = None
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A refund of a part or all of an order."""
+    """Money given back to a customer."""
 
     id: str
     merchant_id: str
     order_id: str
-    refund_no: str | None
-    status: str  # PROCESSING SUCCEEDED FAILED
+    refund_no: str | None = None
+    status: str  # FAILED PROCESSING SUCCEEDED
     amount: Decimal
     currency: str
     user_refund_amount_usd: Decimal
     merchant_debit_usd: Decimal
     reason: str
-    error_message: str | None
+    error_message: str | None = None
     created_at: int
     updated_at: int
-    succeeded_at: int | None
-    failed_at: int | None
+    succeeded_at: int | None = None
+    failed_at: int | None = None
 
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A dispute as a list shows it; losing it takes ``debit`` and ``fee``."""
+    """A dispute in a list; ``debit`` and ``fee`` are what losing it takes."""
 
     id: str
     order_id: str
-    status: str  # OPEN WON LOST RECOVERED
+    status: str  # LOST OPEN RECOVERED WON
     amount: Decimal
     currency: str
     debit: Decimal
     fee: Decimal
     debit_currency: str
     reason: str
-    respond_by: int | None = None  # until when evidence counts
+    respond_by: int | None = None
     created_at: int
     updated_at: int
-    closed_at: int | None
+    closed_at: int | None = None
 
 
 class DisputeNote(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was noted about a dispute."""
+    """What somebody noted about a dispute, and when."""
 
     at: int
     note: str
 
 
 class DisputeDetail(Dispute, frozen=True, kw_only=True, rename="camel"):
-    """A single dispute with its notes, oldest first."""
+    """A single dispute, with its notes, oldest first."""
 
     notes: list[DisputeNote]
 
 
 class Payout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was or will be sent to your bank."""
+    """Money sent to the merchant's bank."""
 
     id: str
-    status: str  # PENDING PAID FAILED
+    status: str  # FAILED PAID PENDING
     amount: Decimal
     fee: Decimal
     currency: str
-    bank_reference: str | None
-    failure_reason: str | None
+    bank_reference: str | None = None
+    failure_reason: str | None = None
     created_at: int
     updated_at: int
-    paid_at: int | None
-    failed_at: int | None
-
-
-class Balance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The balance in your settlement currency; ``frozen`` includes the rolling reserve."""
-
-    available: Decimal
-    pending: Decimal
-    frozen: Decimal
-    currency: str
-    updated_at: int | None
+    paid_at: int | None = None
+    failed_at: int | None = None
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A movement on the balance, signed from your view, with the balances after it."""
+    """A movement on the balance, with the balances after it."""
 
     id: str
     type: str
@@ -252,48 +243,53 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: int
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The merchant services agreement in force; digests are SHA-256 in hexadecimal."""
+class Balance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The balance in the settlement currency."""
 
-    agreement_version: str
-    effective_date: str
-    effective_date_display: str
-    template_sha256: str = msgspec.field(name="templateSha256")
-    rendered_document_sha256: str = msgspec.field(name="renderedDocumentSha256")
-    markdown_content: str
-    acceptance_statement: str
-    action_label: str
-    document_url: str
+    available: Decimal
+    pending: Decimal
+    frozen: Decimal
+    currency: str
+    updated_at: int | None = None
 
 
-class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where events are sent to; ``events`` are the types, none for all."""
+class WebhookEndpointWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An endpoint with its new secret, which is shown once."""
 
     id: str
     url: str
     description: str
     events: list[str]
-    status: str  # ENABLED DISABLED
-    disabled_reason: str | None
-    old_secret_until: int | None
+    status: str  # DISABLED ENABLED
+    disabled_reason: str | None = None
+    old_secret_until: int | None = None
+    created_at: int
+    updated_at: int
+    secret: str
+
+
+class WebhookEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An endpoint."""
+
+    id: str
+    url: str
+    description: str
+    events: list[str]
+    status: str  # DISABLED ENABLED
+    disabled_reason: str | None = None
+    old_secret_until: int | None = None
     created_at: int
     updated_at: int
 
 
-class WebhookEndpointWithSecret(WebhookEndpoint, frozen=True, kw_only=True, rename="camel"):
-    """An endpoint with its new secret, which is shown once: keep it for ``verify_webhook``."""
-
-    secret: str
-
-
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One attempt to deliver: what was sent but for the body, and the head of the response."""
+    """One attempt: the request without the event's body, and the head of the response."""
 
     number: int
     at: int
     duration_ms: int
-    outcome: str
-    http_status: int | None
+    outcome: str  # delivered forbidden no_answer refused unreachable
+    http_status: int | None = None
     request: str
     response: str = msgspec.field(name="answer")
     error: str
@@ -304,8 +300,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     event_id: str
     type: str
-    status: str  # PENDING SUCCEEDED FAILED
-    next_attempt_at: int | None
+    status: str  # FAILED PENDING SUCCEEDED
+    next_attempt_at: int | None = None
     attempts: list[DeliveryAttempt]
     created_at: int
     updated_at: int
@@ -317,20 +313,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Resent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How many events are sent again, and what to go on ``after``; None: there are no more."""
+    """How many are sent again, and where the next call goes on; null: there are no more."""
 
     resent: int
-    next: str | None
-
-
-class EventList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Events, oldest first. Keep ``cursor`` and come back with it: none is ever skipped."""
-
-    raw: list[msgspec.Raw] = msgspec.field(name="items")
-    cursor: str
-    has_more: bool
-
-    @property
-    def items(self) -> "list[events.Event]":
-        """The events, typed as webhooks are."""
-        return [events.read(bytes(item)) for item in self.raw]
+    next: str | None = None

@@ -1,7 +1,9 @@
-"""The operations of the API: each is one typed function that makes its request.
+"""Operations of the API: each is one typed function that makes its request.
 
 ``asynchronous.py`` and ``blocking.py`` make their methods of these functions, so that both
-clients send the same. The operations of webhooks stand in ``webhook_operations.py``.
+clients send the same.
+
+Generated from the OpenAPI document by `make client`: change nothing here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,21 +11,28 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
+from .event import Event
+from .event_reading import EventList
 from .model import (
     Agreement,
     Balance,
     Checkout,
+    Delivery,
     Dispute,
     DisputeDetail,
     NewCheckout,
     Order,
     OrderDetail,
-    Page,
+    PaymentLink,
     Payout,
     Product,
     Refund,
+    Resent,
     Transaction,
+    WebhookEndpoint,
+    WebhookEndpointWithSecret,
 )
+from .pages import Page
 from .request import (
     Amount,
     File,
@@ -39,27 +48,33 @@ from .request import (
     post,
 )
 
-ProductStatus = Literal["ACTIVE", "ARCHIVED"]
-OrderStatus = Literal[
-    "CREATING",
-    "PENDING",
-    "PAID",
-    "SETTLED",
-    "REFUNDED",
-    "DISPUTED",
-    "CHARGEBACK",
-    "FAILED",
-    "CLOSED",
-    "REVOKED",
-]
+CheckoutStatus = Literal["COMPLETE", "EXPIRED", "OPEN"]
+DeliveryStatus = Literal["FAILED", "PENDING", "SUCCEEDED"]
+DisputeStatus = Literal["LOST", "OPEN", "RECOVERED", "WON"]
+EndpointStatus = Literal["DISABLED", "ENABLED"]
 Locale = Literal["en", "zh-Hans", "zh-Hant"]
-CheckoutStatus = Literal["OPEN", "COMPLETE", "EXPIRED"]
-DisputeStatus = Literal["OPEN", "WON", "LOST", "RECOVERED"]
-PayoutStatus = Literal["PENDING", "PAID", "FAILED"]
+OrderStatus = Literal[
+    "CHARGEBACK",
+    "CLOSED",
+    "CREATING",
+    "DISPUTED",
+    "FAILED",
+    "PAID",
+    "PENDING",
+    "REFUNDED",
+    "REVOKED",
+    "SETTLED",
+]
+PayoutStatus = Literal["FAILED", "PAID", "PENDING"]
+ProductStatus = Literal["ACTIVE", "ARCHIVED"]
 
 
 def get_agreement() -> Request[Agreement]:
-    """Get the merchant services agreement in force. Needs no key and signs nothing."""
+    """Get the merchant services agreement.
+
+    Needs no API key. Reading the agreement neither signs it nor changes the account's agreement
+    status.
+    """
     return get("/v1/config/legal/merchant-services-agreement", Agreement)
 
 
@@ -73,7 +88,12 @@ def create_product(
     metadata: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
 ) -> Request[Product]:
-    """Create a product."""
+    """Create a product.
+
+    A product has one price in one currency; a session is opened for it. A currency that is not
+    the one you settle in needs an exchange rate, which the operator sets: the product is taken
+    without one, and no session opens until there is.
+    """
     return post(
         "/v1/products",
         Product,
@@ -90,12 +110,18 @@ def create_product(
 def list_products(
     *, status: ProductStatus | None = None, page: int = 1, size: int = 100
 ) -> Request[Page[Product]]:
-    """List products, newest first."""
+    """List products.
+
+    Newest first, archived ones too unless ``status`` says otherwise.
+    """
     return get("/v1/products", Page[Product], status=status, page=page, size=size)
 
 
 def get_product(product_id: str) -> Request[Product]:
-    """Get a product, an archived one too."""
+    """Get a product.
+
+    An archived product can be read like any other.
+    """
     return get(f"/v1/products/{checked_id(product_id)}", Product)
 
 
@@ -107,14 +133,17 @@ def update_product(
     currency: str | UnsetType = UNSET,
     description: str | UnsetType | None = UNSET,
     image: str | UnsetType | None = UNSET,
-    metadata: Mapping[str, Any] | UnsetType = UNSET,
+    metadata: Mapping[str, Any] | UnsetType | None = UNSET,
 ) -> Request[Product]:
-    """Update the given fields of a product; None removes a description or image."""
+    """Update a product.
+
+    Only the fields that are sent change; open sessions keep the price they were opened with.
+    """
     return patch(
         f"/v1/products/{checked_id(product_id)}",
         Product,
         name=name,
-        price=price if price is UNSET else decimal_text(price),
+        price=price if isinstance(price, UnsetType) else decimal_text(price),
         currency=currency,
         description=description,
         image=image,
@@ -123,154 +152,263 @@ def update_product(
 
 
 def archive_product(product_id: str) -> Request[None]:
-    """Archive a product: no session can be created for it any more."""
+    """Archive a product.
+
+    The product stays readable, and no new checkout sessions can use it.
+    """
     return delete(f"/v1/products/{checked_id(product_id)}")
 
 
-def create_checkout(  # noqa: PLR0913 - the fields of a session
+def create_checkout(
     product_id: str | None = None,
     *,
-    item: Mapping[str, Any] | None = None,
-    quantity: int | None = None,
     success_url: str | None = None,
     cancel_url: str | None = None,
     customer_email: str | None = None,
     customer_name: str | None = None,
     display_merchant_name: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    item: Mapping[str, Any] | None = None,
+    quantity: int | None = None,
     expires_in: int | None = None,
     payment_methods: Sequence[str] | None = None,
     locale: Locale | None = None,
     client_reference: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
 ) -> Request[NewCheckout]:
-    """Create a checkout session. Send the customer to the response's ``url``.
+    """Create a checkout session.
 
-    In place of a product, ``item`` is what is sold: ``name``, ``price``, ``currency`` and, if you
-    like, ``description`` and ``image``. ``expires_in`` is in milliseconds.
+    Send the customer to the ``url`` of the response. The session lasts 24 hours, or
+    ``expires_in``. What is sold is a product, or an ``item`` with a price of its own, such as a
+    cart's total. Whoever has the ``url`` sees what you prefill.
     """
     return post(
         "/v1/checkouts",
         NewCheckout,
         idempotency_key,
         product_id=product_id,
-        item=item and item_fields(item),
-        quantity=quantity,
         success_url=success_url,
         cancel_url=cancel_url,
         customer_email=customer_email,
         customer_name=customer_name,
         display_merchant_name=display_merchant_name,
+        metadata=metadata,
+        item=None if item is None else item_fields(item),
+        quantity=quantity,
         expires_in=expires_in,
-        payment_methods=payment_methods and list(payment_methods),
+        payment_methods=None if payment_methods is None else list(payment_methods),
+        locale=locale,
+        client_reference=client_reference,
+    )
+
+
+def list_checkouts(
+    *,
+    start_date: Moment | None = None,
+    end_date: Moment | None = None,
+    status: CheckoutStatus | None = None,
+    product_id: str | None = None,
+    customer_email: str | None = None,
+    page: int = 1,
+    size: int = 100,
+) -> Request[Page[Checkout]]:
+    """List checkout sessions.
+
+    Newest first. ``start_date`` and ``end_date`` are about when sessions were created, both
+    inclusive; ``customer_email`` is the e-mail of the session's order, given by you or by its
+    customer.
+    """
+    return get(
+        "/v1/checkouts",
+        Page[Checkout],
+        start_date=millis(start_date),
+        end_date=millis(end_date),
+        status=status,
+        product_id=product_id,
+        customer_email=customer_email,
+        page=page,
+        size=size,
+    )
+
+
+def get_checkout(checkout_id: str) -> Request[Checkout]:
+    """Get a checkout session.
+
+    With the id of its order, which exists from the beginning.
+    """
+    return get(f"/v1/checkouts/{checked_id(checkout_id)}", Checkout)
+
+
+def expire_checkout(checkout_id: str, *, idempotency_key: str | None = None) -> Request[Checkout]:
+    """Expire a checkout session.
+
+    An extension of the contract: nobody can pay the session any more.
+    """
+    return post(f"/v1/checkouts/{checked_id(checkout_id)}/expire", Checkout, idempotency_key)
+
+
+def create_payment_link(
+    product_id: str | None = None,
+    *,
+    item: Mapping[str, Any] | None = None,
+    max_quantity: int | None = None,
+    expires_at: Moment | None = None,
+    max_uses: int | None = None,
+    success_url: str | None = None,
+    payment_methods: Sequence[str] | None = None,
+    locale: Locale | None = None,
+    client_reference: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
+) -> Request[PaymentLink]:
+    """Create a payment link.
+
+    Give the ``url`` to any number of customers: each who goes on gets a checkout session of
+    their own. A link sells a product, or an ``item`` with a price or with two bounds of what
+    the customer enters.
+    """
+    return post(
+        "/v1/payment-links",
+        PaymentLink,
+        idempotency_key,
+        product_id=product_id,
+        item=None if item is None else item_fields(item),
+        max_quantity=max_quantity,
+        expires_at=millis(expires_at),
+        max_uses=max_uses,
+        success_url=success_url,
+        payment_methods=None if payment_methods is None else list(payment_methods),
         locale=locale,
         client_reference=client_reference,
         metadata=metadata,
     )
 
 
-def get_checkout(checkout_id: str) -> Request[Checkout]:
-    """Get a checkout session with its order's id."""
-    return get(f"/v1/checkouts/{checked_id(checkout_id)}", Checkout)
+def list_payment_links(
+    *, active: bool | None = None, page: int = 1, size: int = 100
+) -> Request[Page[PaymentLink]]:
+    """List payment links.
+
+    Newest first.
+    """
+    return get("/v1/payment-links", Page[PaymentLink], active=active, page=page, size=size)
 
 
-def expire_checkout(checkout_id: str, *, idempotency_key: str | None = None) -> Request[Checkout]:
-    """Expire a checkout session: it cannot be paid any more."""
-    return post(f"/v1/checkouts/{checked_id(checkout_id)}/expire", Checkout, idempotency_key)
+def get_payment_link(payment_link_id: str) -> Request[PaymentLink]:
+    """Get a payment link.
+
+    With what it has sold.
+    """
+    return get(f"/v1/payment-links/{checked_id(payment_link_id)}", PaymentLink)
 
 
-def list_checkouts(
+def update_payment_link(
+    payment_link_id: str,
     *,
-    status: CheckoutStatus | None = None,
-    product_id: str | None = None,
-    customer_email: str | None = None,
-    start_date: Moment | None = None,
-    end_date: Moment | None = None,
-    page: int = 1,
-    size: int = 100,
-) -> Request[Page[Checkout]]:
-    """List checkout sessions, newest first; both dates are inclusive."""
-    return get(
-        "/v1/checkouts",
-        Page[Checkout],
-        status=status,
-        product_id=product_id,
-        customer_email=customer_email,
-        start_date=millis(start_date),
-        end_date=millis(end_date),
-        page=page,
-        size=size,
+    active: bool | UnsetType = UNSET,
+    item: Mapping[str, Any] | UnsetType = UNSET,
+    max_quantity: int | UnsetType = UNSET,
+    expires_at: Moment | UnsetType | None = UNSET,
+    max_uses: int | UnsetType | None = UNSET,
+    success_url: str | UnsetType | None = UNSET,
+    client_reference: str | UnsetType | None = UNSET,
+    metadata: Mapping[str, Any] | UnsetType | None = UNSET,
+) -> Request[PaymentLink]:
+    """Update a payment link.
+
+    Only the fields that are sent change. What it sells stays, at its price; an item can be
+    called something else. Sessions that are open stay as they are.
+    """
+    return patch(
+        f"/v1/payment-links/{checked_id(payment_link_id)}",
+        PaymentLink,
+        active=active,
+        item=item if isinstance(item, UnsetType) else item_fields(item),
+        max_quantity=max_quantity,
+        expires_at=expires_at if isinstance(expires_at, UnsetType) else millis(expires_at),
+        max_uses=max_uses,
+        success_url=success_url,
+        client_reference=client_reference,
+        metadata=metadata,
     )
 
 
-def list_orders(  # noqa: PLR0913 - the filters of the list
+def list_orders(
     *,
+    start_date: Moment | None = None,
+    end_date: Moment | None = None,
     status: OrderStatus | None = None,
     product_id: str | None = None,
     customer_email: str | None = None,
     amount: Amount | None = None,
     metadata: Mapping[str, str] | None = None,
     query: str | None = None,
-    start_date: Moment | None = None,
-    end_date: Moment | None = None,
     page: int = 1,
     size: int = 100,
 ) -> Request[Page[Order]]:
-    """List orders, newest first; both dates are inclusive.
+    """List orders.
 
-    ``metadata`` are keys with their values. ``query`` is an id, a number, an e-mail, your own
-    reference, a value of the metadata or an amount.
+    Newest first. ``start_date`` and ``end_date`` are about when orders were created, both
+    inclusive. All filters hold at once; ``query`` finds an order by whatever leads to it, from
+    the moment at which it exists.
     """
     return get(
         "/v1/orders",
         Page[Order],
+        start_date=millis(start_date),
+        end_date=millis(end_date),
         status=status,
         product_id=product_id,
         customer_email=customer_email,
         amount=None if amount is None else decimal_text(amount),
         metadata=metadata,
         query=query,
-        start_date=millis(start_date),
-        end_date=millis(end_date),
         page=page,
         size=size,
     )
 
 
-def get_order(order_id: str) -> Request[OrderDetail]:
-    """Get an order with all its fields."""
-    return get(f"/v1/orders/{checked_id(order_id)}", OrderDetail)
-
-
-def export_orders(  # noqa: PLR0913 - likewise
+def export_orders(
     *,
+    start_date: Moment | None = None,
+    end_date: Moment | None = None,
     status: OrderStatus | None = None,
     product_id: str | None = None,
     customer_email: str | None = None,
     amount: Amount | None = None,
     metadata: Mapping[str, str] | None = None,
     query: str | None = None,
-    start_date: Moment | None = None,
-    end_date: Moment | None = None,
     bom: bool | None = None,
 ) -> Request[File]:
-    """Export orders as CSV, oldest first; both dates are inclusive. Filters as ``list_orders``.
+    """Export orders.
 
-    ``bom``: it begins with a byte order mark, for spreadsheets.
+    UTF-8 CSV (RFC 4180) with a header row, oldest order first. ``start_date`` and ``end_date``
+    are about when orders were created, both inclusive. A few exports of a merchant may run at
+    once; one more gets 429 with Retry-After. The filters are those of the list: the file has
+    exactly what the list shows.
     """
     return get(
         "/v1/orders/export",
         File,
+        start_date=millis(start_date),
+        end_date=millis(end_date),
         status=status,
         product_id=product_id,
         customer_email=customer_email,
         amount=None if amount is None else decimal_text(amount),
         metadata=metadata,
         query=query,
-        start_date=millis(start_date),
-        end_date=millis(end_date),
         bom=bom,
     )
+
+
+def get_order(order_id: str) -> Request[OrderDetail]:
+    """Get an order.
+
+    Everything about an order, by its id or by the ``trade_no`` that Epay shops know it by.
+    Deliver when its ``status`` is PAID or SETTLED.
+    """
+    return get(f"/v1/orders/{checked_id(order_id)}", OrderDetail)
 
 
 def create_refund(
@@ -281,7 +419,11 @@ def create_refund(
     refund_no: str | None = None,
     idempotency_key: str | None = None,
 ) -> Request[Refund]:
-    """Refund an order; without an amount, all that is left."""
+    """Create a refund.
+
+    Without ``amount``, all that is left. The money is held at once; the refund is PROCESSING
+    until the bank has done or refused it.
+    """
     return post(
         f"/v1/orders/{checked_id(order_id)}/refunds",
         Refund,
@@ -293,12 +435,18 @@ def create_refund(
 
 
 def list_refunds(order_id: str, *, page: int = 1, size: int = 100) -> Request[Page[Refund]]:
-    """List an order's refunds, newest first."""
+    """List an order's refunds.
+
+    Newest first, failed ones too.
+    """
     return get(f"/v1/orders/{checked_id(order_id)}/refunds", Page[Refund], page=page, size=size)
 
 
 def get_refund(refund_id: str) -> Request[Refund]:
-    """Get a refund."""
+    """Get a refund.
+
+    ``status`` says whether the bank has done it.
+    """
     return get(f"/v1/refunds/{checked_id(refund_id)}", Refund)
 
 
@@ -309,58 +457,61 @@ def list_disputes(
     page: int = 1,
     size: int = 100,
 ) -> Request[Page[Dispute]]:
-    """List disputes, newest first."""
+    """List disputes.
+
+    Newest first. ``debit`` and ``fee`` are what losing the dispute takes from the balance, in
+    ``debit_currency``.
+    """
     return get(
-        "/v1/disputes",
-        Page[Dispute],
-        status=status,
-        order_id=order_id,
-        page=page,
-        size=size,
+        "/v1/disputes", Page[Dispute], status=status, order_id=order_id, page=page, size=size
     )
 
 
 def get_dispute(dispute_id: str) -> Request[DisputeDetail]:
-    """Get a dispute with its notes."""
+    """Get a dispute.
+
+    With the notes of the operator and of your team, oldest first.
+    """
     return get(f"/v1/disputes/{checked_id(dispute_id)}", DisputeDetail)
 
 
 def list_payouts(
     *, status: PayoutStatus | None = None, page: int = 1, size: int = 100
 ) -> Request[Page[Payout]]:
-    """List payouts, newest first."""
+    """List payouts.
+
+    Newest first. The operator makes payouts: one is PENDING until the bank has sent it; what
+    FAILED is back on the balance with its fee.
+    """
     return get("/v1/payouts", Page[Payout], status=status, page=page, size=size)
 
 
 def get_payout(payout_id: str) -> Request[Payout]:
-    """Get a payout."""
+    """Get a payout.
+
+    With the bank's reference once it was sent.
+    """
     return get(f"/v1/payouts/{checked_id(payout_id)}", Payout)
 
 
-def get_balance() -> Request[Balance]:
-    """Get the balance."""
-    return get("/v1/balance", Balance)
-
-
 def list_balance_transactions(
-    *,
-    type: str | None = None,  # noqa: A002 - the contract's word
-    page: int = 1,
-    size: int = 100,
+    *, type: str | None = None, page: int = 1, size: int = 100
 ) -> Request[Page[Transaction]]:
-    """List balance transactions, newest first."""
+    """List balance transactions.
+
+    Every movement on the balance, newest first, with the balances after it.
+    """
     return get("/v1/balance/transactions", Page[Transaction], type=type, page=page, size=size)
 
 
 def export_statement(
-    *,
-    start_date: Moment | None = None,
-    end_date: Moment | None = None,
-    bom: bool | None = None,
+    *, start_date: Moment | None = None, end_date: Moment | None = None, bom: bool | None = None
 ) -> Request[File]:
-    """Export a statement as CSV; it adds up, or it breaks off. Both dates are inclusive.
+    """Export a statement.
 
-    ``bom``: it begins with a byte order mark, for spreadsheets.
+    For each currency and account the opening balance, every movement with the balances after
+    it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a header row. It
+    adds up, or it breaks off.
     """
     return get(
         "/v1/balance/statement.csv",
@@ -369,3 +520,181 @@ def export_statement(
         end_date=millis(end_date),
         bom=bom,
     )
+
+
+def get_balance() -> Request[Balance]:
+    """Get the balance.
+
+    ``updated_at`` is null before the first movement.
+    """
+    return get("/v1/balance", Balance)
+
+
+def create_endpoint(
+    url: str,
+    *,
+    description: str | None = None,
+    events: Sequence[str] | None = None,
+    idempotency_key: str | None = None,
+) -> Request[WebhookEndpointWithSecret]:
+    """Create a webhook endpoint.
+
+    Events are sent to the ``url``, signed with the ``secret``, which is shown only here.
+    Respond with 2xx within 30 seconds; otherwise an event is sent again after 1 min, 5 min, 30
+    min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.
+    """
+    return post(
+        "/v1/webhook-endpoints",
+        WebhookEndpointWithSecret,
+        idempotency_key,
+        url=url,
+        description=description,
+        events=None if events is None else list(events),
+    )
+
+
+def list_endpoints(*, page: int = 1, size: int = 100) -> Request[Page[WebhookEndpoint]]:
+    """List webhook endpoints.
+
+    Newest first, without their secrets.
+    """
+    return get("/v1/webhook-endpoints", Page[WebhookEndpoint], page=page, size=size)
+
+
+def get_endpoint(endpoint_id: str) -> Request[WebhookEndpoint]:
+    """Get a webhook endpoint.
+
+    If it was disabled by itself, it says why.
+    """
+    return get(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}", WebhookEndpoint)
+
+
+def update_endpoint(
+    endpoint_id: str,
+    *,
+    url: str | UnsetType = UNSET,
+    description: str | UnsetType = UNSET,
+    events: Sequence[str] | UnsetType = UNSET,
+    status: EndpointStatus | UnsetType = UNSET,
+) -> Request[WebhookEndpoint]:
+    """Update a webhook endpoint.
+
+    While it is DISABLED nothing is sent, and what happens meanwhile is not sent later: read
+    ``/v1/events``, or send it again.
+    """
+    return patch(
+        f"/v1/webhook-endpoints/{checked_id(endpoint_id)}",
+        WebhookEndpoint,
+        url=url,
+        description=description,
+        events=events if isinstance(events, UnsetType) else list(events),
+        status=status,
+    )
+
+
+def delete_endpoint(endpoint_id: str) -> Request[None]:
+    """Delete a webhook endpoint.
+
+    What still waits for it is not sent.
+    """
+    return delete(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}")
+
+
+def rotate_secret(
+    endpoint_id: str, *, idempotency_key: str | None = None
+) -> Request[WebhookEndpointWithSecret]:
+    """Rotate a webhook secret.
+
+    For 24 hours both secrets sign: ``webhook-signature`` has both, ``X-Svc-Signature`` is by
+    the new one and ``X-Svc-Signature-Old`` by the one before (a deployment may have another
+    prefix than ``X-Svc-``: see the headers of the webhooks).
+    """
+    return post(
+        f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/rotate-secret",
+        WebhookEndpointWithSecret,
+        idempotency_key,
+    )
+
+
+def list_deliveries(
+    endpoint_id: str,
+    *,
+    status: DeliveryStatus | None = None,
+    type: str | None = None,
+    event_id: str | None = None,
+    page: int = 1,
+    size: int = 100,
+) -> Request[Page[Delivery]]:
+    """List webhook deliveries.
+
+    Every event that was or will be sent to the endpoint, with its last 20 attempts. Newest
+    first, kept 30 days.
+    """
+    return get(
+        f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/deliveries",
+        Page[Delivery],
+        status=status,
+        type=type,
+        event_id=event_id,
+        page=page,
+        size=size,
+    )
+
+
+def resend_events(
+    endpoint_id: str,
+    *,
+    event_id: str | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    type: str | None = None,
+    failed_only: bool | None = None,
+    after: str | None = None,
+    idempotency_key: str | None = None,
+) -> Request[Resent]:
+    """Resend events.
+
+    One event by ``event_id``, or all since a time, 1,000 at a call: go on with ``after`` set to
+    ``next`` until that is null. Calls are limited by the minute.
+    """
+    return post(
+        f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/resend",
+        Resent,
+        idempotency_key,
+        event_id=event_id,
+        since=millis(since),
+        until=millis(until),
+        type=type,
+        failed_only=failed_only,
+        after=after,
+    )
+
+
+def send_test_event(endpoint_id: str, *, idempotency_key: str | None = None) -> Request[Delivery]:
+    """Send a test event.
+
+    Sends a ``webhook.test`` to this endpoint alone, whatever types it has, signed and sent
+    again as any other. Nothing has happened: it is in no list of events. What came of it is in
+    the deliveries, by ``event_id``. Calls are limited by the minute, together with those that
+    send events again.
+    """
+    return post(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/test", Delivery, idempotency_key)
+
+
+def list_events(
+    *, cursor: str | None = None, type: str | None = None, size: int = 100
+) -> Request[EventList]:
+    """List events.
+
+    Oldest first, kept 90 days, as they are delivered. Keep the ``cursor`` and come back with
+    it: no event is ever skipped.
+    """
+    return get("/v1/events", EventList, cursor=cursor, type=type, size=size)
+
+
+def get_event(event_id: str) -> Request[Event]:
+    """Get an event.
+
+    The same bytes as it is delivered with.
+    """
+    return get(f"/v1/events/{checked_id(event_id)}", Event)

@@ -18,7 +18,6 @@ from typing import Final, Generic, NoReturn, TypeVar, cast
 import httpx2
 import msgspec
 
-from . import events
 from .errors import (
     Conflict,
     ConnectionFailed,
@@ -33,6 +32,8 @@ from .errors import (
     ValidationFailed,
     WebhookInvalid,
 )
+from .event import MALFORMED, Event
+from .event_reading import read
 from .request import Request
 
 T = TypeVar("T")
@@ -161,10 +162,10 @@ class RetriedRequest(Generic[T]):
             found = msgspec.json.decode(body, type=_Body)
             if self.request.response is None:
                 return cast("T", None)
-            if self.request.response is events.Event:  # its type says which event it is
-                return cast("T", events.read(bytes(found.data)))
+            if self.request.response is Event:  # its type says which event it is
+                return cast("T", read(bytes(found.data)))
             return cast("T", msgspec.json.decode(found.data, type=self.request.response))
-        except (*events.MALFORMED, WebhookInvalid) as reason:
+        except (*MALFORMED, WebhookInvalid) as reason:
             raise self.unexpected(response, f"is not in the API's form ({reason})") from None
 
     def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedResponse:
@@ -243,7 +244,7 @@ def _problem(body: bytes) -> _Body | None:
     """Return the API's error body; None for what a proxy sends."""
     try:
         return msgspec.json.decode(body, type=_Body)
-    except events.MALFORMED:
+    except MALFORMED:
         return None
 
 

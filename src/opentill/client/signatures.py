@@ -15,8 +15,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from . import events
 from .errors import WebhookInvalid
+from .event import Event
+from .event_reading import read
 
 TOLERANCE_S: Final = 300.0
 HEADER_PREFIX: Final = "X-Svc-"
@@ -33,7 +34,7 @@ def verify_webhook(
     *,
     now: float | None = None,
     header_prefix: str = HEADER_PREFIX,
-) -> events.Event:
+) -> Event:
     """Return the event of a genuine delivery. Raises WebhookInvalid for any other.
 
     ``body`` is the request's body as it came, before anything parsed it. Several secrets are given
@@ -55,7 +56,7 @@ def verify_webhook(
     if all(abs(age) > tolerance_s for age in ages):
         message = f"the signature is not from the last {tolerance_s:g} seconds"
         raise WebhookInvalid(message)
-    return events.read(raw)
+    return read(raw)
 
 
 def _genuine(

@@ -10,7 +10,7 @@ from msgspec import Meta
 from opentill import orders, webhooks
 from opentill.core import money, structs
 from opentill.gateways.model import DisputeStatus
-from opentill.http.fields import CreatedAt, UpdatedAt
+from opentill.http.fields import CreatedAt, DecimalText, UpdatedAt
 from opentill.ledger import Account, Held, Movement
 from opentill.ledger import Type as PostingType
 
@@ -271,11 +271,13 @@ class DisputeOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     amount: Annotated[
-        str, Meta(description="What the customer disputes, in the currency they paid in.")
+        DecimalText, Meta(description="What the customer disputes, in the currency they paid in.")
     ]
     currency: Annotated[str, Meta(description="The currency of the amount: the order's.")]
-    debit: Annotated[str, Meta(description="What losing takes from your balance, without the fee.")]
-    fee: Annotated[str, Meta(description="What losing costs beside it.")]
+    debit: Annotated[
+        DecimalText, Meta(description="What losing takes from your balance, without the fee.")
+    ]
+    fee: Annotated[DecimalText, Meta(description="What losing costs beside it.")]
     debit_currency: Annotated[
         str, Meta(description="The currency of `debit` and `fee`: your settlement currency.")
     ]

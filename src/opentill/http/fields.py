@@ -5,6 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+# Amounts and rates: text with a decimal point, never a number (OpenAPI Format Registry, "decimal").
+DECIMAL = {"format": "decimal"}
+DecimalText = Annotated[str, Meta(extra_json_schema=DECIMAL)]
 CreatedAt = Annotated[int, Meta(description="When it was made, Unix ms.")]
 UpdatedAt = Annotated[int, Meta(description="When it last changed, Unix ms.")]
 MetadataShown = Annotated[

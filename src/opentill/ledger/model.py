@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from opentill.core import money, structs
-from opentill.http.fields import CreatedAt
+from opentill.http.fields import CreatedAt, DecimalText
 from opentill.ledger.postings import BY_MOVE, Account, Cause, Type
 
 
@@ -128,16 +128,18 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: Annotated[str, Meta(description="The id of this movement.")]
     type: Annotated[Type, Meta(description="What moved the money.")]
     amount: Annotated[
-        str, Meta(description="How much moved, as you see it: negative when you have less.")
+        DecimalText, Meta(description="How much moved, as you see it: negative when you have less.")
     ]
     currency: Annotated[str, Meta(description="Your settlement currency.")]
-    available_after: Annotated[str, Meta(description="What could be paid out after this movement.")]
+    available_after: Annotated[
+        DecimalText, Meta(description="What could be paid out after this movement.")
+    ]
     pending_after: Annotated[
-        str,
+        DecimalText,
         Meta(description="What was paid by customers and not settled yet, after this movement."),
     ]
     frozen_after: Annotated[
-        str,
+        DecimalText,
         Meta(
             description="What was held for refunds, disputes and as rolling reserve, after this "
             "movement."
@@ -168,17 +170,17 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The balance in the settlement currency (contract.md#balance-read)."""
 
     available: Annotated[
-        str,
+        DecimalText,
         Meta(
             description="What can be paid out. It is below zero when refunds or chargebacks took "
             "more than there was."
         ),
     ]
     pending: Annotated[
-        str, Meta(description="What customers have paid and what is not settled yet.")
+        DecimalText, Meta(description="What customers have paid and what is not settled yet.")
     ]
     frozen: Annotated[
-        str, Meta(description="What is held for refunds, disputes and as rolling reserve.")
+        DecimalText, Meta(description="What is held for refunds, disputes and as rolling reserve.")
     ]
     currency: Annotated[str, Meta(description="Your settlement currency, an ISO 4217 code.")]
     updated_at: Annotated[

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from opentill.core import money, structs
 from opentill.gateways.model import Card, Method
-from opentill.http.fields import CreatedAt, MetadataShown, UpdatedAt
+from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedAt
 from opentill.orders.model import Order, RefundState, ReserveStatus, Status
 
 
@@ -26,43 +26,43 @@ class OrderOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     customer_name: Annotated[
         str | None, Meta(description="The customer's name. Null if none was given.")
     ]
-    amount: Annotated[str, Meta(description="What the customer pays, with two decimals.")]
+    amount: Annotated[DecimalText, Meta(description="What the customer pays, with two decimals.")]
     currency: Annotated[
         str, Meta(description="The currency that the customer pays in, an ISO 4217 code.")
     ]
     platform_fee_rate: Annotated[
-        str,
+        DecimalText,
         Meta(
             description="The operator's share of the amount: `0.04` is 4 %. It is frozen when the"
             " session is opened."
         ),
     ]
     platform_fee: Annotated[
-        str,
+        DecimalText,
         Meta(
             description="The operator's fee, in `currency`: the amount times the rate, plus a "
             "fixed part where your terms have one."
         ),
     ]
     net_amount: Annotated[
-        str, Meta(description="What is left of the amount after the fee, in `currency`.")
+        DecimalText, Meta(description="What is left of the amount after the fee, in `currency`.")
     ]
     settled_amount: Annotated[
-        str,
+        DecimalText,
         Meta(description="The net amount in your settlement currency: what your balance receives."),
     ]
     settled_currency: Annotated[
         str, Meta(description="Your settlement currency, which your balance is in.")
     ]
     exchange_rate: Annotated[
-        str,
+        DecimalText,
         Meta(
             description="What one unit of `currency` is worth in `settledCurrency`. `1` where "
             "nothing is converted."
         ),
     ]
     hkd_exchange_rate: Annotated[
-        str | None,
+        DecimalText | None,
         Meta(
             description="What one unit of `currency` is worth in HKD. Null unless the gateway "
             "that took the payment clears in HKD."
@@ -106,31 +106,33 @@ class OrderDetail(OrderOut, frozen=True, kw_only=True, rename="camel"):
     """An order with everything (contract.md#order-detail)."""
 
     base_amount: Annotated[
-        str,
+        DecimalText,
         Meta(
             description="The price that the session was opened with. There are no discounts, so "
             "it is the same as `amount`."
         ),
     ]
     payable_amount: Annotated[
-        str, Meta(description="What the customer was asked to pay: the same as `amount`.")
+        DecimalText, Meta(description="What the customer was asked to pay: the same as `amount`.")
     ]
     refund_status: Annotated[
         RefundState,
         Meta(description="How much has been given back: nothing, a part, or all of it."),
     ]
     refunded_amount: Annotated[
-        str, Meta(description="What has been given back so far, in `currency`. `0` if nothing has.")
+        DecimalText,
+        Meta(description="What has been given back so far, in `currency`. `0` if nothing has."),
     ]
     payer_ip: Annotated[
         str, Meta(description="The internet address that the customer paid from. Empty until then.")
     ]
     updated_at: UpdatedAt
     rolling_reserve_rate: Annotated[
-        str, Meta(description="The share of the settled amount that is held back against losses.")
+        DecimalText,
+        Meta(description="The share of the settled amount that is held back against losses."),
     ]
     rolling_reserve_amount: Annotated[
-        str, Meta(description="What is held back of this order, in `settledCurrency`.")
+        DecimalText, Meta(description="What is held back of this order, in `settledCurrency`.")
     ]
     rolling_reserve_status: Annotated[
         ReserveStatus,

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill.checkouts.model import ClientReference, Locale, LocaleField, Methods, Quantity
 from opentill.core import money, structs
 from opentill.core.payment_methods import Method
-from opentill.http.fields import CreatedAt, MetadataShown, UpdatedAt, meaning
+from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedAt, meaning
 from opentill.products.model import Currency, Description, Image, Metadata, Name, Price
 
 State = Literal["ACTIVE", "INACTIVE", "EXPIRED", "USED_UP"]
@@ -276,14 +276,16 @@ class LinkItemOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: Annotated[str, Meta(description="What the customer reads on the payment page.")]
     currency: Annotated[str, Meta(description="The currency of the amounts, an ISO 4217 code.")]
     price: Annotated[
-        str | None,
+        DecimalText | None,
         Meta(description="What one costs. Null where the customer enters the amount."),
     ]
     min_amount: Annotated[
-        str | None, Meta(description="The least that the customer can enter. Null with a price.")
+        DecimalText | None,
+        Meta(description="The least that the customer can enter. Null with a price."),
     ]
     max_amount: Annotated[
-        str | None, Meta(description="The most that the customer can enter. Null with a price.")
+        DecimalText | None,
+        Meta(description="The most that the customer can enter. Null with a price."),
     ]
     description: Annotated[str, Meta(description="More words. Empty if there are none.")]
     image: Annotated[
@@ -314,7 +316,7 @@ class SalesOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     currency: Annotated[str, Meta(description="An ISO 4217 code.")]
     payments: Annotated[int, Meta(description="How many of its sessions were paid.")]
-    amount: Annotated[str, Meta(description="What they paid, before fees and refunds.")]
+    amount: Annotated[DecimalText, Meta(description="What they paid, before fees and refunds.")]
 
 
 class PaymentLinkOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

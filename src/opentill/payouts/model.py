@@ -9,7 +9,7 @@ from msgspec import Meta
 from opentill import webhooks
 from opentill.core import money, structs
 from opentill.core.bankaccounts import BankAccount
-from opentill.http.fields import CreatedAt, UpdatedAt
+from opentill.http.fields import CreatedAt, DecimalText, UpdatedAt
 from opentill.ledger import Movement
 from opentill.ledger import Type as PostingType
 from opentill.merchants import Actor
@@ -300,9 +300,10 @@ class PayoutOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "a payout that was `PAID` before."
         ),
     ]
-    amount: Annotated[str, Meta(description="What your bank account receives.")]
+    amount: Annotated[DecimalText, Meta(description="What your bank account receives.")]
     fee: Annotated[
-        str, Meta(description="What the payout cost. Your balance lost it beside the amount.")
+        DecimalText,
+        Meta(description="What the payout cost. Your balance lost it beside the amount."),
     ]
     currency: Annotated[
         str, Meta(description="The currency of amount and fee: your settlement currency.")

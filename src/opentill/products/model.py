@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from opentill.core import money, structs
 from opentill.core.errors import Invalid
-from opentill.http.fields import CreatedAt, MetadataShown, UpdatedAt, meaning
+from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedAt, meaning
 
 Status = Literal["ACTIVE", "ARCHIVED"]
 
@@ -155,7 +155,7 @@ class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None,
         Meta(description="The address of the picture on the payment page. Null if there is none."),
     ]
-    price: Annotated[str, Meta(description="What one costs, with two decimals.")]
+    price: Annotated[DecimalText, Meta(description="What one costs, with two decimals.")]
     currency: Annotated[str, Meta(description="The currency of the price, an ISO 4217 code.")]
     status: Annotated[
         Status,

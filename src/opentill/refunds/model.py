@@ -9,7 +9,7 @@ from opentill import webhooks
 from opentill.core import money, structs
 from opentill.core.errors import Invalid
 from opentill.gateways.model import RefundStatus
-from opentill.http.fields import CreatedAt, UpdatedAt, meaning
+from opentill.http.fields import CreatedAt, DecimalText, UpdatedAt, meaning
 from opentill.ledger import Held
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
@@ -161,12 +161,14 @@ class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     amount: Annotated[
-        str, Meta(description="What the customer gets back, in the currency they paid in.")
+        DecimalText, Meta(description="What the customer gets back, in the currency they paid in.")
     ]
     currency: Annotated[str, Meta(description="The currency of the amount: the order's.")]
-    user_refund_amount_usd: Annotated[str, Meta(description="What the customer gets back, in USD.")]
+    user_refund_amount_usd: Annotated[
+        DecimalText, Meta(description="What the customer gets back, in USD.")
+    ]
     merchant_debit_usd: Annotated[
-        str,
+        DecimalText,
         Meta(
             description="What your balance loses, in USD. It is less than the customer gets where"
             " the fee is returned to you."

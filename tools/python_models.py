@@ -1,0 +1,342 @@
+"""Structs of the Python client: what its models and events look like in the OpenAPI document.
+
+``python_client.py`` writes them. The tables below say where a name of the client differs from that
+of the document, so that what is public stays under its name.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+_WIDTH: Final = 96
+_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")
+_AMOUNT: Final = "^[0-9]{1,"  # what the pattern of every amount in a request begins with
+
+# Names of the client that differ from the document's.
+CLASSES: Final = {
+    "SessionCreated": "NewCheckout",
+    "Session": "Checkout",
+    "LinkItem": "PaymentLinkItem",
+    "Sales": "PaymentLinkSales",
+    "Note": "DisputeNote",
+    "Endpoint": "WebhookEndpoint",
+    "EndpointWithSecret": "WebhookEndpointWithSecret",
+    "Attempt": "DeliveryAttempt",
+    "Resend": "Resent",
+}
+FIELDS: Final = {("DeliveryAttempt", "answer"): "response"}
+# The events of one thing have one payload: what only some of them have may be None.
+PAYLOADS: Final = {
+    "CheckoutCompletedData": "CheckoutData",
+    "CheckoutExpiredData": "CheckoutData",
+    "PayoutPaidData": "PayoutData",
+    "PayoutFailedData": "PayoutData",
+}
+# Fields that older servers or events do not have, and what that stands for. One that may be null is
+# None where it is absent.
+NEWER: Final = {"quantity": "1", "returned": "None"}
+# Fields that events written by the first versions lack.
+LATE: Final = {("OrderRefundedData", "product_id"): '""', ("RefundFailedData", "product_id"): '""'}
+# Hand-written: their items are typed when they are read.
+HAND_WRITTEN: Final = {"Events": "EventList", "EventBody": "Event"}
+# Properties of a struct beside its fields.
+EXTRA: Final = {
+    "Delivery": (
+        "    @property",
+        "    def id(self) -> str:",
+        '        """The event\'s id: an endpoint gets each event once."""',
+        "        return self.event_id",
+    )
+}
+
+Json = dict[str, Any]
+
+
+def snake(name: str) -> str:
+    """Return a name as Python writes it."""
+    return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+
+
+def kinds(schema: Json) -> list[str]:
+    """Return the types of a schema: several where it may be null."""
+    given = schema.get("type", ())
+    return [given] if isinstance(given, str) else list(given)
+
+
+def name_in(reference: str) -> str:
+    """Return the component that a reference names."""
+    return reference.rpartition("/")[2]
+
+
+def sentence(text: str) -> str:
+    """Return a text with a capital and a full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."
+
+
+def docstring(text: str, indent: str) -> Iterator[str]:
+    """Yield a docstring; a first sentence on its own, then the rest."""
+    first, *rest = text.split("\n\n")
+    if not rest and len(indent) + len(first) + 6 <= _WIDTH:
+        yield f'{indent}"""{first}"""'
+        return
+    if not rest or len(indent) + len(first) + 3 > _WIDTH:
+        head, _, tail = first.partition(". ")
+        first = head if head.endswith(".") else f"{head}."
+        rest = [tail, *rest] if tail else rest
+    lines = textwrap.wrap(first, _WIDTH - len(indent) - 3)
+    yield f'{indent}"""{lines[0]}'
+    yield from (f"{indent}{line}" for line in lines[1:])
+    for paragraph in rest:
+        yield ""
+        yield from (f"{indent}{line}" for line in textwrap.wrap(paragraph, _WIDTH - len(indent)))
+    yield f'{indent}"""'
+
+
+def in_python(text: str) -> str:
+    """Return a description with the names that fields and parameters have in Python."""
+    sentences = [one for one in text.split(". ") if "another spelling" not in one]
+    named = re.sub(
+        r"`([a-z]+(?:[A-Z][a-z0-9]*)+)`", lambda part: f"`{snake(part[1])}`", ". ".join(sentences)
+    )
+    return sentence(named.replace("`", "``"))
+
+
+def is_decimal(schema: Json) -> bool:
+    """Return whether a text is an amount or a rate."""
+    return schema.get("format") == "decimal" or schema.get("pattern", "").startswith(_AMOUNT)
+
+
+def is_time(schema: Json) -> bool:
+    """Return whether a number is a time in Unix milliseconds."""
+    return (
+        schema.get("format") == "int64" and _TIME.search(schema.get("description", "")) is not None
+    )
+
+
+def values_of(schema: Json) -> list[str]:
+    """Return the values of an enumeration, also of one that may be null."""
+    for part in (schema, *schema.get("anyOf", ())):
+        if "enum" in part:
+            return [str(value) for value in part["enum"]]
+    return []
+
+
+# ── models ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _type(schema: Json) -> str:
+    """Return the Python type of a schema of a response. Raises ValueError for a new form."""
+    if "$ref" in schema:
+        name = name_in(schema["$ref"])
+        return CLASSES.get(name, name)
+    if "const" in schema:
+        return type(schema["const"]).__name__
+    if "anyOf" in schema:
+        return " | ".join(dict.fromkeys(_type(part) for part in schema["anyOf"]))
+    if "enum" in schema:
+        return "str"
+    types = []
+    for kind in kinds(schema):
+        match kind:
+            case "array":
+                types.append(f"list[{_type(schema['items'])}]")
+            case "object":
+                types.append("Metadata")
+            case "string":
+                types.append("Decimal" if is_decimal(schema) else "str")
+            case _:
+                types.append({"integer": "int", "boolean": "bool", "null": "None"}[kind])
+    if not types:
+        message = f"a schema without a type: {schema}"
+        raise ValueError(message)
+    return " | ".join(types)
+
+
+class Field(NamedTuple):
+    """A field of a struct: its type, what it is where it is absent, and what a comment says."""
+
+    name: str
+    type: str
+    absent: str | None
+    note: str
+
+    def line(self) -> str:
+        """Return its line in the struct, without the note where there is no room for it."""
+        text = f"    {self.name}: {self.type}{'' if self.absent is None else f' = {self.absent}'}"
+        noted = f"{text}  # {self.note}"
+        return noted if self.note and len(noted) <= _WIDTH else text
+
+
+def fields_of(owner: str, schema: Json, *, camel: bool) -> dict[str, Field]:
+    """Return the fields of an object's schema by their names on the wire."""
+    required = set(schema.get("required", ()))
+    fields = {}
+    for wire, inner in schema["properties"].items():
+        name = FIELDS.get((owner, wire), snake(wire) if camel else wire)
+        type_, absent = _type(inner), LATE.get((owner, name), NEWER.get(name))
+        if absent is None and (wire not in required or "None" in type_):
+            absent = "None"
+        if absent == "None" and "None" not in type_:
+            type_ += " | None"
+        plain = re.sub(r"_([a-z0-9])", lambda part: part[1].upper(), name) if camel else name
+        if plain != wire:
+            given = f'name="{wire}"' + (f", default={absent}" if absent is not None else "")
+            absent = f"msgspec.field({given})"
+        fields[wire] = Field(name, type_, absent, " ".join(values_of(inner)))
+    return fields
+
+
+def _struct(name: str, base: str, about: str, fields: Mapping[str, Field], rename: str) -> str:
+    lines = [f"class {name}({base}, frozen=True, kw_only=True{rename}):"]
+    lines += [*docstring(about, "    "), ""]
+    lines += [field.line() for field in fields.values()]
+    lines += ["", *EXTRA[name]] if name in EXTRA else []
+    return "\n".join(lines) + "\n"
+
+
+def _referenced(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield name_in(schema["$ref"])
+        for inner in schema.values():
+            yield from _referenced(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _referenced(inner)
+
+
+class Models:
+    """The structs of what operations return."""
+
+    def __init__(self, schemas: Mapping[str, Json]) -> None:
+        """``schemas`` are the components of the document."""
+        self.schemas = schemas
+        self._done: dict[str, str] = {}
+        self._fields: dict[str, dict[str, Field]] = {}
+
+    def add(self, component: str) -> None:
+        """Generate the struct of a component, after all that it refers to."""
+        if component in self._done or component in HAND_WRITTEN or component == "Pagination":
+            return
+        self._done[component] = ""  # its place, if it refers to itself
+        for inner in _referenced(self.schemas[component]["properties"]):
+            self.add(inner)
+        del self._done[component]
+        schema, name = self.schemas[component], CLASSES.get(component, component)
+        fields = fields_of(name, schema, camel=True)
+        base = self._base(fields)
+        own = {
+            wire: field
+            for wire, field in fields.items()
+            if not base or wire not in self._fields[base]
+        }
+        parent = CLASSES.get(base, base) if base else "msgspec.Struct"
+        about = in_python(sentence(schema.get("description", name)))
+        self._fields[component] = fields
+        self._done[component] = _struct(name, parent, about, own, ', rename="camel"')
+
+    def _base(self, fields: Mapping[str, Field]) -> str:
+        """Return the component whose fields are the beginning of these, "" without one."""
+        bases = [
+            component
+            for component, theirs in self._fields.items()
+            if len(theirs) > 5  # noqa: PLR2004 - no accident
+            and len(theirs) < len(fields)
+            and theirs.items() <= fields.items()
+        ]
+        return max(bases, key=lambda component: len(self._fields[component]), default="")
+
+    def text(self) -> str:
+        """Return the module."""
+        return _MODELS + "\n\n".join(f"\n{struct}" for struct in self._done.values()).lstrip("\n")
+
+
+_MODELS: Final = '''"""Resources of the API. Amounts are ``Decimal``, times Unix milliseconds.
+
+Fields that a newer server adds are ignored. Statuses and types are plain text for the same
+reason: a program that reads them must not break when a new one appears.
+
+Generated from the OpenAPI document by `make client`: change nothing here.
+"""
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+Metadata = dict[str, Any]
+
+
+'''
+
+
+# ── events ─────────────────────────────────────────────────────────────────────────────────────
+
+_EVENTS: Final = '''"""Events of webhooks, typed. Amounts are ``Decimal``, times Unix milliseconds.
+
+Generated from the OpenAPI document by `make client`: change nothing here.
+"""
+
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from .event import TypedEvent
+
+Metadata = dict[str, Any]
+
+
+'''
+
+
+def _merged(first: Mapping[str, Field], second: Mapping[str, Field]) -> dict[str, Field]:
+    """Return the fields of both; one that not both have may be None."""
+    merged = {}
+    for wire, field in {**first, **second}.items():
+        both = wire in first and wire in second
+        type_, absent = field.type, field.absent
+        if not both and absent is None:
+            absent = "None"
+            type_ += "" if "None" in type_ else " | None"
+        values = [side[wire].note for side in (first, second) if wire in side and side[wire].note]
+        merged[wire] = field._replace(
+            type=type_, absent=absent, note=" ".join(dict.fromkeys(" ".join(values).split()))
+        )
+    return merged
+
+
+def events(spec: Json) -> str:
+    """Return the module of events."""
+    schemas = spec["components"]["schemas"]
+    payloads: dict[str, dict[str, Field]] = {}
+    about: dict[str, str] = {}
+    classes: list[tuple[str, str, str]] = []
+    for type_, webhook in spec["webhooks"].items():
+        event = name_in(
+            webhook["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        )
+        component = name_in(schemas[event]["properties"]["data"]["$ref"])
+        name = PAYLOADS.get(component, component)
+        fields = fields_of(name, schemas[component], camel=False)
+        if (name, event) not in [(known, other) for known, other, _ in classes]:
+            described = in_python(sentence(schemas[component].get("description", name)))
+            if name in payloads and described not in about[name]:
+                about[name] += f" {described}"
+            about.setdefault(name, described)
+            payloads[name] = _merged(payloads[name], fields) if name in payloads else fields
+        classes.append((name, event.removesuffix("Event"), type_))
+    structs = [
+        _struct(name, "msgspec.Struct", about[name], fields, "")
+        for name, fields in payloads.items()
+    ]
+    for name, event, type_ in classes:
+        structs.append(
+            f"class {event}(TypedEvent[{name}], frozen=True, kw_only=True):\n"
+            f'    """``{type_}``."""\n\n    form = {name}\n'
+        )
+    table = "".join(f'    "{type_}": {event},\n' for _, event, type_ in classes)
+    table = f"EVENTS: Final[dict[str, type[TypedEvent[Any]]]] = {{\n{table}}}\n"
+    return _EVENTS + "\n\n".join([*structs, table])
