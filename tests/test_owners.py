@@ -59,6 +59,7 @@ OWNERS: Final = {
     "mails": "mail",
     "members": "people",
     "person_links": "people",
+    "factor_resets": "people",
     "persons": "people",
     "staff": "people",
     "staff_visits": "people",

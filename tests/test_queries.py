@@ -32,6 +32,7 @@ ALSO: Final = {
     "opentill.orders.lookup_queries": "from an id or a number to its orders",
     "opentill.orders.operations_queries": "gateways and queues, of all merchants together",
     "opentill.orders.search_queries": "searches for orders, and their index",
+    "opentill.people.reset_queries": "resets of second factors",
     "opentill.orders.transition_queries": "the statements of transitions",
     "opentill.webhooks.catchup_queries": "numbers of events, and reading by them",
     "opentill.webhooks.dispatch_queries": "the statements of the dispatcher",

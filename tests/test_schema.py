@@ -38,6 +38,7 @@ REFERENCE: Final = {
     "audit_head": "of the operator, one row",
     "persons": "of the deployment: a person may be a member of several merchants",
     "members": "of persons, who may be members of several merchants",
+    "factor_resets": "a person's",
     "staff": "of the deployment",
     "logins": "a person's",
     "begun_logins": "a person's",

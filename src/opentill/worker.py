@@ -122,6 +122,10 @@ async def _count_figures(app: App) -> int:
     return 0  # so that it pauses: many entries at once cost less than each by itself
 
 
+async def _end_factors(app: App) -> int:
+    return await people.lost_factors.end_due(app.db, app.clock())
+
+
 async def _prune(app: App) -> int:
     async with app.db.connection() as tx:
         windows = await rate_limits.prune(tx, app.clock())
@@ -155,6 +159,7 @@ JOBS: Final = (
     Job("index_orders", 1.0, _index_orders),
     Job("count_figures", 30.0, _count_figures),
     Job("repair_figures", 3600.0, _repair_figures),
+    Job("end_factors", 5.0, _end_factors),
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )

@@ -1,6 +1,8 @@
 """``opentill people``: invitations from the shell, and what of it is in the audit log."""
 
+from cli.test_identity import in_database
 from support.commands import REFUSED, USER, Commands, opentill
+from support.staff import staff
 
 __all__ = ["opentill"]
 
@@ -37,3 +39,34 @@ def test_what_is_no_role_or_nobody_is_refused(opentill: Commands) -> None:
         ("remove", "ada@example.com"),
     ):
         assert opentill.run("people", *arguments).returncode == REFUSED, arguments
+
+
+def test_lost_factors_end_by_two_administrators_or_the_machines_owner(opentill: Commands) -> None:
+    ann, bob = staff(opentill, "ann"), staff(opentill, "bob")
+    opentill.json("people", "invite", "ada@example.com", "--staff", "support")
+    add = (
+        "insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at)"
+        " select 'pk_1', id, 'x', 'x', 0, 'Phone', 0 from persons where email = 'bob@example.com'"
+    )
+    why = ("--reason", "lost the phone")
+    assert "has a second factor" in ann.refusal("people", "reset-factors", bob.email, *why)
+    in_database(opentill, lambda tx: tx.execute(add))
+    reset = ("people", "reset-factors", bob.email, *why)
+    assert "somebody who has logged in must" in opentill.refusal(*reset)
+    asked = ann.json(*reset)
+    assert (asked["status"], asked["askedBy"], asked["dueAt"]) == ("ASKED", ann.who, None)
+    assert "somebody else" in ann.refusal("people", "confirm-factors", bob.email)
+    eve = staff(opentill, "eve")
+    waits = eve.json("people", "confirm-factors", bob.email)
+    assert (waits["status"], waits["confirmedBy"]) == ("WAITING", eve.who)
+    assert ann.json("people", "keep-factors", bob.email)["stopped"]
+    assert "no reset of factors" in ann.refusal("people", "keep-factors", bob.email)
+    begun = opentill.json(*reset, "--as-root")
+    assert (begun["status"], begun["askedBy"]) == ("WAITING", f"root ({USER})")
+    (row,) = in_database(
+        opentill,
+        lambda tx: tx.fetch(
+            "select due_at - created_at as wait from factor_resets where status = 'WAITING'"
+        ),
+    )
+    assert row["wait"] == 24 * 3_600_000

@@ -126,3 +126,11 @@ def test_nothing_is_replaced_without_a_reason(opentill: Commands) -> None:
     done = opentill.run("secret-key", "replace", "--reason", " ", OPENTILL_SECRET_KEY=ANOTHER)
     assert done.returncode == 2
     assert opentill.run("merchants", "list").returncode == 0
+
+
+def test_the_advice_after_a_new_key_names_authenticators(opentill: Commands) -> None:
+    opentill.json("merchants", "create", "Harbour Books")
+    done = opentill.run(*REPLACE, OPENTILL_SECRET_KEY=ANOTHER)
+    said = (done.stdout + done.stderr).decode()
+    assert "Authenticators no longer work" in said
+    assert "opentill people reset-factors EMAIL --as-root" in said

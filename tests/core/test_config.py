@@ -90,6 +90,7 @@ GOOD = [
     ("SANDBOX_URL", "http://bank:1", "sandbox_elsewhere", True),
     ("DB_PREPARED", "no", "db_prepared", False),
     ("HISTORY_DAYS", "365", "history_days", 365),
+    ("FACTOR_RESET_HOURS", "48", "factor_reset_hours", 48),
     ("BANK_ACCOUNT_HOLD_DAYS", "0", "bank_account_hold_days", 0),
     (
         "PAYOUT_ACCOUNTS",

@@ -46,6 +46,12 @@ async def log_in(request: PageRequest) -> Response:
     )
     try:
         login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
+    except people.FactorsSuspended as suspended:
+        wait = request.localizer.duration(max(0, suspended.until - request.now))
+        return render.page(
+            request, "login.html", 403, email=email, next=goal, wait=wait,
+            errors={"email": "error_suspended"},
+        )  # fmt: skip
     except people.WrongCredentials:
         return render.page(
             request, "login.html", 401, email=email, next=goal, errors={"email": "error_login"}

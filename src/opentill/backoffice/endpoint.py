@@ -213,4 +213,4 @@ async def passkey_options(
     """Return what a page asks a person's passkey with; None where none of theirs works."""
     if request.site is None or not security.passkeys:
         return None
-    return await passkeys.options(tx, request.site, request.now, login)
+    return await passkeys.options(tx, request.site, request.now, login.person_id)

@@ -8,8 +8,11 @@ from opentill import merchants, people
 from opentill.backoffice import cookies, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
-from opentill.core.errors import Invalid, NotFound
-from opentill.people import Link, Person
+from opentill.core.errors import Invalid, NotFound, TooManyRequests
+from opentill.db.database import Tx
+from opentill.merchants import Actor
+from opentill.people import Link, Person, passkeys
+from opentill.people.model import HOUR_MS
 
 
 async def _read(request: PageRequest) -> tuple[Link, Person | None, str]:
@@ -98,25 +101,97 @@ async def show_reset(request: PageRequest) -> Response:
     return await _reset(request)
 
 
-async def _reset(request: PageRequest, errors: dict[str, str] | None = None) -> Response:
-    link, _, _ = await _read(request)
-    if link.kind != "RESET":
+async def _reset(
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    wait: str = "",
+) -> Response:
+    link, person, _ = await _read(request)
+    if link.kind != "RESET" or person is None:
         return render.see_other(request, f"/invite/{request.ids['token']}")
-    status = 400 if errors else 200
-    return render.page(request, "reset.html", status, link=link, errors=errors or {})
+    site, person_id = request.site, person.id
+
+    async def work(tx: Tx) -> tuple[people.Factors, str | None]:
+        factors = await people.factors_of(tx, person_id)
+        if site is None or not factors.passkeys:
+            return factors, None
+        return factors, await passkeys.options(tx, site, request.now, person_id)
+
+    factors, options = await request.app.db.run(work)
+    hours = request.app.settings.factor_reset_hours
+    return render.page(
+        request, "reset.html", status, link=link, errors=errors or {}, wait=wait, options=options,
+        scripts=options is not None, factors=factors,
+        hours=request.localizer.duration(hours * HOUR_MS),
+    )  # fmt: skip
 
 
 async def choose_password(request: PageRequest) -> Response:
     """Set the new password, and have the person log in with it."""
-    form = await request.form()
+    form, settings, token = await request.form(), request.app.settings, request.ids["token"]
     try:
-        await people.choose_password(
-            request.app.db, request.ids["token"], form.get("password", ""), request.now
+        given = people.NewPassword(
+            password=form.get("password", ""),
+            browser=request.browser,
+            code=form.get("code", ""),
+            proved=await _proves_passkey(request, form.get("credential", "")),
+            lost=form.get("lost") == "yes",
+            wait_ms=settings.factor_reset_hours * HOUR_MS,
+            enrolls=settings.livemode,
+        )
+        chosen = await people.choose_password(
+            request.app.db, token, given, settings.secret_key, request.now
         )
     except Invalid as problem:
-        return await _reset(request, _errors(problem))
-    request.new_cookies.append(cookies.logged_out(request.app.settings))
-    return render.see_other(request, "/login?changed=1")
+        return await _reset(request, 400, _errors(problem))
+    except people.FactorNeeded:
+        return await _reset(request, 400, {"code": "error_factor_needed"})
+    except people.WrongCredentials:
+        error = "error_factor_passkey" if form.get("credential") else "error_factor_code"
+        return await _reset(request, 401, {"code": error})
+    except TooManyRequests as problem:
+        wait = request.localizer.duration(problem.retry_after_s * 1000)
+        return await _reset(request, 429, {"code": "error_wait"}, wait)
+    if chosen.login is not None:
+        request.new_cookies.append(cookies.logged_in(settings, chosen.login.token))
+        return render.see_other(request, "/security?second=1")
+    request.new_cookies.append(cookies.logged_out(settings))
+    return render.see_other(request, "/login?changed=" + ("later" if chosen.closed_until else "1"))
+
+
+async def _proves_passkey(request: PageRequest, credential: str) -> bool:
+    """Return whether the person of the link has used a passkey. Raises WrongCredentials."""
+    if not credential:
+        return False
+    link, person, _ = await _read(request)
+    if link.kind != "RESET" or person is None:
+        raise NotFound
+    site = request.known_site
+    await passkeys.prove_person(request.app.db, person.id, credential, site, request.now)
+    return True
+
+
+# ── factors that are said to be lost, and are not ──
+
+
+async def show_keep(request: PageRequest) -> Response:
+    """Ask whether somebody's second factors are to stay."""
+    async with request.app.db.connection() as tx:
+        reset = await people.lost_factors.read_stop_link(tx, request.ids["token"])
+    return render.page(request, "keep_factors.html", reset=reset)
+
+
+async def keep(request: PageRequest) -> Response:
+    """Stop the reset of somebody's factors."""
+
+    async def work(tx: Tx) -> None:
+        reset = await people.lost_factors.read_stop_link(tx, request.ids["token"])
+        actor = Actor(people.named(reset.email, reset.person_id), "by the link that was mailed")
+        await people.lost_factors.stop(tx, reset.id, request.now, actor=actor)
+
+    await request.app.db.run(work)
+    return render.see_other(request, "/login?kept=1")
 
 
 pages: Final = (
@@ -124,4 +199,6 @@ pages: Final = (
     Page("POST", "/invite/{token}", "anyone", take_invitation),
     Page("GET", "/reset/{token}", "anyone", show_reset),
     Page("POST", "/reset/{token}", "anyone", choose_password),
+    Page("GET", "/keep-factors/{token}", "anyone", show_keep),
+    Page("POST", "/keep-factors/{token}", "anyone", keep),
 )

@@ -83,6 +83,9 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             login = await people.log_in(
                 request.app.db, credentials, settings.secret_key, request.now
             )
+        except people.FactorsSuspended as suspended:
+            errors = {_EMAIL: "error_suspended"}
+            wait = request.localizer.duration(max(0, suspended.until - request.now))
         except people.WrongCredentials:
             errors = {_EMAIL: "error_login"}
         except TooManyRequests as problem:

@@ -1,4 +1,4 @@
-"""``opentill people invite|reset|list|remove``."""
+"""``opentill people invite|reset|list|remove`` and those that reset lost factors."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from opentill.people import NewLink
 
 _Merchant = Annotated[str | None, typer.Option(help="Id of the merchant they work for.")]
+_HOUR_MS = 3_600_000
 _COLUMNS = ("email", "name", "role", "merchantId", "personId")
 
 
@@ -26,6 +27,11 @@ def register(app: typer.Typer) -> None:
         reset=reset,
         list=list_,
         remove=remove,
+        **{
+            "reset-factors": reset_factors,
+            "confirm-factors": confirm_factors,
+            "keep-factors": keep_factors,
+        },
     )
 
 
@@ -94,6 +100,78 @@ def reset(email: str, *, actor: "Actor") -> output.Result:
         return made, await mail.offer_new_password(tx, settings, made, own, now)
 
     return _shown(*session.transact(work))
+
+
+@acting()
+def reset_factors(email: str, *, actor: "Actor") -> output.Result:
+    """Ask for the end of all second factors of somebody who has lost them.
+
+    Another administrator confirms it (`people confirm-factors`); with --as-root nobody has to. Then
+    it waits for OPENTILL_FACTOR_RESET_HOURS, in which the person can stop it: they are written to,
+    and one factor that they prove stops it, too.
+    """
+    from opentill import people
+
+    hours = session.settings().factor_reset_hours
+    if not identity.is_root():
+        identity.require_person("ask for a reset of factors, or the machine's owner, by --as-root")
+
+    async def work(tx: "Tx", now: int) -> None:
+        wait_ms = hours * _HOUR_MS if identity.is_root() else None
+        await people.lost_factors.ask(tx, email, now, actor=actor, wait_ms=wait_ms)
+
+    session.transact(work)
+    if identity.is_root():
+        return output.Result(_reset_of(email), note="Factors end once the waiting time is over.")
+    return output.Result(
+        _reset_of(email), note="Another administrator confirms it: opentill people confirm-factors"
+    )
+
+
+@acting(without_reason=inputs.NO_REASON)
+def confirm_factors(email: str, *, actor: "Actor") -> dict[str, Any]:
+    """Confirm what another administrator has asked for: the waiting time begins."""
+    from opentill import people
+
+    hours = session.settings().factor_reset_hours
+    identity.require_person("confirm a reset of factors")
+
+    async def work(tx: "Tx", now: int) -> None:
+        reset = await people.lost_factors.open_reset_of(tx, email)
+        wait_ms = hours * _HOUR_MS
+        await people.lost_factors.confirm(tx, reset.id, now, actor=actor, wait_ms=wait_ms)
+
+    session.transact(work)
+    return _reset_of(email)
+
+
+@acting(without_reason=inputs.NO_REASON)
+def keep_factors(email: str, *, actor: "Actor") -> dict[str, Any]:
+    """Stop a reset of somebody's second factors: they stay as they are."""
+    from opentill import people
+
+    async def work(tx: "Tx", now: int) -> None:
+        reset = await people.lost_factors.open_reset_of(tx, email)
+        await people.lost_factors.stop(tx, reset.id, now, actor=actor)
+
+    session.transact(work)
+    return {"email": email, "stopped": True}
+
+
+def _reset_of(email: str) -> dict[str, Any]:
+    from opentill import people
+
+    async def work(tx: "Tx") -> dict[str, Any]:
+        reset = await people.lost_factors.open_reset_of(tx, email)
+        return {
+            "email": reset.email,
+            "status": reset.status,
+            "askedBy": reset.asked_by,
+            "confirmedBy": reset.confirmed_by,
+            "dueAt": reset.due_at,
+        }
+
+    return session.query(work)
 
 
 def _shown(made: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair

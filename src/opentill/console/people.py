@@ -9,9 +9,11 @@ from opentill.backoffice import mail_language, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
-from opentill.core.errors import Invalid
+from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
+from opentill.merchants import Actor
 from opentill.people import STAFF_ROLES, NewLink, StaffRole
+from opentill.people.model import HOUR_MS
 
 _REASON: Final = "in the console"
 
@@ -30,7 +32,8 @@ async def _people(
     async with request.app.db.connection() as tx:
         staff = await people.colleagues(tx)
         invitations = await people.staff_invitations(tx, request.now)
-    new: dict[str, Any] = {"email": "", "role": "support", "link": "", "invited": ""}
+        resets = await people.lost_factors.open_resets(tx)
+    new: dict[str, Any] = {"email": "", "role": "support", "link": "", "invited": "", "lost": ""}
     shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
@@ -38,6 +41,9 @@ async def _people(
         status,
         staff=staff,
         invitations=invitations,
+        resets=resets,
+        hours=request.localizer.duration(request.app.settings.factor_reset_hours * HOUR_MS),
+        own=people.actor_of(request.login, "").who,
         zone=ZONE,
         roles=STAFF_ROLES,
         errors=errors or {},
@@ -75,6 +81,52 @@ async def invite(request: PageRequest) -> Response:
         return await _people(request, 400, {"email": error}, **typed, role=role)
     link = settings.public_url.rstrip("/") + made.path if made.is_shown else ""
     return await _people(request, link=link, invited=made.link.email)
+
+
+async def ask_reset(request: PageRequest) -> Response:
+    """Ask for the end of somebody's second factors, whom another administrator confirms."""
+    form = await request.form()
+    email, reason = form.get("lost", ""), form.get("reason", "").strip()
+    if not reason:
+        return await _people(request, 400, {"reason": "error_lost_reason"}, lost=email)
+    actor = Actor(people.actor_of(request.login, "").who, reason)
+    try:
+        await request.app.db.run(
+            lambda tx: people.lost_factors.ask(tx, email, request.now, actor=actor)
+        )
+    except NotFound:
+        return await _people(request, 400, {"lost": "error_lost"}, lost=email)
+    except Invalid as problem:
+        is_open = "open" in (problem.reason or "")
+        error = "error_lost_open" if is_open else "error_lost"
+        return await _people(request, 400, {"lost": error}, lost=email)
+    return render.see_other(request, PLACE)
+
+
+async def confirm_reset(request: PageRequest) -> Response:
+    """Confirm what another administrator has asked for."""
+    form = await request.form()
+    actor = people.actor_of(request.login, _REASON)
+    wait_ms = request.app.settings.factor_reset_hours * HOUR_MS
+    try:
+        await request.app.db.run(
+            lambda tx: people.lost_factors.confirm(
+                tx, form.get("id", ""), request.now, actor=actor, wait_ms=wait_ms
+            )
+        )
+    except Invalid:
+        return await _people(request, 400, {"lost": "error_lost_same"})
+    return render.see_other(request, PLACE)
+
+
+async def stop_reset(request: PageRequest) -> Response:
+    """Stop a reset: the factors stay."""
+    form = await request.form()
+    actor = people.actor_of(request.login, _REASON)
+    await request.app.db.run(
+        lambda tx: people.lost_factors.stop(tx, form.get("id", ""), request.now, actor=actor)
+    )
+    return render.see_other(request, PLACE)
 
 
 async def withdraw(request: PageRequest) -> Response:
@@ -155,6 +207,9 @@ pages: Final = (
     Page("GET", PLACE, "people.read", show, menu="menu_people"),
     Page("POST", f"{PLACE}/invite", "people.manage", invite),
     Page("POST", f"{PLACE}/withdraw", "people.manage", withdraw),
+    Page("POST", f"{PLACE}/factors", "people.manage", ask_reset),
+    Page("POST", f"{PLACE}/factors/confirm", "people.manage", confirm_reset),
+    Page("POST", f"{PLACE}/factors/stop", "people.manage", stop_reset),
     Page("GET", _ONE, "people.read", show_one),
     Page("POST", f"{_ONE}/role", "people.manage", change_role),
     Page("POST", f"{_ONE}/remove", "people.manage", remove),

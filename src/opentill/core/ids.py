@@ -36,6 +36,7 @@ Prefix = Literal[
     "run",
     "rec",
     "dif",
+    "fac",
 ]
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"

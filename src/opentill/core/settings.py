@@ -145,6 +145,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "TrueType or OpenType font of receipts as PDF",
         "one of this machine that has Chinese, if there is any",
     ] = None
+    factor_reset_hours: Annotated[
+        int,
+        values.whole(0, 720),
+        "hours that a reset of lost second factors waits, so that the person can stop it; 0: none",
+    ] = 24
     payout_accounts: Annotated[
         str,
         values.own_accounts,

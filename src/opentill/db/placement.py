@@ -74,6 +74,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     "begun_logins": "reference",
     "business_clock": "reference",
     "epay_credentials": "reference",
+    "factor_resets": "reference",
     "exchange_rates": "reference",
     "logins": "reference",
     "members": "reference",

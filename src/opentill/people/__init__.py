@@ -1,9 +1,11 @@
 """People who log in: their roles and permissions, passwords, logins and invitations."""
 
+from opentill.people import lost_factors
 from opentill.people.limits import is_known, known_browser
 from opentill.people.logins import (
     BEGUN_MS,
     Credentials,
+    FactorsSuspended,
     NewLogin,
     WrongCredentials,
     access,
@@ -12,6 +14,7 @@ from opentill.people.logins import (
     end,
     end_by_id,
     end_others,
+    factors_of,
     find,
     has_second_factor,
     log_in,
@@ -29,6 +32,7 @@ from opentill.people.model import (
     Access,
     Browser,
     Colleague,
+    Factors,
     Link,
     Login,
     Member,
@@ -40,6 +44,7 @@ from opentill.people.model import (
     Workplace,
     named,
 )
+from opentill.people.new_passwords import FactorNeeded, NewPassword, choose_password
 from opentill.people.passkeys import Site
 from opentill.people.permissions import (
     MERCHANT_ROLES,
@@ -60,7 +65,6 @@ from opentill.people.service import (
     change_language,
     change_password,
     change_role,
-    choose_password,
     everybody,
     find_by_email,
     invitations,
@@ -98,6 +102,9 @@ __all__ = [
     "Browser",
     "Colleague",
     "Credentials",
+    "FactorNeeded",
+    "Factors",
+    "FactorsSuspended",
     "LastFactor",
     "Link",
     "Login",
@@ -105,6 +112,7 @@ __all__ = [
     "MerchantRole",
     "NewLink",
     "NewLogin",
+    "NewPassword",
     "Permission",
     "Person",
     "Security",
@@ -132,6 +140,7 @@ __all__ = [
     "end_logins",
     "end_others",
     "everybody",
+    "factors_of",
     "find",
     "find_by_email",
     "find_staff",
@@ -147,6 +156,7 @@ __all__ = [
     "log_in",
     "logins_of",
     "looked_at",
+    "lost_factors",
     "member_may",
     "members",
     "named",

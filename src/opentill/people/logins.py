@@ -10,7 +10,7 @@ from opentill.core.errors import NotFound, NotLoggedIn, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
-from opentill.people import limits, passwords, queries, second_factor
+from opentill.people import limits, lost_factors, passwords, queries, second_factor
 from opentill.people.hash_queue import QUEUE, Group
 from opentill.people.model import (
     HOUR_MS,
@@ -18,6 +18,7 @@ from opentill.people.model import (
     SEEN_MS,
     Access,
     Browser,
+    Factors,
     Login,
     Person,
     Security,
@@ -41,6 +42,15 @@ class WrongCredentials(NotLoggedIn):
 
 class WrongCode(WrongCredentials):
     """The password is right, and the code of the second factor is not; it is never said which."""
+
+
+class FactorsSuspended(WrongCredentials):
+    """The password is right and new; until ``until`` (Unix ms) it opens nothing (lost_factors)."""
+
+    def __init__(self, until: int) -> None:
+        """Say until when."""
+        super().__init__()
+        self.until = until
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,21 +117,26 @@ async def log_in(
 
     async def work(tx: Tx) -> NewLogin:
         locked = await lock_unchanged(tx, person)
+        until = await lost_factors.suspended_until(tx, person.id)
+        if until is not None:
+            raise FactorsSuspended(until)
         has_factor = await queries.HAS_FACTOR.get(tx, id=person.id)
         later = not given.code and locked.totp_secret is None and begin_as is None
         strong = bool(has_factor) and not later
         if strong and not await second_factor.check(tx, locked, given.code, secret_key):
             raise WrongCode
+        if strong:
+            await lost_factors.stop_by_proof(tx, locked, now)
         if renewed is not None:
             await queries.RENEW_PASSWORD.run(tx, id=person.id, password=renewed)
         await limits.succeeded(tx, attempt, now)
         made = await (begin_as or begin)(tx, person, given.browser, now, strong=strong)
         return msgspec.structs.replace(made, pending=bool(has_factor) and not strong)
 
-    return await _counting_codes(db, work, person, given, now)
+    return await counting_codes(db, work, person, given, now)
 
 
-async def _counting_codes(
+async def counting_codes(
     db: Db, work: Callable[[Tx], Awaitable[T]], person: Person, given: Credentials, now: int
 ) -> T:
     """Do what checks a code of the second factor, if there is one, and count it if it is wrong.
@@ -262,10 +277,12 @@ async def prove(
         asked = has_factor and not factor_proved
         if asked and not await second_factor.check(tx, locked, given.code, secret_key):
             raise WrongCode
+        if asked:
+            await lost_factors.stop_by_proof(tx, locked, now)
         await limits.succeeded(tx, attempt, now)
         await renew(tx, login, token, now, strong=bool(has_factor))
 
-    await _counting_codes(db, work, person, given, now)
+    await counting_codes(db, work, person, given, now)
     return Proof(person, token)
 
 
@@ -282,11 +299,12 @@ async def prove_code(db: Db, login: Login, given: Credentials, secret_key: str, 
         locked = or_not_found(await queries.LOCKED.first(tx, id=person.id))
         if not await second_factor.check(tx, locked, given.code, secret_key):
             raise WrongCode
+        await lost_factors.stop_by_proof(tx, locked, now)
         await renew(tx, login, token, now, strong=True)
 
     if not given.code:
         raise WrongCode
-    await _counting_codes(db, work, person, given, now)
+    await counting_codes(db, work, person, given, now)
     return token
 
 
@@ -355,6 +373,15 @@ async def end_others(tx: Tx, login: Login) -> None:
 async def has_second_factor(tx: Tx, login: Login) -> bool:
     """Return whether a person has an authenticator or a passkey."""
     return bool(await queries.HAS_FACTOR.get(tx, id=login.person_id))
+
+
+async def factors_of(tx: Tx, person_id: str) -> Factors:
+    """Return which second factors a person has; none while they are suspended."""
+    if await lost_factors.suspended_until(tx, person_id) is not None:
+        return Factors(authenticator=False, passkeys=0)
+    person = await queries.PERSON.one(tx, id=person_id)
+    passkeys = await queries.PASSKEYS.all(tx, person_id=person_id)
+    return Factors(authenticator=person.totp_secret is not None, passkeys=len(passkeys))
 
 
 async def security_of(tx: Tx, login: Login, now: int) -> Security:

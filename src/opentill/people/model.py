@@ -19,6 +19,7 @@ LinkKind = Literal["INVITATION", "RESET"]
 # Who sees a link when it is made: nobody but the mailbox that it is for; whoever may manage people
 # or runs a command; a member of a merchant, who may invite to that merchant alone.
 ShownTo = Literal["nobody", "operator", "member"]
+ResetKind = Literal["LOST", "PASSWORD"]  # why somebody's factors end
 Language = Literal["en", "zh-Hans", "zh-Hant"]
 TokenUse = Literal["browser", "command"]  # what the token of a login is for
 
@@ -178,6 +179,13 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     logins: list[Login]
 
 
+class Factors(msgspec.Struct, frozen=True):
+    """Which second factors somebody has."""
+
+    authenticator: bool
+    passkeys: int
+
+
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """An invitation, or the way to a new password."""
 
@@ -197,6 +205,22 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     def can_be_followed(self, now: int) -> bool:
         """Return whether it is neither used nor over nor withdrawn."""
         return self.used_at is None and now < self.expires_at and not self.withdrawn
+
+
+class FactorReset(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of somebody's second factors, once it is confirmed and its time is over."""
+
+    id: str
+    person_id: str
+    email: str
+    name: str
+    kind: ResetKind
+    status: Literal["ASKED", "WAITING", "DONE", "STOPPED"]
+    asked_by: str
+    reason: str
+    confirmed_by: str | None
+    due_at: int | None
+    created_at: int
 
 
 class Access(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from opentill import merchants
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
-from opentill.people import logins, queries, second_factor
+from opentill.people import logins, lost_factors, queries, second_factor
 from opentill.people.logins import NewLogin, WrongCredentials
 from opentill.people.model import (
     MINUTE_MS,
@@ -155,12 +155,11 @@ async def _add(
     return await second_factor.new_codes(tx, login.person_id) if is_first else []
 
 
-async def options(tx: Tx, site: Site, now: int, login: Login | None = None) -> str:
+async def options(tx: Tx, site: Site, now: int, person_id: str | None = None) -> str:
     """Return, in JSON, what a browser needs to log somebody in whose passkey it has.
 
-    With a ``login``, its person proves who they are, with one of their passkeys.
+    With ``person_id``, that person proves who they are, with one of their passkeys.
     """
-    person_id = None if login is None else login.person_id
     own = await queries.PASSKEYS.all(tx, person_id=person_id) if person_id else []
     made = generate_authentication_options(
         rp_id=site.host,
@@ -199,6 +198,14 @@ async def prove(db: Db, login: Login, credential: str, site: Site, now: int) -> 
     return token
 
 
+async def prove_person(db: Db, person_id: str, credential: str, site: Site, now: int) -> None:
+    """Check that a person has used one of their passkeys. Raises WrongCredentials."""
+    challenge = await _challenge_for(db, credential, person_id, now)
+    person = await db.run(lambda tx: _verified(tx, credential, challenge, site, now, person_id))
+    if person.id != person_id:
+        raise WrongCredentials
+
+
 async def _challenge_for(db: Db, credential: str, person_id: str | None, now: int) -> bytes:
     """Use up the challenge of a credential, which was made for a person, or for anybody.
 
@@ -234,7 +241,7 @@ async def _verified(
         raise WrongCredentials
     # What ends all passkeys and logins of a person locks this row first.
     person = await queries.LOCKED.first(tx, id=passkey.person_id)
-    if person is None:
+    if person is None or await lost_factors.suspended_until(tx, person.id) is not None:
         raise WrongCredentials
     try:
         verified = verify_authentication_response(
@@ -252,6 +259,7 @@ async def _verified(
         tx, id=passkey.id, sign_count=verified.new_sign_count, now=now
     ):  # it was removed meanwhile
         raise WrongCredentials
+    await lost_factors.stop_by_proof(tx, person, now)
     return person
 
 

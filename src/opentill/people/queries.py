@@ -319,7 +319,7 @@ OPEN_RESET = Query(
     """,  # noqa: S608 - a constant of ours
 )
 # Of several that follow a link at once, one gets the row. Whoever removes its maker holds what
-# ``service._use_link`` has locked before.
+# ``service.use_link`` has locked before.
 USE_LINK = Query(
     Link,
     f"""

@@ -6,7 +6,7 @@ from opentill.core.errors import Invalid, NotFound, NotLoggedIn
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.merchants import Actor
-from opentill.people import queries, totp
+from opentill.people import lost_factors, queries, totp
 from opentill.people.model import Login, Person, named
 
 _PURPOSE = "totp {}"
@@ -20,8 +20,10 @@ def actor_of(login: Login, reason: str) -> Actor:
 async def check(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
     """Return whether a code of the person's authenticator or a recovery code is right.
 
-    Either is used up by that.
+    Either is used up by that. Nothing is while the factors are suspended (``lost_factors``).
     """
+    if await lost_factors.suspended_until(tx, person.id) is not None:
+        return False
     bare = "".join(code.split())
     if totp.is_code(bare):
         period = _matching(person, person.totp_secret, bare, secret_key, person.totp_period)

@@ -10,7 +10,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.http import inputs
 from opentill.merchants import Actor
-from opentill.people import logins, passwords, queries
+from opentill.people import logins, lost_factors, passwords, queries
 from opentill.people.logins import Credentials, NewLogin, normal
 from opentill.people.model import (
     LINK_MS,
@@ -223,14 +223,15 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
             await lock_for_change(tx, login)
         elif not await _is_set_anew_by_link(tx, link, locked):
             raise NotFound
+        actor = Actor(named(locked.email, person_id), f"invited by {link.created_by}")
         await _use_invitation(tx, link, token, locked, now)
         confirmed = link.shown_to == "nobody"
         await queries.SET_ANEW.run(
             tx, id=person_id, name=name, password=stored, confirmed=confirmed, now=now
         )
-        await end_factors(tx, person_id)
+        await lost_factors.end_factors(tx, person_id, now)
+        await lost_factors.end_open(tx, locked, now, actor=actor)
         await queries.WITHDRAW_RESETS.run(tx, email=locked.email)
-        actor = Actor(named(locked.email, person_id), f"invited by {link.created_by}")
         await merchants.record_audit(tx, actor, "people set anew", "", person_id, now)
         return await logins.begin(tx, locked, browser, now, by_link=True)
 
@@ -246,22 +247,11 @@ async def _is_set_anew_by_link(tx: Tx, link: Link, person: Person) -> bool:
     return await queries.STAFF.first(tx, person_id=person.id) is None
 
 
-async def end_factors(tx: Tx, person_id: str) -> None:
-    """End a person's passkeys, recovery codes and logins; the caller ends the authenticator.
-
-    In this order, so that no login by a passkey is made meanwhile: it locks the person first, too.
-    """
-    await queries.REMOVE_PASSKEYS.run(tx, person_id=person_id)
-    await queries.REMOVE_CHALLENGES.run(tx, person_id=person_id)
-    await queries.DELETE_RECOVERY_CODES.run(tx, person_id=person_id)
-    await queries.END_OTHER_LOGINS.run(tx, person_id=person_id, but="")
-
-
 async def _use_invitation(tx: Tx, link: Link, token: str, person: Person, now: int) -> None:
-    await _give_role(tx, await _use_link(tx, link, token, now), person, now)
+    await _give_role(tx, await use_link(tx, link, token, now), person, now)
 
 
-async def _use_link(tx: Tx, link: Link, token: str, now: int) -> Link:
+async def use_link(tx: Tx, link: Link, token: str, now: int) -> Link:
     """Use a link up, after whoever is about to remove its maker. Raises NotFound."""
     if link.merchant_id is not None:
         await merchants.lock(tx, link.merchant_id)
@@ -300,32 +290,6 @@ async def _give_role(tx: Tx, link: Link, person: Person, now: int) -> None:
     actor = Actor(named(person.email, person.id), f"invited by {link.created_by}")
     subject = f"{link.id} as {link.role or f'staff, {link.staff_role}'}"
     await merchants.record_audit(tx, actor, "people accept", link.merchant_id or "", subject, now)
-
-
-async def choose_password(
-    db: Db, token: str, password: str, now: int, *, cost: Cost = COST
-) -> Person:
-    """Set the password of the person a link is for, and end all their logins.
-
-    Raises NotFound for a link that does not work, and Invalid.
-    """
-    async with db.connection() as tx:
-        link, found = await read_link(tx, token, now)
-    if link.kind != "RESET" or found is None:
-        raise NotFound
-    person = found
-    passwords.check("password", password, person.email, person.name)
-    stored = await passwords.hashed(password, cost, who=person.email)
-
-    async def work(tx: Tx) -> None:
-        await _use_link(tx, link, token, now)
-        await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now)
-        await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
-        actor = Actor(named(person.email, person.id), f"by a link of {link.created_by}")
-        await merchants.record_audit(tx, actor, "people password", "", person.id, now)
-
-    await db.run(work)
-    return person
 
 
 async def members(tx: Tx, merchant_id: str) -> list[Member]:

@@ -6,6 +6,21 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "error_suspended": "Your new password is set, and without your second factor it opens "
+        "the account only in {wait}",
+        "error_factor_needed": "Enter a code, or say that you have lost your second factors",
+        "login_changed_later": "Your new password is set. Your account opens once the waiting "
+        "time is over: see the mail that you get.",
+        "login_kept": "Your second factors stay as they are. Log in with them.",
+        "reset_passkey": "Set the password and use your passkey",
+        "reset_other": "Without your passkey",
+        "reset_lost": "I have lost all of my second factors and recovery codes",
+        "reset_lost_hint": "They stop working at once. Your account opens in {hours}, with "
+        "the new password alone. We write to you, and you can stop it.",
+        "keep_title": "Keep your second factors",
+        "keep_text": "A reset of the second factors of {email} is under way. If you "
+        "still have them, or did not ask for this, stop it.",
+        "keep_do": "Stop the reset",
         "factor_title": "Prove your second factor",
         "factor_text": "The password of {email} is right. This account has a second factor: "
         "it opens once you prove that, too.",
@@ -38,6 +53,18 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "password_confirm_do": "Confirm that it is you",
     },
     "zh-Hans": {
+        "error_suspended": "新密码已设置。由于未完成第二重验证，账户将在 {wait} 后才能进入",
+        "error_factor_needed": "请输入验证码，或说明您已丢失第二重验证",
+        "login_changed_later": "新密码已设置。等待时间结束后即可进入账户，详见发给您的邮件。",
+        "login_kept": "您的第二重验证保持不变，请用它登录。",
+        "reset_passkey": "设置密码并使用通行密钥",
+        "reset_other": "不使用通行密钥",
+        "reset_lost": "我已丢失所有第二重验证方式和恢复码",
+        "reset_lost_hint": "它们立即失效。{hours}后，仅凭新密码即可进入账户。我们会写"
+        "信给您，您可以停止此操作。",
+        "keep_title": "保留您的第二重验证",
+        "keep_text": "{email} 的第二重验证正在重置。如果您仍持有它们，或并未提出此要求，请停止。",
+        "keep_do": "停止重置",
         "factor_title": "请验证您的第二重验证",
         "factor_text": "{email} 的密码正确。此账户设有第二重验证，验证后才能进入。",
         "factor_passkey": "使用通行密钥",
@@ -62,6 +89,18 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "password_confirm_do": "确认是您本人",
     },
     "zh-Hant": {
+        "error_suspended": "新密碼已設定。由於未完成第二重驗證，帳戶將在 {wait} 後才能進入",
+        "error_factor_needed": "請輸入驗證碼，或說明您已遺失第二重驗證",
+        "login_changed_later": "新密碼已設定。等待時間結束後即可進入帳戶，詳見寄給您的郵件。",
+        "login_kept": "您的第二重驗證保持不變，請用它登入。",
+        "reset_passkey": "設定密碼並使用通行密鑰",
+        "reset_other": "不使用通行密鑰",
+        "reset_lost": "我已遺失所有第二重驗證方式和復原碼",
+        "reset_lost_hint": "它們立即失效。{hours}後，僅憑新密碼即可進入帳戶。我們會寫"
+        "信給您，您可以停止此操作。",
+        "keep_title": "保留您的第二重驗證",
+        "keep_text": "{email} 的第二重驗證正在重設。如果您仍持有它們，或並未提出此要求，請停止。",
+        "keep_do": "停止重設",
         "factor_title": "請驗證您的第二重驗證",
         "factor_text": "{email} 的密碼正確。此帳戶設有第二重驗證，驗證後才能進入。",
         "factor_passkey": "使用通行密鑰",

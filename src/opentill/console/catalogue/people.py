@@ -6,6 +6,24 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "lost_title": "Lost second factors",
+        "lost_text": "For anybody who logs in, members of merchants too. Another "
+        "administrator confirms what you ask for. Then it waits for "
+        "{hours}: the person is written to, and can stop it. At the end "
+        "their passkeys, authenticator, recovery codes and logins end.",
+        "lost_asked": "asked for by {who}, waits for another administrator: {reason}",
+        "lost_waiting": "asked for by {who}, ends the factors {time}",
+        "lost_confirm": "Confirm",
+        "lost_stop": "Stop",
+        "lost_email": "E-mail of who has lost them",
+        "lost_reason": "Why, and how you know that it is them",
+        "lost_reason_hint": "It is kept in the audit log.",
+        "lost_do": "Ask for the reset",
+        "error_lost": "Nobody who has a second factor logs in with this address",
+        "error_lost_open": "A reset of their factors is open already",
+        "error_lost_same": "Another administrator must confirm it: not who has asked for "
+        "it, nor whom it is for",
+        "error_lost_reason": "Say why",
         "menu_people": "People",
         "staff_title": "Staff",
         "of_staff_admin": "Administrator",
@@ -44,6 +62,22 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "second_not_used": "without a second factor",
     },
     "zh-Hans": {
+        "lost_title": "丢失的第二重验证",
+        "lost_text": "适用于任何登录者，包括商户成员。您提出后由另一位管理员确认，然后"
+        "等待{hours}：系统会写信给本人，本人可以停止。到期后其通行"
+        "密钥、验证器、恢复码和登录全部失效。",
+        "lost_asked": "由 {who} 提出，等待另一位管理员确认：{reason}",
+        "lost_waiting": "由 {who} 提出，将于 {time} 失效",
+        "lost_confirm": "确认",
+        "lost_stop": "停止",
+        "lost_email": "丢失者的电子邮箱",
+        "lost_reason": "原因，以及您如何确认是本人",
+        "lost_reason_hint": "会记入审计日志。",
+        "lost_do": "提出重置",
+        "error_lost": "没有使用此邮箱且设有第二重验证的人",
+        "error_lost_open": "其第二重验证的重置已在进行中",
+        "error_lost_same": "必须由另一位管理员确认：既不是提出者，也不是本人",
+        "error_lost_reason": "请填写原因",
         "menu_people": "人员",
         "staff_title": "平台人员",
         "of_staff_admin": "管理员",
@@ -82,6 +116,22 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "second_not_used": "未使用第二重验证",
     },
     "zh-Hant": {
+        "lost_title": "遺失的第二重驗證",
+        "lost_text": "適用於任何登入者，包括商家成員。您提出後由另一位管理員確認，然後"
+        "等待{hours}：系統會寫信給本人，本人可以停止。到期後其通行"
+        "密鑰、驗證器、復原碼和登入全部失效。",
+        "lost_asked": "由 {who} 提出，等待另一位管理員確認：{reason}",
+        "lost_waiting": "由 {who} 提出，將於 {time} 失效",
+        "lost_confirm": "確認",
+        "lost_stop": "停止",
+        "lost_email": "遺失者的電子郵件",
+        "lost_reason": "原因，以及您如何確認是本人",
+        "lost_reason_hint": "會記入稽核記錄。",
+        "lost_do": "提出重設",
+        "error_lost": "沒有使用此電子郵件且設有第二重驗證的人",
+        "error_lost_open": "其第二重驗證的重設已在進行中",
+        "error_lost_same": "必須由另一位管理員確認：既不是提出者，也不是本人",
+        "error_lost_reason": "請填寫原因",
         "menu_people": "人員",
         "staff_title": "平台人員",
         "of_staff_admin": "管理員",

@@ -1,0 +1,197 @@
+"""The way back for somebody who has lost their second factors: they end after a waiting time.
+
+One administrator asks for it and another one confirms it, or the machine's owner begins it. From
+then on it waits, so that the person, who is written to, can stop it: by a link, or by proving a
+factor. A new password that is chosen without proving a factor begins one, too: until it is over the
+factors open nothing, because somebody else may have set them up, and neither does the password
+alone, because somebody else may read the person's mail.
+"""
+
+from functools import partial
+from typing import Final
+
+import asyncpg
+
+from opentill import merchants
+from opentill.core.errors import Invalid, NotFound, or_not_found
+from opentill.core.ids import new_id
+from opentill.db.database import Db, Tx
+from opentill.merchants import OPENTILL, Actor
+from opentill.people import queries, reset_queries
+from opentill.people.model import FactorReset, Person, ResetKind, digest, named, new_token
+
+_BATCH: Final = 100
+
+
+async def ask(tx: Tx, email: str, now: int, *, actor: Actor, wait_ms: int | None = None) -> str:
+    """Ask for a reset of somebody's factors, and return its id; with ``wait_ms`` begin it.
+
+    Raises NotFound, and Invalid for somebody who has no factor, or of whom one is open already.
+    """
+    found = await queries.BY_EMAIL.first(tx, email=email.strip().lower())
+    person = or_not_found(found, f"there is no person {email}")
+    if not await queries.HAS_FACTOR.get(tx, id=person.id):
+        raise Invalid("email", "email must be of somebody who has a second factor")
+    try:
+        reset = await _open(tx, person, "LOST", actor, now, wait_ms)
+    except asyncpg.UniqueViolationError:
+        raise _is_open() from None
+    action = "people factors ask" if wait_ms is None else "people factors begin"
+    await merchants.record_audit(tx, actor, action, "", _subject(person), now)
+    return reset
+
+
+def _is_open() -> Invalid:
+    return Invalid("email", "email must be of somebody of whom no reset of factors is open")
+
+
+async def _open(
+    tx: Tx, person: Person, kind: ResetKind, actor: Actor, now: int, wait_ms: int | None
+) -> str:
+    if await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id) is not None:
+        raise _is_open()
+    reset_id = new_id("fac")
+    await reset_queries.INSERT_FACTOR_RESET.run(
+        tx,
+        id=reset_id,
+        person_id=person.id,
+        kind=kind,
+        status="ASKED" if wait_ms is None else "WAITING",
+        asked_by=actor.who,
+        reason=actor.reason,
+        due_at=None if wait_ms is None else now + wait_ms,
+        now=now,
+    )
+    return reset_id
+
+
+async def confirm(tx: Tx, reset_id: str, now: int, *, actor: Actor, wait_ms: int) -> None:
+    """Confirm as a second administrator: the waiting time begins.
+
+    Raises NotFound, and Invalid for who has asked for it or whose factors they are.
+    """
+    reset = or_not_found(await reset_queries.FACTOR_RESET.first(tx, id=reset_id))
+    if actor.who in {reset.asked_by, named(reset.email, reset.person_id)}:
+        raise Invalid("by", "by must be somebody else than who asked for it and whom it is for")
+    if not await reset_queries.CONFIRM_FACTOR_RESET.run(
+        tx, id=reset_id, confirmed_by=actor.who, due_at=now + wait_ms
+    ):
+        raise NotFound
+    subject = f"{reset.person_id} {reset.email}, asked for by {reset.asked_by}"
+    await merchants.record_audit(tx, actor, "people factors begin", "", subject, now)
+
+
+async def begin_with_password(
+    tx: Tx, person: Person, now: int, *, actor: Actor, wait_ms: int
+) -> int:
+    """Begin the reset that follows a new password without a factor; return when it is over.
+
+    One that is open of the same kind goes on; one of lost factors is replaced.
+    """
+    reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
+    if reset is not None and reset.kind == "PASSWORD" and reset.due_at is not None:
+        return reset.due_at
+    if reset is not None:
+        await reset_queries.STOP_FACTOR_RESET.run(tx, id=reset.id, by=actor.who, now=now)
+    await _open(tx, person, "PASSWORD", actor, now, wait_ms)
+    await merchants.record_audit(tx, actor, "people factors begin", "", _subject(person), now)
+    return now + wait_ms
+
+
+def _subject(person: Person) -> str:
+    return f"{person.id} {person.email}"
+
+
+async def suspended_until(tx: Tx, person_id: str) -> int | None:
+    """Return until when a person's factors open nothing, None if they do."""
+    reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person_id)
+    return None if reset is None or reset.kind != "PASSWORD" else reset.due_at
+
+
+async def stop(tx: Tx, reset_id: str, now: int, *, actor: Actor) -> None:
+    """Stop a reset that is open: the factors stay. Raises NotFound."""
+    reset = or_not_found(await reset_queries.FACTOR_RESET.first(tx, id=reset_id))
+    if not await reset_queries.STOP_FACTOR_RESET.run(tx, id=reset_id, by=actor.who, now=now):
+        raise NotFound
+    subject = f"{reset.person_id} {reset.email}"
+    await merchants.record_audit(tx, actor, "people factors stop", "", subject, now)
+
+
+async def stop_by_proof(tx: Tx, person: Person, now: int) -> None:
+    """Stop the reset of factors that somebody has proved just now: they are not lost."""
+    reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
+    if reset is not None and reset.kind == "LOST":
+        actor = Actor(named(person.email, person.id), "a factor was proved")
+        await stop(tx, reset.id, now, actor=actor)
+
+
+async def new_stop_link(tx: Tx, email: str) -> str | None:
+    """Make the link that stops the open reset of a person, in place of one before; its path."""
+    found = await queries.BY_EMAIL.first(tx, email=email)
+    token = new_token()
+    if found is None or not await reset_queries.SET_STOP_LINK.run(
+        tx, person_id=found.id, stop_sha256=digest(token)
+    ):
+        return None
+    return f"/keep-factors/{token}"
+
+
+async def read_stop_link(tx: Tx, token: str) -> FactorReset:
+    """Return the open reset that a link stops. Raises NotFound."""
+    return or_not_found(await reset_queries.RESET_OF_LINK.first(tx, stop_sha256=digest(token)))
+
+
+async def open_resets(tx: Tx) -> list[FactorReset]:
+    """Return the resets that are open, oldest first."""
+    return await reset_queries.OPEN_FACTOR_RESETS.all(tx)
+
+
+async def open_reset_of(tx: Tx, email: str) -> FactorReset:
+    """Return the open reset of a person. Raises NotFound."""
+    address = email.strip().lower()
+    found = [one for one in await open_resets(tx) if one.email == address]
+    return or_not_found(found[0] if found else None, f"no reset of factors of {address} is open")
+
+
+async def end_due(db: Db, now: int) -> int:
+    """End the factors of those whose waiting time is over; return how many there were."""
+    async with db.connection() as tx:
+        due = await reset_queries.DUE_FACTOR_RESETS.all(tx, now=now, limit=_BATCH)
+    for reset in due:
+        await db.run(partial(_end, reset=reset, now=now))
+    return len(due)
+
+
+async def _end(tx: Tx, reset: FactorReset, now: int) -> None:
+    # The person first, as whoever proves a factor does: either that, or the end comes first.
+    await queries.LOCKED.first(tx, id=reset.person_id)
+    if await reset_queries.END_FACTOR_RESET.run(tx, id=reset.id, by=OPENTILL.who, now=now):
+        await end_factors(tx, reset.person_id, now)
+        subject = f"{reset.person_id} {reset.email}"
+        await merchants.record_audit(tx, OPENTILL, "people factors end", "", subject, now)
+
+
+async def end_now(tx: Tx, person: Person, now: int) -> None:
+    """End a person's factors where there is no waiting time."""
+    reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
+    if reset is not None:
+        await _end(tx, reset, now)
+
+
+async def end_open(tx: Tx, person: Person, now: int, *, actor: Actor) -> None:
+    """Stop the open reset, if there is one, of somebody who has no factor any more."""
+    reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
+    if reset is not None:
+        await reset_queries.STOP_FACTOR_RESET.run(tx, id=reset.id, by=actor.who, now=now)
+
+
+async def end_factors(tx: Tx, person_id: str, now: int) -> None:
+    """End a person's authenticator, passkeys, recovery codes and logins.
+
+    Logins last, so that none by a passkey is made meanwhile.
+    """
+    await queries.REMOVE_TOTP.run(tx, id=person_id, now=now)
+    await queries.REMOVE_PASSKEYS.run(tx, person_id=person_id)
+    await queries.REMOVE_CHALLENGES.run(tx, person_id=person_id)
+    await queries.DELETE_RECOVERY_CODES.run(tx, person_id=person_id)
+    await queries.END_OTHER_LOGINS.run(tx, person_id=person_id, but="")

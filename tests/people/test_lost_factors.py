@@ -1,0 +1,342 @@
+"""Second factors that are lost, and passwords that are chosen without them."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from opentill import people
+from opentill.core.errors import Invalid, NotFound
+from opentill.db.clock import now_ms
+from opentill.merchants import Actor
+from opentill.people import lost_factors, totp
+from opentill.people.model import HOUR_MS, FactorReset
+from support.api_server import Shop
+from support.passkey_device import (
+    PasskeyDevice,
+    add_passkey,
+    log_in_by_passkey,
+    on_localhost,
+    options_in,
+)
+from support.people import PASSWORD, TESTER, Visitor, person, title
+
+FRESH: Final = "seven slow rivers sing"
+DAY_MS: Final = 24 * HOUR_MS
+
+
+def _end_due(shop: Shop) -> int:
+    app = shop.api_server.app
+    return shop.api_server.run(lost_factors.end_due(app.db, app.clock()))
+
+
+def _resets(shop: Shop) -> list[FactorReset]:
+    return shop.api_server.tx(lost_factors.open_resets)
+
+
+def _reset_link(shop: Shop, ada: Visitor) -> str:
+    now = shop.api_server.app.clock()
+    return shop.api_server.tx(
+        lambda tx: people.offer_new_password(tx, ada.email, now, actor=TESTER)
+    ).path
+
+
+def _actions(shop: Shop, ada: Visitor) -> list[str]:
+    rows = shop.api_server.sql(
+        "select action from audit_log where action like 'people factors%' and subject like $1"
+        " order by number",
+        f"{ada.person_id}%",
+    )
+    return [row["action"] for row in rows]
+
+
+def _asked(shop: Shop, admin: Visitor, ada: Visitor) -> FactorReset:
+    form = {"lost": ada.email, "reason": "lost the phone, known by voice"}
+    assert admin.post("/console/people/factors", form).status_code == 303
+    (reset,) = [one for one in _resets(shop) if one.email == ada.email]
+    return reset
+
+
+@pytest.fixture
+def ada(shop: Shop) -> tuple[Visitor, PasskeyDevice]:
+    """Somebody whose only factor is a passkey."""
+    visitor = person(shop.api_server, shop.id, "owner")
+    return visitor, add_passkey(visitor)
+
+
+def test_two_administrators_and_a_day_end_lost_factors(
+    shop: Shop, ada: tuple[Visitor, PasskeyDevice], clock: Callable[[int], None]
+) -> None:
+    start = shop.api_server.app.clock()
+    clock(start)
+    grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    owner, device = ada
+    reset = _asked(shop, grace, owner)
+    confirm = ("/console/people/factors/confirm", {"id": reset.id})
+    refused = grace.post(*confirm)
+    assert (refused.status_code, "Another administrator" in refused.text) == (400, True)
+    assert "asked for by" in judy.get("/console/people").text
+    again = grace.post("/console/people/factors", {"lost": owner.email, "reason": "again"})
+    assert "open already" in again.text
+    assert judy.post(*confirm).status_code == 303
+    assert judy.post(*confirm).status_code == 404
+    (waiting,) = _resets(shop)
+    assert waiting.due_at == start + DAY_MS
+    clock(start + DAY_MS - 1)
+    assert _end_due(shop) == 0
+    assert Visitor(shop.api_server, owner.email).log_in().headers["location"] == "/login/factor"
+    clock(start + DAY_MS)
+    assert _end_due(shop) == 1
+    assert _end_due(shop) == 0
+    assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
+    assert Visitor(shop.api_server, owner.email).log_in().headers["location"] == "/dashboard"
+    assert _actions(shop, owner) == [
+        "people factors ask", "people factors begin", "people factors end",
+    ]  # fmt: skip
+
+
+def test_a_factor_that_is_proved_is_not_lost(
+    shop: Shop, ada: tuple[Visitor, PasskeyDevice], clock: Callable[[int], None]
+) -> None:
+    start = shop.api_server.app.clock()
+    clock(start)
+    grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    owner, device = ada
+    codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
+
+    def by_passkey() -> None:
+        assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
+
+    def by_code() -> None:
+        visitor = Visitor(shop.api_server, owner.email)
+        assert visitor.log_in(code=codes[0]).status_code == 303
+
+    def by_code_afterwards() -> None:
+        visitor = Visitor(shop.api_server, owner.email)
+        visitor.log_in()
+        assert visitor.post("/login/factor", {"code": codes[1]}).status_code == 303
+
+    def by_link() -> None:
+        path = shop.api_server.tx(lambda tx: lost_factors.new_stop_link(tx, owner.email))
+        assert path is not None
+        visitor = Visitor(shop.api_server)
+        assert title(visitor.get(path)) == "Keep your second factors"
+        assert visitor.post(path).headers["location"] == "/login?kept=1"
+        assert visitor.post(path).status_code == 404
+
+    def by_an_administrator() -> None:
+        (reset,) = _resets(shop)
+        assert grace.post("/console/people/factors/stop", {"id": reset.id}).status_code == 303
+
+    for stop in (by_passkey, by_code, by_code_afterwards, by_link, by_an_administrator):
+        reset = _asked(shop, grace, owner)
+        judy.post("/console/people/factors/confirm", {"id": reset.id})
+        stop()
+        assert _resets(shop) == []
+    clock(start + 2 * DAY_MS)
+    assert _end_due(shop) == 0
+    by_passkey()
+
+
+def test_a_reset_is_of_somebody_who_has_a_factor(shop: Shop) -> None:
+    grace = person(shop.api_server, None, staff_role="admin")
+    for email in (grace.email, "nobody@example.com", ""):
+        refused = grace.post("/console/people/factors", {"lost": email, "reason": "lost"})
+        assert (refused.status_code, "Nobody who has a second factor" in refused.text) == (
+            400,
+            True,
+        )
+    auditor = person(shop.api_server, None, staff_role="auditor")
+    assert auditor.post("/console/people/factors", {"lost": grace.email}).status_code == 403
+
+
+def test_whose_factors_they_are_does_not_confirm_their_end(shop: Shop) -> None:
+    grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
+    add_passkey(judy)
+    reset = _asked(shop, grace, judy)
+    assert judy.post("/console/people/factors/confirm", {"id": reset.id}).status_code == 400
+    with pytest.raises(Invalid, match="somebody else"):
+        shop.api_server.tx(
+            lambda tx: lost_factors.confirm(
+                tx, reset.id, 0, actor=Actor(reset.asked_by, "again"), wait_ms=0
+            )
+        )
+    sql = "update factor_resets set confirmed_by = asked_by where id = $1 returning 1"
+    with pytest.raises(Exception, match="factor_reset_takes_two"):
+        shop.api_server.sql(sql, reset.id)
+
+
+def test_either_the_end_or_the_proof_of_a_factor_comes_first(
+    shop: Shop, ada: tuple[Visitor, PasskeyDevice], clock: Callable[[int], None]
+) -> None:
+    start, app = shop.api_server.app.clock(), shop.api_server.app
+    clock(start)
+    owner, _ = ada
+    codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
+    shop.api_server.tx(
+        lambda tx: lost_factors.ask(tx, owner.email, start, actor=TESTER, wait_ms=HOUR_MS)
+    )
+    clock(start + HOUR_MS)
+    given = people.Credentials(
+        email=owner.email, password=PASSWORD, code=codes[0],
+        browser=people.Browser("192.0.2.1", "Testfox/1.0"),
+    )  # fmt: skip
+
+    async def both() -> list[Any]:
+        return await asyncio.gather(
+            people.log_in(app.db, given, app.settings.secret_key, app.clock()),
+            lost_factors.end_due(app.db, app.clock()),
+            return_exceptions=True,
+        )
+
+    shop.api_server.run(both())
+    (row,) = shop.api_server.sql(
+        "select status, (select count(*) from passkeys where person_id = $1) as passkeys"
+        " from factor_resets where person_id = $1",
+        owner.person_id,
+    )
+    assert row in ({"status": "STOPPED", "passkeys": 1}, {"status": "DONE", "passkeys": 0})
+
+
+# ── a new password ──
+
+
+def test_a_new_password_keeps_factors_of_which_one_is_proved(
+    shop: Shop, ada: tuple[Visitor, PasskeyDevice]
+) -> None:
+    owner, device = ada
+    codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
+    link, visitor = _reset_link(shop, owner), Visitor(shop.api_server, owner.email)
+    for form, status in (
+        ({"password": FRESH}, 400),  # it says neither
+        ({"password": FRESH, "code": "aaaa bbbb cccc dddd"}, 401),
+        ({"password": FRESH, "code": "aaaa bbbb cccc dddd", "lost": "yes"}, 401),
+    ):
+        assert visitor.post(link, form).status_code == status
+    done = visitor.post(link, {"password": FRESH, "code": codes[0]})
+    assert done.headers["location"] == "/login?changed=1"
+    assert owner.get("/security").headers["location"].startswith("/login")
+    assert visitor.log_in(FRESH).headers["location"] == "/login/factor"
+    assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
+    here, link = on_localhost(visitor), _reset_link(shop, owner)
+    credential = device.use(options_in(visitor.get(link, headers=here)), here["origin"])
+    form = {"password": "nine quiet herons wait", "credential": credential}
+    assert visitor.post(link, form, headers=here).headers["location"] == "/login?changed=1"
+    other = add_passkey(person(shop.api_server, shop.id, "viewer"))
+    link = _reset_link(shop, owner)
+    credential = other.use(options_in(visitor.get(link, headers=here)), here["origin"])
+    assert visitor.post(link, form | {"credential": credential}, headers=here).status_code == 401
+
+
+def test_a_new_password_without_a_factor_closes_the_account_until_the_factors_end(
+    shop: Shop, ada: tuple[Visitor, PasskeyDevice], clock: Callable[[int], None]
+) -> None:
+    start = shop.api_server.app.clock()
+    clock(start)
+    owner, device = ada
+    codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
+    lacking = Visitor(shop.api_server, owner.email)
+    lacking.log_in()
+    form = {"password": FRESH, "lost": "yes"}
+    visitor = Visitor(shop.api_server, owner.email)
+    done = visitor.post(_reset_link(shop, owner), form)
+    assert done.headers["location"] == "/login?changed=later"
+    for earlier in (owner, lacking):
+        assert earlier.get("/security").headers["location"].startswith("/login?next")
+    for code in ("", codes[0]):
+        closed = visitor.log_in(FRESH, code=code)
+        assert (closed.status_code, "opens the account only in 24 hours" in closed.text) == (
+            403,
+            True,
+        )
+    assert visitor.log_in("not the password at all").status_code == 401
+    assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
+    body = {"email": owner.email, "password": FRESH, "code": codes[0]}
+    assert shop.api_server.http.post("/v1/merchant/sessions", json=body).status_code == 401
+    clock(start + HOUR_MS)  # again: the time does not begin anew, and no factor counts
+    again = visitor.post(_reset_link(shop, owner), {"password": FRESH, "code": codes[0]})
+    assert again.headers["location"] == "/login?changed=later"
+    clock(start + DAY_MS)
+    assert _end_due(shop) == 1
+    assert visitor.log_in(FRESH).headers["location"] == "/dashboard"
+    assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
+
+
+def test_whoever_has_factors_stops_what_a_new_password_began(
+    shop: Shop, ada: tuple[Visitor, PasskeyDevice]
+) -> None:
+    owner, device = ada
+    visitor = Visitor(shop.api_server, owner.email)
+    visitor.post(_reset_link(shop, owner), {"password": FRESH, "lost": "yes"})
+    path = shop.api_server.tx(lambda tx: lost_factors.new_stop_link(tx, owner.email))
+    assert path is not None
+    visitor.post(path)
+    assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
+    assert visitor.log_in(FRESH).headers["location"] == "/login/factor"
+
+
+def test_without_a_waiting_time_factors_end_at_once(
+    shop: Shop, ada: tuple[Visitor, PasskeyDevice]
+) -> None:
+    app, before = shop.api_server.app, shop.api_server.app.settings
+    owner, device = ada
+    app.settings = msgspec.structs.replace(before, factor_reset_hours=0)
+    try:
+        visitor = Visitor(shop.api_server, owner.email)
+        done = visitor.post(_reset_link(shop, owner), {"password": FRESH, "lost": "yes"})
+        assert done.headers["location"] == "/login?changed=1"
+        assert visitor.log_in(FRESH).headers["location"] == "/dashboard"
+        assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
+    finally:
+        app.settings = before
+
+
+def test_staff_without_a_factor_set_one_up_after_a_link_to_a_new_password(shop: Shop) -> None:
+    app, before = shop.api_server.app, shop.api_server.app.settings
+    grace = person(shop.api_server, None, staff_role="admin")
+    app.settings = msgspec.structs.replace(before, gateways=("sandbox", "manual"))
+    try:
+        visitor = Visitor(shop.api_server, grace.email)
+        done = visitor.post(_reset_link(shop, grace), {"password": FRESH})
+        assert done.headers["location"] == "/security?second=1"
+        add_passkey(visitor)
+        assert visitor.get("/console").status_code == 200
+    finally:
+        app.settings = before
+
+
+def test_a_link_that_stops_nothing_is_no_page(shop: Shop) -> None:
+    visitor = Visitor(shop.api_server)
+    assert visitor.get("/keep-factors/x").status_code == 404
+    assert visitor.post("/keep-factors/x").status_code == 404
+    with pytest.raises(NotFound):
+        shop.api_server.tx(lambda tx: lost_factors.open_reset_of(tx, "nobody@example.com"))
+
+
+def test_an_authenticator_of_a_lost_key_is_replaced_after_a_recovery_code(shop: Shop) -> None:
+    grace = person(shop.api_server, None, staff_role="admin")
+    grace.post("/security/authenticator/begin")
+    codes = _confirm_authenticator(grace)
+    shop.api_server.sql(
+        "update persons set totp_secret = 'sealed with a key that is lost' where id = $1"
+        " returning 1",
+        grace.person_id,
+    )
+    visitor = Visitor(shop.api_server, grace.email)
+    assert visitor.log_in(code="123456").status_code == 401
+    assert visitor.log_in(code=codes[0]).status_code == 303
+    visitor.post("/security/authenticator/begin")
+    assert len(_confirm_authenticator(visitor)) == 10
+    assert visitor.get("/console").status_code == 200
+
+
+def _confirm_authenticator(visitor: Visitor) -> list[str]:
+    """Enter the code of the authenticator that waits; the new recovery codes."""
+    secret = re.search(r"<code>([A-Z2-7 ]+)</code>", visitor.get("/security/authenticator").text)
+    assert secret is not None
+    code = totp.code_at(secret[1].replace(" ", ""), now_ms() // 1000 // totp.PERIOD_S)
+    confirmed = visitor.post("/security/authenticator", {"code": code})
+    return re.findall(r"<code>([a-z2-7 ]+)</code>", confirmed.text)
