@@ -384,6 +384,8 @@ def test_an_invitation_is_not_accepted_by_a_login_that_lacks_its_factor(shop: Sh
     ada, _ = _with_passkey(shop, role="owner")
     other = shop.api_server.shop(name="Second Shop")
     link = invitation(shop.api_server, ada.email, other.id, "owner")
+    confirm = "update persons set confirmed = true where id = $1 returning 1"
+    shop.api_server.sql(confirm, ada.person_id)
     visitor = Visitor(shop.api_server, ada.email)
     visitor.log_in()
     answer = visitor.post(link.path)
