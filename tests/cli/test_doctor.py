@@ -1,14 +1,23 @@
 """What doctor says of the database."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
+import asyncpg
 import pytest
 
 from opentill.cli import doctor_database, session
+from opentill.cli.exposure import Finding
 from opentill.core.settings import Settings
+from opentill.db import migrations
 from support import pooler
+from support.databases import named
+
+RECIPE: Final = (Path(__file__).parents[2] / "docs/recipes/upgrade.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("shift_s", "level"), [(0.0, "ok"), (60.0, "warn"), (-60.0, "warn")])
@@ -33,6 +42,72 @@ def test_that_an_embedded_database_stops_slowly_is_no_difference_of_clocks(
     assert _levels(database_url)["clock"] == "ok"
 
 
-def _levels(url: str) -> dict[str, str]:
+def _findings(url: str) -> dict[str, Finding]:
     settings = Settings(database_url=url, secret_key="k" * 32, db_prepared=pooler.prepared(url))
-    return {found.subject: found.level for found in doctor_database.findings(settings)}
+    return {found.subject: found for found in doctor_database.findings(settings)}
+
+
+def _levels(url: str) -> dict[str, str]:
+    return {subject: found.level for subject, found in _findings(url).items()}
+
+
+def _block(after: str) -> list[str]:
+    """Return the statements of the first block of SQL after a text of the recipe."""
+    block = RECIPE.partition(after)[2].partition("```sql\n")[2].partition("```")[0]
+    return [line.partition(";")[0] for line in block.splitlines() if line.strip()]
+
+
+async def _run(url: str, *statements: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture
+def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
+    """A migrated database as the recipe makes it."""
+    (create,) = _block("### A new database")
+    asyncio.run(_run(postgres_url, create.replace("opentill", "by_recipe")))
+    url = named(postgres_url, "by_recipe")
+    asyncio.run(migrations.migrate(url))
+    yield url
+    asyncio.run(_run(postgres_url, "drop database by_recipe with (force)"))
+
+
+def test_a_database_made_by_the_recipe_sorts_text_in_an_order_that_never_changes(
+    database_by_the_recipe: str,
+) -> None:
+    found = _findings(database_by_the_recipe)["collation"]
+    assert (found.level, "whose order never changes" in found.text) == ("ok", True)
+
+
+def test_an_order_of_another_version_is_a_failure_until_indexes_are_built_anew(
+    database_by_the_recipe: str,
+) -> None:
+    change = "update pg_database set datcollversion = '0' where datname = current_database()"
+    asyncio.run(_run(database_by_the_recipe, change))
+    found = _findings(database_by_the_recipe)["collation"]
+    assert found.level == "fail"
+    assert "of version 0 when it was made" in found.text
+    assert "docs/recipes/upgrade.md#collation" in found.text
+    repair = [line.replace("opentill", "by_recipe") for line in _block('id="collation"')]
+    asyncio.run(_run(database_by_the_recipe, *repair))
+    assert _levels(database_by_the_recipe)["collation"] == "ok"
+
+
+def test_a_collation_of_a_column_that_has_changed_is_a_failure(database_by_the_recipe: str) -> None:
+    asyncio.run(
+        _run(
+            database_by_the_recipe,
+            "create collation own_order (provider = builtin, locale = 'C.UTF-8')",
+            "create table names (name text collate own_order)",
+        )
+    )
+    assert _levels(database_by_the_recipe)["collation"] == "ok"
+    change = "update pg_collation set collversion = '0' where collname = 'own_order'"
+    asyncio.run(_run(database_by_the_recipe, change))
+    found = _findings(database_by_the_recipe)["collation"]
+    assert (found.level, "the version of own_order" in found.text) == ("fail", True)

@@ -26,6 +26,11 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/test_schema.py",
         "tests/test_spread.py",
     ),
+    "the collation of one server's database": (
+        "tests/cli/test_doctor.py::test_a_collation_of_a_column",
+        "tests/cli/test_doctor.py::test_a_database_made_by_the_recipe",
+        "tests/cli/test_doctor.py::test_an_order_of_another_version",
+    ),
     "what one server has locked": (
         "tests/cli/test_survey.py::test_what_is_about_all_merchants",
         "tests/db/test_row_locks.py",

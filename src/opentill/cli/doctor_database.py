@@ -11,11 +11,17 @@ from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
+    from opentill.cli.doctor_queries import Collation
     from opentill.rates import Lacking
 
 OLDEST_POSTGRES: Final = 15
 CLOCK_TOLERANCE_S: Final = 2.0
 _SHOWN_PAIRS: Final = 5
+_STABLE: Final = ("C", "POSIX", "C.UTF-8", "C.UTF8")
+_REINDEX: Final = (
+    ": indexes may be in another order than searches take, which hides rows and lets in duplicates;"
+    " stop OpenTill and follow docs/recipes/upgrade.md#collation"
+)
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
@@ -41,6 +47,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
         yield Finding("database", "warn", text)
     else:
         yield Finding("database", "ok", f"PostgreSQL {major}, {where}, schema as it should be")
+    yield _collation(found.collation)
     if abs(found.clock_ahead_s) > CLOCK_TOLERANCE_S:
         difference = f"differs from the database's by {found.clock_ahead_s:.1f} s"
         yield Finding("clock", "warn", f"{difference}; synchronise both with NTP")
@@ -61,6 +68,22 @@ def findings(settings: Settings) -> Iterator[Finding]:
         yield Finding("epay", "ok", "the keys that there are can be read")
     else:
         yield Finding("epay", "fail", epay.WRONG_KEY)
+
+
+def _collation(collation: "Collation") -> Finding:
+    """Judge how the database sorts text: an index is in that order, for ever."""
+    sorts = f"text is sorted by {collation.locale}"
+    if collation.recorded != collation.actual:
+        text = (
+            f"{sorts}, of version {collation.recorded} when it was made and {collation.actual} now"
+        )
+        return Finding("collation", "fail", f"{text}{_REINDEX}")
+    if collation.differing is not None:
+        text = f"the version of {collation.differing} has changed since columns were made with it"
+        return Finding("collation", "fail", f"{text}{_REINDEX}")
+    if collation.provider == "b" or collation.locale.upper() in _STABLE:
+        return Finding("collation", "ok", f"{sorts}, whose order never changes")
+    return Finding("collation", "ok", f"{sorts}, of the version that it was made with")
 
 
 def _business_time(settings: Settings, ahead_ms: int) -> Finding:
@@ -106,6 +129,7 @@ class _Asked(msgspec.Struct, frozen=True):
     expiring: list["Lacking"]
     newer: list[str]  # migrations of a newer OpenTill
     cluster: doctor_cluster.Cluster | None
+    collation: "Collation"
 
 
 async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
@@ -137,8 +161,10 @@ async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
         lacking = await rates.lacking(connection, now, oldest)
         expiring = await rates.expiring(connection, now, settings.rates_max_age_days)
         newer = await migrations.check(connection)
+        collation = await doctor_queries.COLLATION.one(connection)
         return _Asked(
-            version, clock_ahead_s, ahead_ms, stuck, opens, lacking, expiring, newer, cluster
-        )
+            version, clock_ahead_s, ahead_ms, stuck, opens, lacking, expiring, newer, cluster,
+            collation,
+        )  # fmt: skip
     finally:
         await connection.close()

@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from opentill.db.query import Command, Value
+import msgspec
+
+from opentill.db.query import Command, Query, Value
 
 # Plain text: only a database with Citus has these functions.
 CITUS: Final = "select citus_version()"
@@ -30,6 +32,34 @@ where n.groupid = 0 and exists (
         join pg_dist_partition t using (logicalrelid)
     where p.groupid = n.groupid and t.partmethod = 'h')
 """
+
+
+class Collation(msgspec.Struct, frozen=True):
+    """How a database sorts text, and by which version of that: when it was made, and now."""
+
+    provider: str  # c: the system's library, i: ICU, b: PostgreSQL itself
+    locale: str
+    recorded: str | None
+    actual: str | None
+    differing: str | None  # collations of columns of ours whose version is another one
+
+
+COLLATION: Final = Query(
+    Collation,
+    """
+    select d.datlocprovider::text as provider,
+        coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale', d.datcollate::text)
+            as locale,
+        d.datcollversion as recorded,
+        pg_database_collation_actual_version(d.oid) as actual,
+        (select string_agg(c.collname::text, ', ' order by c.collname) from pg_collation c
+            where c.collversion <> pg_collation_actual_version(c.oid)
+                and exists (select from pg_attribute a join pg_class t on t.oid = a.attrelid
+                    where a.attcollation = c.oid
+                        and t.relnamespace = current_schema()::regnamespace)) as differing
+    from pg_database d where d.datname = current_database()
+    """,
+)
 VERSION: Final = Value(int, "select current_setting('server_version_num')::int")
 ENGINE: Final = Value(str, "select version()")
 # Unix ms, at the moment at which the statement runs.
