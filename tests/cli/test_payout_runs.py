@@ -21,6 +21,33 @@ def _shop(opentill: Commands) -> str:
     return made
 
 
+def test_a_run_names_the_accounts_without_an_address(opentill: Commands, tmp_path: Path) -> None:
+    opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
+    with_address, without = _shop(opentill), _shop(opentill)
+    address = ("--street", "Hauptstr.", "--building", "1", "--post-code", "10117")
+    change = ("payouts", "set-account", with_address, *ACCOUNT, *WHY, *address)
+    assert "town must be given" in opentill.refusal(*change)
+    town = ("--town", "Berlin", "--address-country", "DE")
+    account = opentill.json(*change, *town)
+    assert (account["hasAddress"], "Berlin" in str(account)) == (True, False)
+    begin = ("payouts", "run", "EUR", "--reference", "W-8", *WHY)
+    said = opentill.run(*begin).stderr.decode()
+    assert "accounts without an address: 1" in said
+    assert "OPENTILL_PAYOUT_ADDRESS is not set" in said
+    run = opentill.json(*begin)
+    assert run["withoutAddress"] == 1
+    listed = opentill.json("payouts", "runs", run["id"])
+    assert {row["merchantId"]: row["hasAddress"] for row in listed} == {
+        with_address: True, without: False,
+    }  # fmt: skip
+    opentill.environ["OPENTILL_PAYOUT_ADDRESS"] = "town=London;country=GB;street=1 High Street"
+    opentill.json("balance", "recharge", without, "100", *WHY, "--reference", "S-again")
+    other = opentill.json("payouts", "run", "EUR", "--reference", "W-9", *WHY)
+    content = tmp_path / "file.xml"
+    opentill.text("payouts", "file", other["id"], "--output", str(content))
+    assert "<StrtNm>1 High Street</StrtNm><TwnNm>London</TwnNm>" in content.read_text()
+
+
 def test_a_run_that_the_bank_booked_as_one_sum_is_paid_as_a_whole(
     opentill: Commands, tmp_path: Path
 ) -> None:

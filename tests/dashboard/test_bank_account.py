@@ -65,6 +65,30 @@ def test_what_is_wrong_is_said_at_its_field_and_nothing_typed_is_lost(shop: Shop
     assert "There is no bank account yet" in owner.get(_path(shop)).text
 
 
+def test_the_holders_address_is_entered_and_not_shown_again(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    page = owner.get(_path(shop)).text
+    for name, token in (
+        ("street", "address-line1"), ("building", "address-line2"), ("postcode", "postal-code"),
+        ("town", "address-level2"), ("addresscountry", "country"),
+    ):  # fmt: skip
+        assert f'name="{name}" type="text" autocomplete="{token}"' in page
+    address = {"street": "Hauptstr.", "building": "1", "postcode": "10117", "town": "Berlin"}
+    refused = _save(owner, shop, account=IBAN, **address)
+    assert (refused.status_code, 'id="addresscountry-error"' in refused.text) == (400, True)
+    assert 'value="Hauptstr."' in refused.text
+    saved = _save(owner, shop, account=IBAN, **address, addresscountry="de")
+    assert saved.status_code == 303
+    page = owner.get(_path(shop)).text
+    assert "Entered, encrypted" in page
+    assert "Hauptstr." not in page
+    # The same account without it is another version, and nothing waits.
+    assert _save(owner, shop, account=IBAN, version="1").status_code == 303
+    page = owner.get(_path(shop)).text
+    assert "Payouts wait" not in page
+    assert "Entered, encrypted" not in page
+
+
 def test_it_takes_a_step_up(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
     owner = person(shop.api_server, shop.id, "owner")

@@ -14,12 +14,23 @@ import pytest
 
 from opentill import payouts
 from opentill.core import bankaccounts
-from opentill.core.errors import ConfigurationError
+from opentill.core.errors import ConfigurationError, Invalid
 from opentill.db.database import Db
 from opentill.payouts import bankfile, charset
 from opentill.payouts.bankfile import NAMESPACE
-from support.payout_runs import IBAN, KEY, NATIONAL, OWN, payee, taken, whole
-from support.world import fresh
+from support.payout_runs import (
+    ANN,
+    IBAN,
+    KEY,
+    NATIONAL,
+    OWN,
+    RULE,
+    WITH_ADDRESS,
+    payee,
+    taken,
+    whole,
+)
+from support.world import DAY, NOW, fresh
 
 # In the letters of EPC217-08, and without a slash at an end or two in a row.
 TEXT = r"(?!/)(?!.*//)[A-Za-z0-9/\-?:().,'+ ]{1,140}(?<!/)"
@@ -51,7 +62,12 @@ RULES = {
     "Type": {"SvcLvl": "Level"},
     "Level": {"Cd": r".{1,4}"},
     "Amount": {"InstdAmt": r"[0-9]{1,18}(\.[0-9]{1,5})?"},
-    "Party": {"Nm": TEXT},
+    "Party": {"Nm": TEXT, "PstlAdr?": "Address"},
+    "Address": {
+        "StrtNm?": TEXT.replace("140", "70"), "BldgNb?": TEXT.replace("140", "16"),
+        "PstCd?": TEXT.replace("140", "16"), "TwnNm": TEXT.replace("140", "35"),
+        "Ctry": r"[A-Z]{2}",
+    },
     "Agent": AGENT,
     "Institution": {"BICFI?": BIC, "ClrSysMmbId?": "Member", "Othr?": "Other"},
     "Member": {"ClrSysId?": "System", "MmbId": ID},
@@ -105,6 +121,80 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
     )  # each transfer is booked by itself
     sepa = root.findall(".//p:SvcLvl", names)
     assert len(sepa) == (2 if currency == "EUR" else 0)
+
+
+async def test_addresses_of_both_sides_are_in_the_file(db: Db) -> None:
+    for account in (WITH_ADDRESS, IBAN):
+        await db.run(lambda tx, a=account: payee(tx, account=a))
+    town = bankaccounts.checked_address(town="London", country="GB")
+    source = msgspec.structs.replace(OWN, address=town)
+    view = await whole(db, fresh(), source=source)
+    assert view.sums.without_address == 1
+    content = await taken(db, view.run.id)
+    root = ET.fromstring(content)  # noqa: S314 - it is our own
+    _check(root, "Document")
+    names = {"p": NAMESPACE}
+    (debtor,) = root.findall(".//p:Dbtr/p:PstlAdr", names)
+    assert [each.text for each in debtor] == ["London", "GB"]
+    (creditor,) = root.findall(".//p:Cdtr/p:PstlAdr", names)
+    assert [each.text for each in creditor] == [
+        "Grosse Backerstrasse", "7a", "20095", "Hamburg", "DE",
+    ]  # fmt: skip
+    listed = await db.read(lambda tx: payouts.payouts_of(tx, view.run.id, "", 10))
+    assert sorted(payout.has_address for payout in listed) == [False, True]
+
+
+async def test_addresses_are_in_the_csv(db: Db) -> None:
+    await db.run(lambda tx: payee(tx, account=WITH_ADDRESS))
+    view = await whole(db, fresh())
+    (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))
+    assert [row[name] for name in bankfile.ADDRESS_COLUMNS] == [
+        "Große Bäckerstraße", "7a", "20095", "Hamburg", "DE",
+    ]  # fmt: skip
+
+
+async def test_a_new_address_of_the_same_account_holds_nothing_back(db: Db) -> None:
+    shop = await db.run(lambda tx: payee(tx, account=IBAN))
+
+    async def change(account: bankaccounts.BankAccount, now: int) -> payouts.StoredAccount:
+        return await db.run(lambda tx: payouts.change_account(tx, shop.id, account, ANN, RULE, now))
+
+    first = await change(WITH_ADDRESS, NOW + 1)
+    assert (first.version, first.usable_from) == (2, NOW)
+    assert first.address is not None
+    assert b"Hamburg" not in first.address
+    assert (await change(WITH_ADDRESS, NOW + 2)).version == 2
+    other = msgspec.structs.replace(NATIONAL, address=WITH_ADDRESS.address)
+    changed = await change(other, NOW + 3)
+    assert (changed.version, changed.usable_from) == (3, NOW + 3 + 3 * DAY)
+    # What a thief's change holds back stays held back when its address changes.
+    moved = await change(NATIONAL, NOW + 4)
+    assert (moved.version, moved.usable_from, moved.address) == (4, changed.usable_from, None)
+
+
+WRONG_ADDRESSES = (
+    ({"street": "Main Street"}, "town"),
+    ({"town": "Berlin"}, "addressCountry"),
+    ({"town": "Berlin", "country": "Germany"}, "addressCountry"),
+    ({"town": "Berlin", "country": "D1"}, "addressCountry"),
+    ({"town": "x" * 36, "country": "DE"}, "town"),
+    ({"town": "a\x00b", "country": "DE"}, "town"),
+    ({"town": "Berlin", "country": "DE", "post_code": "1" * 17}, "postCode"),
+    ({"town": "Berlin", "country": "DE", "building": "1" * 17}, "building"),
+    ({"town": "Berlin", "country": "DE", "street": "s" * 71}, "street"),
+)
+
+
+@pytest.mark.parametrize(("parts", "field"), WRONG_ADDRESSES)
+def test_a_wrong_address_is_refused_at_its_field(parts: dict[str, str], field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        bankaccounts.checked_address(**parts)
+    assert refused.value.field == field
+
+
+def test_no_address_is_none() -> None:
+    assert bankaccounts.checked_address(street=" ", town="") is None
+    assert bankaccounts.own_address("") is None
 
 
 async def test_the_csv_has_the_same_and_runs_no_formula(db: Db) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from opentill import adjustments, payouts
 from opentill.core import bankaccounts
 from opentill.core.bankaccounts import BankAccount
@@ -22,6 +24,10 @@ IBAN: Final = bankaccounts.checked("Müller & Söhne <GmbH>", "DE893704004405320
 NATIONAL: Final = bankaccounts.checked(
     "Harbour Books", "000123456789", country="US", bank_code="021000021"
 )
+ADDRESS: Final = bankaccounts.checked_address(
+    street="Große Bäckerstraße", building="7a", post_code="20095", town="Hamburg", country="de"
+)
+WITH_ADDRESS: Final = msgspec.structs.replace(IBAN, address=ADDRESS)
 OWN: Final = bankaccounts.checked("The Till Ltd", "GB29NWBK60161331926819", bic="NWBKGB2L")
 
 

@@ -17,8 +17,11 @@ from opentill.core import bankaccounts
 from opentill.core.errors import Invalid
 from opentill.people import Permission
 
-_FIELDS: Final = ("holder", "account", "country", "bic", "clearing", "reason")
-_NAMES: Final = {"bankCode": "clearing"}
+_ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
+_FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
+_NAMES: Final = {
+    "bankCode": "clearing", "postCode": "postcode", "addressCountry": "addresscountry",
+}  # fmt: skip
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -72,6 +75,14 @@ async def save(request: PageRequest, place: Place) -> Response:
             bic=typed["bic"],
             bank_code=typed["clearing"],
         )
+        address = bankaccounts.checked_address(
+            street=typed["street"],
+            building=typed["building"],
+            post_code=typed["postcode"],
+            town=typed["town"],
+            country=typed["addresscountry"],
+        )
+        account = msgspec.structs.replace(account, address=address)
         actor = people.actor_of(request.login, reason)
         await request.app.db.run(
             lambda tx: payouts.change_account(

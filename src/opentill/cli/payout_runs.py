@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
 
 from opentill.cli import identity, inputs, output, session
@@ -34,9 +35,9 @@ def _account_shown(stored: "StoredAccount") -> dict[str, Any]:
     shown = {
         name: value
         for name, value in output.plain(stored).items()
-        if name not in ("number", "hint")
+        if name not in ("number", "hint", "address")
     }
-    return {**shown, "account": stored.shown}
+    return {**shown, "account": stored.shown, "hasAddress": stored.address is not None}
 
 
 def account(merchant_id: str) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def account(merchant_id: str) -> dict[str, Any]:
 
 
 @acting()
-def set_account(
+def set_account(  # noqa: PLR0913 - the fields of an account
     merchant_id: str,
     *,
     holder: Annotated[str, typer.Option(help="Whose account it is, as the bank knows it.")],
@@ -67,6 +68,15 @@ def set_account(
     country: Annotated[
         str, typer.Option(help="Of a national number: the bank's country, such as US.")
     ] = "",
+    street: Annotated[str, typer.Option(help="Of the holder's address.")] = "",
+    building: Annotated[str, typer.Option(help="Of the holder's address: its number.")] = "",
+    post_code: Annotated[str, typer.Option(help="Of the holder's address.")] = "",
+    town: Annotated[
+        str, typer.Option(help="Of the holder's address; banks need town and country.")
+    ] = "",
+    address_country: Annotated[
+        str, typer.Option(help="Of the holder's address: two letters such as DE.")
+    ] = "",
     actor: "Actor",
 ) -> dict[str, Any]:
     """Send a merchant's payouts to another account, after OPENTILL_BANK_ACCOUNT_HOLD_DAYS."""
@@ -74,7 +84,13 @@ def set_account(
     from opentill.core import bankaccounts
 
     settings = session.settings()
-    checked = bankaccounts.checked(holder, number, country=country, bic=bic, bank_code=bank_code)
+    address = bankaccounts.checked_address(
+        street=street, building=building, post_code=post_code, town=town, country=address_country
+    )
+    checked = msgspec.structs.replace(
+        bankaccounts.checked(holder, number, country=country, bic=bic, bank_code=bank_code),
+        address=address,
+    )
     rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
     made = session.transact(
         lambda tx, now: payouts.change_account(tx, merchant_id, checked, actor, rule, now), settings
@@ -99,6 +115,7 @@ def _view_shown(found: "RunView") -> dict[str, Any]:
         "pending": sums.pending,
         "paid": sums.paid,
         "failed": sums.failed,
+        "withoutAddress": sums.without_address,
     }
 
 
@@ -125,7 +142,9 @@ def run(
     settings = session.settings()
     if settings.approval_above is not None:
         identity.require_person("begin a run")  # its file may need a second one
-    own = bankaccounts.own(settings.payout_accounts, settings.operator_name)
+    own = bankaccounts.own(
+        settings.payout_accounts, settings.operator_name, settings.payout_address
+    )
     wanted = payouts.RunRequest(
         currency=currency,
         reference=reference,
@@ -149,6 +168,13 @@ def run(
     note = f"{payouts.describe_run(done)}; the file: opentill payouts file {done.run.id}"
     if left:
         note = f"{note}; left out: {left}, see opentill payouts due"
+    if done.sums.without_address:
+        note = (
+            f"{note}; accounts without an address: {done.sums.without_address}, see opentill"
+            f" payouts runs {done.run.id}"
+        )
+    if done.run.source.address is None:
+        note = f"{note}; OPENTILL_PAYOUT_ADDRESS is not set, so that your own address is missing"
     if done.unreadable:
         note = (
             f"{note}; encrypted with another key, to be entered again (opentill payouts"
@@ -184,13 +210,14 @@ def runs(
             "fee": money.show(one.fee_minor, one.currency),
             "currency": one.currency,
             "account": f"{one.country} ···· {one.hint}",
+            "hasAddress": one.has_address,
             "inFile": one.in_file,
             "bankReference": one.bank_reference or None,
             "failureReason": one.failure_reason or None,
         }
         for one in listed
     ]
-    columns = ("id", "merchant", "status", "amount", "currency", "account", "inFile")
+    columns = ("id", "merchant", "status", "amount", "currency", "account", "hasAddress", "inFile")
     return output.Result(rows, columns, payouts.describe_run(view))
 
 

@@ -30,7 +30,9 @@ _FIELDS: Final = ("currency", "reference", "on", "reason")
 
 def _own(request: PageRequest) -> dict[str, bankaccounts.BankAccount]:
     settings = request.app.settings
-    return bankaccounts.own(settings.payout_accounts, settings.operator_name)
+    return bankaccounts.own(
+        settings.payout_accounts, settings.operator_name, settings.payout_address
+    )
 
 
 async def show(request: PageRequest) -> Response:

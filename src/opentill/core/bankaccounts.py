@@ -49,6 +49,16 @@ CLEARING: Final[dict[str, Clearing]] = {
 }
 
 
+class PostalAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the holder of an account is, in the parts that banks ask for (PostalAddress24)."""
+
+    street: str = ""
+    building: str = ""
+    post_code: str = ""
+    town: str
+    country: str  # ISO 3166-1, two capitals
+
+
 class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Where money is sent: ``number`` is an IBAN or a national account number, without blanks."""
 
@@ -57,6 +67,7 @@ class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
     country: str  # ISO 3166-1, two capitals
     bic: str = ""
     bank_code: str = ""  # digits of the country's clearing system
+    address: PostalAddress | None = None  # the holder's
 
     @property
     def is_iban(self) -> bool:
@@ -105,6 +116,60 @@ def checked(
     ))  # fmt: skip
 
 
+def checked_address(
+    *, street: str = "", building: str = "", post_code: str = "", town: str = "", country: str = ""
+) -> PostalAddress | None:
+    """Check an address that somebody entered; None if all of it is empty.
+
+    Raises Invalid on ``street``, ``building``, ``postCode``, ``town`` and ``addressCountry``.
+    """
+    parts = {
+        "street": (street, 70), "building": (building, 16), "postCode": (post_code, 16),
+        "town": (town, 35), "addressCountry": (country, 2),
+    }  # fmt: skip
+    texts = {field: " ".join(text.split()) for field, (text, _) in parts.items()}
+    if not any(texts.values()):
+        return None
+    for field, (_, longest) in parts.items():
+        if len(texts[field]) > longest or not texts[field].isprintable():
+            reason = f"{field} must have at most {longest} printable characters"
+            raise Invalid(field, reason)
+    if not texts["town"]:
+        raise Invalid("town", "town must be given with an address: banks need town and country")
+    code = texts["addressCountry"].upper()
+    if _COUNTRY.fullmatch(code) is None:
+        reason = "addressCountry must be the two letters of the address's country, such as DE"
+        raise Invalid("addressCountry", reason)
+    return PostalAddress(
+        street=texts["street"], building=texts["building"], post_code=texts["postCode"],
+        town=texts["town"], country=code,
+    )  # fmt: skip
+
+
+def own_address(text: str) -> PostalAddress | None:
+    """Read the operator's own address, as ``OPENTILL_PAYOUT_ADDRESS`` has it; None if it is empty.
+
+    ``town=Berlin;country=DE``, perhaps with ``street``, ``building`` and ``postcode``. Raises
+    ValueError that says what is accepted.
+    """
+    names = {
+        "street": "street", "building": "building", "postcode": "post_code", "town": "town",
+        "country": "country",
+    }  # fmt: skip
+    parts: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        name, _, value = part.partition("=")
+        field = names.get(name.strip())
+        if field is None or field in parts:
+            message = f"parts such as town=Berlin, each of {', '.join(names)} at most once"
+            raise ValueError(message)
+        parts[field] = value
+    try:
+        return checked_address(**parts)
+    except Invalid as problem:
+        raise ValueError(str(problem.reason)) from None
+
+
 def _national(account: BankAccount) -> BankAccount:
     if _NUMBER.fullmatch(account.number) is None:
         reason = "account must be an IBAN, or an account number of 3 to 34 letters and digits"
@@ -127,13 +192,16 @@ def _national(account: BankAccount) -> BankAccount:
     return account
 
 
-def own(text: str, holder: str) -> dict[str, BankAccount]:
+def own(text: str, holder: str, address: str = "") -> dict[str, BankAccount]:
     """Read the operator's own accounts by currency, as ``OPENTILL_PAYOUT_ACCOUNTS`` has them.
+
+    ``address`` is as ``own_address`` reads it.
 
     ``CURRENCY:IBAN[:BIC]`` or ``CURRENCY:NUMBER:BIC-OR-COUNTRY+CODE``, with commas between them.
     Raises ValueError that says what is accepted.
     """
     found: dict[str, BankAccount] = {}
+    holders_address = own_address(address)
     for part in filter(None, (one.strip() for one in text.split(","))):
         currency, _, rest = part.partition(":")
         number, _, bank = (piece.strip() for piece in rest.partition(":"))
@@ -151,5 +219,5 @@ def own(text: str, holder: str) -> dict[str, BankAccount]:
         if re.fullmatch(r"[A-Z]{3}", currency, re.ASCII) is None or currency in found:
             msg = "each currency once, in three capitals"
             raise ValueError(msg)
-        found[currency] = account
+        found[currency] = msgspec.structs.replace(account, address=holders_address)
     return found

@@ -157,6 +157,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         " EUR:DE89370400440532013000:COBADEFFXXX,USD:000123456789:US021000021",
         "none: no bank files",
     ] = ""
+    payout_address: Annotated[
+        str,
+        values.own_address,
+        "your own address in bank files, such as"
+        " town=Berlin;country=DE;street=Hauptstr.;building=1;postcode=10117",
+        "none",
+    ] = ""
     bank_account_hold_days: Annotated[
         int,
         values.whole(0, 365),

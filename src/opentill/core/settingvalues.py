@@ -329,5 +329,15 @@ def own_accounts(text: str) -> str:
     return text
 
 
+def own_address(text: str) -> str:
+    """The operator's own postal address in bank files."""
+    try:
+        bankaccounts.own_address(text)
+    except ValueError as error:
+        message = f"an address such as town=Berlin;country=DE;street=Hauptstr.;building=1 ({error})"
+        raise ValueError(message) from None
+    return text
+
+
 def _parts(text: str) -> Sequence[str]:
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -11,7 +11,7 @@ import msgspec
 
 from opentill import merchants
 from opentill.core import encryption
-from opentill.core.bankaccounts import BankAccount
+from opentill.core.bankaccounts import BankAccount, PostalAddress
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.merchants import Actor, operator_actions
@@ -40,12 +40,17 @@ async def current(tx: Tx, merchant_id: str) -> StoredAccount | None:
 def read(secret_key: str, stored: StoredAccount) -> BankAccount:
     """Return an account with its whole number. Raises ``encryption.WrongKey``."""
     purpose = _purpose(stored.merchant_id, stored.version)
+    address = None
+    if stored.address is not None:
+        text = encryption.decrypt(secret_key, f"address of {purpose}", stored.address)
+        address = msgspec.json.decode(text, type=PostalAddress)
     return BankAccount(
         holder=stored.holder,
         number=encryption.decrypt(secret_key, purpose, stored.number),
         country=stored.country,
         bic=stored.bic,
         bank_code=stored.bank_code,
+        address=address,
     )
 
 
@@ -61,35 +66,45 @@ async def change(
     """Send payouts to this account from now on; ``account`` is checked already.
 
     ``seen`` is the version that was shown, 0 for none, None for any. The same account again is no
-    change. Raises NotFound, ``merchants.Stale`` and Invalid.
+    change, and another address of its holder holds nothing back. Raises NotFound,
+    ``merchants.Stale`` and Invalid.
     """
     await merchants.lock(tx, merchant_id)
     await merchants.find(tx, merchant_id)
     actor = operator_actions.actor(actor.who, actor.reason)
     old = await current(tx, merchant_id)
-    if old is not None and _is_same(old, account, rule.secret_key):
+    old_account = _read_old(old, rule.secret_key)
+    if old is not None and old_account == account:
         return old
     if seen is not None and seen != (old.version if old else 0):
         raise merchants.Stale
     version = old.version + 1 if old else 1
-    wait = rule.hold_days * _DAY_MS if old else 0
+    usable_from = now + rule.hold_days * _DAY_MS if old else now
+    if old is not None and old_account is not None:
+        with_new_address = msgspec.structs.replace(old_account, address=account.address)
+        if with_new_address == account:
+            usable_from = old.usable_from
+    purpose = _purpose(merchant_id, version)
+    address = None
+    if account.address is not None:
+        text = msgspec.json.encode(account.address).decode()
+        address = encryption.encrypt(rule.secret_key, f"address of {purpose}", text)
     made = await queries.ADD_ACCOUNT.one(
         tx,
         StoredAccount(
             merchant_id=merchant_id,
             version=version,
             holder=account.holder,
-            number=encryption.encrypt(
-                rule.secret_key, _purpose(merchant_id, version), account.number
-            ),
+            number=encryption.encrypt(rule.secret_key, purpose, account.number),
             hint=account.hint,
             country=account.country,
             bic=account.bic,
             bank_code=account.bank_code,
-            usable_from=now + wait,
+            usable_from=usable_from,
             who=actor.who,
             reason=actor.reason,
             created_at=now,
+            address=address,
         ),
     )
     before = f"{old.shown} → " if old else ""
@@ -98,11 +113,11 @@ async def change(
     return made
 
 
-def _is_same(old: StoredAccount, account: BankAccount, secret_key: str) -> bool:
+def _read_old(old: StoredAccount | None, secret_key: str) -> BankAccount | None:
     try:
-        return read(secret_key, old) == account
+        return None if old is None else read(secret_key, old)
     except encryption.WrongKey:
-        return False  # it must be entered anew
+        return None  # it must be entered anew
 
 
 def check_from(accounts: dict[str, BankAccount], currency: str) -> BankAccount:

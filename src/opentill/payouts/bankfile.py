@@ -29,6 +29,7 @@ COLUMNS: Final = (
     "endToEndId", "amount", "currency", "payOn", "holder", "account", "bic", "bankCode", "country",
     "remittance",
 )  # fmt: skip
+ADDRESS_COLUMNS: Final = ("street", "building", "postCode", "town", "addressCountry")
 _MEMORY: Final = 1024 * 1024
 _PIECE: Final = 64 * 1024  # characters
 # Where IBANs are paid by SEPA: the EPC's list of its area, in euro.
@@ -53,11 +54,29 @@ class Letters(NamedTuple):
         """Write one of our ids."""
         return our_id if self.plain else charset.reference(our_id)
 
-    def name(self, holder: str, *, sepa: bool) -> str:
+    def name(self, holder: str, *, sepa: bool, longest: int = LONGEST_HOLDER) -> str:
         """Write a name. Outside SEPA one that cannot be written in Latin letters stays as it is."""
         if self.plain or not (sepa or charset.can_write(holder)):
             return holder
-        return charset.text(holder, LONGEST_HOLDER)
+        return charset.text(holder, longest)
+
+    def party(self, account: BankAccount, *, sepa: bool) -> str:
+        """Write who holds an account, with the address (PartyIdentification135)."""
+        named = _text("Nm", self.name(account.holder, sepa=sepa))
+        address = account.address
+        if address is None or not self.single:
+            return named
+        parts = (
+            ("StrtNm", address.street, 70), ("BldgNb", address.building, 16),
+            ("PstCd", address.post_code, 16), ("TwnNm", address.town, 35),
+            ("Ctry", address.country, 2),
+        )  # fmt: skip
+        written = (
+            _text(tag, self.name(text, sepa=sepa, longest=longest))
+            for tag, text, longest in parts
+            if text
+        )
+        return named + _element("PstlAdr", *written)
 
 
 _LETTERS: Final = (
@@ -147,10 +166,20 @@ async def _csv(run: Run, transfers: _Transfers, letters: Letters) -> AsyncIterat
                 named, _decimal(one.amount_minor, one.currency), one.currency, run.pay_on,
                 csvfile.cell(account.holder), account.number, account.bic, account.bank_code,
                 account.country, f"Payout {named}",
+                *(_address_cells(account) if letters.single else ()),
             ]  # fmt: skip
 
-    async for piece in csvfile.chunks(COLUMNS, rows()):
+    columns = (*COLUMNS, *ADDRESS_COLUMNS) if letters.single else COLUMNS
+    async for piece in csvfile.chunks(columns, rows()):
         yield piece
+
+
+def _address_cells(account: BankAccount) -> list[str]:
+    address = account.address
+    if address is None:
+        return [""] * len(ADDRESS_COLUMNS)
+    parts = (address.street, address.building, address.post_code, address.town, address.country)
+    return [csvfile.cell(part) for part in parts]
 
 
 # ── XML ──
@@ -196,7 +225,8 @@ def _is_sepa(run: Run, account: BankAccount) -> bool:
 def _head(run: Run, sums: RunSums, letters: Letters) -> str:
     """Write everything before the first transfer."""
     named = letters.reference(run.id)
-    holder = letters.name(run.source.holder, sepa=run.currency == "EUR" and run.source.is_iban)
+    sepa = run.currency == "EUR" and run.source.is_iban
+    holder = letters.name(run.source.holder, sepa=sepa)
     number, total = str(sums.in_file), _decimal(sums.file_minor, run.currency)
     made = datetime.fromtimestamp((run.sent_at or 0) // 1000, UTC)
     source = run.source
@@ -217,7 +247,7 @@ def _head(run: Run, sums: RunSums, letters: Letters) -> str:
         _text("NbOfTxs", number),
         _text("CtrlSum", total),
         _element("ReqdExctnDt", _text("Dt", run.pay_on)),
-        _element("Dbtr", _text("Nm", holder)),
+        _element("Dbtr", letters.party(source, sepa=sepa)),
         _element("DbtrAcct", _account(source, run.currency)),
         _element("DbtrAgt", agent),
     )
@@ -240,7 +270,7 @@ def _transfer(run: Run, one: Transfer, account: BankAccount, letters: Letters) -
         ),
         _text("ChrgBr", "SLEV" if sepa else "SHAR"),
         _element("CdtrAgt", _agent(account)),
-        _element("Cdtr", _text("Nm", letters.name(account.holder, sepa=sepa))),
+        _element("Cdtr", letters.party(account, sepa=sepa)),
         _element("CdtrAcct", _account(account)),
         _element("RmtInf", _text("Ustrd", f"Payout {named}")),
     )

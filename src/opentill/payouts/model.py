@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from opentill import webhooks
 from opentill.core import money, structs
-from opentill.core.bankaccounts import BankAccount
+from opentill.core.bankaccounts import BankAccount, PostalAddress
 from opentill.http.fields import CreatedAt, DecimalText, UpdatedAt
 from opentill.ledger import Movement
 from opentill.ledger import Type as PostingType
@@ -108,6 +108,7 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
     who: str
     reason: str
     created_at: int
+    address: bytes | None = None  # encrypted; None without one
 
     @property
     def shown(self) -> str:
@@ -137,6 +138,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     sent_by: str | None
     form: Form | None
     sha256: str | None
+    from_address: str | None = None  # JSON; None without one
 
     @property
     def source(self) -> BankAccount:
@@ -147,6 +149,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             country=self.from_country,
             bic=self.from_bic,
             bank_code=self.from_bank_code,
+            address=msgspec.json.decode(self.from_address, type=PostalAddress)
+            if self.from_address
+            else None,
         )
 
 
@@ -183,6 +188,7 @@ class RunSums(msgspec.Struct, frozen=True, kw_only=True):
     amount_minor: int  # of all
     file_minor: int  # of those in the file
     most_minor: int  # the largest, with its fee
+    without_address: int  # whose account has no address of its holder
 
 
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +218,7 @@ class InRun(msgspec.Struct, frozen=True, kw_only=True):
     bank_reference: str
     failure_reason: str
     in_file: bool
+    has_address: bool
 
 
 class Transfer(StoredAccount, frozen=True, kw_only=True):

@@ -182,9 +182,9 @@ ADD_ACCOUNT = Query(
     StoredAccount,
     """
     insert into bank_accounts (merchant_id, version, holder, number, hint, country, bic, bank_code,
-        usable_from, who, reason, created_at)
+        usable_from, who, reason, created_at, address)
     values (:merchant_id, :version, :holder, :number, :hint, :country, :bic, :bank_code,
-        :usable_from, :who, :reason, :created_at)
+        :usable_from, :who, :reason, :created_at, :address)
     returning *
     """,
 )
@@ -198,9 +198,10 @@ START_RUN = Query(
     Run,
     """
     insert into payout_runs (id, reference, status, currency, fee_minor, pay_on, from_holder,
-        from_number, from_country, from_bic, from_bank_code, reason, created_by, created_at)
+        from_number, from_country, from_bic, from_bank_code, from_address, reason, created_by,
+        created_at)
     values (:id, :reference, 'OPEN', :currency, :fee_minor, :pay_on, :from_holder, :from_number,
-        :from_country, :from_bic, :from_bank_code, :reason, :created_by, :now)
+        :from_country, :from_bic, :from_bank_code, :from_address, :reason, :created_by, :now)
     on conflict (reference) do nothing
     returning *
     """,
@@ -240,7 +241,7 @@ WAITING_OF_RUN = Query(
     f"""
     select t.merchant_id, t.payout_id, p.amount_minor, p.currency, a.version, a.holder, a.number,
         a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at,
-        {_CHANGED} as is_changed
+        a.address, {_CHANGED} as is_changed
     from payout_transfers t
     join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
     join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
@@ -262,9 +263,11 @@ RUN_SUMS = Query(
         count(*) filter (where t.in_file) as in_file,
         coalesce(sum(p.amount_minor), 0)::bigint as amount_minor,
         coalesce(sum(p.amount_minor) filter (where t.in_file), 0)::bigint as file_minor,
-        coalesce(max(p.amount_minor + p.fee_minor), 0)::bigint as most_minor
+        coalesce(max(p.amount_minor + p.fee_minor), 0)::bigint as most_minor,
+        count(*) filter (where a.address is null) as without_address
     from payout_transfers t
     join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+    join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
     where t.run_id = :run_id
     """,
 )
@@ -272,7 +275,8 @@ IN_RUN = Query(
     InRun,
     """
     select t.merchant_id, m.name as merchant_name, t.payout_id, p.status, p.amount_minor,
-        p.fee_minor, p.currency, a.hint, a.country, p.bank_reference, p.failure_reason, t.in_file
+        p.fee_minor, p.currency, a.hint, a.country, p.bank_reference, p.failure_reason, t.in_file,
+        a.address is not null as has_address
     from payout_transfers t
     join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
     join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
@@ -286,7 +290,8 @@ TRANSFERS = Query(
     Transfer,
     """
     select t.merchant_id, t.payout_id, p.amount_minor, p.currency, a.version, a.holder, a.number,
-        a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at
+        a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at,
+        a.address
     from payout_transfers t
     join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
     join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version

@@ -55,6 +55,9 @@ async def start(tx: Tx, wanted: RunRequest, now: int) -> Run:
             pay_on=_day(wanted.pay_on, now), from_holder=wanted.source.holder,
             from_number=wanted.source.number, from_country=wanted.source.country,
             from_bic=wanted.source.bic, from_bank_code=wanted.source.bank_code,
+            from_address=None
+            if wanted.source.address is None
+            else msgspec.json.encode(wanted.source.address).decode(),
             reason=actor.reason, created_by=actor.who, now=now,
         )  # fmt: skip
         if first is not None:
