@@ -1,13 +1,23 @@
 """New passwords that anybody may ask for, for any address."""
 
+import re
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Any
+
+import pytest
+
 from opentill import mail, people
 from opentill.core.ids import new_id
+from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
 from opentill.mail import letters, outbox
 from opentill.mail.catalogue import SENTENCES
-from opentill.mail.model import Mail
+from opentill.mail.model import HOUR_MS, INVITED_PER_DAY, Mail
+from opentill.merchants import Actor
 from opentill.people import queries
 from opentill.people.model import LINK_MS
+from opentill.web.catalogue import Language
 from support import world
 from support.mailing import settings_of
 from support.people import TESTER, address
@@ -51,14 +61,101 @@ async def test_a_link_that_was_made_by_hand_works_whoever_asks_for_another(db: D
         assert b"/reset/" in await letters.write(db, SETTINGS, asked, NOW + late)
 
 
-async def test_an_address_gets_half_of_its_messages_at_most_from_anybody(db: Db) -> None:
+async def test_whoever_asks_how_often_an_address_gets_a_link_each_twelve_minutes(db: Db) -> None:
+    """Nobody can use up what the account's person needs a moment later."""
     known, unknown = await db.run(_person), address()
-    for wait in range(0, 60, 5):
+    start = NOW // HOUR_MS * HOUR_MS
+    for minute in range(60):
         for email in (known, known, unknown):
-            await _ask(db, email, NOW + wait * MINUTE_MS)
+            await _ask(db, email, start + minute * MINUTE_MS)
     assert [len(await _mails(db, email)) for email in (known, unknown)] == [5, 5]
-    later = NOW + 59 * MINUTE_MS
-    await db.run(lambda tx: outbox.count_asked(tx, known, later))  # persons may send it more
-    await _ask(db, known, NOW + 60 * MINUTE_MS)
-    await _ask(db, known, NOW + 65 * MINUTE_MS)
+    await _ask(db, known, start + 60 * MINUTE_MS)
+    await _ask(db, known, start + 65 * MINUTE_MS)
     assert len(await _mails(db, known)) == 6
+
+
+async def _merchant_and_person(db: Db) -> tuple[str, Actor]:
+    async def make(tx: Tx) -> tuple[str, Actor]:
+        merchant = await world.merchant(tx)
+        return merchant.id, Actor(people.named(address(), new_id("per")), "for a test")
+
+    return await db.run(make)
+
+
+async def _invite(
+    db: Db, merchant_id: str | None, actor: Actor, email: str, now: int = NOW, **more: Any
+) -> bool:
+    place: dict[str, Any] = {"merchant_id": merchant_id, "role": "viewer"}
+    if merchant_id is None:
+        place = {"staff_role": "auditor"}
+    wanted = mail.NewInvitation(email=email, by="Eve", language="en", **place, **more)
+    _, mailed = await db.run(lambda tx: mail.invite(tx, SETTINGS, wanted, actor, now))
+    return mailed
+
+
+async def test_what_others_have_sent_to_an_address_blocks_nobody_who_invites_it(db: Db) -> None:
+    victim = await db.run(_person)
+    for number in range(3):
+        merchant_id, eve = await _merchant_and_person(db)
+        for _ in range(10):
+            await _invite(db, merchant_id, eve, victim, NOW + number)
+        with pytest.raises(mail.TooManyMails):
+            await _invite(db, merchant_id, eve, victim, NOW + number)
+    merchant_id, ada = await _merchant_and_person(db)
+    assert await _invite(db, merchant_id, ada, victim, NOW + 9)
+    assert await _invite(db, None, ada, victim, NOW + 9)
+    await _ask(db, victim, NOW + 9)
+    assert [one.topic for one in await _mails(db, victim)].count("reset") == 1
+
+
+async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: Db) -> None:
+    merchant_id, eve = await _merchant_and_person(db)
+    elsewhere, mallory = await _merchant_and_person(db)
+    for number in range(INVITED_PER_DAY):
+        await _invite(db, merchant_id, eve, address(), NOW + number)
+    for place in (merchant_id, elsewhere, None):  # the person, wherever they invite
+        with pytest.raises(mail.TooManyInvitations) as refused:
+            await _invite(db, place, eve, address(), NOW + 99)
+        assert "may invite 50 times in 24 hours" in str(refused.value.reason)
+        assert 0 < refused.value.retry_after_s <= 24 * 3600
+    with pytest.raises(mail.TooManyInvitations):  # another person of the same merchant
+        await _invite(db, merchant_id, mallory, address(), NOW + 99)
+    assert await _invite(db, elsewhere, mallory, address(), NOW + 99)
+    assert await _invite(db, merchant_id, TESTER, address(), NOW + 99) is True  # nobody's login
+    assert await _invite(db, merchant_id, eve, address(), NOW + 99, has_applied=True)
+    async with db.connection() as tx:
+        await rate_limits.prune(tx, NOW + 23 * HOUR_MS)
+    with pytest.raises(mail.TooManyInvitations):
+        await _invite(db, merchant_id, eve, address(), NOW + 23 * HOUR_MS)
+    assert await _invite(db, merchant_id, eve, address(), NOW + 24 * HOUR_MS + 99)
+
+
+@pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])
+async def test_an_invitation_says_in_its_subject_nothing_that_the_inviter_has_written(
+    db: Db, language: Language
+) -> None:
+    lure = "Your account is locked, call +1 900 555"
+
+    async def make(tx: Tx) -> str:
+        return (await world.merchant(tx, name=lure)).id
+
+    merchant_id, invited = await db.run(make), address()
+    wanted = mail.NewInvitation(
+        email=invited, by=lure, language=language, merchant_id=merchant_id, role="viewer"
+    )
+    await db.run(lambda tx: mail.invite(tx, SETTINGS, wanted, TESTER, NOW))
+    (made,) = await _mails(db, invited)
+    parsed = message_from_bytes(await letters.write(db, SETTINGS, made, NOW), policy=policy.SMTP)
+    assert isinstance(parsed, EmailMessage)
+    assert parsed["subject"] == SENTENCES[language]["invitation_subject"]
+    assert "900" not in str(parsed["from"])
+    for kind in ("plain", "html"):
+        part = parsed.get_body((kind,))
+        assert part is not None
+        text = re.sub(r"<[^>]+>", " ", part.get_content())
+        said = [line for line in re.sub(r"[ \t]+", " ", text).splitlines() if lure in line]
+        label = SENTENCES[language]["fact_calls_itself"]
+        inviter = SENTENCES[language]["fact_invited_by"]
+        assert len(said) == 2, text
+        assert label in said[0]
+        assert inviter in said[1]

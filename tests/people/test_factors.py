@@ -16,7 +16,7 @@ from opentill.app import FACES
 from opentill.backoffice.model import Page
 from opentill.core.errors import TooManyRequests
 from opentill.db.clock import now_ms
-from opentill.people import logins, passkeys, second_factor, totp
+from opentill.people import login_challenges, logins, passkeys, second_factor, totp
 from support.api_server import Shop
 from support.passkey_device import (
     PasskeyDevice,
@@ -189,6 +189,67 @@ def test_a_challenge_that_a_wrong_passkey_was_shown_for_is_used_up(shop: Shop) -
     assert visitor.post("/login/passkey", wrong, headers=here).status_code == 401
     assert visitor.post("/login/passkey", right, headers=here).status_code == 401
     assert log_in_by_passkey(visitor, device).status_code == 303
+
+
+def test_others_at_the_same_address_keep_no_passkey_out(shop: Shop) -> None:
+    """However often they ask for one, fail with one, and fail with passwords."""
+    ada, device = _with_passkey(shop, role="owner")
+    stranger = Visitor(shop.api_server, ada.email)
+    here = on_localhost(stranger)
+    for _ in range(40):
+        options = options_in(stranger.post("/login/passkey/begin", headers=here))
+        wrong = {"credential": PasskeyDevice().use(options, here["origin"])}
+        assert stranger.post("/login/passkey", wrong, headers=here).status_code == 401
+    for _ in range(30):
+        Visitor(shop.api_server, address()).log_in("not my password at all")
+        stranger.log_in("not my password at all")
+    assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
+
+
+def test_a_challenge_for_a_login_counts_once_and_for_five_minutes(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    _, device = _with_passkey(shop, role="owner")
+    now = shop.api_server.app.clock()
+    clock(now)
+    visitor = Visitor(shop.api_server)
+    here = on_localhost(visitor)
+    options = options_in(visitor.post("/login/passkey/begin", headers=here))
+    made = {"credential": device.use(options, here["origin"])}
+    assert visitor.post("/login/passkey", made, headers=here).status_code == 303
+    assert visitor.post("/login/passkey", made, headers=here).status_code == 401
+    late = options_in(visitor.post("/login/passkey/begin", headers=here))
+    clock(now + login_challenges.LASTS_MS)
+    made = {"credential": device.use(late, here["origin"])}
+    assert visitor.post("/login/passkey", made, headers=here).status_code == 401
+
+
+def test_a_challenge_that_was_used_is_no_challenge_itself(shop: Shop) -> None:
+    """What is stored of it can neither be signed nor deleted by who sends it as one."""
+    ada, device = _with_passkey(shop, role="owner")
+    visitor = Visitor(shop.api_server, ada.email)
+    here = on_localhost(visitor)
+    options = options_in(visitor.post("/login/passkey/begin", headers=here))
+    made = {"credential": device.use(options, here["origin"])}
+    assert visitor.post("/login/passkey", made, headers=here).status_code == 303
+    challenge = base64.urlsafe_b64decode(options["challenge"] + "==")
+    stored = base64.urlsafe_b64encode(login_challenges.use_of(challenge)).rstrip(b"=").decode()
+    pending = Visitor(shop.api_server, ada.email)
+    pending.log_in()
+    forged = {"credential": device.use({**options, "challenge": stored}, here["origin"])}
+    assert pending.post(FACTOR, forged, headers=here).status_code == 401
+    assert visitor.post("/login/passkey", forged, headers=here).status_code == 401
+    assert visitor.post("/login/passkey", made, headers=here).status_code == 401
+
+
+def test_a_challenge_that_somebody_else_has_signed_is_none() -> None:
+    challenge = login_challenges.create("our key", 1_790_000_000_000)
+    assert login_challenges.expires_at("our key", challenge, 1_790_000_000_001) is not None
+    assert login_challenges.expires_at("another", challenge, 1_790_000_000_001) is None
+    for cut in (challenge[1:], challenge[:-1], challenge + b"x", b"", challenge[:16]):
+        assert login_challenges.expires_at("our key", cut, 1_790_000_000_001) is None
+    longer = challenge[:16] + (2**60).to_bytes(8) + challenge[24:]
+    assert login_challenges.expires_at("our key", longer, 1_790_000_000_001) is None
 
 
 def test_a_passkey_says_whose_it_is(shop: Shop) -> None:

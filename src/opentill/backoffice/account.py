@@ -15,7 +15,7 @@ from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.people import passkeys
 
-_PASSKEYS: Final = 30  # pages that ask for one, of an address in a minute
+_PASSKEYS: Final = 30  # pages that ask a person for one, in a minute
 
 
 async def _first_page(request: PageRequest, person_id: str) -> str:
@@ -101,7 +101,7 @@ async def _factor(
     async def work(tx: Tx) -> tuple[people.Security, str | None]:
         security = await people.security_of(tx, login, request.now)
         if security.passkeys:
-            await _count_passkey(tx, request)
+            await _count_passkey(tx, login, request.now)
         return security, await passkey_options(tx, request, security, login)
 
     security, options = await request.app.db.run(work)
@@ -156,29 +156,22 @@ async def begin_passkey(request: PageRequest) -> Response:
 async def _passkey(
     request: PageRequest, goal: str, status: int = 200, errors: dict[str, str] | None = None
 ) -> Response:
-    site = request.known_site
-
-    async def work(tx: Tx) -> str:
-        await _count_passkey(tx, request)
-        return await passkeys.options(tx, site, request.now)
-
-    options = await request.app.db.run(work)
+    key = request.app.settings.secret_key
     return render.page(
         request,
         "login_passkey.html",
         status,
         scripts=True,
-        options=options,
+        options=passkeys.login_options(request.known_site, key, request.now),
         next=goal,
         errors=errors or {},
     )
 
 
-async def _count_passkey(tx: Tx, request: PageRequest) -> None:
-    """Count a page that asks for a passkey. Raises TooManyRequests."""
-    subject = people.limit_subject(request.browser.address)
-    if await rate_limits.hit(tx, "passkey", subject, _PASSKEYS, request.now) is None:
-        wait = await rate_limits.retry_after_s(tx, "passkey", subject, request.now)
+async def _count_passkey(tx: Tx, login: people.Login, now: int) -> None:
+    """Count a page that asks a person for their passkey. Raises TooManyRequests."""
+    if await rate_limits.hit(tx, "passkey", login.person_id, _PASSKEYS, now) is None:
+        wait = await rate_limits.retry_after_s(tx, "passkey", login.person_id, now)
         raise TooManyRequests(_PASSKEYS, wait)
 
 
@@ -188,7 +181,9 @@ async def use_passkey(request: PageRequest) -> Response:
     goal, site = safe_next(form.get("next", "")), request.known_site
     credential, browser = form.get("credential", ""), request.browser
     try:
-        login = await passkeys.log_in(request.app.db, credential, site, browser, request.now)
+        login = await passkeys.log_in(
+            request.app.db, credential, site, browser, settings.secret_key, request.now
+        )
     except people.WrongCredentials:
         return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
     request.new_cookies += cookies.begun(settings, request.headers, login, login.person.email)

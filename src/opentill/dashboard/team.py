@@ -74,6 +74,8 @@ async def invite(request: PageRequest) -> Response:
 
     try:
         made = await request.app.db.run(work)
+    except mail.TooManyInvitations:
+        return await _team(request, 429, {"email": "error_invited_often"}, **typed, role=role)
     except mail.TooManyMails:
         return await _team(request, 429, {"email": "error_mail_often"}, **typed, role=role)
     except Invalid as problem:

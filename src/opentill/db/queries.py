@@ -39,6 +39,7 @@ class Window(msgspec.Struct, frozen=True):
 _TIME: Final = "case when :limit::bigint > 1000 then (:now::bigint / 1000 + 1) * 1000 else :now end"
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 
 
 def _live(window_ms: int) -> str:
@@ -79,12 +80,15 @@ WINDOW: Final = Query(Window, _window(MINUTE_MS))
 # Of scopes whose name says so.
 HIT_HOURLY: Final = Query(Window, _hit(HOUR_MS))
 WINDOW_HOURLY: Final = Query(Window, _window(HOUR_MS))
+HIT_DAILY: Final = Query(Window, _hit(DAY_MS))
+WINDOW_DAILY: Final = Query(Window, _window(DAY_MS))
 PRUNE_WINDOWS: Final = Command(
     """
     delete from rate_limit_windows where (scope, subject) in (
         select scope, subject from rate_limit_windows
         where (last_at < :before or last_at > :after)
             and (scope not like 'hourly %' or last_at < :before_hourly or last_at > :after)
+            and (scope not like 'daily %' or last_at < :before_daily or last_at > :after)
         limit 1000 for update skip locked)
     """
 )

@@ -1,4 +1,4 @@
-"""Rate limits: sliding windows of one minute or one hour, exact across all processes.
+"""Rate limits: sliding windows of a minute, an hour or a day, exact across all processes.
 
 A window is the list of the times at which requests passed, with how many passed then; one statement
 drops the old ones, counts and adds. The row lock of the upsert makes it exact: of requests that
@@ -23,6 +23,7 @@ __all__ = [
     "Window",
     "forget",
     "hit",
+    "hit_daily",
     "hit_hourly",
     "hit_merchant",
     "prune",
@@ -64,6 +65,15 @@ async def hit_hourly(tx: Tx, what: str, subject: str, limit: int, now: int) -> N
         raise TooManyRequests(limit, min(max(1, wait_s), queries.HOUR_MS // 1000 + 1))
 
 
+async def hit_daily(tx: Tx, what: str, subject: str, limit: int, now: int) -> None:
+    """Count something as ``hit_hourly`` does, ``limit`` times in 24 hours at most."""
+    where = {"scope": f"daily {what}", "subject": subject, "now": now}
+    if await queries.HIT_DAILY.first(tx, **where, limit=limit) is None:
+        window = await queries.WINDOW_DAILY.one(tx, **where)
+        wait_s = -(-(window.oldest + queries.DAY_MS - now) // 1000)
+        raise TooManyRequests(limit, min(max(1, wait_s), queries.DAY_MS // 1000 + 1))
+
+
 async def retry_after_s(tx: Tx, scope: str, subject: str, now: int) -> int:
     """Return after how many whole seconds the oldest request leaves the window."""
     window = await queries.WINDOW.first(tx, scope=scope, subject=subject, now=now)
@@ -77,6 +87,7 @@ async def prune(tx: Tx, now: int) -> int:
         tx,
         before=now - 2 * WINDOW_MS,
         before_hourly=now - 2 * queries.HOUR_MS,
+        before_daily=now - 2 * queries.DAY_MS,
         after=now + 2 * WINDOW_MS,
     )
 

@@ -9,7 +9,16 @@ from opentill.mail.composing import (
     offer_new_password,
     send_receipt,
 )
-from opentill.mail.model import STATUSES, Mail, Preferences, PutAside, Queue, Status, TooManyMails
+from opentill.mail.model import (
+    STATUSES,
+    Mail,
+    Preferences,
+    PutAside,
+    Queue,
+    Status,
+    TooManyInvitations,
+    TooManyMails,
+)
 from opentill.mail.outbox import (
     events_put_aside,
     find_anywhere,
@@ -45,6 +54,7 @@ __all__ = [
     "Reread",
     "Server",
     "Status",
+    "TooManyInvitations",
     "TooManyMails",
     "Topic",
     "Unreached",

@@ -5,19 +5,27 @@ from typing import Final
 import msgspec
 
 from opentill import orders, people
-from opentill.core.errors import Invalid, NotFound
+from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.core.settings import Settings
+from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.mail import contents, of_events, outbox, preferences, queries
-from opentill.mail.model import ASKED_PER_HOUR, MINUTE_MS, OF_NOBODY, Mail, NewMail, TooManyMails
+from opentill.mail.model import (
+    INVITED_PER_DAY,
+    MINUTE_MS,
+    OF_NOBODY,
+    Mail,
+    NewMail,
+    TooManyInvitations,
+)
 from opentill.merchants import Actor
 from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normal
 from opentill.web.catalogue import Language
 
-_PATIENCE_MS: Final = 5 * MINUTE_MS  # in which one address gets one link to a new password
-# Of an hour's messages to an address: the others stay for those who are logged in.
-_ASKED_BY_ANYBODY: Final = ASKED_PER_HOUR // 2
+# In which one address gets one link to a new password, whoever asks for it and how often: nobody
+# can use up what somebody else needs.
+_PATIENCE_MS: Final = 12 * MINUTE_MS
 
 
 class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +34,7 @@ class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
     ``by`` is who invites, as the mail says it. Without a ``language`` the mail is in the inviter's.
     ``shown``: the link is shown although it is mailed. ``by_member``: a member of the merchant
     invites, and sees it where it is not mailed.
+    ``has_applied``: whom staff have approved; this is no invitation of theirs that is counted.
     """
 
     email: str
@@ -36,6 +45,7 @@ class NewInvitation(msgspec.Struct, frozen=True, kw_only=True):
     staff_role: StaffRole | None = None
     shown: bool = False
     by_member: bool = False
+    has_applied: bool = False
 
 
 async def send_receipt(
@@ -62,7 +72,7 @@ async def send_receipt(
         otherwise=await preferences.of(tx, merchant_id),
     )
     for made in await outbox.queue(tx, settings, [mail], now):
-        await outbox.count_asked(tx, made.recipient, now)
+        await outbox.count_asked(tx, made, now)
         return made
     where = {"merchant_id": merchant_id, "cause": mail.cause, "recipient": mail.recipient}
     return await queries.BY_CAUSE.one(tx, **where)
@@ -74,8 +84,10 @@ async def invite(
     """Invite somebody, mail them the link where there is a mail server, and say whether it is.
 
     A link that is mailed is shown to nobody else (``NewLink.is_shown``). Raises what
-    ``people.invite`` raises, and TooManyMails.
+    ``people.invite`` raises, TooManyMails and TooManyInvitations.
     """
+    if not wanted.has_applied:
+        await _count_invitation(tx, wanted.merchant_id, actor, now)
     made = await people.invite(
         tx,
         wanted.email,
@@ -108,6 +120,22 @@ def link_shown_to(settings: Settings, *, shown: bool, by_member: bool = False) -
     return "member" if by_member else "operator"
 
 
+async def _count_invitation(tx: Tx, merchant_id: str | None, actor: Actor, now: int) -> None:
+    """Count an invitation of a person, and of their merchant. Raises TooManyInvitations.
+
+    The machine's owner is no person, and is not counted.
+    """
+    inviter = people.person_named(actor.who)
+    if inviter is None:
+        return
+    try:
+        await rate_limits.hit_daily(tx, "invitations", inviter, INVITED_PER_DAY, now)
+        if merchant_id is not None:
+            await rate_limits.hit_daily(tx, "invitations", merchant_id, INVITED_PER_DAY, now)
+    except TooManyRequests as problem:
+        raise TooManyInvitations(problem.retry_after_s) from None
+
+
 async def offer_new_password(
     tx: Tx, settings: Settings, made: NewLink, language: Language, now: int
 ) -> bool:
@@ -129,7 +157,7 @@ async def offer_new_password(
 async def _with_link(tx: Tx, settings: Settings, mail: NewMail, path: str, now: int) -> bool:
     written = await outbox.queue(tx, settings, [mail], now, secret=path)
     if written:
-        await outbox.count_asked(tx, mail.recipient, now)
+        await outbox.count_asked(tx, mail, now)
     return bool(written)
 
 
@@ -139,7 +167,8 @@ async def ask_for_new_password(
     """Note that somebody wants a new password; the same is done for every address.
 
     Whether anybody logs in with it is looked up when the message is made, long after the response.
-    An address that has had several messages within the hour gets none, and nothing says so.
+    An address that was mailed such a link within the last minutes gets no other, and nothing says
+    so.
     Raises Invalid for what is no address.
     """
     address = normal(inputs.email("email", email))
@@ -153,9 +182,5 @@ async def ask_for_new_password(
     )
     where = {"merchant_id": mail.merchant_id, "cause": mail.cause, "recipient": address}
     if await queries.BY_CAUSE.first(tx, **where) is not None:
-        return
-    try:
-        await outbox.count_asked(tx, address, now, most=_ASKED_BY_ANYBODY)
-    except TooManyMails:
         return
     await outbox.queue(tx, settings, [mail], now)

@@ -24,12 +24,14 @@ WAITS_MS: Final = (
     24 * HOUR_MS,
 )
 GIVE_UP_MS: Final = 3 * 24 * HOUR_MS  # a message that nobody has taken by then is out of date
-ASKED_PER_HOUR: Final = 10  # to one address, by persons: again, receipts, invitations, links
+# To one address, by the persons of one merchant or by the staff: again, receipts, links.
+ASKED_PER_HOUR: Final = 10
+INVITED_PER_DAY: Final = 50  # invitations of one person, and of the persons of one merchant
 KEEP_MS: Final = 90 * 24 * HOUR_MS
 
 
 class TooManyMails(TooManyRequests):
-    """Persons have sent an address as many messages within an hour as they may."""
+    """The persons of a merchant, or the staff, have sent an address all that they may."""
 
     def __init__(self, retry_after_s: int) -> None:
         """``retry_after_s``: after how many seconds there may be another one."""
@@ -37,6 +39,18 @@ class TooManyMails(TooManyRequests):
         self.reason = (
             f"an address gets at most {ASKED_PER_HOUR} messages in an hour that persons ask for;"
             f" another one may be sent in {-(-retry_after_s // 60)} min"
+        )
+
+
+class TooManyInvitations(TooManyRequests):
+    """A person, or the persons of a merchant, have invited as many within a day as they may."""
+
+    def __init__(self, retry_after_s: int) -> None:
+        """``retry_after_s``: after how many seconds there may be another one."""
+        super().__init__(INVITED_PER_DAY, retry_after_s)
+        self.reason = (
+            f"a person, and a merchant, may invite {INVITED_PER_DAY} times in 24 hours;"
+            f" another invitation is possible in {-(-retry_after_s // 60)} min"
         )
 
 

@@ -108,20 +108,22 @@ async def resend(
         message_id=found.message_id if same else _message_id(settings, fresh),
     )
     for made in await _write(tx, [again], now):
-        await count_asked(tx, made.recipient, now)
+        await count_asked(tx, made, now)
         return made
     where = {"merchant_id": merchant_id, "cause": cause, "recipient": found.recipient}
     return await queries.BY_CAUSE.one(tx, **where)
 
 
-async def count_asked(tx: Tx, recipient: str, now: int, most: int = ASKED_PER_HOUR) -> None:
+async def count_asked(tx: Tx, mail: Mail | NewMail, now: int) -> None:
     """Count a message that somebody has sent: a stolen login is to flood nobody's mailbox.
 
-    ``most``: it may be the last of so many within the hour. Raises TooManyMails.
+    Each merchant has a bound of its own for each recipient, and so have the staff: what one has
+    sent keeps no other from writing to the same address. Raises TooManyMails.
     """
-    reader = hashlib.sha256(recipient.encode()).hexdigest()
+    pair = f"{mail.merchant_id} {mail.recipient}"
+    subject = hashlib.sha256(pair.encode()).hexdigest()
     try:
-        await rate_limits.hit_hourly(tx, "mails asked for", reader, most, now)
+        await rate_limits.hit_hourly(tx, "mails asked for", subject, ASKED_PER_HOUR, now)
     except TooManyRequests as problem:
         raise TooManyMails(problem.retry_after_s) from None
 

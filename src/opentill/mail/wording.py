@@ -143,12 +143,18 @@ def login(it: Login, words: Words) -> Message:
 
 
 def invitation(it: Invitation, words: Words) -> Message:
-    """Write to whom somebody invites."""
-    say, place = words.say, words.shop or "OpenTill"
+    """Write to whom somebody invites: subject and sentences have no words of the inviter's."""
+    say = words.say
+    of_merchant = [(say("fact_calls_itself"), words.shop)] if words.shop else []
     return Message(
-        subject=say("invitation_subject", place=place),
-        paragraphs=[say("invitation_text", by=it.by, place=place), say("link_once")],
-        facts=[(say("fact_until"), words.when(it.expires_at))],
+        subject=say("invitation_subject"),
+        paragraphs=[say("invitation_text"), say("link_once")],
+        facts=[
+            *of_merchant,
+            (say("fact_invited_by"), it.by),
+            (say("fact_until"), words.when(it.expires_at)),
+        ],
+        is_branded=False,
         action=(say("invitation_open"), words.url(words.secret)),
         note=say("invitation_else"),
     )

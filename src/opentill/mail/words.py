@@ -20,6 +20,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     facts: list[Fact] = []
     action: Fact | None = None  # what a button says, and where it leads
     note: str = ""
+    is_branded: bool = True  # begins with the merchant's name, where there is one
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):

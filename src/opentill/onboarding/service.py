@@ -48,6 +48,7 @@ async def approve(  # noqa: PLR0913 - the fields of the form
         merchant_id=merchant_id,
         role="owner",
         shown=shown,
+        has_applied=True,
     )
     invitation, mailed = await mail.invite(tx, settings, wanted, actor, now)
     return Approved(merchant, invitation, mailed)

@@ -43,6 +43,7 @@ from opentill.people.model import (
     Staff,
     Workplace,
     named,
+    person_named,
 )
 from opentill.people.new_passwords import FactorNeeded, NewPassword, choose_password
 from opentill.people.passkeys import Site
@@ -163,6 +164,7 @@ __all__ = [
     "new_password_asked_for",
     "normal",
     "offer_new_password",
+    "person_named",
     "prove",
     "prove_code",
     "prune",

@@ -1,6 +1,7 @@
 """What persons, members, staff, logins and links are."""
 
 import hashlib
+import re
 import secrets
 from typing import Final, Literal
 
@@ -259,6 +260,15 @@ class NewLink(msgspec.Struct, frozen=True):
     def path(self) -> str:
         """Where it leads, below the public address."""
         return f"/{'invite' if self.link.kind == 'INVITATION' else 'reset'}/{self.token}"
+
+
+_NAMED: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)
+
+
+def person_named(who: str) -> str | None:
+    """Return the person whom the audit log calls so; None for the machine's owner and the like."""
+    found = _NAMED.search(who)
+    return found[1] if found else None
 
 
 def named(email: str, person_id: str) -> str:

@@ -1,6 +1,7 @@
 """Passkeys (WebAuthn): made and used in the browser, checked here by the library ``webauthn``.
 
-Each ceremony begins with a challenge that is stored, counts for five minutes, and once.
+Each ceremony begins with a challenge that counts for five minutes, and once. It is stored for the
+person whom it was made for; that of a login with a passkey alone is signed (``login_challenges``).
 """
 
 from ipaddress import ip_address
@@ -28,10 +29,9 @@ from opentill import merchants
 from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
-from opentill.people import logins, lost_factors, queries, second_factor
+from opentill.people import login_challenges, logins, lost_factors, queries, second_factor
 from opentill.people.logins import NewLogin, WrongCredentials
 from opentill.people.model import (
-    MINUTE_MS,
     Browser,
     Challenge,
     Login,
@@ -41,7 +41,6 @@ from opentill.people.model import (
 )
 from opentill.people.second_factor import actor_of
 
-_CHALLENGE_MS: Final = 5 * MINUTE_MS
 _MOST: Final = 20  # of one person
 _LONGEST_NAME: Final = 100
 _REFUSED: Final = ("credential", "credential must be a passkey that your browser has just made")
@@ -77,9 +76,9 @@ class Site(msgspec.Struct, frozen=True):
         return cls("localhost", f"{parts.scheme}://{local}")
 
 
-async def _note(tx: Tx, challenge: bytes, person_id: str | None, now: int) -> None:
+async def _note(tx: Tx, challenge: bytes, person_id: str, now: int) -> None:
     await queries.NOTE_CHALLENGE.run(
-        tx, challenge=challenge, person_id=person_id, expires_at=now + _CHALLENGE_MS
+        tx, challenge=challenge, person_id=person_id, expires_at=now + login_challenges.LASTS_MS
     )
 
 
@@ -155,12 +154,19 @@ async def _add(
     return await second_factor.new_codes(tx, login.person_id) if is_first else []
 
 
-async def options(tx: Tx, site: Site, now: int, person_id: str | None = None) -> str:
-    """Return, in JSON, what a browser needs to log somebody in whose passkey it has.
+def login_options(site: Site, secret_key: str, now: int) -> str:
+    """Return, in JSON, what a browser needs to log somebody in whose passkey it has."""
+    made = generate_authentication_options(
+        rp_id=site.host,
+        challenge=login_challenges.create(secret_key, now),
+        user_verification=UserVerificationRequirement.REQUIRED,
+    )
+    return options_to_json(made)
 
-    With ``person_id``, that person proves who they are, with one of their passkeys.
-    """
-    own = await queries.PASSKEYS.all(tx, person_id=person_id) if person_id else []
+
+async def options(tx: Tx, site: Site, now: int, person_id: str) -> str:
+    """Return, in JSON, what a person needs to prove with one of their passkeys who they are."""
+    own = await queries.PASSKEYS.all(tx, person_id=person_id)
     made = generate_authentication_options(
         rp_id=site.host,
         user_verification=UserVerificationRequirement.REQUIRED,
@@ -170,9 +176,11 @@ async def options(tx: Tx, site: Site, now: int, person_id: str | None = None) ->
     return options_to_json(made)
 
 
-async def log_in(db: Db, credential: str, site: Site, browser: Browser, now: int) -> NewLogin:
+async def log_in(
+    db: Db, credential: str, site: Site, browser: Browser, secret_key: str, now: int
+) -> NewLogin:
     """Log in the person whose passkey a browser has used. Raises WrongCredentials."""
-    challenge = await _challenge_for(db, credential, None, now)
+    challenge = await _login_challenge(db, credential, secret_key, now)
 
     async def work(tx: Tx) -> NewLogin:
         person = await _verified(tx, credential, challenge, site, now)
@@ -206,8 +214,34 @@ async def prove_person(db: Db, person_id: str, credential: str, site: Site, now:
         raise WrongCredentials
 
 
-async def _challenge_for(db: Db, credential: str, person_id: str | None, now: int) -> bytes:
-    """Use up the challenge of a credential, which was made for a person, or for anybody.
+async def _login_challenge(db: Db, credential: str, secret_key: str, now: int) -> bytes:
+    """Use up the challenge of a credential that somebody logs in with. Raises WrongCredentials.
+
+    One that comes with an unknown passkey is not stored: no login follows from it, and whoever
+    sends many of them fills no table.
+    """
+    try:
+        challenge = _challenge_in(credential)
+        raw_id = base64url_to_bytes(msgspec.json.decode(credential)["rawId"])
+    except (Invalid, *_UNREADABLE):
+        raise WrongCredentials from None
+    expires_at = login_challenges.expires_at(secret_key, challenge, now)
+    if expires_at is None:
+        raise WrongCredentials
+
+    async def work(tx: Tx) -> bool:
+        if await queries.PASSKEY.first(tx, credential=raw_id) is None:
+            return False
+        use = login_challenges.use_of(challenge)
+        return await queries.KEEP_USED_CHALLENGE.run(tx, challenge=use, expires_at=expires_at) > 0
+
+    if not await db.run(work):
+        raise WrongCredentials
+    return challenge
+
+
+async def _challenge_for(db: Db, credential: str, person_id: str, now: int) -> bytes:
+    """Use up the challenge of a credential, which was made for a person.
 
     Raises WrongCredentials.
     """

@@ -107,8 +107,16 @@ NOTE_CHALLENGE = Command(
 USE_CHALLENGE = Query(
     Challenge,
     """
-    delete from passkey_challenges where challenge = :challenge and expires_at > :now
+    delete from passkey_challenges
+    where challenge = :challenge and person_id is not null and expires_at > :now
     returning person_id
+    """,
+)
+# Of a challenge that was never stored; of several that use it at once, one gets the row.
+KEEP_USED_CHALLENGE = Command(
+    """
+    insert into passkey_challenges (challenge, person_id, expires_at)
+    values (:challenge, null, :expires_at) on conflict (challenge) do nothing
     """,
 )
 PRUNE_CHALLENGES = Command("delete from passkey_challenges where expires_at < :before")

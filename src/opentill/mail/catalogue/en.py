@@ -29,6 +29,8 @@ SENTENCES: Final[dict[str, str]] = {
     "fact_device": "Device",
     "fact_address": "Address",
     "fact_until": "Works until",
+    "fact_calls_itself": "The merchant calls itself",
+    "fact_invited_by": "Invited by",
     "receipt_subject": "Your receipt from {shop}",
     "receipt_text": "Thank you. {shop} has received your payment of {amount}.",
     "receipt_open": "See the receipt",
@@ -67,8 +69,9 @@ SENTENCES: Final[dict[str, str]] = {
     "login_else": "If that was you, there is nothing to do. If not, end that login and "
     "change your password at once.",
     "login_open": "See your logins",
-    "invitation_subject": "You are invited to {place}",
-    "invitation_text": "{by} invites you to {place}.",
+    "invitation_subject": "You are invited to a team on OpenTill",
+    "invitation_text": "You are invited to a team on OpenTill. The merchant and the person chose "
+    "the names below themselves; nobody has checked them.",
     "invitation_open": "Accept the invitation",
     "invitation_else": "If you did not expect this, leave it alone.",
     "link_once": "The link works once, for 24 hours. Whoever has it can use it: do not pass it on.",
