@@ -39,7 +39,7 @@ from opentill.mail import api as mail_api
 from opentill.orders import api as orders_api
 from opentill.orders import events as order_events
 from opentill.pages import api as pages_api
-from opentill.pages import errors, refusal
+from opentill.pages import errors, pdf, refusal
 from opentill.payment_links import api as payment_links_api
 from opentill.payouts import api as payouts_api
 from opentill.payouts import events as payout_events
@@ -163,8 +163,11 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
         with tracing.running(wanted=settings.tracing, refused=settings.tracing_refused):
-            async with serving():
-                yield
+            try:
+                async with serving():
+                    yield
+            finally:
+                pdf.close()
 
     @contextlib.asynccontextmanager
     async def serving() -> AsyncIterator[None]:

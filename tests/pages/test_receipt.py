@@ -1,7 +1,9 @@
 """The receipt of a paid session: a page that whoever has its address may see, and a PDF."""
 
 import asyncio
+import os
 import re
+import signal
 import sys
 import zlib
 from pathlib import Path
@@ -16,6 +18,7 @@ from opentill.db.database import Tx
 from opentill.gateways.model import Card
 from opentill.pages import pdf
 from opentill.pages.pdf import NoFont, Sheet
+from opentill.pages.press import Failed, Limits, Press, Shelf
 from support import world
 from support.api_server import ApiServer, Shop
 from support.people import TESTER
@@ -117,41 +120,120 @@ def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> N
     assert "There is no PDF of this receipt" in response.text
 
 
+# Notes in a file who draws, and how many beside it; then hangs. Without a file it draws at once.
 HANGS = """
 import os, pathlib, sys, time
-sheet = sys.stdin.read()
-if sheet:
-    with pathlib.Path(sheet).open("a+") as file:
-        file.seek(0)
-        beside = sum(os.path.exists(f"/proc/{line.split()[0]}") for line in file)
-        file.write(f"{os.getpid()} {beside}\\n")
-    time.sleep(60)
-print("drawn")
+source, target = sys.stdin.buffer, sys.stdout.buffer
+while length := source.read(4):
+    sheet = source.read(int.from_bytes(length, "big")).decode()
+    if sheet.startswith("/"):
+        with pathlib.Path(sheet).open("a+") as file:
+            file.seek(0)
+            beside = sum(os.path.exists(f"/proc/{line.split()[0]}") for line in file)
+            file.write(f"{os.getpid()} {beside}\\n")
+        time.sleep(60)
+    if sheet == "dies":
+        sys.exit("no paper")
+    pid = str(os.getpid()).encode()
+    target.write(bytes([int(sheet == "fails")]) + len(pid).to_bytes(4, "big") + pid + b"+")
+    target.flush()
 """
+COMMAND = [sys.executable, "-I", "-S", "-c", HANGS]
 
 
 async def test_what_hangs_is_killed_and_who_is_too_many_comes_again(tmp_path: Path) -> None:
-    press = pdf.Press([sys.executable, "-I", "-S", "-c", HANGS], most=2, timeout_s=5)
+    press = Press(COMMAND, Limits(at_once=2, most=3, each=3, timeout_s=5))
     pids = tmp_path / "pids"
-    draws = [press.draw(str(pids).encode()) for _ in range(4)]
-    found = await asyncio.gather(*draws, return_exceptions=True)
-    assert [type(one) for one in found] == [Unavailable] * 4
-    assert sum("2 receipts are being drawn" in str(one) for one in found) == 2
-    # The time of the one that waited may end a moment after that of the other.
+    draws = [press.draw("cs_1", str(pids).encode()) for _ in range(5)]
+    results = await asyncio.gather(*draws, return_exceptions=True)
+    assert [type(one) for one in results] == [Unavailable] * 5
+    assert sum("too many receipts" in str(one) for one in results) == 2
+    # The time of the one that waited may end a moment after that of the others.
     ran = [line.split() for line in pids.read_text().splitlines()]
     assert ran
-    assert [beside for _, beside in ran if beside != "0"] == [], "one at a time"
+    assert {beside for _, beside in ran} <= {"0", "1"}, "two at a time"
     async with asyncio.timeout(30):
         while any(Path(f"/proc/{pid}").exists() for pid, _ in ran):
             await asyncio.sleep(0.01)
-        press._timeout_s = 30
-        assert await press.draw(b"") == (0, b"drawn\n")
+        press._limits = Limits()
+        code, _ = await press.draw("cs_1", b"at once")
+    assert code == 0
+    press.close()
+
+
+async def test_a_process_draws_one_sheet_after_the_other_until_it_is_idle() -> None:
+    press = Press(COMMAND)
+    first = await press.draw("cs_1", b"one")
+    assert await press.draw("cs_2", b"two") == first  # the same process
+    press.close()
+    again = await press.draw("cs_3", b"three")
+    assert again != first
+    os.kill(int(again[1]), signal.SIGKILL)  # as a machine that has no memory left does
+    async with asyncio.timeout(10):
+        while press._idle[0].is_running():
+            await asyncio.sleep(0.01)
+    assert (await press.draw("cs_4", b"four"))[0] == 0
+    press.close()
+
+
+@pytest.mark.parametrize("sheet", [b"dies", b"fails"])
+async def test_a_process_that_fails_says_why_and_the_next_sheet_is_drawn(sheet: bytes) -> None:
+    press = Press(COMMAND)
+    with pytest.raises(Failed) as failure:
+        await press.draw("cs_1", sheet)
+    assert str(failure.value)
+    assert (await press.draw("cs_1", b"another"))[0] == 0
+    press.close()
+
+
+async def test_one_receipt_leaves_room_for_others(tmp_path: Path) -> None:
+    """Whoever asks for one receipt in every zone fills no queue that others wait in."""
+    press = Press(COMMAND, Limits(at_once=2, most=16, each=1, timeout_s=3))
+    hangs = asyncio.create_task(press.draw("cs_1", str(tmp_path / "pids").encode()))
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await press.draw("cs_1", b"another zone")
+    assert (await press.draw("cs_2", b"another receipt"))[0] == 0
+    with pytest.raises(Unavailable):
+        await hangs
+    press.close()
+
+
+def test_the_shelf_keeps_what_was_used_last_within_its_size() -> None:
+    shelf = Shelf(most_bytes=10, each=2)
+    for number in range(3):
+        shelf.keep("cs_1", bytes([number]), b"123")
+    assert [shelf.find("cs_1", bytes([number])) for number in range(3)] == [None, b"123", b"123"]
+    shelf.keep("cs_2", b"x", b"1234")
+    assert shelf.find("cs_1", b"\x02") == b"123"
+    shelf.keep("cs_3", b"y", b"1")
+    assert shelf.find("cs_2", b"x") is None  # the one that was used longest ago
+    assert shelf.find("cs_1", b"\x02") == b"123"
+    shelf.keep("cs_4", b"z", b"12345678901")
+    assert shelf.find("cs_4", b"z") is None  # larger than the shelf
+
+
+def test_a_receipt_is_drawn_once_until_its_order_changes(
+    api_server: ApiServer, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = _paid(shop)
+    first = api_server.http.get(_path(order) + ".pdf")
+    assert first.status_code == 200
+    with monkeypatch.context() as broken:
+        broken.setattr(pdf, "_PRESS", Press([sys.executable], Limits(most=0)))
+        for _ in range(40):  # what is kept counts against no limit
+            assert api_server.http.get(_path(order) + ".pdf").content == first.content
+        shop.end_refund(shop.refund(order["id"], amount="1.00")["id"])
+        assert api_server.http.get(_path(order) + ".pdf").status_code == 503
+    changed = api_server.http.get(_path(order) + ".pdf")
+    assert changed.status_code == 200
+    assert changed.content != first.content
 
 
 def test_a_receipt_for_which_there_is_no_turn_is_asked_for_again(
     api_server: ApiServer, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pdf, "_PRESS", pdf.Press([sys.executable], most=0, timeout_s=1))
+    monkeypatch.setattr(pdf, "_PRESS", Press([sys.executable], Limits(most=0)))
     response = api_server.http.get(_path(_paid(shop)) + ".pdf")
     assert (response.status_code, response.headers["retry-after"]) == (503, "2")
     assert "back in a moment" in response.text

@@ -1,17 +1,17 @@
-"""Receipts as PDF, drawn by a process of their own: ``python -m opentill.pages.pdf``.
+"""Receipts as PDF, drawn by processes of their own: ``python -m opentill.pages.pdf``.
 
 Fonts with Chinese are large, and reading one would stay in the memory of every server process. The
-program reads a ``Sheet`` as JSON, writes the PDF, and ends; ``draw`` runs it, one at a time. A few
-may wait for their turn, and for so long only; others are refused at once, until later.
+program reads each ``Sheet`` as JSON and writes its PDF, until it has read a font or there is none
+left to draw; ``press`` runs two of them.
 
 The standard fonts of PDF are enough for Western European text. For anything else a font of the
 machine is taken (decision 0086): that of the setting, or the first of ``PLACES`` that has all
 letters. Where none has, there is no PDF, and the page says so.
 """
 
-import asyncio
-import subprocess
+import logging
 import sys
+import traceback
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill.core.errors import Unavailable
+from opentill.pages.press import LENGTH_BYTES, NO_FONT, Press, Shelf
 
 if TYPE_CHECKING:
     from fpdf import FPDF
@@ -32,9 +32,7 @@ PLACES: Final = (
     "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
     "/usr/share/fonts/dejavu/DejaVuSans.ttf",
 )
-_NO_FONT: Final = 3  # exit code
-_TIMEOUT_S: Final = 20.0  # with the wait for its turn
-_MOST: Final = 8  # that are drawn or wait, in one process
+_ERROR: Final = 1  # code of a result
 _STANDARD: Final = "helvetica"
 _ENCODING: Final = "windows-1252"  # of the standard fonts, with the sign of the euro
 _BODY: Final = "body"
@@ -75,57 +73,31 @@ def places(chosen: Path | None) -> list[str]:
     return [str(chosen)] if chosen is not None else list(PLACES)
 
 
-class Press:
-    """Runs a program that draws, one at a time, and ends what hangs."""
-
-    def __init__(self, command: Sequence[str], most: int, timeout_s: float) -> None:
-        """``most`` may be drawn or wait at once, each for no longer than ``timeout_s``."""
-        self._command = command
-        self._most = most
-        self._timeout_s = timeout_s
-        self._inside = 0
-        self._turn = asyncio.Semaphore(1)
-
-    async def draw(self, sheet: bytes) -> tuple[int, bytes]:
-        """Return the program's exit code and what it has written. Raises Unavailable."""
-        if self._inside >= self._most:
-            raise Unavailable(reason=f"{self._most} receipts are being drawn already, try again")
-        self._inside += 1
-        try:
-            async with asyncio.timeout(self._timeout_s), self._turn:
-                return await self._run(sheet)
-        except TimeoutError:
-            raise Unavailable(reason="drawing takes too long, try again") from None
-        finally:
-            self._inside -= 1
-
-    async def _run(self, sheet: bytes) -> tuple[int, bytes]:
-        process = _started(self._command)
-        talk = asyncio.create_task(asyncio.to_thread(process.communicate, sheet))
-        try:
-            drawn, said = await asyncio.shield(talk)
-        finally:
-            process.kill()  # which ends the thread, too; does nothing once it has ended
-            await talk  # closes the pipes, even if the time was up before the thread began
-        if process.returncode not in {0, _NO_FONT}:
-            raise subprocess.CalledProcessError(process.returncode, self._command, drawn, said)
-        return process.returncode, drawn
+_PRESS: Final = Press([sys.executable, "-P", "-m", __name__])
+_SHELF: Final = Shelf()
 
 
-def _started(command: Sequence[str]) -> "subprocess.Popen[bytes]":
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)  # noqa: S603 - our own
+def kept(receipt: str, sheet: Sheet) -> bytes | None:
+    """Return the PDF of a receipt that was drawn before and has not changed since."""
+    return _SHELF.find(receipt, msgspec.json.encode(sheet))
 
 
-_PRESS: Final = Press([sys.executable, "-P", "-m", __name__], _MOST, _TIMEOUT_S)
+async def draw(receipt: str, sheet: Sheet) -> bytes:
+    """Return the sheet of a receipt as PDF, and keep it.
 
-
-async def draw(sheet: Sheet) -> bytes:
-    """Return a sheet as PDF. Raises NoFont, and Unavailable if too many are drawn or it hangs."""
-    code, drawn = await _PRESS.draw(msgspec.json.encode(sheet))
-    if code == _NO_FONT:
+    Raises NoFont, and Unavailable if too many are drawn or it hangs.
+    """
+    encoded = msgspec.json.encode(sheet)
+    code, drawn = await _PRESS.draw(receipt, encoded)
+    if code == NO_FONT:
         raise NoFont
+    _SHELF.keep(receipt, encoded, drawn)
     return drawn
+
+
+def close() -> None:
+    """End the processes that draw."""
+    _PRESS.close()
 
 
 def made(sheet: Sheet) -> bytes:
@@ -147,11 +119,7 @@ def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int] | None]:
 
     Where no font has all letters, one after the other stands in for those before.
     """
-    try:
-        sheet.text.encode(_ENCODING)
-    except UnicodeEncodeError:
-        pass
-    else:
+    if _is_western(sheet):
         return _STANDARD, None
     missing = {ord(character) for character in sheet.text if _is_letter(character)}
     families: list[str] = []
@@ -172,6 +140,15 @@ def _font(pdf: "FPDF", sheet: Sheet) -> tuple[str, frozenset[int] | None]:
         raise NoFont
     pdf.set_fallback_fonts(families[1:])
     return families[0], frozenset(found)
+
+
+def _is_western(sheet: Sheet) -> bool:
+    """Return whether the standard fonts have everything that is written."""
+    try:
+        sheet.text.encode(_ENCODING)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_letter(character: str) -> bool:
@@ -236,14 +213,31 @@ class _Writer:
 
 
 def main() -> int:
-    """Read a sheet from the standard input and write it as PDF to the standard output."""
-    sheet = msgspec.json.decode(sys.stdin.buffer.read(), type=Sheet)
-    try:
-        drawn = made(sheet)
-    except NoFont:
-        return _NO_FONT
-    sys.stdout.buffer.write(drawn)
+    """Read sheets from the standard input and write their PDFs to the standard output.
+
+    After a result stands "+" where another sheet may follow.
+    """
+    logging.disable()  # nobody reads what a library says of a font
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while len(head := source.read(LENGTH_BYTES)) == LENGTH_BYTES:
+        code, drawn, goes_on = _result(source.read(int.from_bytes(head)))
+        target.write(bytes([code]) + len(drawn).to_bytes(LENGTH_BYTES) + drawn)
+        target.write(b"+" if goes_on else b"-")
+        target.flush()
+        if not goes_on:
+            break
     return 0
+
+
+def _result(encoded: bytes) -> tuple[int, bytes, bool]:
+    """Return the code of a result, the result, and whether no font has been read for it."""
+    try:
+        sheet = msgspec.json.decode(encoded, type=Sheet)
+        return 0, made(sheet), _is_western(sheet)
+    except NoFont:
+        return NO_FONT, b"", False
+    except Exception:  # noqa: BLE001 - whoever asked is told, and the log
+        return _ERROR, traceback.format_exc().encode(), False
 
 
 if __name__ == "__main__":

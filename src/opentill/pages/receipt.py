@@ -91,9 +91,12 @@ async def as_pdf(request: PageRequest, session_id: str) -> Response:
     """Return the receipt as a PDF, or lead to the page where no font has its letters."""
     receipt = await _read(request, session_id)
     visit = request.visit()
-    await _count(request)
+    sheet = _sheet(receipt, visit, request)
+    drawn = pdf.kept(session_id, sheet)
     try:
-        drawn = await pdf.draw(_sheet(receipt, visit, request))
+        if drawn is None:
+            await _count(request)
+            drawn = await pdf.draw(session_id, sheet)
     except NoFont:
         query = f"?lang={visit.localizer.language}&pdf=no"
         return see_other(f"{visit.base}/receipt/{session_id}{query}")
@@ -101,7 +104,7 @@ async def as_pdf(request: PageRequest, session_id: str) -> Response:
 
 
 async def _count(request: PageRequest) -> None:
-    """Count a PDF against its address: it costs more than a page. Raises TooManyRequests."""
+    """Count a PDF that is drawn: it costs more than a page. Raises TooManyRequests."""
     subject = merchants.limit_subject(request.client_ip)
     async with request.app.db.connection() as tx:
         if await rate_limits.hit(tx, "receipt", subject, _PER_MINUTE, request.now) is None:
