@@ -236,7 +236,7 @@ def _result(encoded: bytes) -> tuple[int, bytes, bool]:
         return 0, made(sheet), _is_western(sheet)
     except NoFont:
         return NO_FONT, b"", False
-    except Exception:  # noqa: BLE001 - whoever asked is told, and the log
+    except Exception:  # noqa: BLE001 - the caller and the log get it
         return _ERROR, traceback.format_exc().encode(), False
 
 
