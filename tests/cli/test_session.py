@@ -2,16 +2,14 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from pathlib import Path
 
 import pytest
 
-from opentill.cli import backup, session
+from opentill.cli import session
 from opentill.core.errors import ConfigurationError, Unavailable
-from opentill.core.settings import Settings
 from opentill.db.database import Db
 from support import pooler
 from support.databases import name_of
@@ -173,10 +171,3 @@ def test_an_address_that_a_process_cannot_read_is_not_quoted() -> None:
     with pytest.raises(Unavailable) as refused:
         asyncio.run(Db.connect("postgresql://u@127.0.0.1/x?sslmode=hunter2"))
     assert "hunter2" not in (refused.value.reason or "")
-
-
-def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
-    (tmp_path / "postgres").mkdir()
-    settings = Settings(data_dir=tmp_path)
-    with pytest.raises(ConfigurationError, match="pg_nothing cannot be run: No such file"):
-        backup._run(settings, "pg_nothing", [], subprocess.DEVNULL, None)

@@ -22,8 +22,9 @@ import pytest
 from opentill.db.database import Db
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.embedded.programs import find_programs
+from support import pooler
 from support.cluster import Process, eventually, make_shop, wait_for
-from support.commands import ForkServer
+from support.commands import ForkServer, clean
 from support.deployment import Deployment, copy
 from support.webhook_receiver import Receiver, receiving
 
@@ -37,9 +38,20 @@ def blocks(recipe: str) -> list[str]:
     return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
 
 
+def block_with(recipe: str, text: str) -> str:
+    """Return the only block of a recipe that has a text."""
+    (block,) = [block for block in blocks(recipe) if text in block]
+    return block
+
+
 BACK_UP: Final = blocks("back-up")
 RESTORE: Final = blocks("restore-a-backup")
 UPGRADE: Final = blocks("upgrade")
+LOOK: Final = block_with("restore-a-backup", "ledger check")
+SKIP: Final = block_with("restore-a-backup", "skip-messages")
+OWN_DUMP: Final = block_with("back-up", "pg_dump ")
+OWN_FILES: Final = block_with("back-up", "pg_basebackup ")
+OWN_RESTORE: Final = block_with("restore-a-backup", "pg_restore ")
 
 
 class Place:
@@ -190,9 +202,9 @@ def _restored(new: Place) -> None:
     new.environ["OPENTILL_DATA_DIR"] = str(new.deployment.directory / "restored")
     _cut_off(new)
     new.sh(RESTORE[0])
-    new.sh(RESTORE[2])
+    new.sh(LOOK)
     assert json.loads(new.deployment.done("ledger", "check", "--json"))["violations"] == []
-    new.sh(RESTORE[3])
+    new.sh(SKIP)
     newest = json.loads(new.deployment.done("audit", "list", "--json"))[0]
     assert (newest["action"], newest["reason"]) == ("skip-messages", "restored a backup")
     assert re.fullmatch(r"webhooks: [1-9]\d*, epayNotifications: 0, mails: \d+", newest["subject"])
@@ -210,12 +222,13 @@ def _cut_off(new: Place) -> None:
     _refuse_what_is_not_whole(new, dump, data)
     restoring = new.command("restore", str(dump))
     restoring.start()
-    while not (data / "postgres" / "postmaster.pid").exists():
+    while not (data / "postgres.restoring" / "postgres" / "postmaster.pid").exists():
         assert restoring.runs
         time.sleep(0.005)
     restoring.kill()
     assert restoring.wait() == -signal.SIGKILL
     for words in (("migrate",), ("serve",), ("merchants", "list")):
+        # Nobody makes an empty database where a backup was meant to be.
         refused = new.deployment.run(*words)
         assert refused.returncode == 2, words
         assert "`opentill restore` has not finished" in refused.stderr
@@ -279,10 +292,10 @@ async def test_a_backup_that_is_ended_leaves_nothing_and_ends_its_program(
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             async with db.transaction() as tx:
-                await tx.execute("lock table orders")  # which the program waits for
+                await tx.execute("lock table products")  # which the program waits for
                 words = [sys.executable, "-m", "opentill", "backup", str(tmp_path / "one.dump")]
                 process = await asyncio.create_subprocess_exec(*words, env=deployment.environ)
-                await eventually(dumping)
+                assert await eventually(dumping)
                 process.send_signal(number)
                 ended = {signal.SIGTERM: 143, signal.SIGINT: 130}.get(number, -number)
                 assert await process.wait() == ended
@@ -293,10 +306,139 @@ async def test_a_backup_that_is_ended_leaves_nothing_and_ends_its_program(
         async def over() -> bool:
             return not await dumping()
 
-        await eventually(over)
+        assert await eventually(over)
         await db.close()
     assert await asyncio.to_thread(deployment.done, "backup", str(tmp_path / "two.dump"))
     assert [path.name for path in tmp_path.iterdir()] == ["two.dump"]
+
+
+@pooler.direct("pg_dump and pg_restore need PostgreSQL itself")
+async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_by_the_same_commands(
+    tmp_path: Path, module_database_url: str, fork_server: ForkServer
+) -> None:
+    db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
+    shop = await make_shop(db)
+    async with db.connection() as tx:
+        await tx.execute(f'create database "again_{_name_of(module_database_url)}"')
+    await db.close()
+    own = Own(tmp_path, fork_server, module_database_url)
+    file = tmp_path / "backup" / "opentill.dump"
+    # Word by word, as the units of systemd and an operator's shell run it.
+    await asyncio.to_thread(own.sh, BACK_UP[1])
+    shown = json.loads(
+        await asyncio.to_thread(own.done, "backup", "--overwrite", str(file), "--json")
+    )
+    assert (shown["merchants"], shown["file"]) == (1, str(file))
+    await asyncio.to_thread(own.done, "backup", "--check", str(file))
+    refused = await asyncio.to_thread(own.run, "restore", str(file))
+    assert refused.returncode == 2
+    assert "is not empty" in refused.stderr
+    empty = module_database_url.replace("@/", "@/again_", 1)
+    own.environ["OPENTILL_DATABASE_URL"] = empty
+    # What is no dump of ours, or cannot be restored, leaves the database empty.
+    spoiled = tmp_path / "spoiled.dump"
+    spoiled.write_bytes(file.read_bytes()[:5000])
+    for words in (
+        ("restore", str(spoiled)),
+        ("restore", "--unchecked", str(spoiled)),
+        ("backup", "--check", str(spoiled)),
+    ):
+        assert (await asyncio.to_thread(own.run, *words)).returncode == 2
+    await asyncio.to_thread(own.sh, RESTORE[1])
+    listed = json.loads(await asyncio.to_thread(own.done, "merchants", "list", "--json"))
+    assert [row["id"] for row in listed] == [shop.id]
+
+
+class Own:
+    """Commands on a PostgreSQL of one's own."""
+
+    def __init__(self, folder: Path, fork_server: ForkServer, url: str) -> None:
+        """Nothing runs yet."""
+        self._folder, self._fork_server = folder, fork_server
+        self.environ = {
+            **clean(os.environ),
+            "OPENTILL_DATABASE_URL": url,
+            "OPENTILL_SECRET_KEY": "a secret key for tests, 32 characters and more",
+            "OPENTILL_SANDBOX": "yes",
+            "OPENTILL_DATA_DIR": str(folder / "data"),
+            "BACKUP": str(folder / "backup"),
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        }
+        (folder / "bin").mkdir()
+        fork_server.command(folder / "bin")
+
+    def sh(self, block: str) -> None:
+        """Run a block of a recipe as it stands there."""
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            env=self.environ, cwd=self._folder, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, (block, ran.stderr)
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        ran = self._fork_server.run(words, self.environ, self._folder, b"")
+        return subprocess.CompletedProcess(
+            ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
+        )
+
+    def done(self, *words: str) -> str:
+        """Run a command that must go well and return what it prints."""
+        ran = self.run(*words)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+
+def test_the_recipe_writes_nothing_where_the_address_of_the_database_is_not_set(
+    tmp_path: Path,
+) -> None:
+    _, programs = find_programs()
+    environ = clean(os.environ) | {
+        "BACKUP": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"
+    }  # fmt: skip
+    for block in (OWN_DUMP, OWN_FILES, OWN_RESTORE):
+        ran = subprocess.run(  # without -e, as an operator pastes it
+            ["bash", "-c", block], env=environ, cwd=tmp_path, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert ran.returncode != 0, block
+        assert "OPENTILL_DATABASE_URL" in ran.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_blocks_for_containers_are_shell() -> None:
+    containers = [block for block in BACK_UP if "docker " in block or "kubectl " in block]
+    assert len(containers) == 2
+    for block in containers:
+        subprocess.run(["bash", "-n", "-c", block], check=True)
+
+
+def test_a_failed_restore_leaves_a_directory_that_every_command_takes(
+    tmp_path: Path, deployment: Deployment
+) -> None:
+    dump = tmp_path / "whole.dump"
+    deployment.done("backup", str(dump))
+    data = tmp_path / "new"
+    here = {"OPENTILL_DATA_DIR": str(data)}
+    no_dump, other = tmp_path / "no.dump", tmp_path / "other.dump"
+    no_dump.write_bytes(b"no dump\n" * 100)
+    whole = dump.read_bytes()
+    other.write_bytes(whole[: len(whole) // 2])  # its end is missing, as pg_restore notices
+    for file, text in ((no_dump, "pg_restore failed: "), (other, "pg_restore failed: ")):
+        refused = deployment.run("restore", "--unchecked", str(file), **here)
+        assert refused.returncode == 2
+        assert text in refused.stderr
+        assert not [path.name for path in data.iterdir() if path.is_dir()]
+        listed = deployment.run("merchants", "list", **here)
+        assert "no OpenTill database" in listed.stderr
+    restored = deployment.run("restore", str(dump), **here)
+    assert restored.returncode == 0, restored.stderr
+    deployment_merchants = json.loads(deployment.done("merchants", "list", "--json"))
+    (data / "secret.key").write_bytes(
+        (Path(deployment.environ["OPENTILL_DATA_DIR"]) / "secret.key").read_bytes()
+    )
+    listed = deployment.run("merchants", "list", "--json", **here)
+    assert json.loads(listed.stdout) == deployment_merchants
 
 
 @pytest.mark.stress
@@ -325,8 +467,8 @@ async def test_a_postgresql_of_ones_own_is_backed_up_and_restored_word_by_word(
         "OPENTILL_DATA_DIR": str(tmp_path / "data"),
     }
     for url, recipe in (
-        (module_database_url, [BACK_UP[1], BACK_UP[2]]),
-        (empty, [RESTORE[1], RESTORE[2], RESTORE[3], *map(_with_findings, UPGRADE)]),
+        (module_database_url, [OWN_DUMP, OWN_FILES]),
+        (empty, [OWN_RESTORE, LOOK, SKIP, *map(_with_findings, UPGRADE)]),
     ):
         for block in recipe:
             ran = await asyncio.to_thread(

@@ -488,16 +488,29 @@ def test_a_database_is_made_only_where_one_is_meant_to_begin(data_dir: Path) -> 
 
 def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: Path) -> None:
     restoring = Restoring(data_dir)
-    (data_dir / "postgres").mkdir()
-    (data_dir / "postgres" / "PG_VERSION").touch()
+    (restoring.path / "postgres").mkdir()
+    (restoring.path / "postgres" / "PG_VERSION").touch()
     gate = Lock(data_dir / "postgres.start.lock")
-    gate.take()  # as the other one does, which sees the mark and then locks it
+    gate.take()  # as the other one does, which looks for a database and then for a restore
     ending = threading.Thread(target=restoring.finish)
     ending.start()
     ending.join(0.3)
-    assert (data_dir / "postgres.restoring").exists()
+    assert not (data_dir / "postgres").exists()
     gate.release()
     ending.join()
     with pytest.raises(DataDirError, match="has a database"):
         Restoring(data_dir)
     restoring.release()
+    assert not restoring.path.exists()
+    assert (data_dir / "postgres" / "PG_VERSION").exists()
+
+
+def test_a_database_that_was_made_during_a_restore_is_kept(data_dir: Path) -> None:
+    restoring = Restoring(data_dir)
+    (restoring.path / "postgres").mkdir()
+    (data_dir / "postgres").mkdir()
+    (data_dir / "postgres" / "PG_VERSION").touch()
+    with pytest.raises(DataDirError, match="has a database"):
+        restoring.finish()
+    restoring.release()
+    assert (data_dir / "postgres" / "PG_VERSION").exists()

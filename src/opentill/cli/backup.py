@@ -1,13 +1,11 @@
 """``opentill backup``, ``restore`` and ``skip-messages``: what survives the machine.
 
-A database of the operator's own is backed up with its own PostgreSQL's programs
-(docs/recipes/back-up.md); these commands do the same for the embedded one.
+Both work on the embedded PostgreSQL and on one of the operator's own (docs/recipes/back-up.md).
 """
 
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
@@ -19,12 +17,10 @@ from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
+    from opentill.cli import dumps
     from opentill.db.database import Tx
+    from opentill.db.queries import Contents
 
-_OWN_DATABASE: Final = (
-    "OPENTILL_DATABASE_URL is set: back up and restore that PostgreSQL with its own pg_dump and"
-    " pg_restore, as docs/recipes/back-up.md says"
-)
 _KEYS: Final = (
     "What is stored encrypted needs the key, which is not in the file: keep {} as well, elsewhere."
 )
@@ -32,6 +28,19 @@ _THEN: Final = (
     "Before a worker starts: `opentill ledger check`, then `opentill skip-messages` if what waited"
     " to be sent may have been sent since the backup. docs/recipes/restore-a-backup.md goes on."
 )
+_POOLER: Final = (
+    "the database is reached through a pooler, with which pg_dump and pg_restore do not work; set"
+    " OPENTILL_DATABASE_URL to the server's own address for this command"
+)
+_CITUS: Final = (
+    "the database is a cluster of Citus: back it up and restore it by Citus's restore points, as"
+    " docs/recipes/go-past-one-machine.md says"
+)
+_NOT_EMPTY: Final = (
+    "the database of OPENTILL_DATABASE_URL is not empty; create another one and set"
+    " OPENTILL_DATABASE_URL to it"
+)
+_NOT_OURS: Final = "the file is a dump, but not of an OpenTill database, or an empty one"
 _THERE: Final = "{} is there already; name another file, or say --overwrite"
 _HELD: Final = (
     "None of these is sent by itself any more. `opentill webhooks resend --failed-only`,"
@@ -53,12 +62,21 @@ def backup(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file if it is there already.")
     ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only read a file that was written before, all of it.")
+    ] = False,
 ) -> output.Result:
-    """Write the embedded database to a new file, as it is at this moment; servers go on."""
+    """Write the database to a new file, as it is at this moment; servers go on.
+
+    The file gets its name when it has been read back to its end and holds every entry of the
+    ledger that the database had when the backup began.
+    """
     from opentill.server.embedded.datadir import sync_directory
 
     signal.signal(signal.SIGTERM, session.end)
-    settings = _embedded(session.settings())
+    if check:
+        return _check_file(file)
+    settings = session.settings()
     with _file(file, "written"):
         if file.exists() and not overwrite:
             raise ConfigurationError(_THERE.format(file))
@@ -67,16 +85,103 @@ def backup(
         _file(file, "written"),
         parts.part(file) as (part, target),
     ):
-        words = ["--format=custom", "--no-owner", f"--dbname={ready.database_url}"]
-        _run(settings, "pg_dump", words, subprocess.DEVNULL, target)
+        tools, contents = _tools(settings, ready)
+        tools.dump(target)
+        with part.open("rb") as dump:
+            rows = tools.count_rows(dump)
+        _check_contents(rows, contents)
         backup_file.finish(part, target)
         if overwrite:
             part.replace(file)
         else:
             _name(part, file)
         sync_directory(file.absolute().parent)
-        done = {"file": str(file), "bytes": file.stat().st_size}
+        done = _describe(file, rows)
     return output.Result(done, note=_KEYS.format(settings.secret_key_from))
+
+
+def _check_file(file: Path) -> output.Result:
+    """Read all of a file. Raises ConfigurationError where it is not a whole backup."""
+    from opentill.cli import dumps
+
+    with _file(file, "read"):
+        backup_file.check(file)
+        with file.open("rb") as dump:
+            rows = dumps.Tools.any().count_rows(dump)
+        if not rows.get("schema_migrations"):
+            raise ConfigurationError(_NOT_OURS)
+        return output.Result(_describe(file, rows))
+
+
+def _describe(file: Path, rows: Mapping[str, int]) -> dict[str, object]:
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "merchants": rows["merchants"],
+        "orders": rows["orders"],
+        "ledgerEntries": rows["entries"],
+    }
+
+
+def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, Contents]":
+    """Return the programs for a running database, and what the database has."""
+    from opentill.cli import dumps
+
+    version, contents = session.run(_look_at_server(ready, counts=True))
+    if settings.database_url is None:
+        return dumps.Tools.embedded(settings.data_dir, ready.database_url or ""), contents
+    return dumps.Tools.own(settings, version), contents
+
+
+async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Contents]":
+    """Return the server's major version and, where it ``counts``, what the database has.
+
+    Without ``counts`` the database must be empty. Raises ConfigurationError.
+    """
+    import asyncpg
+
+    from opentill.db import connection as connections
+    from opentill.db import distribution_queries, queries
+    from opentill.db.database import AWAY
+
+    url = ready.database_url or ""
+    try:
+        connection = await connections.connect(url, prepared=False)
+        try:
+            if not await connections.is_direct(connection):
+                raise ConfigurationError(_POOLER)
+            if await distribution_queries.HAS_EXTENSION.get(connection):
+                raise ConfigurationError(_CITUS)
+            if counts:
+                contents = await queries.CONTENTS.one(connection)
+            elif await queries.OBJECTS.get(connection):
+                raise ConfigurationError(_NOT_EMPTY)
+            else:
+                contents = queries.Contents(0, 0, 0, 0)
+            return connection.get_server_version().major, contents
+        finally:
+            connection.terminate()
+    except (*AWAY, *connections.UNREADABLE, asyncpg.PostgresError) as error:
+        message = f"the database cannot be read: {connections.why(error)}"
+        raise ConfigurationError(message) from None
+
+
+def _check_contents(rows: Mapping[str, int], contents: "Contents") -> None:
+    """Check that a dump has what the database had before. Raises ConfigurationError."""
+    tables = {
+        "schema_migrations": contents.migrations,
+        "merchants": contents.merchants,
+        "orders": contents.orders,
+        "entries": contents.entries,
+    }
+    missing = [
+        f"{rows.get(table, 0)} of {count} rows of {table}"
+        for table, count in tables.items()
+        if table not in rows or rows[table] < count
+    ]
+    if missing:
+        message = f"the dump is not complete, it has only {', '.join(missing)}; nothing is kept"
+        raise ConfigurationError(message)
 
 
 @contextmanager
@@ -110,19 +215,11 @@ def restore(
         bool, typer.Option("--unchecked", help="A dump of pg_dump's own, which has no digest.")
     ] = False,
 ) -> output.Result:
-    """Make the embedded database of a backup, in a data directory that has none.
+    """Make the database of a backup: in a data directory that has none, or in an empty database.
 
-    A file that was cut or changed since it was written is refused before anything is made.
-
-    Until all of it is there, nothing else uses that database. Where a restore was cut off, run it
-    again.
+    A file that was cut or changed since it was written is refused before anything is made, and a
+    restore that fails leaves nothing behind.
     """
-    from opentill.db import connection as connections
-    from opentill.db import migrations
-    from opentill.server.embedded.cluster import DATABASE
-    from opentill.server.embedded.datadir import Restoring
-    from opentill.server.embedded.postgres import EmbeddedPostgres
-
     signal.signal(signal.SIGTERM, session.end)
     with _file(file, "read"):
         if not file.is_file():
@@ -130,20 +227,60 @@ def restore(
             raise ConfigurationError(message)
         if not unchecked:
             backup_file.check(file)
-    settings = _embedded(session.settings(creates=True, keys=False))
-    mark = Restoring(settings.data_dir)
+    settings = session.settings(creates=True, keys=False)
+    with inputs.source(file) as source:
+        if settings.database_url is None:
+            contents = _restore_embedded(settings, source)
+            place = str(settings.data_dir.absolute())
+        else:
+            contents = _restore_own(settings, source)
+            place = "the database of OPENTILL_DATABASE_URL"
+    done = {
+        "restored": place,
+        "merchants": contents.merchants,
+        "orders": contents.orders,
+        "ledgerEntries": contents.entries,
+    }
+    return output.Result(done, note=_THEN)
+
+
+def _restore_embedded(settings: Settings, source: IO[bytes]) -> "Contents":
+    import msgspec
+
+    from opentill.cli import dumps
+    from opentill.server.embedded.datadir import Restoring
+    from opentill.server.embedded.postgres import EmbeddedPostgres
+
+    restoring = Restoring(settings.data_dir)
     try:
-        start = EmbeddedPostgres.start(settings.data_dir, restoring=True)
-        with start as server, inputs.source(file) as source:
-            # One that was killed may have left something, or be at it still.
-            session.run(connections.make_anew(server.url, DATABASE))
-            words = ["--exit-on-error", "--no-owner", "--single-transaction"]
-            _run(settings, "pg_restore", [*words, f"--dbname={server.url}"], source.fileno(), None)
-            session.run(migrations.migrate(server.url))
-        mark.finish()
+        EmbeddedPostgres.discard(restoring.path)  # of a restore that was killed
+        with EmbeddedPostgres.start(restoring.path) as server:
+            tools = dumps.Tools.embedded(restoring.path, server.url)
+            ready = msgspec.structs.replace(settings, database_url=server.url)
+            contents = _restore(tools, ready, source)
+        restoring.finish()
     finally:
-        mark.release()
-    return output.Result({"restored": str(settings.data_dir.absolute())}, note=_THEN)
+        restoring.release()
+    return contents
+
+
+def _restore_own(settings: Settings, source: IO[bytes]) -> "Contents":
+    from opentill.cli import dumps
+
+    version, _ = session.run(_look_at_server(settings, counts=False))
+    return _restore(dumps.Tools.own(settings, version), settings, source)
+
+
+def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "Contents":
+    """Restore a dump that has a deployment, and bring the schema up to date."""
+    from opentill.db import migrations
+
+    if not tools.count_rows(source).get("schema_migrations"):
+        raise ConfigurationError(_NOT_OURS)
+    tools.restore(source)
+    session.run(migrations.migrate(ready.database_url or ""))
+    _, contents = session.run(_look_at_server(ready, counts=True))
+    return contents
 
 
 @commands.acting()
@@ -166,28 +303,3 @@ def skip_messages(*, actor: Any) -> output.Result:
         return skipped
 
     return output.Result(session.transact(work), note=_HELD)
-
-
-def _embedded(settings: Settings) -> Settings:
-    if settings.database_url is not None:
-        raise ConfigurationError(_OWN_DATABASE)
-    return settings
-
-
-def _run(
-    settings: Settings, program: str, words: list[str], source: int, target: IO[bytes] | None
-) -> None:
-    """Run one of PostgreSQL's programs on the embedded database. Raises ConfigurationError."""
-    from opentill.server.embedded import sysuser
-    from opentill.server.embedded.programs import Programs
-
-    programs = Programs(sysuser.ids(settings.data_dir / "postgres"))
-    try:
-        ran = programs.pipe(program, words, source, target)
-    except OSError as error:
-        message = f"{program} cannot be run: {error.strerror or error}"
-        raise ConfigurationError(message) from None
-    if ran.returncode != 0:
-        lines = ran.stderr.decode(errors="replace").strip().splitlines() or [""]
-        message = f"{program} failed: {lines[-1]}"
-        raise ConfigurationError(message)

@@ -4,6 +4,7 @@ Results go to standard output, everything else to standard error, so that ``--js
 What people see fits their terminal; in a pipe or file each row is one line (decision 0062).
 """
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -50,7 +51,14 @@ def _plain(value: object) -> Any:
         return {key: _plain(one) for key, one in mapping.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in cast("Sequence[object]", value)]
+    if isinstance(value, str):  # a path may have bytes that are no UTF-8
+        return os.fsencode(value).decode(errors="replace") if _has_bytes(value) else value
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=str))
+
+
+def _has_bytes(text: str) -> bool:
+    """Return whether a text has bytes of a path that are not UTF-8, which Python keeps so."""
+    return any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def _camel(name: str) -> str:

@@ -160,14 +160,9 @@ def is_refused_by_pooler(error: Exception) -> bool:
     return violation and bool(_REFUSED_BY_POOLER.search(str(error)))
 
 
-async def make_anew(url: str, name: str) -> None:
-    """Drop the database ``name`` of an address, whoever uses it, and make an empty one."""
-    connection = await connect(url.replace(f"@/{name}?", "@/postgres?"), prepared=False)
-    try:
-        await connection.execute(queries.DROP_DATABASE.format(name))
-        await connection.execute(queries.CREATE_DATABASE.format(name))
-    finally:
-        await connection.close()
+async def is_direct(connection: asyncpg.Connection) -> bool:
+    """Return whether a connection is PostgreSQL's own, without a pooler in between."""
+    return bool(connection.get_server_pid() == await queries.SESSION.get(connection))
 
 
 async def loses_statements(url: str, first: asyncpg.Connection) -> bool:
@@ -181,7 +176,7 @@ async def loses_statements(url: str, first: asyncpg.Connection) -> bool:
     may give each connection a session: then the first statement that is lost raises an error with
     the same advice.
     """
-    if first.get_server_pid() == await queries.SESSION.get(first):
+    if await is_direct(first):
         return False
     second = await connect(url, prepared=False)
     try:

@@ -94,6 +94,44 @@ PRUNE_WINDOWS: Final = Command(
 )
 DELETE_WINDOWS: Final = Command("delete from rate_limit_windows")
 
+# ── backups ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """How many rows a database has of what is never deleted."""
+
+    migrations: int
+    merchants: int
+    orders: int
+    entries: int
+
+
+CONTENTS: Final = Query(
+    Contents,
+    """
+    select (select count(*) from schema_migrations) as migrations,
+        (select count(*) from merchants) as merchants,
+        (select count(*) from orders) as orders,
+        (select count(*) from entries) as entries
+    """,
+)
+# Tables, views, sequences and functions of somebody's; extensions bring their own.
+OBJECTS: Final = Value(
+    int,
+    """
+    select count(*) from (
+        select oid, relnamespace as place from pg_class
+        union all select oid, pronamespace from pg_proc
+    ) as object
+    where place not in (
+            select oid from pg_namespace
+            where nspname ~ '^pg_' or nspname = 'information_schema')
+        and not exists (
+            select from pg_depend
+            where pg_depend.objid = object.oid and deptype = 'e')
+    """,
+)
+
 # ── the secret key ─────────────────────────────────────────────────────────────────────────────
 
 FINGERPRINT: Final = Value(bytes, "select fingerprint from secret_key")
@@ -149,8 +187,6 @@ RECORD_MIGRATION: Final = Command(
 CREATE_INDEX: Final = "create {unique}index {way}{name} on {table} {rest}"
 DROP_INDEX: Final = "drop index concurrently if exists {}"
 DROP_INDEX_IN_PARTS: Final = "drop index {}"
-DROP_DATABASE: Final = "drop database if exists {} with (force)"
-CREATE_DATABASE: Final = "create database {}"
 # Of an index or a table that may not be there: then it is neither.
 IS_VALID_INDEX: Final = Value(
     bool,

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 from opentill.server.embedded import sysuser
 from opentill.server.embedded.datadir import DataDirError
@@ -80,9 +80,10 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """What asyncpg connects with; the path is escaped."""
-        where = urlencode({"host": str(self.socket_dir), "port": "5432"})
-        return f"postgresql://{DATABASE}@/{DATABASE}?{where}"
+        """What asyncpg and libpq connect with; the path is escaped."""
+        # libpq decodes percent signs and, unlike asyncpg, not the + that forms write for a space.
+        host = quote(str(self.socket_dir), safe="/")
+        return f"postgresql://{DATABASE}@/{DATABASE}?host={host}&port=5432"
 
     def ensure_running(self) -> None:
         """Start the server if it does not run. Raises ``DataDirError`` and ``OSError``."""
@@ -249,9 +250,10 @@ class Cluster:
 
     def _pid_lines(self) -> list[str]:
         try:
-            return (self.path / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+            content = (self.path / "postmaster.pid").read_bytes()
         except OSError:
             return []
+        return os.fsdecode(content).splitlines()  # the second line is the path of the cluster
 
     def _pid_file(self) -> int | None:
         lines = self._pid_lines()
@@ -296,11 +298,24 @@ def _is_alive(pid: int) -> bool:
 
 
 def _socket_dir(cluster: Path) -> Path:
-    """Return the cluster's directory, or a private one in ``/tmp`` if its path is too long."""
-    if len(os.fsencode(cluster / SOCKET)) <= SOCKET_PATH_LIMIT:
+    """Return the cluster's directory, or a private one in ``/tmp`` if sockets cannot be there.
+
+    A path may be too long for one. PostgreSQL and its clients take a comma for the end of a
+    directory, and addresses are UTF-8.
+    """
+    path = os.fsencode(cluster / SOCKET)
+    if len(path) <= SOCKET_PATH_LIMIT and b"," not in path and _is_utf8(path):
         return cluster
     digest = hashlib.sha256(os.fsencode(cluster)).hexdigest()[:16]
     return Path("/tmp") / f"opentill-{digest}"  # noqa: S108 - mode 0700, its owner is checked
+
+
+def _is_utf8(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _last_line(log: bytes) -> str:

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import stat
 from pathlib import Path
 from typing import IO, Final
@@ -207,62 +208,82 @@ _RESTORING: Final = "postgres.restoring"
 
 
 class Restoring:
-    """The mark that the database of a data directory is being restored: nothing else starts it.
+    """The directory in which a database is restored, and renamed when it is complete.
 
-    It is there from before the database is made until all of the backup is in it. Whoever is killed
-    meanwhile leaves it, and another restore goes on.
+    It is a data directory inside the deployment's. A restore that fails removes it; one that is
+    killed leaves it, so that no empty database is made where a backup was meant to be, and the next
+    restore begins anew.
     """
 
     def __init__(self, data_dir: Path) -> None:
-        """Set the mark, or take that of a restore that has not finished. Raises DataDirError.
+        """Make the directory. Raises DataDirError where there is a database or another restore.
 
-        It is set and taken away by whoever has ``postgres.start.lock``.
+        It is made, renamed and removed by whoever has ``postgres.start.lock``.
         """
-        self._path = prepare(data_dir)
-        gate = Lock(self._path / "postgres.start.lock")
+        self._data_dir = prepare(data_dir)
+        self.path: Final = self._data_dir / _RESTORING
+        gate = Lock(self._data_dir / "postgres.start.lock")
         try:
             gate.take()
-            if _has_database(self._path) and not _is_restoring(self._path):
-                message = (
-                    f"{self._path} has a database; set OPENTILL_DATA_DIR to a directory without one"
-                )
-                raise DataDirError(message)
-            self._lock = Lock(self._path / _RESTORING)
+            self._check_no_database()
+            _make_directory(self.path)
+            self._lock = Lock(self.path / "restore.lock")
             if not self._lock.take(wait=False):
                 self._lock.release()
-                message = f"another `opentill restore` is at work in {self._path}"
+                message = f"another `opentill restore` is at work in {self._data_dir}"
                 raise DataDirError(message)
-            sync_directory(self._path)
+            sync_directory(self._data_dir)
         finally:
             gate.release()
 
     def finish(self) -> None:
-        """Take the mark away: the database is whole."""
-        gate = Lock(self._path / "postgres.start.lock")
+        """Give the data directory its database, which is complete and does not run."""
+        gate = Lock(self._data_dir / "postgres.start.lock")
         try:
             gate.take()
-            (self._path / _RESTORING).unlink()
-            sync_directory(self._path)
+            self._check_no_database()
+            target = _database(self._data_dir)
+            if target.exists():
+                target.rmdir()  # an empty one
+            _database(self.path).rename(target)
+            sync_directory(self._data_dir)
         finally:
             gate.release()
 
     def release(self) -> None:
-        """Let another process go on with it."""
-        self._lock.release()
+        """Remove the directory and what is left in it; no server runs there any more."""
+        gate = Lock(self._data_dir / "postgres.start.lock")
+        try:
+            gate.take()
+            shutil.rmtree(self.path)
+            self._lock.release()
+            sync_directory(self._data_dir)
+        finally:
+            gate.release()
+
+    def _check_no_database(self) -> None:
+        if _has_database(self._data_dir):
+            message = (
+                f"{self._data_dir} has a database; set OPENTILL_DATA_DIR to a directory without one"
+            )
+            raise DataDirError(message)
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise DataDirError(_unwritable(path, error)) from None
 
 
 def check_restored(data_dir: Path) -> None:
-    """Raise ``DataDirError`` if a restore has begun and not finished."""
-    if _is_restoring(data_dir):
+    """Raise ``DataDirError`` if a restore is at work or was killed."""
+    if (data_dir / _RESTORING).exists():
         message = (
-            f"the database in {data_dir} is not whole: `opentill restore` has not finished; run it"
-            f" again, or remove {_database(data_dir)} and {_RESTORING} beside it"
+            f"`opentill restore` has not finished in {data_dir}: wait for it, or, if it was killed,"
+            f" run it again or remove {_RESTORING} there"
         )
         raise DataDirError(message)
-
-
-def _is_restoring(data_dir: Path) -> bool:
-    return (data_dir / _RESTORING).exists()
 
 
 def sync_directory(path: Path) -> None:
@@ -279,7 +300,11 @@ class NoDatabase(DataDirError):
 
 
 def check_exists(data_dir: Path) -> None:
-    """Raise ``NoDatabase`` if there is none in ``data_dir``; nothing is written."""
+    """Raise ``NoDatabase`` if there is none in ``data_dir``; nothing is written.
+
+    Raises ``DataDirError`` if one is being restored there.
+    """
+    check_restored(data_dir.expanduser())
     if _has_database(data_dir):
         return  # its start says what is wrong with it
     message = (

@@ -5,6 +5,7 @@
 - ``postgres.start.lock`` lets one process at a time start or stop the server.
 """
 
+import shutil
 from pathlib import Path
 from typing import Final, Self
 
@@ -28,15 +29,12 @@ class EmbeddedPostgres:
         self._users: Lock | None = users
 
     @classmethod
-    def start(
-        cls, data_dir: Path, *, durable: bool = True, creates: bool = True, restoring: bool = False
-    ) -> Self:
+    def start(cls, data_dir: Path, *, durable: bool = True, creates: bool = True) -> Self:
         """Attach to the server of ``data_dir``; start it if it does not run.
 
         ``creates``: make the cluster if there is none. ``durable=False`` turns fsync off, for
-        tests. ``restoring``: the caller holds the mark without which nobody starts a database that
-        is not whole. Blocks for 0.2 s, for 2 s with a new cluster, or for as long as recovery takes
-        after a crash. Raises ``DataDirError``.
+        tests. Blocks for 0.2 s, for 2 s with a new cluster, or for as long as recovery takes after
+        a crash. Raises ``DataDirError``.
         """
         if not creates:
             check_exists(data_dir)
@@ -46,8 +44,7 @@ class EmbeddedPostgres:
         try:
             cluster = Cluster(path, durable=durable)
             gate.take()
-            if not restoring:
-                check_restored(path)
+            check_restored(path)
             users.take(shared=True)
             cluster.ensure_running()
         except OSError as error:
@@ -60,6 +57,15 @@ class EmbeddedPostgres:
         finally:
             gate.release()
         return cls(cluster, users)
+
+    @staticmethod
+    def discard(data_dir: Path) -> None:
+        """Stop a server of ``data_dir`` that a killed process left, and remove its files."""
+        cluster = Cluster(data_dir)
+        cluster.stop()
+        for path in data_dir.glob("postgres*"):
+            if path.is_dir():
+                shutil.rmtree(path)
 
     def release(self) -> None:
         """Stop using the server, and stop it if no other process uses it. Safe to repeat."""

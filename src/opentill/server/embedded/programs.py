@@ -7,7 +7,8 @@ time and imports psutil.
 
 import importlib.util
 import subprocess
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -20,12 +21,15 @@ _NOT_RUN: Final = 126  # as shells say that a program was found and cannot be ru
 class Programs:
     """The programs of one PostgreSQL, and the user that they run as."""
 
-    def __init__(self, ids: tuple[int, int] | None) -> None:
+    def __init__(
+        self, ids: tuple[int, int] | None, programs: tuple[int, Path] | None = None
+    ) -> None:
         """``ids`` are of the user and group to run as; None for those of this process.
 
-        Raises ``DataDirError`` if there are no programs for this platform.
+        ``programs``: the major version and the directory of others than those of the wheel. Raises
+        ``DataDirError`` if there are no programs for this platform.
         """
-        self.version, self._folder = find_programs()
+        self.version, self._folder = programs or find_programs()
         self._ids = ids
 
     def path(self, program: str) -> Path:
@@ -59,28 +63,41 @@ class Programs:
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
     def pipe(
-        self, program: str, words: list[str], source: int, target: IO[bytes] | None
+        self,
+        program: str,
+        words: list[str],
+        source: int,
+        target: int | IO[bytes],
+        *,
+        environment: Mapping[str, str] | None = None,
+        read: Callable[[IO[bytes]], None] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a program that reads one file and writes another; keep only its errors.
 
-        It ends, too, where this process is ended meanwhile.
+        ``read`` reads its output, where ``target`` is a pipe. The program ends, too, where this
+        process is ended meanwhile.
         """
         command = [str(self.path(program)), *words]
-        errors = subprocess.PIPE
-        with self.start(command, source, target or subprocess.DEVNULL, errors) as process:
+        with (
+            tempfile.TemporaryFile() as errors,
+            self.start(command, source, target, errors, **(environment or {})) as process,
+        ):
             try:
-                _, said = process.communicate()
+                if read is not None and process.stdout is not None:
+                    read(process.stdout)
+                process.wait()
             except BaseException:
                 process.terminate()  # a signal to this process does not reach its session
                 raise
-        return subprocess.CompletedProcess(command, process.returncode, b"", said)
+            errors.seek(0)
+            return subprocess.CompletedProcess(command, process.returncode, b"", errors.read())
 
     def start(
         self,
         command: list[str],
         stdin: int,
         out: int | IO[bytes],
-        errors: int | None = None,
+        errors: int | IO[bytes] | None = None,
         /,
         **environment: str,
     ) -> subprocess.Popen[bytes]:

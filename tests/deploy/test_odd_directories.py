@@ -1,0 +1,70 @@
+"""Every command works whatever characters are in the path of the data directory."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.commands import ForkServer
+from support.deployment import TIMEOUT_S, Deployment, copy
+
+NAMES: Final = (
+    "a space",
+    'it\'s "quoted"',
+    "100%41 %",
+    "Zürich 東京",
+    "plus+sign",
+    "hash#mark",
+    "what?is=it&that",
+    "comma, semicolon; $HOME `id` \\n * ~",
+    os.fsdecode(b"not utf-8 \xff"),
+    "a path too long for a socket " + "x" * 80,
+)
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory with a path so short that PostgreSQL's socket is in the data directory."""
+    with tempfile.TemporaryDirectory(prefix="ot", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_works_in_a_directory_of_any_name(
+    name: str, short: Path, migrated: Path, fork_server: ForkServer
+) -> None:
+    place = short / name
+    place.mkdir()
+    deployment = Deployment(place, fork_server)
+    data = place / "data"
+    copy(migrated, data)
+    server = deployment.start()
+    try:
+        merchant = json.loads(deployment.done("merchants", "create", "Shop", "--json"))["id"]
+        deployment.done("migrate")
+        assert deployment.run("doctor").returncode in {0, 1}  # findings, no failure
+        deployment.done("ledger", "check")
+        deployment.done("export", merchant)
+        dump = place / "the backup.dump"
+        deployment.done("backup", str(dump))
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(TIMEOUT_S)
+        if server.stdout is not None:
+            server.stdout.close()
+    deployment.done("backup", str(dump), "--overwrite")  # of a database that is not served
+    restored = place / "restored"
+    restored.mkdir(mode=0o700)
+    shutil.copy2(data / "secret.key", restored)
+    deployment.environ["OPENTILL_DATA_DIR"] = str(restored)
+    deployment.done("restore", str(dump))
+    shown = json.loads(deployment.done("merchants", "list", "--json"))
+    assert merchant in {row["id"] for row in shown}
+    assert deployment.run("doctor").returncode in {0, 1}
+    assert '"violations":[]' in deployment.done("ledger", "check", "--json")
