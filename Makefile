@@ -12,9 +12,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: test-nightly test-citus hooks client bench stress lock browser languages compilers
+.PHONY: test-nightly test-citus hooks client bench stress lock browser languages compilers promtool
 .PHONY: python-shop node-shop php-shop
-.PHONY: test-deploy manifests board sbom
+.PHONY: test-deploy manifests board sbom FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -76,7 +76,7 @@ test-image: .venv/stamp-dev
 	$(BIN)/pytest -m image $(ARGS)
 
 # Chart, manifests, units and SBOM, as Helm, Kubernetes, systemd and Prometheus read them.
-test-deploy: .venv/stamp-dev .venv-deploy/stamp
+test-deploy: .venv/stamp-dev .venv-deploy/stamp promtool
 	$(BIN)/pytest -m deploy $(ARGS)
 
 # What deploy/ has and is made of something else.
@@ -158,6 +158,25 @@ lock:
 	for place in clients/javascript tests/generated/node tests/browser/axe; do ( cd $$place && \
 		npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved ) || exit 1; done
 
+# Where an environment was made, if that is not here: the programs in it name that place, and would run
+# what stands there. Python writes it into pyvenv.cfg.
+moved = $(shell from=$$(sed -n 's/^command = .* -m venv //p' $(1)/pyvenv.cfg 2>/dev/null); \
+	test -z "$$from" || test "$$from" = "$$(pwd -P)/$(1)" || echo FORCE)
+
+# $(call environment,FOLDER): a Python environment that is whole or of this place, else a new one. Its
+# stamps are the last files that are written and the first that go, so that what was interrupted is
+# made anew, whenever that was.
+define environment
+	@if test -e $(1)/stamp && test -z '$(call moved,$(1))'; then rm -f $(1)/stamp $(1)/stamp-dev; else \
+		if test -n '$(call moved,$(1))'; then \
+			echo 'This checkout was moved or copied: making its Python environment in $(1) anew.'; \
+		else echo 'Making a Python environment in $(1)'; fi; \
+		rm -rf $(1) && $(PYTHON) -m venv $(1); \
+	fi
+endef
+
+FORCE:
+
 # $(call install,FILE): all that a lock file names, and the name of each as it comes. A pipe's status is
 # its last command's, so what went well leaves a file.
 define install
@@ -171,7 +190,7 @@ define install
 	@rm .venv/complete
 endef
 
-.venv/stamp: requirements.lock pyproject.toml
+.venv/stamp: requirements.lock pyproject.toml $(call moved,.venv)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'Python 3.11 or newer is needed; set PYTHON=python3.12 or the like.' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
@@ -181,7 +200,7 @@ endef
 		else \
 			echo 'Python lacks venv. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; \
 		fi
-	@test -x $(BIN)/python || { echo 'Making a Python environment in .venv'; $(PYTHON) -m venv .venv; }
+	$(call environment,.venv)
 	@printf 'Fetching the %s packages that OpenTill runs on, once:' "$$(grep -c '^[a-z].*==' requirements.lock)"
 	$(call install,requirements.lock)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
@@ -190,26 +209,38 @@ endef
 
 .venv/stamp-dev: requirements-dev.lock .venv/stamp
 	@echo 'Adding what the tests and checks need, once:'
+	@rm -f .venv/stamp .venv/stamp-dev
 	$(call install,requirements-dev.lock)
+	@touch .venv/stamp
 	@touch $@
 
 # What OpenTill is held against has an environment of its own.
-.venv-bench/stamp: benchmarks/peers/requirements.lock
-	test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+.venv-bench/stamp: benchmarks/peers/requirements.lock $(call moved,.venv-bench)
+	$(call environment,.venv-bench)
 	.venv-bench/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
 # So have the generators of clients, of which one is a Java program in a Python package.
-.venv-clients/stamp: tests/generated/requirements.lock
-	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
+.venv-clients/stamp: tests/generated/requirements.lock $(call moved,.venv-clients)
+	$(call environment,.venv-clients)
 	.venv-clients/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
 
 # Helm's library and the schemas of Kubernetes are large, so they are apart as well.
-.venv-deploy/stamp: tests/deploy/requirements.lock
-	test -x .venv-deploy/bin/python || $(PYTHON) -m venv .venv-deploy
+.venv-deploy/stamp: tests/deploy/requirements.lock $(call moved,.venv-deploy)
+	$(call environment,.venv-deploy)
 	.venv-deploy/bin/python -m pip install --quiet --require-hashes -r $<
 	touch $@
+
+# What evaluates the alert rules; without it their tests are skipped and say so.
+promtool:
+	@command -v promtool >/dev/null || \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -q && \
+			DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends prometheus; \
+		else \
+			echo 'Some tests are skipped. Debian: apt-get install prometheus' >&2; \
+		fi
 
 # What compiles and runs generated clients; node has to be 20.19 or newer for one of the linters.
 compilers:

@@ -14,7 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill import agreement, callbacks, context, epay, gateways, health, merchants, worker
+from opentill import (
+    agreement,
+    callbacks,
+    context,
+    epay,
+    gateways,
+    health,
+    merchants,
+    orders,
+    worker,
+)
 from opentill.agreement import api as agreement_api
 from opentill.backoffice import api as backoffice_api
 from opentill.checkouts import api as checkouts_api
@@ -174,6 +184,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         address, size = settings.database_url or "", settings.db_pool_size
         db = await patiently(lambda: Db.connect(address, size, prepared=settings.db_prepared))
         async with context.running(settings, db, adapters) as app:
+            gateways.begin_series(adapters, orders.ENDS)
             app.return_address = epay.return_address
             server.state.app = app
             server.state.confirmations = callbacks.confirmations(app)

@@ -2,14 +2,17 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Literal
 
+import asyncpg
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opentill import context, disputes, figures, ledger, mail, queues
+from opentill import context, disputes, figures, ledger, mail, merchants, queues
 from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized, Unavailable
 from opentill.core.metrics import Reading
@@ -25,6 +28,7 @@ from opentill.webhooks import jobs as webhook_jobs
 _TIMEOUT_S: Final = 1.5
 _READ_S: Final = 8.0  # a scraper waits for ten
 _OVERDUE_MS: Final = 2 * 86_400_000
+Positions = deque[tuple[float, int]]
 _EVER: Final = 2**53 // 900_000 * 900_000  # the end of a quarter hour, Unix ms
 
 
@@ -69,25 +73,52 @@ async def metrics_page(request: Request) -> Response:
     return Response(found, headers={"content-type": metrics.CONTENT_TYPE})
 
 
-def read(settings: Settings) -> list[Reading]:
-    """Return the figures of the moment, over a connection of its own, outside any event loop."""
-    return asyncio.run(_read(settings))
+class Reader:
+    """Reads the figures of the moment, over a connection of its own, outside any event loop."""
 
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is connected yet."""
+        self._settings = settings
+        self._positions: Positions | None = None  # of the primary, to know how far a replica is
 
-async def _read(settings: Settings) -> list[Reading]:
-    try:
-        db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
-    except Unavailable:
-        return [_database(up=False)]
-    try:
-        async with asyncio.timeout(_READ_S):
-            async with db.connection() as tx:
-                now = await business_now(tx, settings.gateways)
-            return await readings(db, lambda: now)
-    except (Unavailable, TimeoutError):
-        return [_database(up=False)]
-    finally:
-        await db.close()
+    def read(self) -> list[Reading]:
+        """Return the figures; called by one scrape after the other or by several at once."""
+        return asyncio.run(self._read())
+
+    async def _read(self) -> list[Reading]:
+        settings = self._settings
+        try:
+            db = await Db.connect(settings.database_url or "", 1, prepared=settings.db_prepared)
+        except Unavailable:
+            return [_database(up=False)]
+        try:
+            async with asyncio.timeout(_READ_S):
+                async with db.connection() as tx:
+                    now = await business_now(tx, settings.gateways)
+                async with self._looking_at_replica(db) as replica:
+                    return await readings(db, lambda: now, replica)
+        except (Unavailable, TimeoutError):
+            return [_database(up=False)]
+        except asyncpg.UndefinedTableError:  # not migrated yet
+            return [_database(up=True)]
+        finally:
+            await db.close()
+
+    @asynccontextmanager
+    async def _looking_at_replica(self, db: Db) -> AsyncIterator[Replica | None]:
+        """Lend the replica, looked at once; what is remembered is where the primary was."""
+        if self._settings.database_read_url is None:
+            yield None
+            return
+        replica = await Replica.open(db, self._settings)
+        if self._positions is not None:
+            replica.seen = self._positions
+        self._positions = replica.seen
+        try:
+            await replica.look()
+            yield replica
+        finally:
+            await replica.close()
 
 
 async def readings(
@@ -196,7 +227,11 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
 
 
 async def _of_money(tx: Tx) -> list[Reading]:
+    """Read the sums, with 0 for a currency in which merchants have been paid nothing yet."""
     found = await figures.sums(tx, None, 0, _EVER)
+    paid = {sums.currency for sums in found}
+    unpaid = sorted(set(await merchants.settlement_currencies(tx)) - paid)
+    found += [figures.CurrencySums(currency=currency) for currency in unpaid]
     return [
         Reading(
             f"opentill_{name}",

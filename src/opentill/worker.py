@@ -8,12 +8,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 import structlog
 
-from opentill import context, gateways, people
+from opentill import context, gateways, orders, people
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.context import App
 from opentill.core import metrics, tracing
@@ -38,6 +38,7 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 from opentill.webhooks.dispatch import Dispatcher, Options
 from opentill.webhooks.hosts import HostLimit
+from opentill.webhooks.model import Outcome
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 5.0
@@ -221,6 +222,9 @@ async def work(app: App, stop: asyncio.Event) -> None:
     books = Job("check_books", 5.0, check_books, given_up=True)
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
     jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_for_mail(mailer))
+    gateways.begin_series(app.gateways, orders.ENDS)
+    kinds = {job.name for job in jobs} | {"webhooks"}
+    metrics.begin_jobs(kinds, ("done", "unavailable", "failed"), get_args(Outcome))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
     await notifier.finish()
     if mailer is not None:

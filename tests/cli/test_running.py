@@ -260,6 +260,11 @@ def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) ->
     assert again.stdout.endswith(f"  . {written}\n\n")
     assert written.stat().st_mode & 0o077 == 0
     assert f"export KEY={kept['key']}\n" in written.read_text()
+    elsewhere = place.run("demo", OPENTILL_PORT=str(free_port()))
+    assert elsewhere.returncode == 2
+    [refusal] = _without_log(elsewhere.stderr)
+    assert f"(process {process.pid}) uses {place.data_dir} and serves " in refusal
+    assert f"serves http://127.0.0.1:{place.port};" in refusal
     process.send_signal(signal.SIGINT)
     assert process.wait(TIMEOUT_S) == 0
 

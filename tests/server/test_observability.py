@@ -3,8 +3,10 @@
 One deployment of real processes, a payment and a webhook through it, and a receiver for its traces.
 """
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -15,9 +17,12 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from opentill import health
 from opentill.core import tracing
+from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.figures.jobs import count_all
+from support import pooler
 from support.cluster import CARD, DECLINED, Client, Cluster, eventually, make_shop
 from support.commands import ForkServer, clean
 from support.ports import free_port
@@ -213,7 +218,9 @@ def _nothing_secret(spans: list[Received], secrets: list[str]) -> None:
 OFF: Final = """
 import sys, time
 import opentill.app, opentill.worker
+from opentill import health
 from opentill.core import tracing
+from opentill.core.settings import Settings
 with tracing.running(wanted=False):
     assert not [name for name in sys.modules if name.startswith("opentelemetry")]
     begin = time.process_time()
@@ -293,3 +300,48 @@ STATEMENTS: Final[list[tuple[str, str]]] = [
 @pytest.mark.parametrize(("sql", "summary"), STATEMENTS)
 def test_the_span_of_a_statement_is_named_by_what_it_does(sql: str, summary: str) -> None:
     assert tracing._summary(sql) == summary
+
+
+async def test_a_worker_whose_database_is_away_says_so_to_prometheus(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    port = free_port()
+    environ = clean(os.environ) | {
+        "OPENTILL_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/x",
+        "OPENTILL_SECRET_KEY": "k" * 32,
+        "OPENTILL_SANDBOX": "yes",
+        "OPENTILL_METRICS_PORT": str(port),
+    }
+    with (tmp_path / "log").open("w") as log:
+        process = fork_server.start(["worker"], environ, tmp_path, log.fileno())
+
+    async def away() -> bool:
+        try:
+            async with httpx2.AsyncClient(trust_env=False) as client:
+                page = await client.get(f"http://127.0.0.1:{port}/metrics")
+        except httpx2.TransportError:
+            return False
+        return "opentill_database_up 0" in page.text
+
+    try:
+        assert await eventually(away)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(process.wait, 30)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pooler.direct("a replica is looked at by its position")
+async def test_metrics_of_their_own_port_have_the_state_of_the_replica(
+    module_database_url: str,
+) -> None:
+    def read(read_url: str) -> dict[str, float]:
+        reader = health.Reader(
+            Settings(database_url=module_database_url, database_read_url=read_url)
+        )
+        reader.read()
+        return {one.name: one.samples[0][1] for one in reader.read() if one.samples}
+
+    away = await asyncio.to_thread(read, "postgresql://nobody@127.0.0.1:1/x")
+    assert (away["opentill_replica_usable"], away["opentill_database_up"]) == (0, 1)

@@ -62,7 +62,7 @@ def demo(
     """
     from opentill.cli.running import Deployment
     from opentill.core.errors import ConfigurationError
-    from opentill.server.embedded.datadir import lock_serve
+    from opentill.server.embedded.datadir import Served, lock_serve
 
     settings = session.settings(creates=True)
     if settings.livemode:  # its merchant and its administrator would be real ones, its rates not
@@ -74,7 +74,10 @@ def demo(
     if settings.database_url is None:
         try:
             lock_serve(settings.data_dir).release()
-        except ConfigurationError:  # it runs already: show its addresses only
+        except Served as running:
+            if running.url not in ("", settings.public_url):
+                raise
+            # It runs already: show its addresses only.
             with session.running_database(settings) as ready:
                 _show(ready)
             return

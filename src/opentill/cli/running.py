@@ -67,7 +67,8 @@ class Deployment:
             _log.warning(exposure.believes_everybody(broad))
         with contextlib.ExitStack() as cleanup:
             if _data_dir(settings) is not None:
-                cleanup.callback(lock_serve(settings.data_dir).release)
+                lock = lock_serve(settings.data_dir, settings.public_url)
+                cleanup.callback(lock.release)
             sockets = http_server.bind(
                 settings.host, settings.port, "OPENTILL_PORT or OPENTILL_HOST"
             )
@@ -89,8 +90,7 @@ class Deployment:
                 os.environ[metrics.VARIABLE] = str(shared)
             for child in beside:
                 child.start()  # its imports run while the database starts
-            self.settings = cleanup.enter_context(session.running_database(settings, creates=True))
-            cleanup.enter_context(metrics_port(self.settings))
+            self.settings = cleanup.enter_context(ready_database(settings, creates=True))
             if self.workers > 1:
                 return self._run_many(supervisor, sockets)
             return self._run_one(supervisor, sockets)
@@ -208,6 +208,25 @@ def run_worker(
 
 
 @contextlib.contextmanager
+def ready_database(
+    settings: Settings, *, creates: bool = False, patient: bool = False
+) -> Iterator[Settings]:
+    """Give the settings of a running database and serve metrics, as ``session`` does.
+
+    Metrics come before a database of the operator's own: they say that it is away.
+    """
+    with contextlib.ExitStack() as cleanup:
+        if settings.database_url is not None:
+            cleanup.enter_context(metrics_port(settings))
+        ready = cleanup.enter_context(
+            session.running_database(settings, creates=creates, patient=patient)
+        )
+        if settings.database_url is None:
+            cleanup.enter_context(metrics_port(ready))
+        yield ready
+
+
+@contextlib.contextmanager
 def metrics_port(settings: Settings) -> Iterator[None]:
     """Serve metrics at an address of their own while the block runs, if one is set."""
     from opentill import health
@@ -218,7 +237,7 @@ def metrics_port(settings: Settings) -> Iterator[None]:
         yield
         return
     token = None if metrics_stay_here(settings) else settings.metrics_token
-    with metrics.listening(settings.metrics_host, port, lambda: health.read(settings), token):
+    with metrics.listening(settings.metrics_host, port, health.Reader(settings).read, token):
         yield
 
 

@@ -36,12 +36,12 @@ def serve(
 def worker() -> None:
     """Run the worker: settlement, deliveries, payments of unknown outcome. Several may run."""
     from opentill import gateways
-    from opentill.cli.running import metrics_port, run_worker
+    from opentill.cli.running import ready_database, run_worker
 
     settings = session.settings(quiet=False)
     gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
     signal.signal(signal.SIGTERM, session.leave)
-    with session.running_database(settings, patient=True) as ready, metrics_port(ready):
+    with ready_database(settings, patient=True) as ready:
         run_worker(ready)
 
 

@@ -16,7 +16,7 @@ import os
 import platform
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -146,6 +146,46 @@ def _request_series(route: str, method: str, status: int) -> "tuple[Counter, His
     counter, histogram = _series(_REQUESTS)
     method = method if method in _METHODS else "other"
     return counter.labels(route, method, str(status)), histogram.labels(route, method)
+
+
+def begin_gateways(
+    methods: Mapping[str, Iterable[str]],
+    ends: Iterable[str],
+    operations: Mapping[str, Iterable[str]],
+    owners: Iterable[str],
+) -> None:
+    """Begin the series of gateways at 0, so that a scrape sees the first one that is counted.
+
+    Prometheus knows no rise from nothing to a figure, and no share of what has no series.
+    ``methods``: of each gateway that is set up; ``ends``: of attempts; ``operations``: each with
+    its outcomes; ``owners``: gateways whose payments others may report on.
+    """
+    ends, owners = list(ends), set(owners) | set(methods)
+    for gateway, taken in methods.items():
+        for method in taken:
+            _child(_STARTED_ATTEMPTS, gateway, method)
+            for end in ends:
+                _child(_ENDED_ATTEMPTS, gateway, method, end.lower())
+        for owner in owners - {gateway}:
+            _child(_FOREIGN_EVENTS, gateway, owner)
+        calls, seconds = _series(_GATEWAY_CALLS)
+        for operation, outcomes in operations.items():
+            seconds.labels(gateway, operation)
+            for outcome in outcomes:
+                calls.labels(gateway, operation, outcome.lower())
+
+
+def begin_jobs(kinds: Iterable[str], outcomes: Iterable[str], deliveries: Iterable[str]) -> None:
+    """Begin the series of a worker at 0, as ``begin_gateways`` does."""
+    counter, seconds = _series(_JOBS)
+    outcomes = list(outcomes)
+    for kind in kinds:
+        seconds.labels(kind)
+        for outcome in outcomes:
+            counter.labels(kind, outcome)
+    counter, _ = _series(_DELIVERIES)
+    for outcome in deliveries:
+        counter.labels(outcome)
 
 
 def count_request(route: str, method: str, status: int, seconds: float) -> None:

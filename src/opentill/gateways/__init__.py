@@ -1,6 +1,6 @@
 """Gateways: payment service providers, the language spoken with them, and which are loaded."""
 
-from opentill.gateways.calls import observed
+from opentill.gateways.calls import begin_series, observed
 from opentill.gateways.model import (
     BadCallback,
     DisputeStatus,
@@ -51,6 +51,7 @@ __all__ = [
     "RefundRequest",
     "RefundStatus",
     "Traces",
+    "begin_series",
     "candidates",
     "load",
     "methods_of",

@@ -1,14 +1,47 @@
 """Calling a gateway so that it can be seen from outside: counted, timed and traced."""
 
 import time
-from collections.abc import Awaitable
-from typing import Literal, TypeVar
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final, Literal, TypeVar, get_args
 
 from opentill.core import metrics, tracing
-from opentill.gateways.model import PaymentOutcome, RefundOutcome
+from opentill.core.money import EXPONENTS
+from opentill.gateways.model import (
+    Gateway,
+    PaymentOutcome,
+    PaymentStatus,
+    RefundOutcome,
+    RefundStatus,
+)
+from opentill.gateways.registry import BUILT_IN
+from opentill.gateways.routing import methods_of
 
 Operation = Literal["pay", "find_payment", "expire", "refund"]
 Outcome = TypeVar("Outcome", PaymentOutcome, RefundOutcome)
+
+
+_ERROR: Final = "error"  # an adapter that raises is a defect
+
+
+def begin_series(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:
+    """Begin what is counted of gateways at 0; ``ends`` are the statuses that end an attempt."""
+    metrics.begin_gateways(
+        {
+            name: {
+                method for currency in EXPONENTS for method in methods_of(gateways, name, currency)
+            }
+            for name in gateways
+        },
+        ends,
+        {
+            operation: (
+                *get_args(RefundStatus if operation == "refund" else PaymentStatus),
+                _ERROR,
+            )
+            for operation in get_args(Operation)
+        },
+        BUILT_IN,
+    )
 
 
 async def observed(gateway: str, operation: Operation, call: Awaitable[Outcome]) -> Outcome:
@@ -17,7 +50,7 @@ async def observed(gateway: str, operation: Operation, call: Awaitable[Outcome])
     The span has the gateway, the operation and the status, and nothing of the payment.
     """
     started = time.perf_counter()
-    status = "error"  # an adapter that raises is a defect
+    status = _ERROR
     with tracing.span(f"gateway {operation}", {"opentill.gateway": gateway}) as span:
         try:
             outcome = await call

@@ -62,6 +62,7 @@ from opentill.merchants.service import (
     rename_key,
     revoke_key,
     search,
+    settlement_currencies,
 )
 from opentill.merchants.standing import (
     changes,
@@ -146,6 +147,7 @@ __all__ = [
     "search_audit",
     "set_capability",
     "set_logo",
+    "settlement_currencies",
     "switched_off",
     "take",
     "verify_audit",

@@ -180,6 +180,12 @@ class MerchantName(msgspec.Struct, frozen=True):
     name: str
 
 
+class SettlementCurrency(msgspec.Struct, frozen=True):
+    """A currency in which merchants are paid."""
+
+    currency: str
+
+
 class Logo(msgspec.Struct, frozen=True, kw_only=True):
     """A merchant's logo: the file, and what was recognised in it; sides in pixels."""
 

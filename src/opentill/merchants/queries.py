@@ -12,6 +12,7 @@ from opentill.merchants.model import (
     Merchant,
     MerchantChange,
     MerchantName,
+    SettlementCurrency,
     TermsVersion,
     Waiting,
 )
@@ -160,6 +161,9 @@ SEARCH = Query(
     f"select * {_FOUND} order by created_at desc, id desc limit :limit offset :offset",
 )
 COUNT_FOUND = Value(int, f"select count(*) {_FOUND}")
+SETTLEMENT_CURRENCIES = Query(
+    SettlementCurrency, "select distinct settlement_currency as currency from merchants"
+)
 NAMES = Query(MerchantName, "select id, name from merchants where id = any(:ids::text[])")
 UPDATE = Command(
     """

@@ -60,6 +60,11 @@ async def names(tx: Tx, ids: Iterable[str]) -> dict[str, str]:
     return {one.id: one.name for one in found}
 
 
+async def settlement_currencies(tx: Tx) -> list[str]:
+    """Return the currencies in which merchants are paid, each once, in no order."""
+    return [row.currency for row in await queries.SETTLEMENT_CURRENCIES.all(tx)]
+
+
 async def create_key(
     tx: Tx,
     merchant_id: str,

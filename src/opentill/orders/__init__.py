@@ -3,8 +3,8 @@
 from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
 from opentill.orders.cards import shown as show_card
+from opentill.orders.confirmation import ENDS, Batch, Report, by_transaction, confirm_many
 from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
-from opentill.orders.confirmation import Batch, Report, by_transaction, confirm_many
 from opentill.orders.customer_model import CustomerOrder, CustomerSums
 from opentill.orders.customers import (
     MOST_SUMMED,
@@ -80,6 +80,7 @@ from opentill.orders.wire import OrderDetail, OrderOut
 
 __all__ = [
     "CONFIRMED_TOGETHER",
+    "ENDS",
     "MOST_SUMMED",
     "TRANSITIONS",
     "Batch",

@@ -25,7 +25,7 @@ from opentill.orders.movements import received
 from opentill.orders.transitions import Change, Payment, can, take
 
 MOST: Final = 64  # of one transaction
-_ENDS: Final = ("SUCCEEDED", "DECLINED", "REFUSED", "VOIDED", "DUPLICATE")
+ENDS: Final = ("SUCCEEDED", "DECLINED", "REFUSED", "VOIDED", "DUPLICATE")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ async def confirm_many(
 
 def count_ended(tx: Tx, attempt: PaymentAttempt, status: AttemptStatus) -> None:
     """Count for the metrics that an attempt came to an end, once that is committed."""
-    if status not in _ENDS:
+    if status not in ENDS:
         return
     count = partial(metrics.count_ended_attempt, attempt.gateway, attempt.method, status)
     once_committed(tx, count)

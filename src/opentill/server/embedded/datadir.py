@@ -188,19 +188,29 @@ class Lock:
         self._file.close()
 
 
-def lock_serve(data_dir: Path) -> Lock:
-    """Lock the data directory for one ``opentill serve``. Raises ``DataDirError`` if one runs."""
+class Served(DataDirError):
+    """A server uses the data directory; ``url`` is its public address, "" if that is unknown."""
+
+    def __init__(self, message: str, url: str) -> None:
+        """``message`` says where it runs and what to do."""
+        super().__init__(message)
+        self.url: Final = url
+
+
+def lock_serve(data_dir: Path, url: str = "") -> Lock:
+    """Lock the data directory for one ``opentill serve`` at ``url``. Raises ``Served``."""
     path = prepare(data_dir)
     lock = Lock(path / "serve.lock")
     if not lock.take(wait=False):
-        holder = lock.read_note()
+        process, _, other = lock.read_note().partition(" ")
         lock.release()
         message = (
-            f"another `opentill serve` (process {holder or 'unknown'}) uses {path};"
+            f"another `opentill serve` (process {process or 'unknown'}) uses {path}"
+            f"{' and serves ' if other else ''}{other};"
             " stop it, or set OPENTILL_DATA_DIR and OPENTILL_PORT for a second one"
         )
-        raise DataDirError(message)
-    lock.note(str(os.getpid()))
+        raise Served(message, other)
+    lock.note(f"{os.getpid()} {url}".strip())
     return lock
 
 

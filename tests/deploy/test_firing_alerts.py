@@ -1,0 +1,210 @@
+"""Every alert fires in the state that it is named after, from the first second of a deployment.
+
+A page of metrics is what a server shows that has just started; another one is what it shows after
+it has counted what goes wrong. Prometheus' own `promtool` evaluates the rules over both.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from opentill import health, merchants
+from opentill.core import metrics
+from opentill.core.metrics import Reading
+from opentill.db.clock import now_ms
+from opentill.db.database import Db
+from support.cluster import make_shop
+
+TOP: Final = Path(__file__).parents[2]
+RULES_FILE: Final = TOP / "deploy" / "prometheus" / "alerts.yml"
+RULES: Final[list[dict[str, Any]]] = [
+    rule for group in yaml.safe_load(RULES_FILE.read_text())["groups"] for rule in group["rules"]
+]
+BY_CARD: Final = "'stripe', 'CREDIT_CARD'"
+# What goes wrong in each minute, counted as the product counts it.
+COUNTED: Final = {
+    "OpenTillServerErrors": "metrics.count_request('/v1/orders', 'GET', 503, 0.01)",
+    "OpenTillSlow": "metrics.count_request('/v1/orders', 'GET', 200, 3.0)",
+    "OpenTillJobFails": "metrics.count_job('settle', 'failed', 0.1)",
+    "OpenTillGatewayFails": "metrics.count_gateway_call('stripe', 'pay', 'UNKNOWN', 20.0)",
+    "OpenTillGatewaySlow": "metrics.count_gateway_call('stripe', 'pay', 'SUCCEEDED', 8.0)",
+    "OpenTillPaymentsDeclined": f"metrics.count_ended_attempt({BY_CARD}, 'DECLINED')",
+    "OpenTillNothingPaid": f"metrics.count_started_attempt({BY_CARD})",
+    "OpenTillForeignGatewayEvents": "metrics.count_foreign_gateway_event('stripe', 'epay')",
+    "OpenTillWebhooksFail": "metrics.count_delivery('unreachable', 0.1)",
+}
+# A single one of these is enough.
+ONCE: Final = {"OpenTillForeignGatewayEvents"}
+# Figures that are read, and their values in the failing state.
+READ: Final = {
+    "OpenTillDown": {"up": 0},
+    "OpenTillDatabaseAway": {"opentill_database_up": 0},
+    "OpenTillLedgerViolated": {"opentill_ledger_violations": 1},
+    "OpenTillLedgerUnchecked": {"opentill_ledger_checks_overdue": 1},
+    "OpenTillQueueLate": {"opentill_queue_age_seconds": 301},
+    "OpenTillOrdersStuck": {"opentill_orders_stuck": 1},
+    "OpenTillDisputesUnmatched": {"opentill_disputes_unmatched": 1},
+    "OpenTillMailsFail": {"opentill_mail_events_put_aside_last_day": 1},
+    "OpenTillReplicaBehind": {"opentill_replica_usable": 0},
+}
+_COUNT: Final = """
+import json, sys
+from opentill import gateways, orders
+from opentill.core import metrics
+from opentill.core.settings import Settings
+from opentill.worker import JOBS
+names = ("stripe", "epay", "manual")
+settings = Settings(gateways=names, gateway_options=json.loads(sys.argv[2]))
+gateways.begin_series(gateways.load(names, settings), orders.ENDS)
+metrics.begin_jobs([job.name for job in JOBS], ("done", "failed"), ("delivered", "unreachable"))
+before = metrics.render().decode()
+exec(sys.argv[1])
+print(json.dumps([before, metrics.render().decode()]))
+"""
+MINUTES: Final = 90
+
+
+def _pages(code: str) -> tuple[str, str]:
+    """Return the page of a process that has just begun, and after it has counted something."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _COUNT, code, json.dumps(OPTIONS)],
+        env={"PYTHONPATH": str(TOP / "src")}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    before, after = json.loads(ran.stdout)
+    return before, after
+
+
+OPTIONS: Final = {
+    "stripe_secret_key": "sk_test_1", "stripe_webhook_secret": "whsec_1",
+    "epay_url": "https://epay.example.com", "epay_pid": "1001", "epay_key": "k" * 32,
+    "manual_instructions": "Pay to 1234",
+}  # fmt: skip
+
+
+def _samples(page: str) -> dict[str, float]:
+    lines = [line for line in page.splitlines() if line and not line.startswith("#")]
+    split = [line.rpartition(" ") for line in lines]
+    return {name: float(value) for name, _, value in split if not name.endswith("_created")}
+
+
+def _series(name: str, instance: str = "a") -> str:
+    bare, _, labels = name.partition("{")
+    named = [part for part in (labels.rstrip("}"), f'instance="{instance}"') if part]
+    return f"{bare}{{{','.join(named)}}}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.6f}"
+
+
+def _growing(before: float | None, after: float, *, once: bool) -> str:
+    """Write a series: the first scrape, and what comes each minute or only in the second."""
+    first = "_" if before is None else _number(before)
+    step = after - (before or 0)
+    if once:
+        return f"{first} {_number(after)}x{MINUTES}"
+    return f"{first} {_number(after)}+{_number(step)}x{MINUTES}"
+
+
+@pytest.fixture
+async def readings(db: Db) -> list[Reading]:
+    """Figures of a deployment with one merchant, where nobody has paid yet."""
+    await make_shop(db)
+    return [*await health.readings(db, now_ms), *health.of_replica(usable=True, lag_s=0.0)]
+
+
+def _page_of(readings: list[Reading]) -> str:
+    page = metrics.render(readings).decode()
+    names = {reading.name for reading in readings} | {"opentill_build_info"}
+    lines = page.splitlines()
+    return "\n".join(line for line in lines if re.split(r"[{ ]", line)[0] in names)
+
+
+def _state(alert: str, readings: list[Reading]) -> dict[str, str]:
+    """Return all series with their values over time, in the state that an alert is named after."""
+    before, after = _pages(COUNTED.get(alert, "pass"))
+    old, new = _samples(before), _samples(after)
+    once = alert in ONCE
+    series = {
+        _series(name): _growing(old.get(name), value, once=once) for name, value in new.items()
+    }
+    read = _samples(_page_of(readings)) | {'up{job="opentill"}': 1.0}
+    failing = dict(READ.get(alert, {}))
+    for name, value in read.items():
+        bare = name.partition("{")[0]
+        series[_series(name)] = f"{_number(failing.get(bare, value))}x{MINUTES}"
+    assert failing.keys() <= {name.partition("{")[0] for name in read}, "a figure is missing"
+    if alert == "OpenTillVersionsDiffer":
+        series['opentill_build_info{version="0.0.1",instance="b"}'] = f"1x{MINUTES}"
+    return series
+
+
+def _firing(alert: str, series: dict[str, str], minute: int, folder: Path) -> bool:
+    """Return whether an alert fires, by promtool."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool; Debian: apt-get install prometheus")
+    test = {
+        "rule_files": [str(RULES_FILE)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": text} for name, text in series.items()],
+                "alert_rule_test": [
+                    {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": []}
+                ],
+            }
+        ],
+    }
+    file = folder / "test.yml"
+    file.write_text(json.dumps(test))
+    ran = subprocess.run(
+        [promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    output = ran.stdout + ran.stderr
+    assert ran.returncode == 0 or f"alertname: {alert}" in output, output
+    return ran.returncode != 0
+
+
+@pytest.mark.deploy
+@pytest.mark.parametrize("alert", [rule["alert"] for rule in RULES])
+def test_an_alert_fires_in_its_state_from_the_first_second(
+    alert: str, readings: list[Reading], tmp_path: Path
+) -> None:
+    minute = 30 if alert in ONCE else 80
+    assert _firing(alert, _state(alert, readings), minute, tmp_path)
+    assert not _firing(alert, _state("nothing", readings), minute, tmp_path)
+
+
+async def test_the_first_page_has_every_series_that_an_alert_adds_up(
+    readings: list[Reading], db: Db
+) -> None:
+    before, _ = _pages("pass")
+    page = before + _page_of(readings)
+    async with db.connection() as tx:
+        currencies = await merchants.settlement_currencies(tx)
+    assert currencies
+    for series in (
+        'opentill_payment_attempts_total{gateway="stripe",method="CREDIT_CARD",outcome="succeeded"}',
+        'opentill_payment_attempts_started_total{gateway="stripe",method="CREDIT_CARD"}',
+        'opentill_payment_attempts_started_total{gateway="epay",method="ALIPAY"}',
+        'opentill_foreign_gateway_events_total{gateway="stripe",owner="epay"}',
+        'opentill_foreign_gateway_events_total{gateway="epay",owner="sandbox"}',
+        'opentill_jobs_total{kind="settle",outcome="failed"}',
+        'opentill_webhook_deliveries_total{outcome="delivered"}',
+        *(f'opentill_payments_confirmed_total{{currency="{each}"}}' for each in currencies),
+    ):
+        assert _samples(page).get(series) == 0.0, series
+
+
+def test_each_alert_has_a_failing_state() -> None:
+    names = {rule["alert"] for rule in RULES}
+    assert {*COUNTED, *READ, "OpenTillVersionsDiffer"} == names
