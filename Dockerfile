@@ -7,7 +7,7 @@ ARG LOCK=requirements.lock
 COPY ${LOCK} .
 RUN pip wheel --no-cache-dir --require-hashes --only-binary :all: \
     --requirement ${LOCK} --wheel-dir /wheels
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY migrations migrations
 COPY src src
 RUN pip wheel --no-cache-dir --no-index --find-links /wheels --no-deps --wheel-dir /wheels .

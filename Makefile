@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
 .PHONY: test-nightly test-citus hooks client bench stress lock browser languages compilers promtool
 .PHONY: python-shop node-shop php-shop
-.PHONY: test-deploy manifests board sbom FORCE
+.PHONY: test-deploy manifests board sbom notice FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo 'make manifests          write the Kubernetes manifests, which are made of the chart'
 	@echo 'make board              write the board of Grafana, which is made of a table'
 	@echo 'make sbom               write what runs to dist/opentill.cdx.json (CycloneDX)'
+	@echo 'make notice             write NOTICE, the licences of what runs'
 	@echo 'make hooks              install git hooks: git runs make check before commits and pushes'
 	@echo 'make bench              measure each target of speed and size (ARGS="--only pay" for some)'
 	@echo 'make mutants            mutation tests: break one thing at a time, see that a test fails (ARGS="--sql 200" for more)'
@@ -87,10 +88,14 @@ board: .venv/stamp-dev
 	$(BIN)/python tools/board.py
 
 # What runs, with versions, licences and digests: CycloneDX 1.6.
-sbom: .venv-deploy/stamp
+sbom: .venv/stamp-dev .venv-deploy/stamp
 	mkdir -p dist
 	.venv-deploy/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
 		--mc-type application --output-reproducible --validate --output-file dist/opentill.cdx.json
+	$(BIN)/python tools/licenses.py dist/opentill.cdx.json
+
+notice: .venv/stamp-dev
+	$(BIN)/python tools/licenses.py
 
 check: .venv/stamp-dev
 	$(BIN)/ruff format --check .
@@ -155,6 +160,7 @@ lock:
 	$(COMPILE) tests/deploy/requirements.in $(ARGS) --output-file tests/deploy/requirements.lock
 	$(COMPILE) benchmarks/peers/requirements.in $(ARGS) --output-file benchmarks/peers/requirements.lock
 	$(COMPILE) tests/generated/requirements.in $(ARGS) --output-file tests/generated/requirements.lock
+	$(BIN)/python tools/licenses.py
 	for place in clients/javascript tests/generated/node tests/browser/axe; do ( cd $$place && \
 		npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved ) || exit 1; done
 

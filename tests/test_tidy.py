@@ -63,6 +63,7 @@ def test_a_module_says_what_it_is_for(path: Path) -> None:
 ENVIRONMENT: Final = {
     "cli/identity.py": "where a user keeps what is theirs, XDG_CONFIG_HOME",
     "cli/exposure.py": "PGSSLMODE, which the database's library reads",
+    "cli/dumps.py": "PATH and PG… variables, for pg_dump and pg_restore",
     "cli/running.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "core/metrics.py": "PROMETHEUS_MULTIPROC_DIR, for its children",
     "reference/samples.py": "does not: it writes programs that do",

@@ -38,7 +38,7 @@ async def healthz(_request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Say whether requests are welcome: database there, schema right, not about to stop."""
+    """Say whether requests are welcome: database there, it writes, schema right, no stop begun."""
     app = context.of(request.scope)
     why = "draining" if request.app.state.draining else await _trouble(app.db)
     if why is None:
@@ -56,6 +56,16 @@ async def _trouble(db: Db) -> str | None:
         return "the database does not respond"
     except SchemaMismatch:
         return "the database has another schema: run opentill migrate"
+    return await _refused_writes(db) if db.refuses_writes else None
+
+
+async def _refused_writes(db: Db) -> str | None:
+    """Say whether the database, which refused a write, still does."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            await db.try_write()
+    except (Problem, TimeoutError):
+        return "the database takes no writes: its disk is full, or it is a standby"
     return None
 
 

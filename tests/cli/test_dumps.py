@@ -10,7 +10,7 @@ import pytest
 from opentill.cli import dumps
 from opentill.cli.backup import _check_contents
 from opentill.core.errors import ConfigurationError
-from opentill.db.queries import Contents
+from opentill.db.contents import Contents
 from opentill.server.embedded.programs import Programs, find_programs
 
 

