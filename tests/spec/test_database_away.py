@@ -182,7 +182,8 @@ def test_a_dead_line_is_503_within_two_seconds_and_well_again_soon(
 
 
 async def _set_read_only(url: str, setting: str) -> None:
-    connection = await asyncpg.connect(url)
+    writes = {"default_transaction_read_only": "off"}
+    connection = await asyncpg.connect(url, server_settings=writes)
     name = await connection.fetchval("select quote_ident(current_database())")
     await connection.execute(f"alter database {name} {setting}")
     await connection.close()
