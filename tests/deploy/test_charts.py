@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from tools import licenses
 
 import opentill
 from opentill.config import SETTINGS
@@ -110,6 +111,15 @@ def test_logins_are_kept_where_containers_may_write() -> None:
             pod, container = _containers(manifest)
             (name,) = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == folder]
             assert [one for one in pod["volumes"] if one["name"] == name and "emptyDir" in one]
+
+
+def test_who_is_told_to_wait_for_compose_is_told_the_version_that_can() -> None:
+    recipe = (TOP / "docs" / "recipes" / "run-containers.md").read_text()
+    assert "Docker Compose 2.7.0 or newer" in recipe
+    head = (TOP / "compose.yaml").read_text().partition("x-opentill")[0]
+    check, _, rest = head.partition("up --detach --wait")
+    assert rest
+    assert "docker compose version --short # 2.7.0 or newer" in check
 
 
 def test_the_image_says_what_it_is() -> None:
@@ -267,7 +277,9 @@ def test_the_sbom_has_every_package_that_runs(tmp_path: Path) -> None:
         cwd=TOP, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
+    licenses.add_to_sbom(target)  # as `make sbom` does next
     made = json.loads(target.read_text())
+    assert all(component["licenses"] for component in made["components"])
     assert (made["bomFormat"], made["metadata"]["component"]["name"]) == ("CycloneDX", "opentill")
     lock = (TOP / "requirements.lock").read_text()
     pinned = set(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
