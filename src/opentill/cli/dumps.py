@@ -56,7 +56,7 @@ class Target(msgspec.Struct, frozen=True):
         parts = urlsplit(url)
         user, at, hosts = parts.netloc.rpartition("@")
         user, _, password = user.partition(":")
-        query, settings = [], []
+        query, settings = list[tuple[str, str]](), list[str]()
         for name, value in parse_qsl(parts.query, keep_blank_values=True):
             if name == "password":
                 password = quote(value, safe="")
