@@ -64,6 +64,16 @@ PROCESSING: Final = "status = 'PROCESSING'"
 CLAIM: Final = {
     "now": LATE, "lease_until": LATE, "limit": 1000, "gateways": None, "included": True,
 }  # fmt: skip
+IDLE: Final = Case(
+    "orders",
+    lambda row: {
+        "merchant_id": row["merchant_id"],
+        "payment_link_id": row["payment_link_id"],
+        "before": LATE,
+    },
+    shows=None,
+    where="payment_link_id is not null",
+)
 MERCHANT: Final = Case("merchants", lambda row: {"merchant_id": row["id"]}, shows=None, beside=True)
 CASES: Final = {
     "orders.queries.LOCKED": Case("orders", ids),
@@ -112,16 +122,8 @@ CASES: Final = {
     ),
     "products.queries.LOCKED": Case("products", ids),
     "payment_links.queries.LOCKED": Case("payment_links", ids),
-    "payment_links.queries.LOCK_IDLE": Case(
-        "orders",
-        lambda row: {
-            "merchant_id": row["merchant_id"],
-            "payment_link_id": row["payment_link_id"],
-            "before": LATE,
-        },
-        shows=None,
-        where="payment_link_id is not null",
-    ),
+    "payment_links.queries.LOCK_IDLE": IDLE,
+    "payment_links.queries.AWAIT_IDLE": IDLE,
     "epay.queries.LOCKED": Case("epay_credentials", mine, beside=True),
     "epay.queries.CLAIM_NOTICES": Case(
         "epay_notifications",

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from opentill import merchants, orders, payment_links
+from opentill import checkouts, merchants, orders, payment_links
 from opentill.checkouts import Session
 from opentill.checkouts import jobs as checkout_jobs
 from opentill.db.database import Tx
@@ -22,6 +22,10 @@ GIFT: Final = {"name": "A gift", "currency": "USD", "minAmount": "5", "maxAmount
 FORM_ID: Final = re.compile(r'name="form_id" value="(\w+)"')
 MINUTE: Final = 60_000
 HALF_AN_HOUR: Final = 30 * MINUTE
+WAITS_FOR_LOCK: Final = """
+    select exists (select from pg_stat_activity
+        where wait_event_type = 'Lock' and datname = current_database())
+"""
 REFUSED: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("productId", {}),
     ("productId", {"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}),
@@ -255,6 +259,61 @@ def test_a_session_that_nobody_pays_gives_way_once_all_uses_are_taken(
     assert opened("192.0.2.10", now + 7 * MINUTE - 1) is None
     shop.data("PATCH", f"/v1/payment-links/{made['id']}", json={"maxUses": 2})
     assert opened("192.0.2.10", now + 20 * MINUTE) is None  # more are taken than there are
+
+
+# What whoever ends the idle session has locked when the customer comes: for the form its order, as
+# the worker has, so that nothing is left to end; for the page the attempts, which are read once the
+# uses are counted, so that the session ends between the two.
+SCHEDULES: Final = (
+    pytest.param("post", "select from orders where merchant_id = $1 for update", id="form"),
+    pytest.param("get", "lock table payment_attempts in access exclusive mode", id="page"),
+)
+
+
+@pytest.mark.parametrize(("method", "first"), SCHEDULES)
+@pytest.mark.parametrize("ends", [True, False], ids=["it ends", "somebody begins to pay it"])
+def test_a_customer_who_comes_while_the_idle_session_of_a_link_ends_gets_its_use(
+    shop: Shop, clock: Callable[[int], None], method: str, first: str, *, ends: bool
+) -> None:
+    server, now = shop.api_server, shop.api_server.app.clock()
+    visitor, later = Visitor(server), now + HALF_AN_HOUR + 1
+    made = link(shop, maxUses=1)
+    idle_id = go_on(Visitor(server), made)
+    order_id = order_of(shop, idle_id)
+    path = urlsplit(made["url"]).path
+    (form_id,) = FORM_ID.findall(_page_after(server, clock, later, visitor, path))
+    with ThreadPoolExecutor(1) as threads:
+
+        async def end_the_session(tx: Tx) -> Any:
+            await tx.execute(first, *([shop.id] if "$1" in first else []))
+            form = [{"form_id": form_id, "lang": "en"}] if method == "post" else []
+            answer = threads.submit(getattr(visitor, method), path, *form)
+            for _ in range(500):
+                if await tx.fetchval(WAITS_FOR_LOCK):
+                    break
+                await asyncio.sleep(0.02)
+            else:
+                pytest.fail("the customer does not wait")
+            if ends:
+                await checkouts.expire(tx, shop.id, idle_id, "its time is over", later)
+            else:
+                await world.submitted(tx, await orders.find(tx, shop.id, order_id), later)
+            return answer
+
+        answer = server.tx(end_the_session).result()
+    usable = 303 if method == "post" else 200
+    assert answer.status_code == (usable if ends else 410), answer.text
+    assert read(shop, made)["openSessions"] == (0 if ends and method == "get" else 1)
+    server.check_books()
+
+
+def _page_after(
+    server: ApiServer, clock: Callable[[int], None], moment: int, visitor: Visitor, path: str
+) -> str:
+    clock(moment)
+    answer = visitor.get(path)
+    assert answer.status_code == 200
+    return str(answer.text)
 
 
 def test_a_visitor_who_holds_uses_is_told_what_to_do(

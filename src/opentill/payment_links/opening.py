@@ -84,12 +84,7 @@ async def offered(tx: Tx, slug: str, now: int) -> Offered:
 
 
 async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
-    used = {} if link.max_uses is None else await service.usage(tx, link.merchant_id, [link.id])
-    usage = used.get(link.id, Usage())
-    state, displaces = state_of(link, usage, now), False
-    if state == "USED_UP" and usage.uses == link.max_uses and usage.open:
-        displaces = bool(await queries.HAS_IDLE.get(tx, **_idle(link, now)))
-        state = "ACTIVE" if displaces else state
+    state, displaces = await _availability(tx, link, now)
     if link.product_id is None:
         return Offered(
             link=link,
@@ -116,6 +111,26 @@ async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
     )
 
 
+async def _availability(tx: Tx, link: PaymentLink, now: int) -> tuple[State, bool]:
+    """Return whether a link can be used, and whether a session that nobody pays has to give way."""
+    usage = await _usage(tx, link)
+    state = state_of(link, usage, now)
+    if state != "USED_UP" or usage.uses != link.max_uses or not usage.open:
+        return state, False
+    if await queries.HAS_IDLE.get(tx, **_idle(link, now)):
+        return "ACTIVE", True
+    # One may have ended after the uses were counted: then there is a use, and nothing idle.
+    return state_of(link, await _usage(tx, link), now), False
+
+
+async def _usage(tx: Tx, link: PaymentLink) -> Usage:
+    """Count the uses of a link that has a number of them."""
+    if link.max_uses is None:
+        return Usage()
+    used = await service.usage(tx, link.merchant_id, [link.id])
+    return used.get(link.id, Usage())
+
+
 def _idle(link: PaymentLink, now: int) -> dict[str, Any]:
     """Return the parameters that find the idle sessions of a link."""
     return {
@@ -126,10 +141,19 @@ def _idle(link: PaymentLink, now: int) -> dict[str, Any]:
 
 
 async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
-    """End an idle session, so that its use is the next customer's. Raises Unusable."""
+    """End an idle session, so that its use is the next customer's. Raises Unusable.
+
+    One that is being ended or paid in this moment is waited for: where it has ended, its use is
+    free, as counting the uses again shows.
+    """
     session_id = await queries.LOCK_IDLE.get(tx, **_idle(link, now))
-    if session_id is None:  # somebody has begun to pay it
-        raise Unusable("USED_UP")
+    if session_id is None:
+        session_id = await queries.AWAIT_IDLE.get(tx, **_idle(link, now))
+    if session_id is None:
+        state = state_of(link, await _usage(tx, link), now)
+        if state != "ACTIVE":  # somebody has begun to pay it
+            raise Unusable(state)
+        return
     await checkouts.expire(
         tx, link.merchant_id, session_id, "its use went to another customer", now
     )

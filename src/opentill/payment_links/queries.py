@@ -107,13 +107,10 @@ _IDLE: Final = """
         )
 """
 HAS_IDLE = Value(bool, f"select exists (select 1 {_IDLE})")
-LOCK_IDLE = Value(
-    str,
-    f"""
-    select u.checkout_id {_IDLE}
-    order by u.created_at, u.order_id limit 1 for update of o skip locked
-    """,
-)
+_FIRST_IDLE: Final = f"select u.checkout_id {_IDLE} order by u.created_at, u.order_id limit 1"
+LOCK_IDLE = Value(str, f"{_FIRST_IDLE} for update of o skip locked")
+# The same where all are locked: it waits for whoever ends or pays the first of them.
+AWAIT_IDLE = Value(str, f"{_FIRST_IDLE} for update of o")
 # What has become of links, by currency: the sums of what is noted as paid, and each session that
 # the worker has not noted yet, read from its order. An order that was paid after its session had
 # ended is among the late payments, which are few.
