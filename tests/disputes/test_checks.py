@@ -44,3 +44,4 @@ async def test_what_was_changed_behind_its_back_is_found(tx: Tx, origin, word, c
     await undone.rollback()
     assert {found.rule for found in violations} == rules
     assert {found.merchant_id for found in violations} == {order.merchant_id}
+    assert all(found.detail for found in violations)

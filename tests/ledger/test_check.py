@@ -1,5 +1,6 @@
 """The check of the books finds every kind of corruption. One that finds nothing is worthless."""
 
+import re
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -7,7 +8,10 @@ import pytest
 
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
-from opentill.integrity.rules import check_all, check_books
+from opentill.db.query import Query
+from opentill.integrity import queries
+from opentill.integrity.rules import check_all, check_books, statements
+from opentill.ledger import Violation, incremental_queries, rule_text
 from opentill.orders import Order
 from support.books import assert_books
 from support.corruptions import ATTEMPT, HISTORY, MOVE, OF_ORDERS, RUNNING, SESSION, SUM
@@ -66,6 +70,25 @@ async def test_it_finds(unguarded: tuple[Tx, Order], statement: str, found: set[
 
 async def test_what_was_rolled_back_is_right(unguarded: tuple[Tx, Order]) -> None:
     assert await assert_books(unguarded[0]) == 7
+
+
+def test_every_rule_says_something_of_a_violation_whose_rows_are_missing() -> None:
+    rules = [rule for rule, _ in statements()]
+    rules += [queries.MERCHANT_HISTORY, *queries.MERCHANT_RULES]
+    rules += [incremental_queries.WRONG, incremental_queries.UNKNOWN]
+    beginning, _, _ = rule_text("HOLDS", "FOUND").partition("(FOUND)")
+    pattern = re.escape(beginning).replace("HOLDS", ".+")
+    assert [rule.text for rule in rules if re.match(pattern, rule.text) is None] == []
+
+
+async def test_a_detail_that_cannot_be_put_together_hides_no_violation(tx: Tx) -> None:
+    found = (
+        "select 'mer_1' as merchant_id, 'order_1' as subject, 'frozen: ' || null::text as detail"
+    )
+    (violation,) = await Query(Violation, rule_text("money is kept", found)).all(tx)
+    assert violation == Violation(
+        "money is kept", "mer_1", "order_1", "a row that belongs to it is missing"
+    )
 
 
 async def test_two_at_a_time_find_the_same_and_of_one_moment(database_url: str) -> None:

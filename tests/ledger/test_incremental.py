@@ -216,6 +216,19 @@ async def _overdue(db: Db, days: int) -> int:
         return await ledger.count_overdue(tx, now_ms() + (days - 2) * 86_400_000)
 
 
+async def test_a_disputed_order_without_its_dispute_is_found_and_shown(damaged: Db) -> None:
+    order = await damaged.run(lambda tx: world.in_status(tx, "DISPUTED"))
+    await _do(damaged, "delete from disputes where merchant_id = $1", order.merchant_id)
+    for _ in range(3):
+        await scheduler.BooksCheck(damaged).turn()
+        await _do(damaged, "update ledger_checks set checked_at = 0")
+    async with damaged.connection() as tx:
+        checks = await ledger.checks(tx, None, 10)  # as the console's page of the books reads them
+    assert [(found.subject, found.detail) for check in checks for found in check.wrong] == [
+        (order.id, "DISPUTED, charged back 0: 0 open, 0 lost, of 0"),
+    ]
+
+
 async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(damaged: Db) -> None:
     await _without_rules(damaged, "orders")
     first = await _business(damaged)

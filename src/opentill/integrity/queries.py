@@ -11,7 +11,7 @@ from opentill import figures
 from opentill.adjustments.model import MOVES
 from opentill.db.query import WHOLE_S, Query, Value
 from opentill.integrity import event_queries
-from opentill.ledger import Violation
+from opentill.ledger import Violation, rule_text
 
 _OF_MERCHANT_S: Final = 3600.0  # for a rule about one merchant, however large it is
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
@@ -403,7 +403,7 @@ _HISTORY: Final = """
 def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violation]:
     """Return the statement of a rule; PostgreSQL takes the condition down into it where it can."""
     of_merchant = " where merchant_id = :merchant_id" if one_merchant else ""
-    text = f"select '{holds}' as rule, found.* from ({sql}) as found{of_merchant}"  # noqa: S608 - ours
+    text = rule_text(holds, sql, of_merchant)
     return Query(Violation, text, timeout_s=_OF_MERCHANT_S if one_merchant else WHOLE_S)
 
 

@@ -23,6 +23,7 @@ from opentill.ledger.postings import (
     Cause,
     Type,
 )
+from opentill.ledger.queries import rule_text
 from opentill.ledger.service import (
     balance,
     caused_by,
@@ -73,6 +74,7 @@ __all__ = [
     "passes",
     "post",
     "post_many",
+    "rule_text",
     "rules",
     "spans",
     "statement_file",

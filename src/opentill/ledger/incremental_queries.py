@@ -41,9 +41,10 @@ SUMS = Query(
 )
 WRONG = Query(
     Violation,
-    f"""
-    select 'each balance after is the one before plus this entry, numbered 1, 2, 3 …' as rule,
-        :merchant_id::text as merchant_id, id as subject,
+    queries.rule_text(
+        queries.FOLLOWS_HOLDS,
+        f"""
+    select :merchant_id::text as merchant_id, id as subject,
         'entry ' || number || ' of ' || :currency as detail
     from (
         select id, number, {queries.FOLLOWS} as follows
@@ -52,19 +53,23 @@ WRONG = Query(
             and number >= :after and number <= :last
         window following as (order by number)
     ) as checked where not follows and number > :after order by number limit 1000
-    """,  # noqa: S608 - as above
+        """,  # noqa: S608 - as above
+    ),
     timeout_s=_RANGE_S,
 )
 UNKNOWN = Query(
     Violation,
-    f"""
-    select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
+    queries.rule_text(
+        queries.MOVES_HOLDS,
+        f"""
+    select merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail
     from entries e
     where merchant_id = :merchant_id and currency = :currency
         and number > :after and number <= :last and {queries.IS_UNKNOWN}
     order by number limit 1000
-    """,  # noqa: S608 - as above
+        """,  # noqa: S608 - as above
+    ),
     timeout_s=_RANGE_S,
 )
 # Nothing is written if another worker was faster: the round is not at `:checked_from` any more, or,

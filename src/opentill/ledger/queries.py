@@ -223,27 +223,48 @@ LISTS = lists(Entry, "entries", ListQuery)
 CURRENCY = Value(str, "select settlement_currency from merchants where id = :merchant_id")
 ENTRIES = Value(int, "select count(*) from entries", timeout_s=WHOLE_S)
 
+
+def rule_text(holds: str, violations: str, condition: str = "") -> str:
+    """Return the statement of a rule that ``holds``.
+
+    ``violations`` selects the merchant, the subject and a detail of each place where it does not.
+    A detail that could not be put together, since a row of it is missing, is no reason to lose the
+    violation.
+    """
+    return f"""
+    select '{holds}' as rule, found.merchant_id, found.subject,
+        coalesce(found.detail, 'a row that belongs to it is missing') as detail
+    from ({violations}) as found{condition}
+    """  # noqa: S608 - constants of ours
+
+
+FOLLOWS_HOLDS: Final = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
+MOVES_HOLDS: Final = "every entry is a movement of the table"
 # What `opentill ledger check` looks for; each returns the places where its rule does not hold.
 RULES = (
     Query(
         Violation,
-        f"""
-        select 'each balance after is the one before plus this entry, numbered 1, 2, 3 …' as rule,
-            merchant_id, id as subject, 'entry ' || number || ' of ' || currency as detail
+        rule_text(
+            FOLLOWS_HOLDS,
+            f"""
+        select merchant_id, id as subject, 'entry ' || number || ' of ' || currency as detail
         from (
             select e.merchant_id, e.id, e.number, e.currency,
                 not ({FOLLOWS}) as wrong
             from entries e
             window following as (partition by merchant_id, currency order by number)
         ) as checked where wrong
-        """,  # noqa: S608 - as above
+            """,  # noqa: S608 - as above
+        ),
         timeout_s=WHOLE_S,
     ),
     Query(
         Violation,
-        f"""
-        select 'the balance equals the sum of its entries' as rule, b.merchant_id,
-            b.currency as subject, 'the balance row and its entries differ' as detail
+        rule_text(
+            "the balance equals the sum of its entries",
+            f"""
+        select b.merchant_id, b.currency as subject,
+            'the balance row and its entries differ' as detail
         from balances b left join (
             select merchant_id, currency, count(*) as entries, max(created_at) as last_at,
                 {each("sum(" + MOVED + ") as {0}")}
@@ -251,37 +272,45 @@ RULES = (
         ) e using (merchant_id, currency)
         where (b.entries, b.last_at, {each("b.{0}")})
             is distinct from (e.entries, e.last_at, {each("e.{0}")})
-        """,  # noqa: S608 - as above
+            """,  # noqa: S608 - as above
+        ),
         timeout_s=WHOLE_S,
     ),
     Query(
         Violation,
-        f"""
-        select 'the sum over all accounts is zero' as rule, merchant_id, currency as subject,
-            'the accounts do not add up' as detail
+        rule_text(
+            "the sum over all accounts is zero",
+            f"""
+        select merchant_id, currency as subject, 'the accounts do not add up' as detail
         from balances
         where {each("{0}", between=" + ")} <> 0
-        """,  # noqa: S608 - as above
+            """,  # noqa: S608 - as above
+        ),
         timeout_s=WHOLE_S,
     ),
     Query(
         Violation,
-        """
-        select 'entries have a balance row' as rule, e.merchant_id, e.currency as subject,
-            'entries without a balance' as detail
+        rule_text(
+            "entries have a balance row",
+            """
+        select e.merchant_id, e.currency as subject, 'entries without a balance' as detail
         from entries e left join balances b using (merchant_id, currency)
         where b.merchant_id is null group by e.merchant_id, e.currency
-        """,
+            """,
+        ),
         timeout_s=WHOLE_S,
     ),
 )
 UNKNOWN_MOVES = Query(
     Violation,
-    f"""
-    select 'every entry is a movement of the table' as rule, merchant_id, id as subject,
+    rule_text(
+        MOVES_HOLDS,
+        f"""
+    select merchant_id, id as subject,
         type || ' from ' || from_account || ' to ' || to_account as detail
     from entries e where {IS_UNKNOWN}
-    """,  # noqa: S608 - as above
+        """,  # noqa: S608 - as above
+    ),
     timeout_s=WHOLE_S,
 )
 # 0 where none was finished; null where an older version checked, and 0 is not known yet.
