@@ -180,3 +180,30 @@ def test_a_second_payment_that_its_gateway_keeps_is_noted_as_given_back(opentill
     assert (row["who"], row["subject"], row["reason"]) == (USER, kept.id, "broken on arrival")
     events = [each["event"] for each in opentill.json("orders", "history", kept.order_id)]
     assert events.count("payment_given_back") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("orders", "list", "{shop}", "--email", ""), "email"),
+        (("orders", "list", "{shop}", "--query", ""), "query"),
+        (("orders", "list", "{shop}", "--product", ""), "product"),
+        (("orders", "list", "{shop}", "--metadata", ""), "metadata"),
+        (("orders", "search", ""), "text"),
+        (("orders", "search", "x", "--merchant", ""), "merchant"),
+        (("export", "{shop}", "--query", ""), "query"),
+        (("export", "{shop}", "--email", ""), "email"),
+        (("disputes", "list", "--merchant", ""), "merchant"),
+        (("links", "list", ""), "merchant_id"),
+        (("mail", "list", ""), "merchant_id"),
+        (("audit", "list", ""), "merchant_id"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_an_empty_option_of_a_command_that_reads_is_refused(
+    opentill: Commands, words: tuple[str, ...], option: str
+) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    line = opentill.refusal(*(word.replace("{shop}", shop) for word in words))
+    assert option in line
+    assert "empty" in line

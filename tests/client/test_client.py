@@ -125,6 +125,16 @@ def test_lists_are_filtered_by_time_with_aware_datetimes(client: Client, shop: S
         client.orders.list(start_date=moment.replace(tzinfo=None))
 
 
+@pytest.mark.parametrize(
+    "filters",
+    [{"customer_email": ""}, {"query": ""}, {"product_id": ""}, {"metadata": {"cart": ""}}],
+    ids=str,
+)
+def test_an_empty_filter_lists_nobodys_orders(client: Client, filters: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(filters))} must not be empty"):
+        client.orders.list(**filters)
+
+
 def test_an_export_is_streamed_to_a_file_or_through_the_hands(
     client: Client, shop: Shop, tmp_path: Path
 ) -> None:

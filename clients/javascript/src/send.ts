@@ -148,13 +148,22 @@ function pathOf({ path, id }: ApiRequest): string {
   return path.replace("{id}", id);
 }
 
-/** Return the query string; objects become `name[key]=value`. */
+/**
+ * Return the query string; objects become `name[key]=value`. Throws TypeError for an empty text:
+ * left out, it would list what it was to exclude.
+ */
 function queryOf({ query = {}, amounts }: ApiRequest): string {
   const given = new URLSearchParams();
   for (const [name, value] of fields(query, amounts)) {
     if (value === undefined || value === null) continue;
-    if (typeof value !== "object") given.append(name, String(value));
-    else for (const [key, one] of Object.entries(value)) given.append(`${name}[${key}]`, String(one));
+    const entries: [string, unknown][] =
+      typeof value !== "object"
+        ? [[name, value]]
+        : Object.entries(value).map(([key, entry]) => [`${name}[${key}]`, entry]);
+    for (const [parameter, entry] of entries) {
+      if (entry === "") throw new TypeError(`${parameter} must not be empty: leave it out`);
+      given.append(parameter, String(entry));
+    }
   }
   const text = given.toString();
   return text === "" ? "" : `?${text}`;

@@ -188,6 +188,9 @@ test("amounts are never numbers", async () => {
   const item = { name: "Cart", price: 9.99, currency: "USD" };
   await assert.rejects(client.checkouts.create({ item }), /item\.price must be text/);
   await assert.rejects(all(client.orders.list({ amount: 9.99 })), /amount must be text/);
+  const wrong = { name: "TypeError", message: /must not be empty/ };
+  await assert.rejects(all(client.orders.list({ customerEmail: "" })), wrong);
+  await assert.rejects(all(client.orders.list({ metadata: { cart: "" } })), wrong);
 });
 
 test("webhooks are set up, and what was sent is read", needsServer, async () => {

@@ -38,6 +38,7 @@ def _printing(function: Command, name: str) -> Command:
         @functools.wraps(function)
         def printing(**given: Any) -> None:
             identity.begin(name)
+            _check_not_empty(function, given)
             function(**given)
 
         return printing
@@ -45,9 +46,36 @@ def _printing(function: Command, name: str) -> Command:
     @functools.wraps(function)
     def command(*, as_json: bool, **given: Any) -> None:
         identity.begin(name)
+        _check_not_empty(function, given)
         output.show(function(**given), as_json=as_json)
 
     return with_options(command, {"as_json": (output.Json, False)})
+
+
+def _check_not_empty(function: Command, given: Mapping[str, Any]) -> None:
+    """Refuse an empty text of a command that only reads, as the API does.
+
+    A script whose variable is empty would read what the option was to exclude. A command that
+    writes has ``--reason``, and for some of its options an empty text has a meaning of its own.
+    Raises Invalid that names the option.
+    """
+    from opentill.core.errors import Invalid
+
+    if "reason" in given:
+        return
+    for name, value in given.items():
+        if value == "" or (isinstance(value, list) and "" in value):
+            shown = _shown_name(inspect.signature(function).parameters[name])
+            raise Invalid(shown, f"{shown} must not be empty: leave it out instead")
+
+
+def _shown_name(parameter: inspect.Parameter) -> str:
+    """Return what a command calls an option or an argument."""
+    for part in getattr(parameter.annotation, "__metadata__", ()):
+        for declared in getattr(part, "param_decls", None) or ():
+            return str(declared).lstrip("-")
+    is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    return parameter.name.replace("_", "-") if is_option else parameter.name
 
 
 def acting(*, without_reason: str | None = None) -> Callable[[Command], Command]:

@@ -53,6 +53,9 @@ def query_of(given: dict[str, Any], **more: Any) -> "OrdersQuery":
     from opentill.http import strictjson
     from opentill.orders import OrdersQuery
 
+    for name, value in given.items():  # also of `opentill export`, which prints by itself
+        if value == "":
+            raise Invalid(name, f"{name} must not be empty: leave it out instead")
     start, end = inputs.period(given["since"], given["until"])
     values: dict[str, Any] = {
         "status": given["status"],

@@ -41,13 +41,19 @@ class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def get(path: str, response: type[T], **query: str | int | Mapping[str, str] | None) -> Request[T]:
-    """Return a GET; parameters that are None are left out, mappings become ``name[key]=value``."""
+    """Return a GET; parameters that are None are left out, mappings become ``name[key]=value``.
+
+    Raises ValueError for an empty text: left out, it would list what it was to exclude.
+    """
     given: dict[str, str | int] = {}
     for name, value in query.items():
         if isinstance(value, Mapping):
             given |= {f"{_camel(name)}[{key}]": entry for key, entry in value.items()}
         elif value is not None:
             given[_camel(name)] = value
+        if value == "" or (isinstance(value, Mapping) and "" in value.values()):
+            message = f"{name} must not be empty: leave it out, or give None"
+            raise ValueError(message)
     return Request(method="GET", path=path, response=response, query=given)
 
 

@@ -200,7 +200,7 @@ def _parameters(
     if operation.query is not Nothing:
         name = schemas.name_of(by_kind[operation.query])
         for field, schema in components[name]["properties"].items():
-            shown = schemas.without_null(schema)
+            shown = _not_empty(schemas.without_null(schema))
             description = shown.pop("description", "")
             parameter = {
                 "name": field,
@@ -229,6 +229,15 @@ def _parameters(
             },
         )
     return found
+
+
+def _not_empty(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a query parameter, whose texts are never empty."""
+    if "object" in schemas.types(schema):
+        return schema | {"additionalProperties": _not_empty(schema["additionalProperties"])}
+    if "string" not in schemas.types(schema) or "enum" in schema:
+        return schema
+    return {"minLength": 1} | schema
 
 
 def _takes_key(operation: Operation) -> bool:

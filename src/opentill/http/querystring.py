@@ -1,8 +1,8 @@
 """Query strings, taken strictly: known parameters only, each once, whole numbers in digits, no NUL.
 
 A query that is not understood is refused: without its unknown parameter it would be another query.
-A parameter without a value is none. A parameter that is a mapping stands as ``name[key]=value``,
-once for each key.
+So is a parameter without a value: a shop whose variable is empty would list everybody's orders. A
+parameter that is a mapping stands as ``name[key]=value``, once for each key.
 """
 
 import difflib
@@ -24,15 +24,15 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 
 
 def read(query_string: bytes, struct: type[Q]) -> Q:
-    """Turn a query string into ``struct``; empty values count as absent.
+    """Turn a query string into ``struct``.
 
-    Raises Invalid that names the parameter: for a wrong value, for one that stands twice, and for
-    one that is unknown, with the nearest that is known.
+    Raises Invalid that names the parameter: for a wrong or an empty value, for one that stands
+    twice, and for one that is unknown, with the nearest that is known.
     """
     if not query_string:
         return struct()
     accepted = strictjson.sentences(struct)
-    values: dict[str, str | int | bool | None] = {}
+    values: dict[str, str | int | bool] = {}
     mappings: dict[str, dict[str, str]] = {}
     try:
         pairs = parse_qsl(
@@ -52,15 +52,15 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
             raise _unknown(name, list(accepted))
         if name in values:
             raise Invalid(name, f"{name} must stand only once")
+        if not value:
+            raise _empty(name, accepted[name])
         if "\0" in value:  # PostgreSQL cannot hold it
             raise Invalid(name, f"{name} must be {accepted[name]}")
         whole = name in _whole_numbers(struct) and _WHOLE.fullmatch(value)
         flag = _FLAGS.get(value) if name in _flags(struct) else None
-        values[name] = int(value) if whole else value or None if flag is None else flag
-    given = {name: value for name, value in values.items() if value is not None}
-    given_too = {name: entries for name, entries in mappings.items() if entries}
+        values[name] = int(value) if whole else value if flag is None else flag
     try:
-        return msgspec.convert({**given, **given_too}, struct)
+        return msgspec.convert({**values, **mappings}, struct)
     except msgspec.ValidationError as error:
         raise strictjson.explain(error, struct) from None
 
@@ -72,8 +72,13 @@ def _put(entries: dict[str, str], entry: re.Match[str], value: str, accepts: str
         raise Invalid(name, f"{name} must have each key only once")
     if "\0" in value or not key:
         raise Invalid(name, f"{name} must be {accepts}")
-    if value:
-        entries[key] = value
+    if not value:
+        raise _empty(name, accepts)
+    entries[key] = value
+
+
+def _empty(name: str, accepts: str) -> Invalid:
+    return Invalid(name, f"{name} must be {accepts}; it is empty: leave it out instead")
 
 
 def _unknown(name: str, known: list[str]) -> Invalid:
