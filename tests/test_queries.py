@@ -295,6 +295,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",
         "checkouts.queries.BY_PUBLIC_ID",
+        "epay.queries.PAID_TWICE",
         "payment_links.queries.ANYWHERE",
         "payment_links.queries.NOTE_ENDED",
     }

@@ -66,6 +66,7 @@ QUEUES: Final = {
     "refunds_due",
     "idempotency_keys_old",
     "epay_refunds_old",
+    "epay_orders_again",
     "orders_due",
     "orders_reserve_due",
     "orders_creating_due",

@@ -81,6 +81,18 @@ async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
         *key.values(),
         NOW,
     )
+    other_session = await world.session(tx, order.merchant_id, order.product_id)
+    other = await world.paid(tx, await orders.find(tx, order.merchant_id, other_session.order_id))
+    for number, of_number in enumerate((order, other), start=1):
+        await tx.execute(
+            "insert into epay_orders values ($1, 'INV-1', $2, $3, '', null, 'VIP', '9.99', 'USD',"
+            " 'https://shop.example/n', '', '', $4, $5)",
+            of_number.merchant_id,
+            of_number.id,
+            of_number.checkout_id,
+            NOW,
+            number,
+        )
     await tx.execute(
         "insert into ledger_checks"
         " values ($1, 'USD', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, $2)"
@@ -95,6 +107,7 @@ async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
         "stuck": (stuck.merchant_id, stuck.id),
         "endpoints": (order.merchant_id, "https://shop.example/hook"),
         "notices": (order.merchant_id, order.id),
+        "paid_twice": (order.merchant_id, "INV-1"),
     }
     books = next(need for need in needs.NEEDS if need.name == "books")
     assert (await books.count(tx, now), books.place) == (1, "/books")
@@ -111,6 +124,7 @@ async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
             assert need.name != "refunds" or (sent.merchant_id, sent.id) in ours
     # No shop of Epay's had that order: the books would say so.
     await tx.execute("delete from epay_notifications where order_id = $1", order.id)
+    await tx.execute("delete from epay_orders where merchant_id = $1", order.merchant_id)
 
 
 async def test_a_second_payment_that_cannot_go_back_is_listed_since_it_came(tx: Tx) -> None:

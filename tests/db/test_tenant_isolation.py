@@ -119,7 +119,7 @@ EXPLAINED: Final = frozenset(
         "figures.gateway_queries": "DIFFER RECOUNT",
         "ledger.queries   ": "FOUND PASSES CHECKS",
         "orders.operations_queries": "LAST_REFUSED",
-        "epay.queries  ": "FAILED_NOTICES",
+        "epay.queries  ": "FAILED_NOTICES PAID_TWICE",
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
         "payouts.queries ": "DUE",
@@ -153,6 +153,8 @@ EXPLAINED: Final = frozenset(
         "epay.queries": "MERCHANT_OF_PID LIST_PID INSERT ALL SET_TYPE",
         # what is asked for twice, and what is long over: tests/epay/test_refunds.py
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
+        # of a number that nobody pays, as here, it says no: tests/epay/test_numbers_again.py
+        "epay.queries   ": "IS_BEING_PAID",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py
         "orders.queries  ": "ASK_SOON",
         # members, whose pages are walked role by role: tests/backoffice/test_permissions.py
@@ -298,6 +300,7 @@ class Business:
         idle = {"merchant_id": self.id, "payment_link_id": link.id, "before": self.now * 2}
         assert api_server.tx(lambda tx: link_queries.HAS_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: link_queries.LOCK_IDLE.get(tx, **idle))
+        assert api_server.tx(lambda tx: link_queries.AWAIT_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
         assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
         shop.confirm(session.order_id)
@@ -611,6 +614,11 @@ class Business:
         for type_ in ("alipay", "wxpay"):  # placed again, by another method
             epay_shop.post("mapi", epay_shop.signed(form | {"type": type_}))
         epay_shop.placed(out_trade_no="N-1", money_type="USD")
+        late = epay_shop.placed(out_trade_no="N-2", type="creditcard")
+        session_id = late["payurl"].rpartition("/")[2]
+        api_server.tx(lambda tx: checkouts.expire(tx, self.id, session_id, "test", self.now))
+        epay_shop.placed(out_trade_no="N-2", type="creditcard")
+        epay_shop.pay(late)
         for act, more in (
             ("query", {}), ("settle", {}), ("orders", {}), ("orders", {"status": "1"}),
             ("order", {"trade_no": placed["trade_no"]}),

@@ -135,7 +135,7 @@ def test_what_forges_a_notification_or_says_another_thing_than_the_request_is_re
         assert body["code"] == -1
         assert name in body["msg"]
         assert f"&{field}=" in body["msg"]
-    assert epay_shop.act("query")["orders"] == "0"
+    assert epay_shop.act("query")["orders"] == 0
 
 
 def test_cutting_finds_the_forgeries_that_are_there(epay_shop: EpayShop) -> None:

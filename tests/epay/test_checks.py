@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 
+from opentill import checkouts
 from opentill.db.database import Tx
 from opentill.integrity.rules import check_books
 from opentill.ledger import Violation
@@ -12,6 +13,7 @@ from support.epay_shop import EpayShop
 
 TOLD = "an Epay order has a notification exactly when it was paid"
 SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay order"
+AGAIN = "orders under one Epay number ask for the same, and only the last can still be paid"
 
 # What is done behind the services' back, to a paid order of the door ($1 merchant, $2 order), and
 # which rules say so.
@@ -34,6 +36,32 @@ def test_what_was_changed_behind_its_back_is_found(epay_shop: EpayShop, statemen
     found = _found_after(epay_shop.api_server, statement, epay_shop.id, order_id)
     assert {violation.rule for violation in found} == rules
     assert {violation.subject for violation in found} == {order_id}
+    assert {violation.merchant_id for violation in found} == {epay_shop.id}
+
+
+# What is done behind the services' back to the second order under a number ($1 merchant, $2 order).
+BROKEN_AGAIN = [
+    "update epay_orders set submission = 3 where merchant_id = $1 and order_id = $2",
+    "update epay_orders set name = 'other' where merchant_id = $1 and order_id = $2",
+    "update epay_orders set param = 'other' where merchant_id = $1 and order_id = $2",
+    # the first is now the last
+    "update epay_orders set submission = 4 - submission where merchant_id = $1 and $2 <> ''",
+]
+
+
+@pytest.mark.parametrize("statement", BROKEN_AGAIN)
+def test_an_order_that_does_not_follow_the_one_before_under_its_number_is_found(
+    epay_shop: EpayShop, statement: str
+) -> None:
+    form = epay_shop.signed(epay_shop.form())
+    first = epay_shop.post("mapi", form).json()
+    session_id, now = first["payurl"].rpartition("/")[2], epay_shop.api_server.app.clock()
+    epay_shop.api_server.tx(lambda tx: checkouts.expire(tx, epay_shop.id, session_id, "test", now))
+    second = epay_shop.post("mapi", form).json()
+    assert first["trade_no"] != second["trade_no"]
+    order_id = epay_shop.order_id(second)
+    found = _found_after(epay_shop.api_server, statement, epay_shop.id, order_id)
+    assert {violation.rule for violation in found} == {AGAIN}
     assert {violation.merchant_id for violation in found} == {epay_shop.id}
 
 

@@ -100,7 +100,7 @@ def test_too_many_orders_of_one_merchant_are_refused_together_with_those_of_the_
     epay_shop.placed()
     assert "频繁" in epay_shop.mapi()["msg"]
     assert epay_shop.shop.post("/v1/checkouts", {"productId": product}).status_code == 429
-    assert epay_shop.act("query")["orders"] == "2"
+    assert epay_shop.act("query")["orders"] == 2
     assert EpayShop(epay_shop.api_server, epay_shop.inbox).placed()["code"] == 1
 
 

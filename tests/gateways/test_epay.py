@@ -83,16 +83,82 @@ async def test_a_payment_from_its_placing_to_its_refund(
     assert server.refunds == [(ATTEMPT, "1.00")]
 
 
-async def test_the_key_stands_in_no_address_unless_the_server_wants_it(
+async def test_an_order_is_asked_for_by_get_unless_the_setting_says_otherwise(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
+    """The usual server reads the query only: there the key cannot stand in the body."""
     await gateway.find_payment(ATTEMPT)
-    assert server.asked[-1] == ("POST", "order", {"act": "order"})
-    other = gateway_of(server, query="get")
-    await other.find_payment(ATTEMPT)
     method, _, query = server.asked[-1]
     assert (method, query["key"]) == ("GET", KEY)
+    other = gateway_of(server, query="post")
+    await other.find_payment(ATTEMPT)
+    assert server.asked[-1] == ("POST", "order", {"act": "order"})
     await other.close()
+
+
+async def test_an_order_is_asked_for_by_post_where_a_server_does_not_read_the_query(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    server.reads = "body"
+    await gateway.pay(REQUEST)
+    server.asked.clear()
+    assert (await gateway.find_payment(ATTEMPT)).status == "ACTION_REQUIRED"
+    assert [method for method, _, _ in server.asked] == ["GET", "POST"]
+    notice = server.paid(ATTEMPT)
+    assert len(await gateway.read_notice(notice)) == 1
+    assert [method for method, _, _ in server.asked] == ["GET", "POST", "POST"]  # it is known now
+
+
+async def test_an_order_is_asked_for_by_post_as_well_only_where_the_query_counts_for_nothing(
+    server: EpayServer, gateway: EpayGateway
+) -> None:
+    server.faults = [("order", "500 before")]
+    assert (await gateway.find_payment(ATTEMPT)).status == "UNKNOWN"
+    assert (await gateway.find_payment(ATTEMPT)).status == "NOT_FOUND"
+    assert [method for method, _, _ in server.asked] == ["GET", "GET"]
+
+
+async def test_a_notice_whose_order_the_server_does_not_tell_us_of_is_not_refused(
+    server: EpayServer, gateway: EpayGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be genuine, and the key for queries wrong: the server is to send it again."""
+    await gateway.pay(REQUEST)
+    notice = server.paid(ATTEMPT)
+    server.extra = {"code": -3, "msg": "旧查询接口已升级为签名模式"}
+    with pytest.raises(Unavailable):
+        await gateway.read_notice(notice)
+    assert "旧查询接口已升级为签名模式" in caplog.text
+    assert KEY not in caplog.text
+
+
+# What a server does with a query of an order that it does not have, and what doctor says.
+CHECKS: Final = [
+    ({}, "", None),
+    ({"reads": "query"}, "", None),
+    ({"reads": "body"}, "", "set OPENTILL_GATEWAY_EPAY_QUERY=post"),
+    ({"key": "another-key-of-somebody"}, "", "-3: 商户ID或密钥错误"),
+    ({"pid": "1002"}, "", "OPENTILL_GATEWAY_EPAY_PID and OPENTILL_GATEWAY_EPAY_KEY"),
+    ({"query": "post", "reads": "query"}, "", "set OPENTILL_GATEWAY_EPAY_QUERY=get"),
+    ({}, "html", "not in the convention's form"),
+    ({}, "500 before", "HTTP 500"),
+]
+
+
+@pytest.mark.parametrize(("options", "fault", "problem"), CHECKS, ids=str)
+async def test_doctor_learns_whether_the_server_accepts_our_query(
+    server: EpayServer, options: dict[str, Any], fault: str, problem: str | None
+) -> None:
+    server.reads = options.pop("reads", "either")
+    server.faults = [("order", fault)] if fault else []
+    gateway = gateway_of(server, **options)
+    text = await gateway.check()
+    await gateway.close()
+    if problem is None:
+        assert text is None
+    else:
+        assert text is not None
+        assert problem in text
+        assert KEY not in text
 
 
 async def test_a_failed_request_is_told_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,7 +173,7 @@ async def test_a_failed_request_is_told_without_the_key(caplog: pytest.LogCaptur
     listener = free_socket()
     server = EpayServer()
     server.url = f"{url_of(listener)}/pay/"
-    gateway = gateway_of(server, query="get", key=key)
+    gateway = gateway_of(server, key=key)
     async with await asyncio.start_server(garbage, sock=listener):
         found = await gateway.find_payment(ATTEMPT)
     lost = await gateway.find_payment(ATTEMPT)  # nobody is there any more
@@ -201,6 +267,7 @@ ORDERS: Final = [
     ({"status": 1, "pid": 1002}, "UNKNOWN"),
     ({"code": -3, "msg": "KEY错误"}, "UNKNOWN"),
     ({"code": -1, "msg": "订单不存在！"}, "NOT_FOUND"),
+    ({"code": -1, "msg": "订单号不存在"}, "NOT_FOUND"),
     ({"code": -1, "msg": "系统繁忙"}, "UNKNOWN"),
     ({"code": None}, "UNKNOWN"),
 ]
@@ -279,6 +346,7 @@ TOLD: Final = [
     (-1, "退款失败：cURL error 28: timed out", "UNKNOWN"),
     (-1, "余额变动失败，退款金额不明", "UNKNOWN"),
     (0, "", "UNKNOWN"),
+    (0, "退款失败：未知错误", "UNKNOWN"),
     (-2, "网关退款未确认，禁止自动重试", "UNKNOWN"),
     (-2, "商户未开启订单退款API接口", "UNREACHABLE"),
     (-1, "请求过于频繁，请稍后再试", "UNREACHABLE"),
@@ -296,6 +364,20 @@ async def test_only_what_was_refused_beforehand_is_refused(
     outcome = await gateway.refund(part)
     assert (outcome.status, server.orders[ATTEMPT]["status"]) == (status, 1)
     assert outcome.reason.startswith(f"{code}: {message}")
+
+
+@pytest.mark.parametrize("message", ["退款成功", "退款成功！退款金额￥1.00"])
+async def test_a_refund_is_done_where_the_usual_server_says_so_with_code_0(
+    server: EpayServer, gateway: EpayGateway, message: str
+) -> None:
+    await gateway.pay(REQUEST)
+    server.paid(ATTEMPT)
+    part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
+    server.told = {"code": 0, "msg": message, "money": "1.00", "refund_no": "2026"}
+    outcome = await gateway.refund(part)
+    assert (outcome.status, outcome.provider_ref) == ("SUCCEEDED", "2026")
+    server.told["money"] = "2.00"
+    assert (await gateway.refund(part)).status == "UNKNOWN"  # it is about another amount
 
 
 async def test_a_notice_counts_only_if_the_server_says_so_too(

@@ -154,7 +154,7 @@ async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster
     server, upstream = served
     for known in (upstream.orders, upstream.refunds, upstream.asked, upstream.faults):
         known.clear()
-    upstream.extra = {}
+    upstream.extra, upstream.told, upstream.reads = {}, None, "either"
     cluster = Cluster(server, upstream)
     yield cluster
     async with cluster.db.connection() as tx:
@@ -171,6 +171,20 @@ async def test_a_notice_pays_an_order_and_again_changes_nothing(cluster: Cluster
         assert (answer.status_code, answer.text) == (200, "success")
         assert answer.headers["content-type"] == "text/plain"
     assert (await cluster.order(session)).status == "PAID"
+
+
+async def test_a_payment_at_the_usual_server_is_paid_and_refunded_without_an_operator(
+    cluster: Cluster,
+) -> None:
+    """It reads a query's parameters from the address only, and answers refunds with code 0."""
+    cluster.upstream.reads = "query"
+    order = await cluster.paid()
+    assert order.status == "PAID"
+    cluster.upstream.told = {"code": 0, "msg": "退款成功！退款金额￥2.00", "money": "2.00"}
+    refund_id = await cluster.refund(order, "2.00")
+    await cluster.send()
+    assert await cluster.status(refund_id) == "SUCCEEDED"
+    assert [money for _, money in cluster.upstream.refunds] == ["2.00"]
 
 
 @pytest.mark.parametrize("payurl", ["", "weixin://wxpay/bizpayurl?pr=1"])

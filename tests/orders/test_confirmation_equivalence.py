@@ -99,8 +99,9 @@ async def _build(tx: Tx, plans: Sequence[Plan]) -> list[PaymentAttempt]:
         opened = await checkouts.open_session(tx, shop.id, body, NOW, item=item)
         if plan.source == "EPAY":
             await INSERT_ORDER.run(
-                tx, merchant_id=shop.id, out_trade_no=fresh(), order_id=opened.order_id,
-                checkout_id=opened.id, type="alipay", name="A mug", requested_type=None,
+                tx, merchant_id=shop.id, out_trade_no=fresh(), submission=1,
+                order_id=opened.order_id, checkout_id=opened.id, type="alipay", name="A mug",
+                requested_type=None,
                 money=CURRENCIES[plan.currency], money_type=plan.currency,
                 notify_url="https://a.example/", return_url="", param="", now=NOW,
             )  # fmt: skip

@@ -98,6 +98,7 @@ OF_OPERATOR = "every entry of an operator has its movement"
 UNFROZEN = "operators unfreeze only what operators froze"
 NOTIFICATION = "an Epay order has a notification exactly when it was paid"
 SUBMITTED = "an Epay order is what was submitted, and what was submitted an Epay order"
+AGAIN = "orders under one Epay number ask for the same, and only the last can still be paid"
 FIGURES = "figures are the sums of the entries that are counted"
 AWAITED = "awaited money is what its entries left in the account"
 FAILED = "failed attempts are counted in the quarter hour that they name"
@@ -138,6 +139,10 @@ OF_FEATURES: Final = (
     ("update adjustments set kind = 'unfreeze' where kind = 'freeze'", UNFROZEN),
     ("update orders set source = 'EPAY' where status = 'PAID'", NOTIFICATION),
     ("update orders set source = 'EPAY' where status = 'PAID'", SUBMITTED),
+    (("insert into epay_orders (merchant_id, out_trade_no, submission, order_id, checkout_id, "
+     "type, name, money, money_type, notify_url, return_url, param, created_at) "
+     "select merchant_id, 'INV-1', 2, id, checkout_id, '', 'VIP', '9.99', 'USD', '', '', '', 1 "
+     "from orders where status = 'PAID'"), AGAIN),
     ("update figures set paid_minor = paid_minor + 1", FIGURES),
     ("delete from figures", FIGURES),
     ("update figure_heads set number = number + 1", FIGURES),

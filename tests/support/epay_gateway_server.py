@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl
 
 from opentill.gateways.epay import signature
@@ -34,14 +34,15 @@ class EpayServer:
         self.extra: dict[str, Any] = {}  # changes answers of act=order
         self.payurl: str | None = None  # instead of the cashier's address
         self.told: dict[str, Any] | None = None  # instead of what act=refund answers, once done
+        self.reads: Literal["either", "query", "body"] = "either"  # where act=order looks
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
-        body = await _body(receive)
-        params = {**query, **dict(parse_qsl(body.decode(), keep_blank_values=True))}
+        form = dict(parse_qsl((await _body(receive)).decode(), keep_blank_values=True))
+        params = self._taken(query, form)
         what = params.pop("act", scope["path"].removeprefix("/pay/").removesuffix(".php"))
         self.asked.append((scope["method"], what, query))
         fault = self._fault(what)
@@ -69,6 +70,13 @@ class EpayServer:
         headers = [(b"content-type", b"text/html"), (b"content-length", b"%d" % length)]
         await send({"type": "http.response.start", "status": status or 200, "headers": headers})
         await send({"type": "http.response.body", "body": text[:10] if status == 0 else text})
+
+    def _taken(self, query: dict[str, str], form: dict[str, str]) -> dict[str, str]:
+        """Return the parameters that count: of act=order perhaps those of one place only."""
+        params = {**query, **form}
+        if params.get("act") != "order" or self.reads == "either":
+            return params
+        return {"act": "order"} | (query if self.reads == "query" else form)
 
     def _fault(self, what: str) -> str:
         for index, (where, kind) in enumerate(self.faults):

@@ -1,11 +1,12 @@
 """``opentill doctor``: looks at everything a deployment needs and says what to do about it."""
 
+import asyncio
 import os
 import socket
 import sys
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 from urllib.parse import urlsplit
 
 import typer
@@ -18,6 +19,9 @@ from opentill.core import terminal
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 from opentill.server.embedded.datadir import NoDatabase, prepare
+
+if TYPE_CHECKING:
+    from opentill.gateways import Checks, Gateway
 
 OLDEST_PYTHON: Final = (3, 11)
 FREE_BYTES: Final = 1024**3
@@ -167,6 +171,19 @@ def _gateways(settings: Settings) -> Iterator[Finding]:
             continue
         texts = [f"{method} in {_several(currencies)}" for method, currencies in takes.items()]
         yield Finding("gateway", "ok", f"{name} takes {', '.join(texts)}")
+        gateway = loaded[name]
+        if isinstance(gateway, gateways.Checks):
+            problem = asyncio.run(_problem(gateway, gateway))
+            text = f"{name} accepts queries of your account"
+            yield Finding("gateway", "fail" if problem else "ok", problem or text)
+
+
+async def _problem(gateway: "Gateway", checks: "Checks") -> str | None:
+    """Return what is wrong with a gateway's responses, None if nothing is."""
+    try:
+        return await checks.check()
+    finally:
+        await gateway.close()
 
 
 def _several(currencies: list[str]) -> str:

@@ -31,6 +31,7 @@ GIVE_BACK_MS: Final = _HOUR_MS  # in which a second payment goes back by itself
 REPORT_MS: Final = _DAY_MS  # in which a gateway reports a refund
 RETURNED_MS: Final = 90 * _DAY_MS  # for so long a payout that the bank returned is shown
 NOTICES_MS: Final = 14 * _DAY_MS  # for so long a notice that was given up is shown
+TWICE_MS: Final = 90 * _DAY_MS  # for so long an order that was paid besides another is shown
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +181,20 @@ async def _notices(tx: Tx, now: int) -> list[Item]:
     ]
 
 
+async def _paid_twice(tx: Tx, now: int) -> list[Item]:
+    return [
+        Item(
+            merchant_id=twice.merchant_id,
+            subject=twice.out_trade_no,
+            below=f"/payments/{twice.order_id}",
+            at=twice.paid_at,
+            money=Money(twice.amount_minor, twice.currency),
+            detail=f"{twice.order_before}, {twice.order_id}",
+        )
+        for twice in await epay.paid_twice(tx, now - TWICE_MS, MOST)
+    ]
+
+
 async def _books(tx: Tx, _now: int) -> int:
     return len(await ledger.violated(tx, MOST))
 
@@ -220,6 +235,7 @@ NEEDS: Final = (
         most=MOST,
     ),
     _listed("duplicates", "payments.read", _duplicates),
+    _listed("paid_twice", "payments.read", _paid_twice),
     _listed("refunds", "payments.read", _refunds),
     _listed("stuck", "payments.read", _stuck),
     _listed("returned", "payouts.read", _returned),

@@ -10,11 +10,18 @@ from opentill.epay.credentials import (
     key_decrypts,
     rotate,
 )
-from opentill.epay.model import Credentials, NewCredentials, Notice, NoticeOfOrder, NoticeState
+from opentill.epay.model import (
+    Credentials,
+    NewCredentials,
+    Notice,
+    NoticeOfOrder,
+    NoticeState,
+    PaidTwice,
+)
 from opentill.epay.notices import failed as failed_notices
 from opentill.epay.notices import newest as newest_notices
 from opentill.epay.notices import of_order as notice_of
-from opentill.epay.notices import resend, return_address, skip_waiting
+from opentill.epay.notices import paid_twice, resend, return_address, skip_waiting
 
 __all__ = [
     "WRONG_KEY",
@@ -23,6 +30,7 @@ __all__ = [
     "Notice",
     "NoticeOfOrder",
     "NoticeState",
+    "PaidTwice",
     "all_credentials",
     "check_key",
     "disable",
@@ -32,6 +40,7 @@ __all__ = [
     "key_decrypts",
     "newest_notices",
     "notice_of",
+    "paid_twice",
     "resend",
     "return_address",
     "rotate",

@@ -19,8 +19,16 @@ from opentill import context
 from opentill.context import App
 from opentill.core.errors import Unavailable
 from opentill.core.settings import Settings
-from opentill.epay import forms, refunding, reports, service
-from opentill.epay.model import BUSINESS, SUCCESS, UNKNOWN_ACT, Refused, Result, trade_no
+from opentill.epay import forms, placing, refunding, reports, service
+from opentill.epay.model import (
+    BUSINESS,
+    REFUNDED,
+    SUCCESS,
+    UNKNOWN_ACT,
+    Refused,
+    Result,
+    trade_no,
+)
 from opentill.epay.request import Request, read_request, refuse_borders
 from opentill.epay.service import EpayCaller
 from opentill.http.responses import encode, log_defect
@@ -36,7 +44,7 @@ async def submit(app: App, request: Request, now: int) -> Result:
     """``submit.php``: place an order and send the customer's browser to the payment page."""
     forms.refuse_forged(request)
     caller = await service.authenticate(app, request, by_key=False, by_server=False)
-    placed = await service.place(app, caller, forms.read(request, by_server=False), now)
+    placed = await placing.place(app, caller, forms.read(request, by_server=False), now)
     return reports.page_url(app, placed.checkout_id)
 
 
@@ -45,7 +53,7 @@ async def mapi(app: App, request: Request, now: int) -> Result:
     forms.refuse_forged(request)
     caller = await service.authenticate(app, request, by_key=False)
     wanted = forms.read(request, by_server=True)
-    placed = await service.place(app, caller, wanted, now)
+    placed = await placing.place(app, caller, wanted, now)
     attempt = await service.start(app, caller, placed, wanted, now)
     page = reports.page_url(app, placed.checkout_id)
     result = {
@@ -72,8 +80,9 @@ async def api(app: App, request: Request, now: int) -> Result:
 
 async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
     accepted = await refunding.refund(app, caller.merchant.merchant_id, request, now)
+    by_server_of_convention = request.get("key") and request.get("refund_no")
     return {
-        "code": SUCCESS,
+        "code": REFUNDED if by_server_of_convention else SUCCESS,
         "msg": "退款成功",
         "trade_no": accepted.order.trade_no,
         "out_trade_no": accepted.order.out_trade_no,

@@ -16,7 +16,7 @@ from opentill.context import App
 from opentill.core import encryption, log
 from opentill.core.errors import Unavailable
 from opentill.db.database import Tx
-from opentill.epay import credentials, notices, queries, refunding
+from opentill.epay import credentials, notices, queries, refunding, service
 from opentill.epay.model import PAID, Notice
 from opentill.outgoing.client import Forbidden, NoResponse, Response, Unreachable
 
@@ -100,9 +100,13 @@ class Notifier:
                 kept, params = await notices.signed_message(
                     tx, merchant_id, order_id, app.settings.secret_key
                 )
+                unpaid_orders = await service.unpaid_beside(tx, kept)
         except encryption.WrongKey:  # not a try: it goes out when the key is back
             self._cannot_sign()
             return
+        for unpaid_order in unpaid_orders:
+            async with self._turns:
+                await service.end_unpaid(app.db, kept, unpaid_order, now)
         if kept.status in PAID:
             taken, result = await _try(app, notices.address(kept.notify_url, params))
         else:  # refunded or disputed meanwhile: the shop must not deliver

@@ -23,6 +23,7 @@ TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
 
 # Response codes.
 SUCCESS: Final = 1
+REFUNDED: Final = 0  # to the usual server as a client, which takes 1 for a failed refund
 BUSINESS: Final = -1  # a business rule, and whatever goes wrong with us
 NOT_ENABLED: Final = -2
 WRONG_KEY: Final = -3  # unknown pid, wrong key, wrong sign: one code for all
@@ -157,6 +158,7 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     merchant_id: str
     out_trade_no: str
+    submission: int  # which order under its number it is, from 1
     order_id: str
     checkout_id: str
     type: Type
@@ -189,6 +191,25 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
     def reported_type(self) -> str:
         """The type as it was requested or, if none was, by what the customer chose to pay."""
         return self.asked_type or (TYPES[self.payment_method] if self.payment_method else "")
+
+
+class NumberedOrder(msgspec.Struct, frozen=True):
+    """One of the orders under a number, and the session that it is paid in."""
+
+    order_id: str
+    checkout_id: str
+
+
+class PaidTwice(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of which two orders are paid: the newer one, and the id of the one before."""
+
+    merchant_id: str
+    out_trade_no: str
+    order_id: str
+    amount_minor: int
+    currency: str
+    paid_at: int  # when the later of both payments came, Unix ms
+    order_before: str
 
 
 class EpayProduct(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from opentill.epay.model import (
     Notice,
     NoticeOfOrder,
     NoticeState,
+    PaidTwice,
     Submission,
 )
 from opentill.gateways.epay import signature
@@ -141,3 +142,11 @@ async def skip_waiting(tx: Tx, now: int) -> int:
 async def failed(tx: Tx, since: int, limit: int) -> list[Notice]:
     """Return notices of all merchants, made since a time (Unix ms), that were given up."""
     return await queries.FAILED_NOTICES.all(tx, since=since, limit=limit)
+
+
+async def paid_twice(tx: Tx, since: int, limit: int) -> list[PaidTwice]:
+    """Return numbers of all merchants of which two orders are paid, and neither was given back.
+
+    The newer one was placed since a time (Unix ms); newest first.
+    """
+    return await queries.PAID_TWICE.all(tx, since=since, limit=limit)

@@ -8,7 +8,9 @@ from opentill.epay.model import (
     EpayProduct,
     Notice,
     NoticeOfOrder,
+    NumberedOrder,
     PaidCounts,
+    PaidTwice,
 )
 
 # Which merchant has a pid; the id is pid_<number>.
@@ -75,16 +77,16 @@ INSERT_PRODUCT = Command(
 )
 INSERT_ORDER = Command(
     """
-    insert into epay_orders (merchant_id, out_trade_no, order_id, checkout_id, type, name, money,
-        money_type, notify_url, return_url, param, created_at, requested_type)
-    values (:merchant_id, :out_trade_no, :order_id, :checkout_id, :type, :name, :money, :money_type,
-        :notify_url, :return_url, :param, :now, :requested_type)
+    insert into epay_orders (merchant_id, out_trade_no, submission, order_id, checkout_id, type,
+        name, money, money_type, notify_url, return_url, param, created_at, requested_type)
+    values (:merchant_id, :out_trade_no, :submission, :order_id, :checkout_id, :type, :name, :money,
+        :money_type, :notify_url, :return_url, :param, :now, :requested_type)
     """,
 )
 SET_TYPE = Command(
     """
     update epay_orders set type = :type, requested_type = :requested_type
-    where merchant_id = :merchant_id and out_trade_no = :out_trade_no
+    where merchant_id = :merchant_id and order_id = :order_id
     """,
 )
 
@@ -95,9 +97,66 @@ _KEPT = """
     from epay_orders e
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
 """
+# The order that a number stands for: the newest, unless one of them was paid.
 BY_NUMBER = Query(
     EpayOrder,
-    f"{_KEPT} where e.merchant_id = :merchant_id and e.out_trade_no = :out_trade_no",
+    f"""
+    {_KEPT} where e.merchant_id = :merchant_id and e.out_trade_no = :out_trade_no
+    order by o.status in ('PAID', 'SETTLED') desc, o.paid_at is not null desc, e.submission desc
+    limit 1
+    """,
+)
+# The orders under a number, in the order in which they were placed and are locked.
+ORDERS_OF_NUMBER = Query(
+    NumberedOrder,
+    """
+    select order_id, checkout_id from epay_orders
+    where merchant_id = :merchant_id and out_trade_no = :out_trade_no
+    order by submission
+    """,
+)
+# Whether a payment of one of the orders under a number is on its way, and nobody knows its outcome.
+IS_BEING_PAID = Value(
+    bool,
+    """
+    select exists (
+        select from epay_orders e
+        join payment_attempts a on a.merchant_id = e.merchant_id and a.order_id = e.order_id
+        where e.merchant_id = :merchant_id and e.out_trade_no = :out_trade_no
+            and a.status in ('SUBMITTED', 'PENDING')
+    )
+    """,
+)
+# Orders under the number of a paid order that can still be paid.
+UNPAID_BESIDE = Query(
+    NumberedOrder,
+    """
+    select e.order_id, e.checkout_id from epay_orders e
+    join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
+    where e.merchant_id = :merchant_id and e.out_trade_no = :out_trade_no
+        and e.order_id <> :order_id and o.status in ('PENDING', 'CREATING')
+    order by e.submission
+    """,
+)
+# Of all merchants: numbers of which two orders are paid, and neither was given back, by the newer
+# one. `:since` is when that was placed.
+PAID_TWICE = Query(
+    PaidTwice,
+    """
+    select e.merchant_id, e.out_trade_no, e.order_id, o.amount_minor, o.currency,
+        greatest(o.paid_at, before.paid_at) as paid_at, before.order_id as order_before
+    from epay_orders e
+    join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
+    cross join lateral (
+        select b.order_id, p.paid_at from epay_orders b
+        join orders p on p.merchant_id = b.merchant_id and p.id = b.order_id
+        where b.merchant_id = e.merchant_id and b.out_trade_no = e.out_trade_no
+            and b.submission < e.submission and p.status in ('PAID', 'SETTLED')
+        order by b.submission desc limit 1
+    ) before
+    where e.submission > 1 and e.created_at >= :since and o.status in ('PAID', 'SETTLED')
+    order by e.created_at desc, e.order_id desc limit :limit
+    """,
 )
 BY_ORDER = Query(
     EpayOrder,

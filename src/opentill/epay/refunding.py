@@ -79,7 +79,9 @@ async def refund(app: App, merchant_id: str, request: Request, now: int) -> Acce
         order = await orders.lock(tx, merchant_id, kept.order_id)
         earlier = await _earlier(tx, merchant_id, wanted, now)
         if earlier is not None:
-            return AcceptedRefund(kept, _same(earlier, order, wanted))
+            if earlier.order_id != order.id and not request.get("trade_no"):
+                kept = await _refunded_before(tx, kept, earlier)
+            return AcceptedRefund(kept, _same(earlier, kept, wanted, order.currency))
         _check(order, wanted)
         made = await refunds.create(tx, merchant_id, order.id, wanted.body, now, source="EPAY")
         await _keep(tx, made, wanted, now)
@@ -112,18 +114,32 @@ async def _earlier(
     return None if refund_id is None else await refunds.find(tx, merchant_id, refund_id)
 
 
-def _same(earlier: refunds.Refund, order: Order, wanted: RequestedRefund) -> refunds.Refund:
+async def _refunded_before(tx: Tx, kept: EpayOrder, earlier: refunds.Refund) -> EpayOrder:
+    """Return the order of an earlier refund by the same out_trade_no.
+
+    A number that was paid twice stands for its other order once the first is given back.
+    """
+    other_order = await queries.BY_ORDER.first(
+        tx, merchant_id=kept.merchant_id, order_id=earlier.order_id
+    )
+    same_number = other_order is not None and other_order.out_trade_no == kept.out_trade_no
+    return other_order if other_order is not None and same_number else kept
+
+
+def _same(
+    earlier: refunds.Refund, kept: EpayOrder, wanted: RequestedRefund, currency: str
+) -> refunds.Refund:
     """Return the earlier refund if it is what is asked for, and did not fail. Raises Refused."""
-    if earlier.order_id != order.id or earlier.amount_minor != _minor(wanted, order):
+    if earlier.order_id != kept.order_id or earlier.amount_minor != _minor(wanted, currency):
         raise Refused(BUSINESS, _TAKEN)
     if earlier.status == "FAILED":
         raise Refused(BUSINESS, _FAILED)
     return earlier
 
 
-def _minor(wanted: RequestedRefund, order: Order) -> int | None:
+def _minor(wanted: RequestedRefund, currency: str) -> int | None:
     try:
-        return money.parse(wanted.money, order.currency)
+        return money.parse(wanted.money, currency)
     except ValueError:
         return None
 
@@ -136,7 +152,7 @@ def _check(order: Order, wanted: RequestedRefund) -> None:
     left = order.amount_minor - order.refund_held_minor
     if left <= 0:
         raise Refused(BUSINESS, "退款金额不正确：该订单已全部退款")
-    minor = _minor(wanted, order)
+    minor = _minor(wanted, order.currency)
     if minor is None or not 0 < minor <= left:
         most = money.show(left, order.currency)
         raise Refused(

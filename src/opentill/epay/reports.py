@@ -1,7 +1,8 @@
 """The responses of api.php: the merchant, its payouts, its orders.
 
-Numbers are ``code``, ``status``, ``pid``, ``count`` and the ``id`` of a payout; everything else is
-text. Times and days are those of the deployment's time zone, which clients take for their own.
+Numbers are ``code``, ``status``, ``pid``, ``count``, the ``id`` of a payout, and ``active``,
+``orders`` and ``type`` of ``act=query``; everything else is text. Times and days are those of the
+deployment's time zone, which clients take for their own.
 """
 
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from opentill.epay.service import EpayCaller
 
 _MOST: Final = 50
 _FURTHEST: Final = 9  # digits of an offset
-_TO_A_BANK: Final = "4"  # how a merchant is paid out, in the numbers of the convention: 1 to 4
+_TO_A_BANK: Final = 4  # how a merchant is paid out, in the numbers of the convention: 1 to 4
 _PAYOUT_STATUS: Final = {"PENDING": 0, "PAID": 1, "FAILED": 3}
 
 
@@ -68,12 +69,12 @@ async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> 
         "msg": "success",
         "pid": merchant.pid,
         "key": caller.key if request.get("key") else "",
-        "active": "1",
+        "active": 1,
         "money": money.show(available, merchant.settlement_currency),
         "type": _TO_A_BANK,
         "account": "",
         "username": merchant.name,
-        "orders": str(total),
+        "orders": total,
         "order_today": str(counts.paid_today),
         "order_lastday": str(counts.paid_yesterday),
         "orders_today": str(counts.paid_today),
@@ -107,7 +108,7 @@ def _settlement(row: payouts.Payout, caller: EpayCaller, zone: str) -> dict[str,
     return {
         "id": number_of(row.id),
         "pid": caller.merchant.pid,
-        "type": _TO_A_BANK,
+        "type": str(_TO_A_BANK),
         "account": "",
         "username": caller.merchant.name,
         "money": money.show(row.amount_minor + row.fee_minor, row.currency),

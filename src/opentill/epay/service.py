@@ -1,40 +1,33 @@
-"""What the Epay API does: authenticate a request, place an order, start its payment, find it."""
+"""What the Epay API does: authenticate a request, start the payment of an order, find it."""
 
 import asyncio
 import hmac
 import secrets
 from typing import Final
 
-import asyncpg
 import msgspec
 import structlog
 
-from opentill import checkouts, gateways, merchants, orders, products
+from opentill import checkouts, merchants, orders
 from opentill.context import App
 from opentill.core import encryption, log
-from opentill.core.errors import Invalid, NotPermitted
-from opentill.core.ids import new_id
-from opentill.core.money import exponent, parse, show
-from opentill.core.settings import Settings
+from opentill.core.errors import Invalid
 from opentill.db import rate_limits
-from opentill.db.database import Tx
-from opentill.epay import credentials, notices, queries
+from opentill.db.database import Db, Tx
+from opentill.epay import credentials, queries
 from opentill.epay.model import (
     BUSINESS,
     MISSING,
     NOT_ENABLED,
-    PAID,
-    PAYABLE,
     SCANNED,
-    TYPES,
     WRONG_KEY,
     EpayMerchant,
     EpayOrder,
+    NumberedOrder,
     PlacedOrder,
     Refused,
     Submission,
     order_id_of,
-    trade_no,
 )
 from opentill.epay.request import Request
 from opentill.gateways.epay import signature
@@ -46,7 +39,6 @@ NO_SUCH_ORDER: Final = "订单不存在"  # word for word: clients look for it
 NOT_GENUINE: Final = "签名校验失败"
 TOO_MANY: Final = "请求过于频繁，请稍后再试"
 UNAVAILABLE: Final = "系统维护中，请稍后再试"
-_STOPPED: Final = "商户暂时不能收款"  # customers may read it: why is for the merchant alone
 # What every submission and every signed return has, and no call of api.php.
 _OF_BROWSERS: Final = frozenset({"notify_url", "trade_status"})
 _SIGNED_ACTS: Final = frozenset({"refund"})  # what a sign must cover to count for it
@@ -80,10 +72,11 @@ async def count_request(app: App, address: str, now: int) -> None:
     """Count a request against its address. Raises Refused beyond the limit of the API."""
     limit = app.settings.limit_ip_per_minute
     if limit:
-        await _hit(app, "epay", merchants.limit_subject(address), limit, now)
+        await count_hit(app, "epay", merchants.limit_subject(address), limit, now)
 
 
-async def _hit(app: App, scope: str, subject: str, limit: int, now: int) -> None:
+async def count_hit(app: App, scope: str, subject: str, limit: int, now: int) -> None:
+    """Count a request against a limit. Raises Refused beyond it."""
     async with app.db.connection() as tx:
         if await rate_limits.hit(tx, scope, subject, limit, now) is None:
             raise Refused(BUSINESS, TOO_MANY)
@@ -146,166 +139,6 @@ def _is_signed(request: Request, key: str, *, of_api: bool) -> bool:
     return without_act or signature.verify(with_act, key)
 
 
-async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> PlacedOrder:
-    """Place an order, or find the one that was placed with the same number before. Raises Refused.
-
-    However many requests with one number come at once, there is one order: all but one of them
-    collide on the number, take back what they had begun and find it.
-    """
-    limit, merchant_id = app.settings.limit_checkouts_per_minute, caller.merchant.merchant_id
-    if limit:
-        await _hit(app, "checkouts", merchant_id, limit, now)
-    if not notices.fits(wanted):
-        raise Refused(BUSINESS, "notify_url、name 和 param 合计过长，通知地址最多 2048 个字符")
-    offered = _offered(app, wanted.money_type)
-    if not offered or (wanted.method and wanted.type not in offered):
-        raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
-    if caller.merchant.charge_off is not None:  # an order that was placed before is not shown again
-        raise Refused(BUSINESS, _STOPPED)
-    settings = app.settings
-    try:
-        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
-    except asyncpg.UniqueViolationError:
-        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
-    except merchants.CapabilityOff:
-        raise Refused(BUSINESS, _STOPPED) from None
-    except NotPermitted:
-        raise Refused(BUSINESS, "商户尚未接受商户服务协议，暂时不能收款") from None
-    except checkouts.AmountOutOfBounds as problem:
-        bounds = _shown_bounds(problem, wanted.money_type)
-        raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
-    except Invalid:  # name, amount and product are ours: only the rate can be missing
-        raise Refused(BUSINESS, f"暂不支持以 {wanted.money_type} 收款：没有可用的汇率") from None
-
-
-def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
-    """Write the smallest and the largest amount, in whole hundredths of the currency."""
-    grain = 10 ** max(0, exponent(currency) - 2)
-    least = -(-problem.least_minor // grain) * grain
-    written = parse("99999999.99" if exponent(currency) else "99999999", currency)
-    most = min(problem.most_minor // grain * grain, written)  # more cannot be submitted
-    return f"{show(least, currency)} 到 {show(most, currency)} {currency}"
-
-
-def _offered(app: App, currency: str) -> list[str]:
-    methods = gateways.offered(app.gateways, currency)
-    return [name for method, name in TYPES.items() if method in methods]
-
-
-async def _place(
-    tx: Tx, merchant: EpayMerchant, wanted: Submission, settings: Settings, now: int
-) -> PlacedOrder:
-    merchant_id = merchant.merchant_id
-    shown = wanted.shown_name or merchant.name
-    before = await queries.BY_NUMBER.first(
-        tx, merchant_id=merchant_id, out_trade_no=wanted.out_trade_no
-    )
-    if before is not None:
-        await _again(tx, before, wanted, now)
-        return PlacedOrder(
-            order_id=before.order_id, checkout_id=before.checkout_id, merchant_name=shown
-        )
-    body = checkouts.SessionBody(
-        product_id=await _product(tx, merchant_id, wanted.money_type, now),
-        display_merchant_name=wanted.shown_name,
-        client_reference=wanted.out_trade_no,
-    )
-    session = await checkouts.open_session(
-        tx,
-        merchant_id,
-        body,
-        now,
-        rates_max_age_days=settings.rates_max_age_days,
-        item=_item(wanted),
-        agreement_required=settings.agreement_required,
-    )
-    await queries.INSERT_ORDER.run(
-        tx,
-        merchant_id=merchant_id,
-        out_trade_no=wanted.out_trade_no,
-        order_id=session.order_id,
-        checkout_id=session.id,
-        type=wanted.known_type,
-        name=wanted.name,
-        money=wanted.money,
-        money_type=wanted.money_type,
-        notify_url=wanted.notify_url,
-        return_url=wanted.return_url,
-        param=wanted.param,
-        now=now,
-        requested_type=wanted.other_type,
-    )
-    return PlacedOrder(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
-
-
-def _item(wanted: Submission) -> checkouts.Item:
-    order_id = new_id("order")
-    metadata = {"out_trade_no": wanted.out_trade_no, "trade_no": trade_no(order_id)}
-    if wanted.param:
-        metadata["param"] = wanted.param
-    return checkouts.Item(
-        order_id=order_id,
-        name=wanted.name,
-        amount_minor=wanted.amount_minor,
-        metadata=msgspec.json.encode(metadata).decode(),
-        source="EPAY",
-        method=wanted.method,
-    )
-
-
-async def _again(tx: Tx, before: EpayOrder, wanted: Submission, now: int) -> None:
-    """Take the same submission again; another payment type replaces the one before."""
-    same = (
-        (before.amount_minor, before.money_type) == (wanted.amount_minor, wanted.money_type)
-        and before.name == wanted.name
-        and before.notify_url == wanted.notify_url
-        and before.return_url == wanted.return_url
-        and before.param == wanted.param
-    )
-    if not same:
-        raise Refused(BUSINESS, "商户订单号已存在，且订单内容不一致，请换一个 out_trade_no")
-    if before.status not in PAYABLE:
-        how = "已支付" if before.status in PAID else "已关闭"
-        raise Refused(BUSINESS, f"该订单{how}，请换一个 out_trade_no")
-    session = await checkouts.find(tx, before.merchant_id, before.checkout_id)
-    if session.expires_at <= now:
-        raise Refused(BUSINESS, "该订单已过期，请换一个 out_trade_no")
-    if before.asked_type != wanted.type:
-        await orders.lock(tx, before.merchant_id, before.order_id)
-        await queries.SET_TYPE.run(
-            tx,
-            merchant_id=before.merchant_id,
-            out_trade_no=before.out_trade_no,
-            type=wanted.known_type,
-            requested_type=wanted.other_type,
-        )
-        await orders.set_method(tx, before.merchant_id, before.checkout_id, wanted.method)
-
-
-async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
-    """Return the product that orders in the currency stand on, made with the first of them."""
-    product_id = await queries.PRODUCT.get(tx, merchant_id=merchant_id, currency=currency)
-    if product_id is not None:
-        return product_id
-    await queries.LOCKED.first(tx, merchant_id=merchant_id)  # one after the other
-    product_id = await queries.PRODUCT.get(tx, merchant_id=merchant_id, currency=currency)
-    if product_id is not None:
-        return product_id
-    body = products.ProductBody(
-        name=f"Epay ({currency})",
-        description="Stands for what is sold through the Epay API. Each order has a name and an"
-        " amount of its own; this price is nobody's.",
-        price="0.01" if exponent(currency) else "1.00",
-        currency=currency,
-    )
-    product = await products.create(tx, merchant_id, body, now)
-    await products.archive(tx, merchant_id, product.id, now)
-    await queries.INSERT_PRODUCT.run(
-        tx, merchant_id=merchant_id, currency=currency, product_id=product.id
-    )
-    return product.id
-
-
 async def start(
     app: App, caller: EpayCaller, placed: PlacedOrder, wanted: Submission, now: int
 ) -> PaymentAttempt | None:
@@ -344,10 +177,39 @@ async def start(
     return attempt if waits and attempt is not None and attempt.qr_text else None
 
 
+async def unpaid_beside(tx: Tx, paid_order: EpayOrder) -> list[NumberedOrder]:
+    """Return the orders under the number of a paid one that can still be paid."""
+    return await queries.UNPAID_BESIDE.all(
+        tx,
+        merchant_id=paid_order.merchant_id,
+        out_trade_no=paid_order.out_trade_no,
+        order_id=paid_order.order_id,
+    )
+
+
+async def end_unpaid(db: Db, paid_order: EpayOrder, unpaid_order: NumberedOrder, now: int) -> None:
+    """End the session of another order under the number of a paid one: nobody is to pay twice.
+
+    One whose payment is on its way stays: the payment counts if it arrives, and staff see that the
+    number was paid twice.
+    """
+    cause = f"{paid_order.order_id} was paid under the same out_trade_no"
+    merchant_id, session_id = paid_order.merchant_id, unpaid_order.checkout_id
+    try:
+        await db.run(lambda tx: checkouts.expire(tx, merchant_id, session_id, cause, now))
+    except Invalid as refused:
+        _log.warning(
+            "an out_trade_no may be paid twice",
+            order=unpaid_order.order_id,
+            reason=refused.reason,
+        )
+
+
 async def find(tx: Tx, merchant_id: str, request: Request) -> EpayOrder:
     """Return the order that a request names by trade_no, which wins, or out_trade_no.
 
-    Raises Refused.
+    An out_trade_no with several orders stands for the newest, or for one that was paid, first of
+    all for one that still is. Raises Refused.
     """
     number = request.get("trade_no")
     if number:

@@ -3,6 +3,7 @@
 from opentill.gateways.calls import begin_series, observed
 from opentill.gateways.model import (
     BadCallback,
+    Checks,
     DisputeStatus,
     Expires,
     Gateway,
@@ -33,6 +34,7 @@ from opentill.gateways.routing import (
 __all__ = [
     "BadCallback",
     "BadGateways",
+    "Checks",
     "DisputeStatus",
     "Expires",
     "Gateway",

@@ -310,6 +310,15 @@ class Expires(Protocol):
 
 
 @runtime_checkable
+class Checks(Protocol):
+    """What an adapter has as well if it can try whether the provider accepts its account."""
+
+    async def check(self) -> str | None:
+        """Send a query that changes nothing; return what is wrong and what to do, or None."""
+        ...
+
+
+@runtime_checkable
 class Traces(Protocol):
     """What an adapter has as well if the provider's events name a payment without our id."""
 

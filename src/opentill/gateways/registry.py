@@ -47,8 +47,8 @@ OPTIONS: Final = (
     Option("epay", "epay_currency", "the one that the account takes", secret=False, default="CNY"),
     Option("epay", "epay_mode", "submit: it has no mapi.php", secret=False, default="mapi"),
     Option(
-        "epay", "epay_query", "get: it reads the key from the address only", secret=False,
-        default="post",
+        "epay", "epay_query", "post: orders are queried without the key in an address",
+        secret=False, default="get",
     ),
     Option(
         "manual", "manual_instructions", "how to transfer money; …_EUR and the like for one"

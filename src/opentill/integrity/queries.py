@@ -369,6 +369,21 @@ _RULES: Final = {
         select from orders o where o.merchant_id = e.merchant_id and o.id = e.order_id
             and o.source = 'EPAY')
     """,
+    "orders under one Epay number ask for the same, and only the last can still be paid": """
+    select e.merchant_id, e.order_id as subject,
+        'submission ' || e.submission || ' of ' || e.out_trade_no || ' for ' || e.money || ' '
+            || e.money_type || ', the one before '
+            || coalesce(o.status || ' for ' || before.money || ' ' || before.money_type, 'missing')
+            as detail
+    from epay_orders e
+    left join epay_orders before on before.merchant_id = e.merchant_id
+        and before.out_trade_no = e.out_trade_no and before.submission = e.submission - 1
+    left join orders o on o.merchant_id = before.merchant_id and o.id = before.order_id
+    where e.submission > 1 and (before.order_id is null or o.status in ('PENDING', 'CREATING')
+        or (e.name, e.money::numeric, e.money_type, e.notify_url, e.return_url, e.param)
+            <> (before.name, before.money::numeric, before.money_type, before.notify_url,
+                before.return_url, before.param))
+    """,
 }
 # ``:source``, ``:event`` and ``:target`` are the columns of the table of an order's transitions.
 _HISTORY: Final = """

@@ -23,6 +23,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_duplicates_text": "Their order was paid already. They should have gone back within "
         "an hour.",
         "need_duplicates_at": "Came in",
+        "need_paid_twice": "Epay numbers that were paid twice: {number}",
+        "need_paid_twice_title": "Epay numbers that were paid twice",
+        "need_paid_twice_text": "Two orders under the same out_trade_no are paid: the payment of "
+        "an older one arrived late. Refund one of them.",
+        "need_paid_twice_at": "Paid twice since",
         "need_refunds": "Refunds that no gateway reports: {number}",
         "need_refunds_title": "Refunds that no gateway reports",
         "need_refunds_text": "They were made more than a day ago, and no gateway has reported "
@@ -65,6 +70,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_duplicates_title": "尚未退回的重复付款",
         "need_duplicates_text": "其订单此前已支付。本应在一小时内退回。",
         "need_duplicates_at": "收到时间",
+        "need_paid_twice": "重复支付的易支付商户订单号：{number}",
+        "need_paid_twice_title": "重复支付的易支付商户订单号",
+        "need_paid_twice_text": "同一个 out_trade_no 下有两个订单已支付：较早订单的付款后来才到账。"
+        "请退还其中一笔。",
+        "need_paid_twice_at": "重复支付时间",
         "need_refunds": "支付通道未报告的退款：{number}",
         "need_refunds_title": "支付通道未报告的退款",
         "need_refunds_text": "创建已超过一天，支付通道未报告结果，或不受理。商户的资金被冻结。",
@@ -105,6 +115,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_duplicates_title": "尚未退回的重複付款",
         "need_duplicates_text": "其訂單先前已付款。本應在一小時內退回。",
         "need_duplicates_at": "收到時間",
+        "need_paid_twice": "重複付款的易支付商家訂單編號：{number}",
+        "need_paid_twice_title": "重複付款的易支付商家訂單編號",
+        "need_paid_twice_text": "同一個 out_trade_no 下有兩筆訂單已付款：較早訂單的款項後來才入帳。"
+        "請退還其中一筆。",
+        "need_paid_twice_at": "重複付款時間",
         "need_refunds": "支付通道未報告的退款：{number}",
         "need_refunds_title": "支付通道未報告的退款",
         "need_refunds_text": "建立已超過一天，支付通道未報告結果，或不受理。商戶的資金被凍結。",

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from opentill.core.errors import Unavailable
-from opentill.core.ids import is_id
+from opentill.core.ids import is_id, new_id
 from opentill.core.links import web_address
 from opentill.gateways.epay import signature, wire
 from opentill.gateways.epay.wire import Reply
@@ -53,7 +53,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     methods: dict[Method, str]  # to the server's types, in order of preference
     currency: str
     by_server: bool = True  # mapi.php; otherwise submit.php in the browser
-    ask_by_post: bool = True  # api.php?act=order: the key in the body, not in the address
+    ask_by_post: bool = False  # api.php?act=order: the key in the body, not in the address
 
     def __repr__(self) -> str:
         """Show the server, not the key."""
@@ -68,7 +68,7 @@ class _NoReply(msgspec.Struct, frozen=True):
 
 
 class EpayGateway:
-    """The ``Gateway`` of an Epay V1 server."""
+    """The ``Gateway`` of an Epay V1 server. ``Checks`` its account as well."""
 
     name = "epay"
     acknowledgement = b"success"
@@ -89,6 +89,7 @@ class EpayGateway:
         self._options = options
         self._outgoing = outgoing
         self._recent: dict[str, asyncio.Task[Reply | _NoReply]] = {}
+        self._asks_by_post = options.ask_by_post
         self._methods: dict[str, Method] = {
             kind: method for method, kind in options.methods.items()
         }
@@ -129,8 +130,10 @@ class EpayGateway:
 
     def _payment(self, reply: Reply, attempt_id: str) -> PaymentOutcome:
         if reply.code != wire.SUCCESS:
-            unknown = wire.NO_SUCH_ORDER in reply.get("msg")
-            return PaymentOutcome(status="NOT_FOUND" if unknown else "UNKNOWN", reason=reply.words)
+            status: Literal["NOT_FOUND", "UNKNOWN"] = (
+                "NOT_FOUND" if reply.no_such_order else "UNKNOWN"
+            )
+            return PaymentOutcome(status=status, reason=reply.words)
         if self._is_other(reply, attempt_id):
             return PaymentOutcome(status="UNKNOWN", reason="the response is about another payment")
         standing = wire.STANDINGS.get(reply.get("status"))
@@ -169,7 +172,7 @@ class EpayGateway:
         reply = await self._ask("api.php?act=refund", params)
         if isinstance(reply, _NoReply):
             return RefundOutcome(status=reply.status, reason=reply.reason)
-        if reply.code != wire.SUCCESS:
+        if not reply.refunded:
             return await self._refused(request, reply)
         done = wire.amount(reply.get("money"), options.currency)
         if done is not None and done != request.amount:
@@ -237,6 +240,9 @@ class EpayGateway:
         reply = await self._recent_order(attempt_id)
         if isinstance(reply, _NoReply):
             raise Unavailable(None, reply.reason)
+        if reply.not_done:  # the notice may be genuine, and the account's settings wrong
+            _log.error("the Epay server refuses our query of an order: %s", reply.words)
+            raise Unavailable(None, reply.words)
         standing = self._standing(reply, attempt_id)
         if standing in ("refunded", "frozen"):  # an old notice
             return ()
@@ -273,11 +279,60 @@ class EpayGateway:
         return reply
 
     async def _order(self, attempt_id: str) -> Reply | _NoReply:
+        """Ask for an order by GET, and by POST where the server does not read the query.
+
+        The usual server reads the query only. One that takes who asks for nobody (-3) is asked by
+        POST, and from then on only so if that helped.
+        """
+        if not self._asks_by_post:
+            reply = await self._order_by_get(attempt_id)
+            if isinstance(reply, _NoReply) or not reply.wrong_key:
+                return reply
+        reply = await self._order_by_post(attempt_id)
+        if isinstance(reply, Reply) and not reply.wrong_key:
+            self._asks_by_post = True
+        return reply
+
+    async def _order_by_get(self, attempt_id: str) -> Reply | _NoReply:
+        return await self._ask(f"api.php?act=order&{urlencode(self._query_of(attempt_id))}", None)
+
+    async def _order_by_post(self, attempt_id: str) -> Reply | _NoReply:
+        return await self._ask("api.php?act=order", self._query_of(attempt_id))
+
+    def _query_of(self, attempt_id: str) -> dict[str, str]:
         options = self._options
-        params = {"pid": options.pid, "key": options.key, "out_trade_no": attempt_id}
-        if options.ask_by_post:
-            return await self._ask("api.php?act=order", params)
-        return await self._ask(f"api.php?{urlencode({'act': 'order', **params})}", None)
+        return {"pid": options.pid, "key": options.key, "out_trade_no": attempt_id}
+
+    async def check(self) -> str | None:
+        """Ask for an order that the server does not have, and say what is wrong with the response.
+
+        None if the server knows the account and finds no such order.
+        """
+        by_post, attempt_id = self._options.ask_by_post, new_id("att")
+        usual, other = self._order_by_get, self._order_by_post
+        if by_post:
+            usual, other = other, usual
+        reply = await usual(attempt_id)
+        if isinstance(reply, Reply) and reply.wrong_key:
+            other_reply = await other(attempt_id)
+            if isinstance(other_reply, Reply) and other_reply.no_such_order:
+                setting = "get" if by_post else "post"
+                return (
+                    f"{self._options.url} reads the account of a query by {setting.upper()} only:"
+                    f" set OPENTILL_GATEWAY_EPAY_QUERY={setting}"
+                )
+            return (
+                f"{self._options.url} refuses our account ({reply.words}): correct"
+                " OPENTILL_GATEWAY_EPAY_PID and OPENTILL_GATEWAY_EPAY_KEY"
+            )
+        if isinstance(reply, _NoReply):
+            return (
+                f"{self._options.url} does not respond to a query of an order ({reply.reason}):"
+                " correct OPENTILL_GATEWAY_EPAY_URL, or wait until it does"
+            )
+        if not reply.no_such_order:
+            return f"{self._options.url} responds to a query of an unknown order with {reply.words}"
+        return None
 
     async def _ask(self, path: str, form: Mapping[str, str] | None) -> Reply | _NoReply:
         """Send one request. What is sent is never logged."""

@@ -36,7 +36,7 @@ def read(options: Mapping[str, str]) -> Options:
         methods=_methods(options.get("epay_methods") or _USUAL),
         currency=_currency(options.get("epay_currency") or DEFAULT_CURRENCY),
         by_server=_one_of(options, "mode", "mapi", "submit") == "mapi",
-        ask_by_post=_one_of(options, "query", "post", "get") == "post",
+        ask_by_post=_one_of(options, "query", "get", "post") == "post",
     )
 
 

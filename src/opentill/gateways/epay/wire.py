@@ -26,8 +26,10 @@ TYPES: Final[dict[Method, str]] = {
 }
 DEFAULT_CURRENCY: Final = "CNY"
 SUCCESS: Final = 1
+WRONG_KEY: Final = -3
+_REFUND_DONE: Final = 0  # with the text of a refund that was done
 # Refused before anything was done: wrong key or sign, missing, unknown act.
-_NOT_DONE: Final = frozenset({-3, -4, -5})
+_NOT_DONE: Final = frozenset({WRONG_KEY, -4, -5})
 # -2 is "not enabled" where the message says so: there are servers that give it for lost responses.
 _NOT_ENABLED: Final = -2
 _SAYS_NOT_ENABLED: Final = ("未开启", "未开通")
@@ -44,7 +46,10 @@ REFUSALS: Final = (
     "该订单暂时不能退款",
     "这笔退款已失败",
 )
-NO_SUCH_ORDER: Final = "订单不存在"  # the same text in every server of the convention
+# How servers of the convention say that there is no such order.
+_NO_SUCH_ORDER: Final = ("订单不存在", "订单号不存在")
+# The response of the usual server to a refund has code 0 and this text, that of others code 1.
+_REFUNDED: Final = "退款成功"
 Standing = Literal["unpaid", "paid", "refunded", "frozen"]
 STANDINGS: Final[dict[str, Standing]] = {
     "0": "unpaid",
@@ -80,6 +85,23 @@ class Reply(msgspec.Struct, frozen=True):
         if self.code == _NOT_ENABLED:
             return any(text in message for text in _SAYS_NOT_ENABLED)
         return self.code in _NOT_DONE or message.startswith(TOO_MANY)
+
+    @property
+    def wrong_key(self) -> bool:
+        """Whether the server does not know who asks: it may not have read the parameters."""
+        return self.code == WRONG_KEY
+
+    @property
+    def no_such_order(self) -> bool:
+        """Whether the server says that it has no such order."""
+        return self.code != SUCCESS and any(text in self.get("msg") for text in _NO_SUCH_ORDER)
+
+    @property
+    def refunded(self) -> bool:
+        """Whether the server says that a refund was done."""
+        return self.code == SUCCESS or (
+            self.code == _REFUND_DONE and self.get("msg").startswith(_REFUNDED)
+        )
 
     @property
     def refuses(self) -> bool:

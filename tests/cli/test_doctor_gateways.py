@@ -1,0 +1,45 @@
+"""What doctor says of a gateway whose provider can be asked about its account."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from support import epay_gateway_server
+from support.commands import Commands, opentill
+from support.epay_gateway_server import KEY, PID
+
+__all__ = ["opentill"]
+
+# where the server looks for the account, settings, and the level and a part of what doctor says
+RESPONSES = [
+    ("query", {}, "ok", "epay accepts queries of your account"),
+    ("body", {}, "fail", "set OPENTILL_GATEWAY_EPAY_QUERY=post"),
+    ("query", {"KEY": "another-key-of-somebody"}, "fail", "-3: 商户ID或密钥错误"),
+    (
+        "query",
+        {"URL": "http://127.0.0.1:9/pay/"},
+        "fail",
+        "does not respond to a query of an order",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reads", "changes", "level", "text"), RESPONSES)
+async def test_doctor_tries_whether_an_epay_server_answers(
+    opentill: Commands, reads: Any, changes: dict[str, str], level: str, text: str
+) -> None:
+    async with epay_gateway_server.running() as server:
+        server.reads = reads
+        options = {"URL": server.url, "PID": PID, "KEY": KEY} | changes
+        environ = {f"OPENTILL_GATEWAY_EPAY_{name}": value for name, value in options.items()}
+        done = await asyncio.to_thread(
+            opentill.run, "doctor", "--json", OPENTILL_GATEWAYS="epay", **environ
+        )
+    findings = [one for one in json.loads(done.stdout) if one["subject"] == "gateway"]
+    assert findings[0] == {
+        "subject": "gateway", "level": "ok", "text": "epay takes ALIPAY in CNY, WECHAT_PAY in CNY",
+    }  # fmt: skip
+    assert (findings[1]["level"], text in findings[1]["text"]) == (level, True), findings
+    assert options["KEY"].encode() not in done.stdout + done.stderr

@@ -1,0 +1,395 @@
+"""The same out_trade_no again after its session has ended: another order under the same number.
+
+Shops, and every shop behind a chain of servers, cannot change the number of an invoice.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import pytest
+
+from opentill import checkouts, merchants, orders
+from opentill.checkouts import jobs as checkout_jobs
+from opentill.console.needs import NEEDS
+from opentill.core.errors import Invalid
+from opentill.db.clock import now_ms
+from opentill.db.database import Tx
+from opentill.gateways.model import PaymentOutcome
+from support.epay_shop import EpayShop, assert_chinese
+
+DAY_MS: Final = 86_400_000
+WAITS_FOR_LOCK: Final = """
+    select exists (select from pg_stat_activity
+        where wait_event_type = 'Lock' and datname = current_database())
+"""
+Clock = Callable[[int], None]
+
+
+@pytest.fixture
+def form(epay_shop: EpayShop) -> dict[str, str]:
+    """An invoice of a shop, signed."""
+    return epay_shop.signed(epay_shop.form(param="uid=7", type="creditcard"))
+
+
+def days_later(epay_shop: EpayShop, clock: Clock, days: float, *, expire: bool = True) -> None:
+    """Move the business clock ahead, and let the worker end the sessions that are over."""
+    now = epay_shop.api_server.app.clock() + int(days * DAY_MS)
+    clock(now)
+    if expire:
+        epay_shop.api_server.run(checkout_jobs.expire_due(epay_shop.api_server.app.db, now))
+
+
+def submit(epay_shop: EpayShop, form: dict[str, str]) -> dict[str, Any]:
+    body: dict[str, Any] = epay_shop.post("mapi", form).json()
+    return body
+
+
+def reopened(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Submit an invoice on day 0 and on day 2: both responses."""
+    first = submit(epay_shop, form)
+    days_later(epay_shop, clock, 2)
+    second = submit(epay_shop, form)
+    assert (first["code"], second["code"]) == (1, 1), second
+    assert first["trade_no"] != second["trade_no"]
+    return first, second
+
+
+def statuses(epay_shop: EpayShop, *placed: dict[str, Any]) -> list[str]:
+    ids = [epay_shop.order_id(answer) for answer in placed]
+    return [epay_shop.shop.read_order(order_id)["status"] for order_id in ids]
+
+
+@pytest.mark.parametrize("expire", [True, False], ids=["closed", "over, and not closed yet"])
+@pytest.mark.parametrize("entry", ["submit", "mapi"])
+def test_an_invoice_of_day_0_is_paid_on_day_2(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str], entry: str, *, expire: bool
+) -> None:
+    number = form["out_trade_no"]
+    epay_shop.post(entry, form)
+    first = epay_shop.act("order", out_trade_no=number)
+    days_later(epay_shop, clock, 2, expire=expire)
+    answer = epay_shop.post(entry, form)
+    second = epay_shop.act("order", out_trade_no=number)
+    page = answer.headers["location"] if entry == "submit" else answer.json()["payurl"]
+    assert page == second["payurl"] != first["payurl"]
+    assert epay_shop.api_server.http.get(page).status_code == 200
+    assert first["trade_no"] != second["trade_no"]
+    assert (second["status"], second["trade_status"]) == (0, "WAIT_BUYER_PAY")
+    assert epay_shop.act("order", trade_no=first["trade_no"])["trade_status"] == "TRADE_CLOSED"
+    assert submit(epay_shop, form)["trade_no"] == second["trade_no"]  # a third time the same day
+    epay_shop.pay(second)
+    epay_shop.tell()
+    (message,) = epay_shop.inbox.got
+    assert (message["trade_no"], message["out_trade_no"]) == (second["trade_no"], number)
+    assert message["param"] == "uid=7"
+    assert statuses(epay_shop, first, second) == ["CLOSED", "PAID"]
+    refused = submit(epay_shop, form)
+    assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
+    assert [row["trade_no"] for row in epay_shop.act("orders")["data"]] == [
+        second["trade_no"],
+        first["trade_no"],
+    ]
+    epay_shop.api_server.check_books()
+
+
+def test_an_invoice_may_be_opened_again_as_often_as_it_is_not_paid(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    numbers = []
+    for _ in range(4):
+        numbers.append(submit(epay_shop, form)["trade_no"])
+        days_later(epay_shop, clock, 1)
+    assert len(set(numbers)) == 4
+    submissions = epay_shop.api_server.sql(
+        "select submission from epay_orders where merchant_id = $1 order by submission",
+        epay_shop.id,
+    )
+    assert [row["submission"] for row in submissions] == [1, 2, 3, 4]
+
+
+def test_an_order_that_its_gateway_refused_for_good_is_opened_again(
+    epay_shop: EpayShop, form: dict[str, str]
+) -> None:
+    first = submit(epay_shop, form)
+    attempt = start_attempt(epay_shop, first)
+    apply_outcome(epay_shop, attempt, "REFUSED")
+    assert statuses(epay_shop, first) == ["FAILED"]
+    second = submit(epay_shop, form)
+    assert second["code"] == 1
+    assert second["trade_no"] != first["trade_no"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"money": "10.51"},
+        {"money_type": "HKD"},
+        {"name": "other"},
+        {"notify_url": "https://shop.example/other"},
+        {"return_url": "https://shop.example/other"},
+        {"param": "8"},
+        {"param": ""},
+    ],
+    ids=str,
+)
+def test_other_values_under_an_old_number_are_refused(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str], changes: dict[str, str]
+) -> None:
+    first = submit(epay_shop, form)
+    days_later(epay_shop, clock, 2)
+    refused = submit(epay_shop, epay_shop.signed(form | changes))
+    assert refused["code"] == -1
+    assert "内容不一致" in refused["msg"]
+    assert (
+        epay_shop.act("order", out_trade_no=form["out_trade_no"])["trade_no"] == first["trade_no"]
+    )
+    assert epay_shop.act("query")["orders"] == 1
+
+
+def test_another_payment_type_opens_an_old_number_too(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    submit(epay_shop, form)
+    days_later(epay_shop, clock, 2)
+    second = submit(epay_shop, epay_shop.signed(form | {"type": "bank"}))
+    assert second["code"] == 1
+    row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
+    assert (row["trade_no"], row["type"]) == (second["trade_no"], "bank")
+
+
+def test_an_order_that_was_revoked_stays_revoked(epay_shop: EpayShop, form: dict[str, str]) -> None:
+    epay_shop.shop.revoke(epay_shop.order_id(submit(epay_shop, form)))
+    refused = submit(epay_shop, form)
+    assert (refused["code"], "已撤销" in refused["msg"]) == (-1, True)
+
+
+def test_twenty_submissions_of_an_old_number_at_once_make_one_order(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first = submit(epay_shop, form)
+    days_later(epay_shop, clock, 2, expire=False)
+    with ThreadPoolExecutor(20) as threads:
+        answers = list(threads.map(lambda _: submit(epay_shop, form), range(20)))
+    assert {answer["code"] for answer in answers} == {1}, answers
+    assert {answer["trade_no"] for answer in answers}.isdisjoint({first["trade_no"]})
+    assert len({answer["trade_no"] for answer in answers}) == 1
+    assert epay_shop.act("query")["orders"] == 2
+
+
+# ── Payments that are under way, or come late ────────────────────────────────────────────────────
+
+
+def start_attempt(epay_shop: EpayShop, placed: dict[str, Any]) -> orders.PaymentAttempt:
+    """Begin to pay an order at the sandbox bank; its outcome is not there yet."""
+    app, order_id = epay_shop.api_server.app, epay_shop.order_id(placed)
+
+    async def begin(tx: Tx) -> orders.PaymentAttempt:
+        order = await orders.lock(tx, epay_shop.id, order_id)
+        payer = orders.Payer(email="", name=None, ip="203.0.113.7", locale="zh")
+        return await orders.start_attempt(tx, order, "sandbox", "CREDIT_CARD", payer, app.clock())
+
+    return epay_shop.api_server.tx(begin)
+
+
+def apply_outcome(epay_shop: EpayShop, attempt: orders.PaymentAttempt, status: Any) -> None:
+    """Apply what the attempt's own gateway reports."""
+    now, outcome = epay_shop.api_server.app.clock(), PaymentOutcome(status=status)
+    epay_shop.api_server.tx(
+        lambda tx: orders.apply_outcome(
+            tx, epay_shop.id, attempt.id, outcome, now, gateway="sandbox"
+        )
+    )
+
+
+def test_a_payment_that_is_under_way_keeps_its_order(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first = submit(epay_shop, form)
+    attempt = start_attempt(epay_shop, first)
+    days_later(epay_shop, clock, 2)
+    assert statuses(epay_shop, first) == ["CREATING"]
+    assert submit(epay_shop, form)["trade_no"] == first["trade_no"]
+    apply_outcome(epay_shop, attempt, "PENDING")  # the bank has it, and has not decided
+    assert submit(epay_shop, form)["trade_no"] == first["trade_no"]
+    apply_outcome(epay_shop, attempt, "DECLINED")
+    second = submit(epay_shop, form)
+    assert second["trade_no"] != first["trade_no"]
+    assert statuses(epay_shop, first, second) == ["CLOSED", "PENDING"]
+
+
+def test_nobody_is_asked_to_pay_again_while_a_bank_decides_on_a_closed_order(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first = submit(epay_shop, form)
+    attempt = start_attempt(epay_shop, first)
+    apply_outcome(epay_shop, attempt, "PENDING")
+    days_later(epay_shop, clock, 2)
+    assert statuses(epay_shop, first) == ["CLOSED"]
+    refused = submit(epay_shop, form)
+    assert (refused["code"], "正在确认" in refused["msg"]) == (-1, True)
+    assert_chinese(refused["msg"])
+    apply_outcome(epay_shop, attempt, "DECLINED")
+    assert submit(epay_shop, form)["code"] == 1
+
+
+def test_a_late_payment_of_the_old_order_counts_and_ends_the_new_session(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first, second = reopened(epay_shop, clock, form)
+    epay_shop.pay(first)
+    refused = submit(epay_shop, form)
+    assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
+    row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
+    assert (row["trade_no"], row["status"]) == (first["trade_no"], 1)
+    epay_shop.tell()
+    assert [message["trade_no"] for message in epay_shop.inbox.got] == [first["trade_no"]]
+    assert statuses(epay_shop, first, second) == ["PAID", "CLOSED"]
+    with pytest.raises(Invalid):  # nobody pays it by accident any more
+        epay_shop.api_server.tx(
+            lambda tx: orders.revoke_manually(
+                tx, epay_shop.id, epay_shop.order_id(second), "ann", "test", now_ms()
+            )
+        )
+    done = epay_shop.act("refund", out_trade_no=form["out_trade_no"], money="10.5")
+    assert (done["code"], done["trade_no"]) == (1, first["trade_no"])
+    epay_shop.api_server.check_books()
+
+
+def test_a_late_payment_leaves_a_session_that_is_being_paid(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first, second = reopened(epay_shop, clock, form)
+    start_attempt(epay_shop, second)
+    epay_shop.pay(first)
+    epay_shop.tell()
+    assert epay_shop.notice(first)["state"] == "DELIVERED"
+    assert statuses(epay_shop, first, second) == ["PAID", "CREATING"]
+
+
+def test_a_payment_that_arrives_while_its_number_is_submitted_again_is_seen(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    """The confirmation holds the order's lock when the submission comes for it."""
+    first = submit(epay_shop, form)
+    days_later(epay_shop, clock, 2)
+    app, order_id = epay_shop.api_server.app, epay_shop.order_id(first)
+    with ThreadPoolExecutor(1) as threads:
+
+        async def confirm(tx: Tx) -> Any:
+            await orders.confirm_manually(tx, epay_shop.id, order_id, "ann", "came", app.clock())
+            submission = threads.submit(submit, epay_shop, form)
+            for _ in range(500):
+                if await tx.fetchval(WAITS_FOR_LOCK):
+                    return submission
+                await asyncio.sleep(0.02)
+            pytest.fail("the submission does not wait for the order")
+
+        refused = epay_shop.api_server.tx(confirm).result()
+    assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
+    assert epay_shop.act("query")["orders"] == 1
+
+
+def pay_twice(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Let a customer pay the new order, and the money of the old one arrive after that."""
+    first, second = reopened(epay_shop, clock, form)
+    epay_shop.pay(second)
+    epay_shop.pay(first)
+    return first, second
+
+
+def test_a_number_that_was_paid_twice_is_told_to_the_shop_and_shown_to_staff(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first, second = pay_twice(epay_shop, clock, form)
+    epay_shop.tell()
+    told = {message["trade_no"]: message for message in epay_shop.inbox.got}
+    assert set(told) == {first["trade_no"], second["trade_no"]}
+    assert {message["out_trade_no"] for message in told.values()} == {form["out_trade_no"]}
+    assert [item.subject for item in paid_twice(epay_shop)] == [form["out_trade_no"]]
+    (item,) = paid_twice(epay_shop)
+    assert item.below == f"/payments/{epay_shop.order_id(second)}"
+    assert epay_shop.order_id(first) in item.detail
+    done = epay_shop.act("refund", trade_no=first["trade_no"], money="10.5")
+    epay_shop.shop.end_refund(refund_id(epay_shop, done))
+    assert paid_twice(epay_shop) == []
+    epay_shop.api_server.check_books()
+
+
+def paid_twice(epay_shop: EpayShop) -> list[Any]:
+    """What the console lists of this merchant."""
+    (need,) = (need for need in NEEDS if need.name == "paid_twice")
+    items = need.items
+    assert items is not None
+    now = epay_shop.api_server.app.clock()
+    listed = epay_shop.api_server.tx(lambda tx: items(tx, now))
+    return [item for item in listed if item.merchant_id == epay_shop.id]
+
+
+def refund_id(epay_shop: EpayShop, done: dict[str, Any]) -> str:
+    rows = epay_shop.api_server.sql(
+        "select id from refunds where merchant_id = $1 order by created_at desc, id desc limit 1",
+        epay_shop.id,
+    )
+    assert done["code"] in (0, 1), done
+    return str(rows[0]["id"])
+
+
+def test_refunds_by_a_number_that_was_paid_twice_give_back_one_after_the_other(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first, second = pay_twice(epay_shop, clock, form)
+    named = {"out_trade_no": form["out_trade_no"], "money": "10.5"}
+    done = epay_shop.act("refund", refund_no="R-1", **named)
+    assert done["trade_no"] == second["trade_no"]  # the newest that is paid
+    epay_shop.shop.end_refund(refund_id(epay_shop, done))
+    assert epay_shop.act("refund", refund_no="R-1", **named) == done  # the same refund, again
+    assert (
+        epay_shop.act("order", out_trade_no=form["out_trade_no"])["trade_no"] == (first["trade_no"])
+    )
+    other = epay_shop.act("refund", refund_no="R-2", **named)
+    assert other["trade_no"] == first["trade_no"]
+    epay_shop.shop.end_refund(refund_id(epay_shop, other))
+    wrong = epay_shop.act("refund", refund_no="R-1", trade_no=first["trade_no"], money="10.5")
+    assert wrong["code"] == -1  # that number is a refund of the other order
+    assert statuses(epay_shop, first, second) == ["REFUNDED", "REFUNDED"]
+    epay_shop.api_server.check_books()
+
+
+def test_an_id_of_a_number_with_two_orders_leads_to_both(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    first, second = reopened(epay_shop, clock, form)
+    listed = epay_shop.shop.get("/v1/orders", query=form["out_trade_no"]).json()["data"]["items"]
+    assert {order["id"] for order in listed} == {
+        epay_shop.order_id(first),
+        epay_shop.order_id(second),
+    }
+
+
+def test_a_session_that_its_merchant_ended_can_be_opened_again(
+    epay_shop: EpayShop, form: dict[str, str]
+) -> None:
+    first = submit(epay_shop, form)
+    session_id = first["payurl"].rpartition("/")[2]
+    now = epay_shop.api_server.app.clock()
+    epay_shop.api_server.tx(
+        lambda tx: checkouts.expire(tx, epay_shop.id, session_id, "ended by ann", now)
+    )
+    assert submit(epay_shop, form)["trade_no"] != first["trade_no"]
+
+
+def test_a_merchant_that_may_not_charge_opens_no_number_again(
+    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
+) -> None:
+    submit(epay_shop, form)
+    days_later(epay_shop, clock, 2)
+    now, ann = epay_shop.api_server.app.clock(), merchants.Actor("ann", "under review")
+    epay_shop.api_server.tx(lambda tx: merchants.take(tx, epay_shop.id, "suspended", ann, now))
+    assert submit(epay_shop, form)["code"] == -1
+    assert epay_shop.act("query")["orders"] == 1
