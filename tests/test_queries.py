@@ -291,6 +291,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "payouts.queries.REQUEST_ANYWHERE",
         "payouts.queries.REQUESTS_WAITING",
         "payouts.queries.RETURNED",
+        "reconciliation.queries.SUMS_OF_PAYOUTS",
         "ledger.queries.MERCHANTS_AFTER",
         # by a public id, through the directory
         "orders.queries.MERCHANT_OF",

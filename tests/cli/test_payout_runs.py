@@ -89,13 +89,19 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
         "end_to_end_id,status,amount,currency,bank_reference,reason\n"
         f"{named[0]},paid,100.00,EUR,B-1,\n"
         f"{listed[1]['id']},failed,100.00,EUR,B-2,closed\n"
-        "rent,paid,7.00,EUR,B-3,\n"
+        "po_01m7y0m0jzefzv5n8efcf1hqw5,paid,7.00,EUR,B-3,\n"
+        "rent,paid,7.00,EUR,B-4,\n"
     )
     done = opentill.json("payouts", "report", str(report))
-    assert (done["sent"], done["returned"], done["found"]) == (1, 1, 1)
+    assert (done["sent"], done["returned"], done["found"], done["other"]) == (1, 1, 1, 1)
+    (booking,) = opentill.json("reconcile", "inbox", "--bookings")
+    assert (booking["reference"], booking["theirs"]) == ("rent", "7.00 EUR debit, B-4")
     assert not opentill.json("payouts", "report", str(report))["isNew"]
     (found,) = opentill.json("reconcile", "inbox")
-    assert (found["what"], found["reference"]) == ("missing in ledger", "rent")
+    assert (found["what"], found["reference"]) == (
+        "missing in ledger",
+        "po_01m7y0m0jzefzv5n8efcf1hqw5",
+    )
     resolve = ("reconcile", "resolve", found["id"], "--reason", "the office")
     assert opentill.json(*resolve)["resolvedBy"] == USER
     assert "must be open" in opentill.refusal(*resolve)

@@ -32,6 +32,9 @@ def _upload(visitor: Visitor, path: str, name: str, content: str, **form: str) -
     return visitor.http.post(path, data=form, files={name: ("report.csv", content.encode())})
 
 
+LOST = "po_01m7y0m0jzefzv5n8efcf1hqw5"  # an id of ours that nobody has
+
+
 def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor) -> None:
     rule = payouts.HoldRule(shop.api_server.app.settings.secret_key, 3)
     merchant = shop.api_server.tx(lambda tx: payee(tx, rule=rule))
@@ -64,7 +67,8 @@ def test_a_run_from_who_is_due_to_the_banks_report(shop: Shop, finance: Visitor)
     assert IBAN.number not in finance.get(place).text
     lines = (
         "end_to_end_id,status,amount,currency,bank_reference,reason\n"
-        f"{payout.id},paid,100.00,EUR,B-1,\nrent,paid,7.00,EUR,B-2,\n"
+        f"{payout.id},paid,100.00,EUR,B-1,\n{LOST},paid,7.00,EUR,B-2,\n"
+        "rent,paid,1250.00,EUR,B-3,\n"
     )
     done = _upload(finance, "/console/payouts/report", "report", lines)
     assert "sent=1&returned=0&known=0&found=1" in done.headers["location"]
@@ -105,9 +109,13 @@ def _mark_a_run_as_paid(shop: Shop, finance: Visitor) -> None:
 def _resolve_what_is_left(shop: Shop, finance: Visitor, merchant_id: str) -> None:
     assert "Differences between reports and books" in finance.get("/console").text
     inbox = finance.get("/console/reconciliation?source=bank").text
+    folded = inbox.partition('<details class="card more" id="bookings">')[2].partition("</details>")
+    assert "Bookings that concern no payout" in folded[0]
+    assert "1250.00 EUR debit, B-3" in folded[0]
+    assert "1250.00" not in inbox.replace(folded[0], "")
     found = re.findall(r"/console/reconciliation/(dif_\w+)", inbox)
     (difference,) = [
-        one for one in found if "rent" in finance.get(f"/console/reconciliation/{one}").text
+        one for one in found if LOST in finance.get(f"/console/reconciliation/{one}").text
     ]
     path = f"/console/reconciliation/{difference}"
     for form, field in (

@@ -83,7 +83,7 @@ EXPLAINED: Final = frozenset(
         "adjustments.queries": "ANYWHERE",
         # tests/payouts, test_locks.py, tests/console/test_books.py
         "payouts.queries": "ANYWHERE LOCK_AVAILABLE BY_REFERENCE RETURNED",
-        "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES",
+        "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
         # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
         " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN",

@@ -107,6 +107,48 @@ async def test_what_does_not_fit_moves_nothing(db: Db, line, what) -> None:
     assert [found for found, _, _ in await _inbox(db)] == [what]
 
 
+OTHERS = (
+    entry("RENT-2026-11", "1250.00", ref="B-8"),
+    entry("NOTPROVIDED", "3.50", ref="B-9"),
+    entry("PO-2026-17", "80.00"),
+    entry("", "12.00").replace("DBIT", "CRDT"),
+)
+CONCERNED = (
+    entry("po_01m7y0m0jzefzv5n8efcf1hqw5", "80.00"),  # an id of ours that nobody has
+    entry("po_01m7y0m0jzefzv5n8efcf1", "80.00"),  # one that the bank has cut
+    entry("RENT-2026-11", "100.00"),  # the amount of a payout that waits
+    entry("", "80.00", credit=True),  # something came back
+    entry("", "80.00").replace("<Sts>", "<RvslInd>true</RvslInd><Sts>"),
+    entry("", "1e2"),
+)
+
+
+async def test_bookings_that_concern_no_payout_wait_for_nobody(db: Db) -> None:
+    sent = await _sent(db, 1)
+    content = statement(*OTHERS, entry(sent[0].id))
+    result = await apply(db, content)
+    assert (result.lines, result.sent, result.found, result.other) == (5, 1, 0, len(OTHERS))
+    assert (await _inbox(db), await db.read(reconciliation.count_open)) == ([], 0)
+    bookings = await db.read(reconciliation.bookings)
+    assert sorted(booking.theirs for booking in bookings) == [
+        "12.00 EUR credit", "1250.00 EUR debit, B-8", "3.50 EUR debit, B-9", "80.00 EUR debit",
+    ]  # fmt: skip
+    assert await db.read(lambda tx: reconciliation.opened(tx, resolved=True)) == []
+    again = await apply(db, content)
+    assert (again.is_new, again.found, again.other) == (False, 0, len(OTHERS))
+    await apply(db, statement(OTHERS[0]))  # the same booking in another file
+    assert len(await db.read(reconciliation.bookings)) == len(OTHERS)
+
+
+@pytest.mark.parametrize("line", CONCERNED, ids=map(str, range(len(CONCERNED))))
+async def test_a_line_that_may_concern_a_payout_waits_for_a_person(db: Db, line: str) -> None:
+    sent = await _sent(db, 1)
+    result = await apply(db, statement(line))
+    assert (result.sent, result.found, result.other) == (0, 1, 0)
+    assert await _now(db, sent) == [("PENDING", "")]
+    assert len(await _inbox(db)) == 1
+
+
 async def test_a_second_debit_is_for_a_person(db: Db) -> None:
     (sent,) = await _sent(db, 1)
     await apply(db, statement(entry(sent.id, ref="B-1")))

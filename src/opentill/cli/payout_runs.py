@@ -291,7 +291,8 @@ def report(
     """Read the bank's report: payouts that it sent are PAID, those that came back FAILED.
 
     CSV has the columns end_to_end_id (the payout), status (paid or failed), amount, currency,
-    bank_reference and reason. What fits no payout goes to the inbox: opentill reconcile inbox.
+    bank_reference and reason. What fits no payout goes to the inbox: opentill reconcile inbox; with
+    --bookings it lists what concerns none.
     """
     from opentill import reconciliation
 

@@ -154,13 +154,19 @@ def inbox(
         str | None, typer.Option(help="Only of this gateway; bank: of the bank's reports.")
     ] = None,
     resolved: Annotated[bool, typer.Option("--resolved", help="Those that are resolved.")] = False,
+    bookings: Annotated[
+        bool, typer.Option("--bookings", help="The bank's bookings that concern no payout.")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
 ) -> output.Result:
     """List the differences that wait for somebody, oldest first."""
     from opentill import reconciliation
 
     async def work(tx: "Tx") -> "tuple[list[OpenDifference], int]":
-        listed = await reconciliation.opened(tx, source, limit, resolved=resolved)
+        if bookings:
+            listed = await reconciliation.bookings(tx, limit)
+        else:
+            listed = await reconciliation.opened(tx, source, limit, resolved=resolved)
         return listed, await reconciliation.count_open(tx)
 
     listed, number = session.query(work)

@@ -35,6 +35,7 @@ async def _all(
         found = await reconciliation.opened(tx, source or None, _MOST, resolved=which == "resolved")
         number = await reconciliation.count_open(tx)
         files = await reconciliation.files(tx, 20)
+        bookings = await reconciliation.bookings(tx, _MOST)
     return render.page(
         request,
         "inbox.html",
@@ -47,6 +48,7 @@ async def _all(
         number=number,
         most=_MOST,
         files=files,
+        bookings=bookings,
         errors=errors or {},
         zone=ZONE,
     )

@@ -2,7 +2,14 @@
 
 from opentill.reconciliation.bank import SOURCE as BANK
 from opentill.reconciliation.bank import apply as apply_bank_report
-from opentill.reconciliation.inbox import count_open, files, opened, reject_adjustment, resolve
+from opentill.reconciliation.inbox import (
+    bookings,
+    count_open,
+    files,
+    opened,
+    reject_adjustment,
+    resolve,
+)
 from opentill.reconciliation.inbox import find as find_difference
 from opentill.reconciliation.model import (
     BankResult,
@@ -22,6 +29,7 @@ __all__ = [
     "Result",
     "StoredFile",
     "apply_bank_report",
+    "bookings",
     "count_open",
     "files",
     "find_difference",

@@ -21,7 +21,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout
-from opentill.reconciliation import camt, inbox
+from opentill.reconciliation import camt, inbox, queries
 from opentill.reconciliation.lines import MOST_BYTES, bounded, sha256
 from opentill.reconciliation.model import BankKind, BankLine, BankResult, Difference, What
 
@@ -31,6 +31,8 @@ _KINDS: Final[dict[str, BankKind]] = {"sent": "sent", "paid": "sent", "returned"
                                       "failed": "returned"}  # fmt: skip
 COLUMNS: Final = ("end_to_end_id", "status", "amount", "currency", "bank_reference", "reason")
 _ID_DIGITS: Final = 26
+_RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # after a payout was paid
+_LIKE_AN_ID: Final = 20  # characters; a shop's own number such as PO-2026-17 has fewer
 _LONGEST_REASON: Final = 400  # characters; fewer than an operator may write
 
 
@@ -61,11 +63,11 @@ async def _apply(
     )
     result = BankResult(
         file_id=stored.id, is_new=stored.status == "OPEN", lines=stored.rows, sent=0, returned=0,
-        known=0, found=stored.found,
+        known=0, found=stored.found, other=stored.rows - stored.matched - stored.found,
     )  # fmt: skip
     if stored.status == "DONE":
         return result
-    counts = {"sent": 0, "returned": 0, "known": 0, "found": 0}
+    counts = {"sent": 0, "returned": 0, "known": 0, "found": 0, "other": 0}
     seen: set[tuple[str, str]] = set()
     said = Counter[tuple[str, str]]()  # of the lines that were found
     every = _lines(file)
@@ -75,6 +77,7 @@ async def _apply(
         ids = [_payout_id(line.end_to_end) for line in batch]
         async with db.connection() as tx:
             known = {one.id: one for one in await payouts.named(tx, ids)}
+            sums = await _sums_of_payouts(tx, batch, now)
         for line, payout_id in zip(batch, ids, strict=True):
             run_id = "" if payout_id else _run_id(line.payment)
             if run_id:
@@ -84,15 +87,17 @@ async def _apply(
                 continue
             again = (line.kind, payout_id) in seen
             says = _end_to_end(line), _theirs(line)
-            found = _Line(stored.id, line, known.get(payout_id), again, said[says] + 1)
+            found = _Line(
+                stored.id, line, known.get(payout_id), again, said[says] + 1,
+                concerns_payouts=bool(payout_id) or _may_concern_payouts(line, sums),
+            )  # fmt: skip
             what = await db.run(partial(_one, found=found, actor=actor, now=now))
             seen.add((line.kind, payout_id))
             counts[what] += 1
-            if what == "found":
+            if what in {"found", "other"}:
                 said[says] += 1
-    await db.run(
-        lambda tx: inbox.finish(tx, stored.id, lines, lines - counts["found"], counts["found"], now)
-    )
+    matched = lines - counts["found"] - counts["other"]
+    await db.run(lambda tx: inbox.finish(tx, stored.id, lines, matched, counts["found"], now))
     return BankResult(file_id=stored.id, is_new=True, lines=lines, **counts)
 
 
@@ -215,6 +220,7 @@ class _Line(msgspec.Struct, frozen=True):
     """A line of a file, the payout that it names, and whether the file has named it before.
 
     ``number`` is which of the file's lines it is that say the same, if it is for the inbox.
+    ``concerns_payouts``: it may be about a payout, even where none is named.
     """
 
     file_id: str
@@ -222,6 +228,7 @@ class _Line(msgspec.Struct, frozen=True):
     payout: Payout | None
     again: bool
     number: int
+    concerns_payouts: bool = True
 
 
 async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
@@ -229,6 +236,8 @@ async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
     line, payout = found.line, found.payout
     what = _what(line, payout)
     reference = _reference(line, payout)
+    if payout is None and not found.concerns_payouts:
+        return await _other(tx, found, now)
     if payout is None or what is not None:
         return await _found(tx, found, payout, what or "missing in ledger", now)
     # Another report may be about the same payout at this moment.
@@ -330,8 +339,48 @@ def _theirs(line: BankLine) -> str:
     return f"{theirs}, {reference}" if reference else theirs
 
 
+async def _sums_of_payouts(tx: Tx, lines: list[BankLine], now: int) -> set[tuple[int, str]]:
+    """Return which amounts of these lines are those of payouts that they may be about."""
+    sums = await queries.SUMS_OF_PAYOUTS.all(
+        tx, since=now - _RETURNED_WITHIN_MS,
+        amount_minor=[line.amount_minor for line in lines if line.amount_minor is not None],
+        currency=[line.currency for line in lines if line.amount_minor is not None],
+    )  # fmt: skip
+    return {(one.amount_minor, one.currency) for one in sums}
+
+
+def _may_concern_payouts(line: BankLine, sums: set[tuple[int, str]]) -> bool:
+    """Return whether a line that names no payout may be about one.
+
+    That is if it says that money came back, has no amount that can be read, has an id that began as
+    one of ours, or the amount of a payout that waits or was paid lately.
+    """
+    plain = "".join(one for one in line.end_to_end.lower() if one.isascii() and one.isalnum())
+    return (
+        bool(line.reason)
+        or line.is_reversal
+        or line.amount_minor is None
+        or (plain.startswith("po") and len(plain) >= _LIKE_AN_ID)
+        or (line.amount_minor, line.currency) in sums
+    )
+
+
+async def _other(tx: Tx, found: _Line, now: int) -> str:
+    """Record a booking that concerns no payout, where nobody has to look at it."""
+    what: What = "missing in ledger"
+    booking = msgspec.structs.replace(_difference(found, None, what), kind="booking")
+    await inbox.add_booking(tx, found.file_id, SOURCE, booking, now)
+    return "other"
+
+
 async def _found(tx: Tx, found: _Line, payout: Payout | None, what: What, now: int) -> str:
-    """Put a line into the inbox.
+    """Put a line into the inbox."""
+    await inbox.add(tx, found.file_id, SOURCE, [_difference(found, payout, what)], now)
+    return "found"
+
+
+def _difference(found: _Line, payout: Payout | None, what: What) -> Difference:
+    """Return a line as the inbox has it.
 
     One that names neither a payout nor a booking of the bank is known by its file and its place
     there: another one that reads the same is another booking.
@@ -344,7 +393,7 @@ async def _found(tx: Tx, found: _Line, payout: Payout | None, what: What, now: i
     if payout is not None:
         ours = f"{money.show(payout.amount_minor, payout.currency)} {payout.currency}"
         ours = f"{ours} {payout.status}"
-    difference = Difference(
+    return Difference(
         what=what,
         kind="payout",
         reference=reference,
@@ -353,5 +402,3 @@ async def _found(tx: Tx, found: _Line, payout: Payout | None, what: What, now: i
         ours=ours,
         theirs=inbox.numbered(_theirs(line), found.number),
     )
-    await inbox.add(tx, found.file_id, SOURCE, [difference], now)
-    return "found"

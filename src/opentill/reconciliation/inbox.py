@@ -85,6 +85,20 @@ async def add(
     )
 
 
+async def add_booking(tx: Tx, file_id: str, source: str, booking: Difference, now: int) -> None:
+    """Record a booking of the bank that concerns nothing here: nobody has to resolve it."""
+    await queries.ADD_BOOKING.run(
+        tx, id=new_id("dif"), file_id=file_id, source=source, what=booking.what,
+        reference=booking.reference, line=booking.line, theirs=booking.theirs, now=now,
+        who=OPENTILL.who,
+    )  # fmt: skip
+
+
+async def bookings(tx: Tx, limit: int = 100) -> list[OpenDifference]:
+    """Return the bank's bookings that concern no payout, newest first."""
+    return await queries.BOOKINGS.all(tx, limit=limit)
+
+
 async def opened(
     tx: Tx, source: str | None = None, limit: int = 100, *, resolved: bool = False
 ) -> list[OpenDifference]:

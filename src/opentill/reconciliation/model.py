@@ -72,7 +72,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One thing that is not as it should be; ``line`` is the report's, null if it has none."""
 
     what: What
-    kind: Kind | Literal["payout"]
+    kind: Kind | Literal["payout", "booking"]
     reference: str
     line: int | None
     merchant_id: str
@@ -164,6 +164,13 @@ class BankLine(msgspec.Struct, frozen=True, kw_only=True):
     is_reversal: bool = False  # of an earlier booking of the opposite direction
 
 
+class SumOfPayouts(msgspec.Struct, frozen=True):
+    """An amount that some payout has which waits, or was paid lately."""
+
+    amount_minor: int
+    currency: str
+
+
 class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of a bank's report; ``is_new`` is false for one that was read before."""
 
@@ -174,6 +181,7 @@ class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     returned: int  # payouts that are FAILED now
     known: int  # lines that say what is known
     found: int  # lines in the inbox
+    other: int  # lines that concern no payout, which are recorded outside the inbox
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

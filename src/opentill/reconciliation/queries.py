@@ -3,7 +3,7 @@
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.reconciliation.model import Item, OpenDifference, StoredFile
+from opentill.reconciliation.model import Item, OpenDifference, StoredFile, SumOfPayouts
 
 # Everything through a gateway that is or may become money. A duplicate that was given back is a
 # payment and a refund, both under the attempt's id. Each has the time at which it happened, which
@@ -99,6 +99,39 @@ ADD_DIFFERENCES = Command(
     on conflict (source, what, kind, reference, ours, theirs) do nothing
     """
 )
+ADD_BOOKING = Command(
+    """
+    insert into reconciliation_differences (id, file_id, source, what, kind, reference, line,
+        merchant_id, ours, theirs, created_at, resolved_at, resolved_by, resolution)
+    values (:id, :file_id, :source, :what, 'booking', :reference, :line, '', '', :theirs, :now,
+        :now, :who, 'it concerns no payout')
+    on conflict (source, what, kind, reference, ours, theirs) do nothing
+    """
+)
+BOOKINGS = Query(
+    OpenDifference,
+    """
+    select * from reconciliation_differences where kind = 'booking'
+    order by created_at desc, id desc limit :limit
+    """,
+)
+# Of any merchant, and of the whole file of a run: a line that names none may be about each of them.
+SUMS_OF_PAYOUTS = Query(
+    SumOfPayouts,
+    """
+    select amount_minor, currency from (
+        select amount_minor, currency from payouts
+        where status = 'PENDING' or (status = 'PAID' and paid_at >= :since)
+        union
+        select sum(p.amount_minor)::bigint, r.currency
+        from payout_runs r join payout_transfers t on t.run_id = r.id and t.in_file
+            join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+        where r.sent_at >= :since group by r.id, r.currency
+    ) sums
+    where (amount_minor, currency) in (
+        select * from unnest(:amount_minor::bigint[], :currency::text[]))
+    """,
+)
 DIFFERENCE = Query(OpenDifference, "select * from reconciliation_differences where id = :id")
 OPENED = Query(
     OpenDifference,
@@ -112,7 +145,8 @@ RESOLVED = Query(
     OpenDifference,
     """
     select * from reconciliation_differences
-    where resolved_at is not null and (:source::text is null or source = :source)
+    where resolved_at is not null and kind <> 'booking'
+        and (:source::text is null or source = :source)
     order by resolved_at desc, id limit :limit
     """,
 )
