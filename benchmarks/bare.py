@@ -172,10 +172,6 @@ def _session(offer: Row, roles: Mapping[str, Any]) -> dict[str, Any]:
         "currency": offer["currency"],
         "status": "OPEN",
         "url": f"http://127.0.0.1:8080/checkout/{roles['session']}",
-        "quantity": 1,
-        "paymentMethods": None,
-        "locale": None,
-        "clientReference": None,
         "expiresAt": now + LIFETIME_MS,
         "createdAt": now,
     }

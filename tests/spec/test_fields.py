@@ -41,14 +41,17 @@ CREATED: Final[Rows] = (
     ("currency", "text"),
     ("status", "text"),
     ("url", "text"),
+    ("expiresAt", "ms"),
+    ("createdAt", "ms"),
+)
+SESSION: Final[Rows] = (
+    *CREATED,
     ("quantity", "count"),
     ("paymentMethods", "list?"),
     ("locale", "text?"),
     ("clientReference", "text?"),
-    ("expiresAt", "ms"),
-    ("createdAt", "ms"),
+    ("orderId", "text"),
 )
-SESSION: Final[Rows] = (*CREATED, ("orderId", "text"))
 ORDER: Final[Rows] = (
     ("id", "text"),
     ("checkoutSessionId", "text"),
@@ -301,6 +304,16 @@ def test_a_creation_is_201_with_the_fields_of_the_resource(shop: Shop) -> None:
     session = shop.post("/v1/checkouts", {"productId": product.json()["data"]["id"]})
     assert session.status_code == 201
     has_shape(session.json()["data"], CREATED)
+    extensions = {
+        "quantity": 2,
+        "paymentMethods": ["CREDIT_CARD"],
+        "locale": "en",
+        "clientReference": "INV-7",
+    }
+    for name, value in extensions.items():  # each is in the response only where it was sent
+        opened = shop.session(product.json()["data"]["id"], **{name: value})
+        assert opened[name] == value
+        assert opened.keys() & extensions.keys() == {name}
     refund = shop.post(f"/v1/orders/{_order(shop)}/refunds", {})
     assert refund.status_code == 201
     has_shape(refund.json()["data"], REFUND)

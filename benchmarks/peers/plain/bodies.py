@@ -21,10 +21,6 @@ class SessionOut(BaseModel):
     currency: str
     status: str
     url: str
-    quantity: int = 1
-    paymentMethods: list[str] | None = None
-    locale: str | None = None
-    clientReference: str | None = None
     expiresAt: int
     createdAt: int
 

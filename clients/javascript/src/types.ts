@@ -169,7 +169,11 @@ export interface ItemBody {
   image?: string | null | undefined;
 }
 
-/** The response to opening a session: all but the order's id. */
+/**
+ * The response to opening a session: all but the order's id.
+ *
+ * An extension of the contract is there only where the request had it.
+ */
 export interface SessionCreated {
   /**
    * The session's id. It is part of the payment page's address, and as hard to guess as a
@@ -186,18 +190,18 @@ export interface SessionCreated {
   status: "COMPLETE" | "EXPIRED" | "OPEN" | Later;
   /** The payment page. Send the customer there. */
   url: string;
-  /** How many are sold, 1 to 99. */
-  quantity: number;
-  /** The only methods that it can be paid by. Null: all that are on offer. */
-  paymentMethods: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[] | null;
-  /** The language of its page. Null: that of the customer's browser. */
-  locale: "en" | "zh-Hans" | "zh-Hant" | Later | null;
-  /** Your own number of the order. Null if you gave none. */
-  clientReference: string | null;
   /** Until when it can be paid, Unix ms. */
   expiresAt: number;
   /** When it was made, Unix ms. */
   createdAt: number;
+  /** How many are sold. */
+  quantity?: number;
+  /** The only methods that it can be paid by. */
+  paymentMethods?: ("ALIPAY" | "BANK_TRANSFER" | "CREDIT_CARD" | "CRYPTO" | "PAYNOW" | "WECHAT_PAY" | Later)[];
+  /** The language of its page. */
+  locale?: "en" | "zh-Hans" | "zh-Hant" | Later;
+  /** Your own number of the order. */
+  clientReference?: string;
 }
 
 /** A session, with its order. */
@@ -217,6 +221,10 @@ export interface Session {
   status: "COMPLETE" | "EXPIRED" | "OPEN" | Later;
   /** The payment page. Send the customer there. */
   url: string;
+  /** Until when it can be paid, Unix ms. */
+  expiresAt: number;
+  /** When it was made, Unix ms. */
+  createdAt: number;
   /** How many are sold, 1 to 99. */
   quantity: number;
   /** The only methods that it can be paid by. Null: all that are on offer. */
@@ -225,10 +233,6 @@ export interface Session {
   locale: "en" | "zh-Hans" | "zh-Hant" | Later | null;
   /** Your own number of the order. Null if you gave none. */
   clientReference: string | null;
-  /** Until when it can be paid, Unix ms. */
-  expiresAt: number;
-  /** When it was made, Unix ms. */
-  createdAt: number;
   /** The order of this session. Read it to learn whether it is paid. */
   orderId: string;
 }

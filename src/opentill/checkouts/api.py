@@ -23,7 +23,7 @@ async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCr
         rates_max_age_days=settings.rates_max_age_days,
         agreement_required=settings.agreement_required,
     )
-    return SessionCreated.of(session, settings.public_url)
+    return SessionCreated.of(session, settings.public_url, request.body)
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> SessionOut:
@@ -57,12 +57,11 @@ _SESSION: Final[dict[str, Any]] = {
     "status": "OPEN",
     "url": "https://pay.example.com/checkout/cs_rqdceb7m99yhnfshefk9760251e2xjd2",
     "quantity": 2,
-    "paymentMethods": None,
-    "locale": None,
     "clientReference": "INV-2025-0042",
     "expiresAt": 1737018900000,
     "createdAt": 1736932500000,
 }
+_READ: Final[dict[str, Any]] = {**_SESSION, "paymentMethods": None, "locale": None}
 
 operations: Final = (
     Operation(
@@ -113,7 +112,7 @@ operations: Final = (
         response=Listing[SessionOut],
         read=list_sessions,
         response_example=paging.page_example(
-            {**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"}
+            {**_READ, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"}
         ),
     ),
     Operation(
@@ -124,7 +123,7 @@ operations: Final = (
         description="With the id of its order, which exists from the beginning.",
         response=SessionOut,
         read=get,
-        response_example={**_SESSION, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},
+        response_example={**_READ, "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2"},
     ),
     Operation(
         method="POST",
@@ -136,7 +135,7 @@ operations: Final = (
         write=expire,
         refusals=("a session that is complete, or whose payment is on its way",),
         response_example={
-            **_SESSION,
+            **_READ,
             "status": "EXPIRED",
             "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
         },

@@ -342,8 +342,8 @@ class Offer(msgspec.Struct, frozen=True):
     charge_off: str | None  # why the merchant may not charge, None while it may
 
 
-class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The response to opening a session (contract.md#session-fields): all but the order's id."""
+class _ContractFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The fields that the contract lists for the response to opening a session."""
 
     id: Annotated[
         str,
@@ -363,6 +363,56 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ),
     ]
     url: Annotated[str, Meta(description="The payment page. Send the customer there.")]
+    expires_at: Annotated[int, Meta(description="Until when it can be paid, Unix ms.")]
+    created_at: CreatedAt
+
+
+def _contract_fields(session: Session, public_url: str) -> dict[str, str]:
+    """Return the fields that are not as ``session`` has them."""
+    return {
+        "amount": money.show(session.amount_minor, session.currency),
+        "url": f"{public_url}/checkout/{session.id}",
+    }
+
+
+class SessionCreated(_ContractFields, frozen=True, kw_only=True, rename="camel"):
+    """The response to opening a session (contract.md#session-fields): all but the order's id.
+
+    An extension of the contract is there only where the request had it.
+    """
+
+    quantity: Annotated[int, Meta(ge=1, le=99, description="How many are sold.")] | UnsetType = (
+        UNSET
+    )
+    payment_methods: (
+        Annotated[list[Method], Meta(description="The only methods that it can be paid by.")]
+        | UnsetType
+    ) = UNSET
+    locale: Annotated[Locale, Meta(description="The language of its page.")] | UnsetType = UNSET
+    client_reference: (
+        Annotated[str, Meta(description="Your own number of the order.")] | UnsetType
+    ) = UNSET
+
+    @classmethod
+    def of(cls, session: Session, public_url: str, body: SessionBody) -> Self:
+        """Show a session that was opened with ``body``; its page stands below ``public_url``."""
+        extensions = {
+            "quantity": body.quantity and session.quantity,
+            "payment_methods": body.payment_methods and session.methods,
+            "locale": body.locale and session.locale,
+            "client_reference": body.client_reference and session.client_reference,
+        }
+        return structs.convert(
+            session,
+            cls,
+            **_contract_fields(session, public_url),
+            **{name: UNSET if value is None else value for name, value in extensions.items()},
+        )
+
+
+class SessionOut(_ContractFields, frozen=True, kw_only=True, rename="camel"):
+    """A session, with its order (contract.md#session-fields)."""
+
     quantity: Annotated[int, Meta(ge=1, le=99, description="How many are sold, 1 to 99.")]
     payment_methods: Annotated[
         list[Method] | None,
@@ -375,8 +425,9 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     client_reference: Annotated[
         str | None, Meta(description="Your own number of the order. Null if you gave none.")
     ]
-    expires_at: Annotated[int, Meta(description="Until when it can be paid, Unix ms.")]
-    created_at: CreatedAt
+    order_id: Annotated[
+        str, Meta(description="The order of this session. Read it to learn whether it is paid.")
+    ]
 
     @classmethod
     def of(cls, session: Session, public_url: str) -> Self:
@@ -384,16 +435,7 @@ class SessionCreated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return structs.convert(
             session,
             cls,
-            amount=money.show(session.amount_minor, session.currency),
-            url=f"{public_url}/checkout/{session.id}",
+            **_contract_fields(session, public_url),
             quantity=session.quantity or 1,
             payment_methods=session.methods,
         )
-
-
-class SessionOut(SessionCreated, frozen=True, kw_only=True, rename="camel"):
-    """A session, with its order (contract.md#session-fields)."""
-
-    order_id: Annotated[
-        str, Meta(description="The order of this session. Read it to learn whether it is paid.")
-    ]

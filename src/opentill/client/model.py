@@ -48,7 +48,10 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The response to opening a session: all but the order's id."""
+    """The response to opening a session: all but the order's id.
+
+    An extension of the contract is there only where the request had it.
+    """
 
     id: str
     product_id: str
@@ -56,12 +59,12 @@ class NewCheckout(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     currency: str
     status: str  # COMPLETE EXPIRED OPEN
     url: str
+    expires_at: int
+    created_at: int
     quantity: int = 1
     payment_methods: list[str] | None = None
     locale: str | None = None  # en zh-Hans zh-Hant
     client_reference: str | None = None
-    expires_at: int
-    created_at: int
 
 
 class Checkout(NewCheckout, frozen=True, kw_only=True, rename="camel"):
