@@ -26,6 +26,10 @@ OF_ORDER: Final = {
     "item": "A mug", "amount": USD,
 }  # fmt: skip
 ENTRY: Final = {"merchant_id": "mer_1", "action": "a", "who": "w", "subject": "s", "at": NOW}
+CHANGE: Final = {
+    "change": "password", "email": "ann@example.com", "who": "w", "subject": "s", "reason": "r",
+    "at": NOW,
+}  # fmt: skip
 DAY: Final = {"payments": 2, "paid": USD, "refunded": USD, "disputed": USD, "net": USD}
 DEADLINE: Final = {
     "shop": "Harbour Books", "path": "/dashboard/mer_1/disputes/dp_1", "order_id": "order_1",
@@ -45,6 +49,9 @@ SAID: Final[dict[str, dict[str, Any]]] = {
     "account_changed": ENTRY,
     "digest": {"merchant_id": "mer_1", "at": NOW, "days": [DAY]},
     "new_login": {"address": "192.0.2.1", "device": "Testfox", "at": NOW},
+    "account_change": CHANGE,
+    "account_change_staff": CHANGE,
+    "factors_waiting": {"at": NOW, "until": NOW},
     "invitation": {"by": "Ada", "expires_at": NOW},
     "reset": {"at": NOW},
     "books_violated": {"found": 3},

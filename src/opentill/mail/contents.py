@@ -68,6 +68,24 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
+class AccountChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's account was changed; ``change`` names what (``of_accounts.py``)."""
+
+    change: str
+    email: str
+    who: str
+    subject: str
+    reason: str
+    at: int
+
+
+class FactorsWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's second factors end at ``until``."""
+
+    at: int
+    until: int
+
+
 class Login(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody logged in where this account was not seen before."""
 

@@ -99,6 +99,8 @@ async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
             msg = "nobody logs in with this address"
             raise Unwritable(msg) from None
         return "" if made is None else made.path
+    if mail.topic == "factors_waiting":
+        return await people.lost_factors.new_stop_link(tx, mail.recipient) or ""
     return ""
 
 

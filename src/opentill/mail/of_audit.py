@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from opentill.db.database import Tx
-from opentill.mail import recipients
+from opentill.mail import of_accounts, recipients
 from opentill.mail.contents import Entry
 from opentill.mail.model import Audited, NewMail
 from opentill.mail.topics import BY_NAME
@@ -20,8 +20,15 @@ _TOPICS: Final = {  # by action
 
 async def mails(tx: Tx, entries: Sequence[Audited], since: int) -> list[NewMail]:
     """Return the mails that entries make; what happened before ``since`` (Unix ms) makes none."""
-    wanted = [one for one in entries if one.action in _TOPICS and one.at >= since]
-    return [mail for one in wanted for mail in await _to_members(tx, one)]
+    made: list[NewMail] = []
+    for one in entries:
+        if one.at < since:
+            continue
+        if one.action in _TOPICS:
+            made += await _to_members(tx, one)
+        elif one.action in of_accounts.ACTIONS:
+            made += await of_accounts.mails(tx, one)
+    return made
 
 
 async def _to_members(tx: Tx, entry: Audited) -> list[NewMail]:

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Final
 
 from opentill.mail.contents import (
+    AccountChange,
     Approval,
     Deadline,
     Digest,
     Dispute,
     Entry,
+    FactorsWaiting,
     Invitation,
     Login,
     Payout,
@@ -125,6 +127,42 @@ def entry(key: str, page: str) -> Callable[[Entry, Words], Message]:
         )
 
     return compose
+
+
+def account_change(key: str) -> Callable[[AccountChange, Words], Message]:
+    """Return what writes of a change of an account, to its person or to other administrators."""
+
+    def compose(it: AccountChange, words: Words) -> Message:
+        say = words.say
+        change = say(f"change_{it.change}")
+        return Message(
+            subject=say(f"{key}_subject", change=change, email=it.email),
+            paragraphs=[say(f"{key}_text", change=change, email=it.email), say(f"{key}_else")],
+            facts=[
+                (say("fact_what"), change),
+                (say("fact_who"), it.who),
+                (say("fact_reason"), it.reason),
+                (say("fact_when"), words.when(it.at)),
+            ],
+            action=(say(f"{key}_open"), words.url(_ACCOUNT_PAGES[key])),
+        )
+
+    return compose
+
+
+_ACCOUNT_PAGES: Final = {"account_change": "/security", "account_change_staff": "/console/people"}
+
+
+def factors_waiting(it: FactorsWaiting, words: Words) -> Message:
+    """Write to whom second factors end after a waiting time, with the link that stops it."""
+    say = words.say
+    return Message(
+        subject=say("factors_waiting_subject"),
+        paragraphs=[say("factors_waiting_text", time=words.when(it.until))],
+        facts=[(say("fact_when"), words.when(it.at))],
+        action=(say("factors_waiting_open"), words.url(words.secret)) if words.secret else None,
+        note=say("factors_waiting_else"),
+    )
 
 
 def login(it: Login, words: Words) -> Message:

@@ -108,6 +108,12 @@ async def suspended_until(tx: Tx, person_id: str) -> int | None:
     return None if reset is None or reset.kind != "PASSWORD" else reset.due_at
 
 
+async def due_at(tx: Tx, person_id: str) -> int | None:
+    """Return when the open reset of a person is over, None if there is none that waits."""
+    reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person_id)
+    return None if reset is None else reset.due_at
+
+
 async def stop(tx: Tx, reset_id: str, now: int, *, actor: Actor) -> None:
     """Stop a reset that is open: the factors stay. Raises NotFound."""
     reset = or_not_found(await reset_queries.FACTOR_RESET.first(tx, id=reset_id))

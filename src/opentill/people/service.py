@@ -379,6 +379,11 @@ async def language_of(tx: Tx, who: str) -> Language:
     return (None if person is None else person.language) or "en"
 
 
+async def find_by_id(tx: Tx, person_id: str) -> Person | None:
+    """Return a person, None if there is no such."""
+    return await queries.PERSON.first(tx, id=person_id)
+
+
 async def find_by_email(tx: Tx, email: str) -> Person:
     """Return the person with an e-mail address. Raises NotFound."""
     found = await queries.BY_EMAIL.first(tx, email=normal(email))

@@ -1,0 +1,156 @@
+"""Changes of accounts are mailed to their person and, of staff, to the other administrators."""
+
+import msgspec
+import pytest
+
+from opentill import mail, people
+from opentill.core.ids import new_id
+from opentill.db.database import Db, Tx
+from opentill.mail import letters, noting, outbox
+from opentill.mail.catalogue import SENTENCES
+from opentill.mail.model import Mail
+from opentill.merchants import Actor
+from opentill.people import Login, lost_factors, passkeys, queries, second_factor, totp
+from opentill.people.model import HOUR_MS, digest
+from support import world
+from support.mailing import settings_of
+from support.people import TESTER, address
+
+NOW = world.NOW
+SETTINGS = settings_of("smtp://mail.test")
+KEY = SETTINGS.secret_key
+
+
+async def _person(tx: Tx, role: people.StaffRole | None = None) -> Login:
+    """Make a person, of the staff or of nobody, who is logged in."""
+    person = people.Person(
+        id=new_id("per"), email=address(), name="Ann", password="$argon2id$x", totp_secret=None,
+        totp_pending=None, totp_period=0, created_at=NOW, updated_at=NOW, language="en",
+    )  # fmt: skip
+    await queries.INSERT_PERSON.run(tx, person)
+    if role is not None:
+        await queries.SET_STAFF.run(tx, person_id=person.id, role=role, now=NOW)
+    made = await people.begin(tx, person, people.Browser("192.0.2.1", "Testfox/1.0"), NOW)
+    login = await queries.LOGIN.first(tx, token_sha256=digest(made.token))
+    assert login is not None
+    return login
+
+
+async def _mails(db: Db) -> list[Mail]:
+    await noting.audit_log(db, SETTINGS, NOW)
+    async with db.connection() as tx:
+        return await outbox.newest(tx, None, None, 100)
+
+
+def _changes(mails: list[Mail], topic: str, to: str) -> list[str]:
+    found = [one for one in mails if one.topic == topic and one.recipient == to]
+    return sorted(msgspec.json.decode(one.data)["change"] for one in found)
+
+
+async def _passkey(tx: Tx, login: Login) -> None:
+    passkey = people.model.Passkey(
+        id=new_id("pk"), person_id=login.person_id, credential=login.person_id.encode(),
+        public_key=b"x", sign_count=0, name="per_00000000000000000000000000", created_at=NOW,
+        used_at=None,
+    )  # fmt: skip
+    await queries.INSERT_PASSKEY.run(tx, passkey)
+    await queries.STRENGTHEN.run(tx, id=login.id)
+    await passkeys.remove(tx, login, passkey.id, NOW)
+
+
+async def _authenticator(tx: Tx, login: Login, clock: int) -> None:
+    await second_factor.begin(tx, login, KEY)
+    secret = await second_factor.pending(tx, login, KEY)
+    await second_factor.confirm(tx, login, totp.code_at(secret, clock), KEY, NOW)
+
+
+async def test_changes_of_an_account_are_mailed_to_its_person(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = NOW // 1000 // totp.PERIOD_S
+    monkeypatch.setattr(second_factor, "now_ms", lambda: NOW)
+    await noting.begin(db, NOW)
+    ann = await db.run(_person)
+    shop = (await db.run(world.merchant)).id
+
+    async def change(tx: Tx) -> None:
+        await queries.SET_MEMBER.run(
+            tx, merchant_id=shop, person_id=ann.person_id, role="viewer", now=NOW
+        )
+        await _passkey(tx, ann)
+        await _authenticator(tx, ann, clock)
+        await second_factor.renew_codes(tx, ann, NOW)
+        await second_factor.remove(tx, ann, NOW)
+        await people.change_role(tx, shop, ann.person_id, "support", NOW, actor=TESTER)
+        await people.remove(tx, shop, ann.person_id, NOW, actor=TESTER)
+
+    await db.run(change)
+    mails = await _mails(db)
+    assert _changes(mails, "account_change", ann.email) == [
+        "authenticator_off", "authenticator_on", "codes", "passkey_off", "removed", "role",
+    ]  # fmt: skip
+    assert {one.recipient for one in mails} == {ann.email}, "nobody of them is staff"
+
+
+async def test_changes_of_staff_are_mailed_to_the_other_administrators(db: Db) -> None:
+    await noting.begin(db, NOW)
+    grace, judy, sam = [
+        await db.run(lambda tx, role=role: _person(tx, role))
+        for role in ("admin", "admin", "support")
+    ]
+
+    async def change(tx: Tx) -> None:
+        await _passkey(tx, grace)
+        await people.change_staff_role(tx, sam.person_id, "auditor", NOW, actor=TESTER)
+        await people.remove_staff(tx, sam.person_id, NOW, actor=TESTER)
+
+    await db.run(change)
+    mails = await _mails(db)
+    assert _changes(mails, "account_change", grace.email) == ["passkey_off"]
+    assert _changes(mails, "account_change_staff", grace.email) == ["removed", "role"]
+    assert _changes(mails, "account_change_staff", judy.email) == ["passkey_off", "removed", "role"]
+    assert _changes(mails, "account_change", sam.email) == ["removed", "role"]
+    assert _changes(mails, "account_change_staff", sam.email) == []
+    (told,) = [
+        one for one in mails if one.recipient == judy.email and b"passkey" in one.data.encode()
+    ]
+    text = (await letters.write(db, SETTINGS, told, NOW)).decode()
+    assert grace.email in text
+
+
+async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_its_end(
+    db: Db,
+) -> None:
+    await noting.begin(db, NOW)
+    ann, judy = await db.run(_person), await db.run(lambda tx: _person(tx, "admin"))
+
+    async def begin(tx: Tx) -> None:
+        passkey = people.model.Passkey(
+            id=new_id("pk"), person_id=ann.person_id, credential=b"c", public_key=b"x",
+            sign_count=0, name="Phone", created_at=NOW, used_at=None,
+        )  # fmt: skip
+        await queries.INSERT_PASSKEY.run(tx, passkey)
+        actor = Actor("root (admin)", "lost the phone")
+        await lost_factors.ask(tx, ann.email, NOW, actor=actor, wait_ms=HOUR_MS)
+
+    await db.run(begin)
+    mails = await _mails(db)
+    (begun,) = [one for one in mails if one.topic == "factors_waiting"]
+    assert begun.recipient == ann.email
+    text = (await letters.write(db, SETTINGS, begun, NOW)).decode().replace("=\r\n", "")
+    token = text.partition("/keep-factors/")[2][:43]
+    async with db.connection() as tx:
+        assert (await lost_factors.read_stop_link(tx, token)).email == ann.email
+    assert await lost_factors.end_due(db, NOW + HOUR_MS) == 1
+    mails = await _mails(db)
+    assert _changes(mails, "account_change", ann.email) == ["factors_ended"]
+    assert [one for one in mails if one.recipient == judy.email] == [], "of nobody on the staff"
+    assert b"/keep-factors/" not in await letters.write(db, SETTINGS, begun, NOW)
+
+
+def test_every_change_has_its_sentence() -> None:
+    from opentill.mail.of_accounts import CHANGES
+
+    for change in CHANGES:
+        assert f"change_{change}" in SENTENCES["en"], change
+    assert "factors_waiting" in {topic.name for topic in mail.TOPICS}
