@@ -1,6 +1,7 @@
 """Which mails a change of somebody's account makes, by the entry of the audit log that it has."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from opentill import people
@@ -11,7 +12,7 @@ from opentill.mail.model import OF_NOBODY, Audited, NewMail
 from opentill.mail.topics import BY_NAME
 
 # What has changed, by the action and, where that is not enough, the end of the subject.
-_CHANGES: Final = {
+_CHANGES: Final[Mapping[str, str | Mapping[str, str]]] = {
     "people second factor": {"set up": "authenticator_on", "removed": "authenticator_off"},
     "people recovery codes": "codes",
     "people passkey add": "passkey_on",
@@ -31,7 +32,7 @@ ACTIONS: Final = frozenset(_CHANGES)
 CHANGES: Final = tuple(
     change
     for one in _CHANGES.values()
-    for change in (one.values() if isinstance(one, dict) else (one,))
+    for change in ((one,) if isinstance(one, str) else one.values())
 )
 _BEGUN: Final = "factors_begun"
 _IN_SUBJECT: Final = re.compile(r"per_[0-9a-z]+")  # at its beginning: whose account it is
