@@ -194,6 +194,18 @@ def test_whoever_has_forgotten_a_password_hears_the_same_whoever_they_are(
     assert visitor.post("/forgot", {"email": "nobody"}).status_code == 400
 
 
+def test_others_at_the_same_address_keep_no_known_browser_from_a_new_password(
+    mailing: ApiServer, shop: Shop
+) -> None:
+    ada = Visitor(mailing, person(mailing, shop.id, "viewer").email)
+    assert ada.log_in().status_code == 303
+    stranger = Visitor(mailing)
+    asked = [stranger.post("/forgot", {"email": address()}).status_code for _ in range(7)]
+    assert 429 in asked
+    assert ada.post("/forgot", {"email": ada.email}).status_code == 303
+    assert ada.post("/forgot", {"email": address()}).status_code == 429  # an account of others
+
+
 def test_without_a_mail_server_no_page_promises_mail(api_server: ApiServer, shop: Shop) -> None:
     owner, order = person(api_server, shop.id, "owner"), _paid(shop)
     visitor = Visitor(api_server)

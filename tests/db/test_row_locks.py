@@ -153,7 +153,9 @@ CASES: Final = {
     ),
     "db.queries.PRUNE_WINDOWS": Case(
         "rate_limit_windows",
-        lambda _: {"before": LATE, "before_hourly": LATE, "after": LATE},
+        lambda _: {
+            "before": LATE, "before_hourly": LATE, "before_daily": LATE, "after": LATE,
+        },
         "last_at = last_at + 1",
         None,
     ),

@@ -11,7 +11,7 @@ from opentill import mail, people
 from opentill.core.ids import new_id
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
-from opentill.mail import letters, outbox
+from opentill.mail import composing, letters, outbox
 from opentill.mail.catalogue import SENTENCES
 from opentill.mail.model import HOUR_MS, INVITED_PER_DAY, Mail
 from opentill.merchants import Actor
@@ -116,10 +116,11 @@ async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: D
     for place in (merchant_id, elsewhere, None):  # the person, wherever they invite
         with pytest.raises(mail.TooManyInvitations) as refused:
             await _invite(db, place, eve, address(), NOW + 99)
-        assert "may invite 50 times in 24 hours" in str(refused.value.reason)
+        assert "a person may invite 50 times in 24 hours, and a merchant 200 times" in str(
+            refused.value.reason
+        )
         assert 0 < refused.value.retry_after_s <= 24 * 3600
-    with pytest.raises(mail.TooManyInvitations):  # another person of the same merchant
-        await _invite(db, merchant_id, mallory, address(), NOW + 99)
+    assert await _invite(db, merchant_id, mallory, address(), NOW + 99)
     assert await _invite(db, elsewhere, mallory, address(), NOW + 99)
     assert await _invite(db, merchant_id, TESTER, address(), NOW + 99) is True  # nobody's login
     assert await _invite(db, merchant_id, eve, address(), NOW + 99, has_applied=True)
@@ -128,6 +129,20 @@ async def test_a_person_and_a_merchant_invite_so_many_in_a_day_and_no_more(db: D
     with pytest.raises(mail.TooManyInvitations):
         await _invite(db, merchant_id, eve, address(), NOW + 23 * HOUR_MS)
     assert await _invite(db, merchant_id, eve, address(), NOW + 24 * HOUR_MS + 99)
+
+
+async def test_the_persons_of_a_merchant_invite_so_many_in_a_day_together(
+    db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(composing, "INVITED_BY_MERCHANT_PER_DAY", 3)
+    merchant_id, _ = await _merchant_and_person(db)
+    for number in range(3):
+        _, member = await _merchant_and_person(db)
+        await _invite(db, merchant_id, member, address(), NOW + number)
+    elsewhere, last = await _merchant_and_person(db)
+    with pytest.raises(mail.TooManyInvitations):
+        await _invite(db, merchant_id, last, address(), NOW + 9)
+    assert await _invite(db, elsewhere, last, address(), NOW + 9)
 
 
 @pytest.mark.parametrize("language", ["en", "zh-Hans", "zh-Hant"])

@@ -9,7 +9,7 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import mail, people
-from opentill.backoffice import render
+from opentill.backoffice import cookies, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
@@ -30,17 +30,25 @@ def _has_mail(request: PageRequest) -> None:
         raise NotFound
 
 
+async def _count(tx: Tx, subject: str, now: int) -> None:
+    """Count a form of an address. Raises TooManyRequests."""
+    if await rate_limits.hit(tx, "forgotten", subject, _PER_MINUTE, now) is None:
+        wait = await rate_limits.retry_after_s(tx, "forgotten", subject, now)
+        raise TooManyRequests(_PER_MINUTE, wait)
+
+
 async def ask(request: PageRequest) -> Response:
     """Note that somebody wants a link, and say that it is on its way if there is an account."""
     _has_mail(request)
     form = await request.form()
     email = form.get("email", "")
     subject = people.limit_subject(request.browser.address)
+    # Others at the same address keep nobody out whose browser has logged in to the account before.
+    known = cookies.knows(request.app.settings, request.headers, people.normal(email))
 
     async def work(tx: Tx) -> None:
-        if await rate_limits.hit(tx, "forgotten", subject, _PER_MINUTE, request.now) is None:
-            wait = await rate_limits.retry_after_s(tx, "forgotten", subject, request.now)
-            raise TooManyRequests(_PER_MINUTE, wait)
+        if not known:
+            await _count(tx, subject, request.now)
         language = request.localizer.language
         await mail.ask_for_new_password(tx, request.app.settings, email, language, request.now)
 

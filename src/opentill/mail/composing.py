@@ -12,6 +12,7 @@ from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.mail import contents, of_events, outbox, preferences, queries
 from opentill.mail.model import (
+    INVITED_BY_MERCHANT_PER_DAY,
     INVITED_PER_DAY,
     MINUTE_MS,
     OF_NOBODY,
@@ -131,9 +132,10 @@ async def _count_invitation(tx: Tx, merchant_id: str | None, actor: Actor, now: 
     try:
         await rate_limits.hit_daily(tx, "invitations", inviter, INVITED_PER_DAY, now)
         if merchant_id is not None:
-            await rate_limits.hit_daily(tx, "invitations", merchant_id, INVITED_PER_DAY, now)
+            most = INVITED_BY_MERCHANT_PER_DAY
+            await rate_limits.hit_daily(tx, "invitations", merchant_id, most, now)
     except TooManyRequests as problem:
-        raise TooManyInvitations(problem.retry_after_s) from None
+        raise TooManyInvitations(problem.limit, problem.retry_after_s) from None
 
 
 async def offer_new_password(

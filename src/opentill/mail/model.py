@@ -26,7 +26,9 @@ WAITS_MS: Final = (
 GIVE_UP_MS: Final = 3 * 24 * HOUR_MS  # a message that nobody has taken by then is out of date
 # To one address, by the persons of one merchant or by the staff: again, receipts, links.
 ASKED_PER_HOUR: Final = 10
-INVITED_PER_DAY: Final = 50  # invitations of one person, and of the persons of one merchant
+INVITED_PER_DAY: Final = 50  # invitations of one person
+# Of the persons of one merchant: one of them alone keeps no other from inviting.
+INVITED_BY_MERCHANT_PER_DAY: Final = 200
 KEEP_MS: Final = 90 * 24 * HOUR_MS
 
 
@@ -45,12 +47,13 @@ class TooManyMails(TooManyRequests):
 class TooManyInvitations(TooManyRequests):
     """A person, or the persons of a merchant, have invited as many within a day as they may."""
 
-    def __init__(self, retry_after_s: int) -> None:
-        """``retry_after_s``: after how many seconds there may be another one."""
-        super().__init__(INVITED_PER_DAY, retry_after_s)
+    def __init__(self, limit: int, retry_after_s: int) -> None:
+        """``limit`` is used up; after ``retry_after_s`` seconds there may be another one."""
+        super().__init__(limit, retry_after_s)
         self.reason = (
-            f"a person, and a merchant, may invite {INVITED_PER_DAY} times in 24 hours;"
-            f" another invitation is possible in {-(-retry_after_s // 60)} min"
+            f"a person may invite {INVITED_PER_DAY} times in 24 hours, and a merchant"
+            f" {INVITED_BY_MERCHANT_PER_DAY} times; another invitation is possible in"
+            f" {-(-retry_after_s // 60)} min"
         )
 
 

@@ -16,8 +16,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_login": "E-mail, password or code is wrong",
         "error_mail_often": "Ten messages were sent to this address on request within an hour. Try "
         "again later",
-        "error_invited_often": "A person, and a merchant, may invite 50 times within 24 hours. Try "
-        "again later",
+        "error_invited_often": "A person may invite 50 times within 24 hours, and a merchant 200 "
+        "times. Try again later",
         "error_wait": "There were too many attempts. Try again in {wait}",
         "invitation_title": "Join {merchant}",
         "invitation_title_staff": "Join the staff of this service",
@@ -67,7 +67,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "password": "密码",
         "error_login": "电子邮箱、密码或验证码不正确",
         "error_mail_often": "一小时内已向该地址手动发送十封邮件，请稍后重试",
-        "error_invited_often": "24 小时内，每人以及每个商户最多可以发出五十次邀请，请稍后重试",
+        "error_invited_often": "24 小时内，每人最多可以发出 50 次邀请，每个商户最多 200 次，"
+        "请稍后重试",
         "error_wait": "尝试次数过多，请在 {wait} 后重试",
         "invitation_title": "加入 {merchant}",
         "invitation_title_staff": "加入本服务的平台人员",
@@ -111,7 +112,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "password": "密碼",
         "error_login": "電子郵件、密碼或驗證碼不正確",
         "error_mail_often": "一小時內已向該地址手動傳送十封郵件，請稍後重試",
-        "error_invited_often": "24 小時內，每人以及每個商家最多可以發出五十次邀請，請稍後重試",
+        "error_invited_often": "24 小時內，每人最多可以發出 50 次邀請，每個商家最多 200 次，"
+        "請稍後重試",
         "error_wait": "嘗試次數過多，請在 {wait} 後重試",
         "invitation_title": "加入 {merchant}",
         "invitation_title_staff": "加入本服務的平台人員",
