@@ -164,6 +164,16 @@ async def test_the_rate_to_hkd_is_there_when_the_gateway_clears_in_it(
     assert OrderDetail.of(done).hkd_exchange_rate == expected
 
 
+@pytest.mark.usefixtures("traded")
+async def test_an_order_that_settles_in_hkd_shows_the_rate_that_it_settles_at(tx: Tx) -> None:
+    order = await opened(tx, "10.00", "USD", settlement_currency="HKD")
+    await rates.put(tx, "USD", "HKD", Decimal(9), NOW)  # replaced within the same moment
+    attempt = await submitted(tx, order, NOW + 2)
+    await said(tx, attempt, "SUCCEEDED", NOW + 2, clearing_currency="HKD")
+    detail = OrderDetail.of(await orders.find(tx, order.merchant_id, order.id))
+    assert detail.hkd_exchange_rate == detail.exchange_rate == "7.8"
+
+
 MONEY = (
     # price       from   to     fixed   gross     fee    net    of a card: 0.029
     ("1000", "JPY", "USD", None, 670, 19, 651),

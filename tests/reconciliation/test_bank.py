@@ -426,6 +426,16 @@ async def test_a_booking_of_the_whole_file_ends_its_payouts(db: Db, payments: st
         assert (await check_books(tx))[1] == []
 
 
+async def test_a_whole_file_that_is_booked_twice_names_each_payout(db: Db) -> None:
+    sent = await _sent(db, 2)
+    line = whole_file(await _run_of(db, sent[0]), "200.00")
+    result = await apply(db, statement(line, line))
+    assert (result.lines, result.sent, result.found) == (2, 2, 1)
+    assert (
+        await _inbox(db) == [("double in report", "100.00 EUR PAID", "100.00 EUR debit, B-1")] * 2
+    )
+
+
 NO_WHOLE_FILE = (
     # sum      number  more                                                      what
     ("299.99", "", {}, "different"),

@@ -81,7 +81,9 @@ async def _apply(
         for line, payout_id in zip(batch, ids, strict=True):
             run_id = "" if payout_id else _run_id(line.payment)
             if run_id:
-                outcomes = await _whole_run(db, stored.id, line, run_id, actor, now)
+                booking = _Booking(stored.id, line, run_id, again=(line.kind, run_id) in seen)
+                outcomes = await _whole_run(db, booking, actor, now)
+                seen.add((line.kind, run_id))
                 for outcome, number in outcomes.items():
                     counts[outcome] += number
                 continue
@@ -166,15 +168,23 @@ def _run_id(text: str) -> str:
     return f"run_{digits}" if plain == f"run{digits}1" and len(digits) == _ID_DIGITS else ""
 
 
-async def _whole_run(
-    db: Db, file_id: str, line: BankLine, run_id: str, actor: Actor, now: int
-) -> Counter[str]:
+class _Booking(msgspec.Struct, frozen=True):
+    """A line about a run's whole file, and whether the report has had one before."""
+
+    file_id: str
+    line: BankLine
+    run_id: str
+    again: bool
+
+
+async def _whole_run(db: Db, booking: _Booking, actor: Actor, now: int) -> Counter[str]:
     """Take in a booking of a run's whole file, and count what it did to the payouts.
 
     It pays them if number and sum are those of the file; otherwise it waits in the inbox. It counts
     as one line found, however many of its payouts do not fit.
     """
-    refusal = await db.read(lambda tx: _refusal_of_run(tx, line, run_id))
+    line, file_id = booking.line, booking.file_id
+    refusal = await db.read(lambda tx: _refusal_of_run(tx, line, booking.run_id))
     if refusal is not None:
         what, ours = refusal
         difference = Difference(
@@ -185,12 +195,12 @@ async def _whole_run(
         return Counter(found=1)
     reference = line.bank_reference or line.payment
     outcomes = Counter[str]()
-    async for in_run in payouts.in_file_of_run(db, run_id):
+    async for in_run in payouts.in_file_of_run(db, booking.run_id):
         (payout,) = await db.read(partial(payouts.named, payout_ids=[in_run.payout_id]))
         single = msgspec.structs.replace(
             line, end_to_end=payout.id, amount_minor=payout.amount_minor, bank_reference=reference
         )
-        part = _Line(file_id, single, payout, again=False, number=1)
+        part = _Line(file_id, single, payout, again=booking.again, number=1)
         outcomes[await db.run(partial(_one, found=part, actor=actor, now=now))] += 1
     outcomes["found"] = min(1, outcomes["found"])
     return outcomes
