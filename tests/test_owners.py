@@ -87,6 +87,7 @@ OWNERS: Final = {
     "reconciliation_differences": "reconciliation",
     "reconciliation_files": "reconciliation",
     "recovery_codes": "people",
+    "refund_cases": "refunds",
     "refunds": "refunds",
     "refused_requests": "http",
     "schema_migrations": "db",

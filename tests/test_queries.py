@@ -192,6 +192,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "ledger.incremental_queries.NEXT",
         "orders.queries.CLAIM_ATTEMPTS",
         "disputes.queries.CLAIM_UNMATCHED",
+        "refunds.queries.CLAIM_UNMATCHED",
         "refunds.queries.CLAIM",
         "checkouts.queries.DUE",
         "checkouts.queries.COUNT_DUE",

@@ -74,6 +74,8 @@ QUEUES: Final = {
     "epay_notifications_failed",
     "adjustments_due",
     "unmatched_disputes_due",
+    "refund_cases_due",
+    "refund_cases_open",
     "refused_requests_old",
     "payment_link_uses_open",
     "mails_due",

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from opentill import context, disputes, figures, ledger, mail, merchants, queues
+from opentill import context, disputes, figures, ledger, mail, merchants, queues, refunds
 from opentill.core import metrics
 from opentill.core.errors import NotFound, Problem, Unauthorized, Unavailable
 from opentill.core.metrics import Reading
@@ -225,6 +225,11 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
             await disputes.count_unmatched(tx),
         ),
         _one(
+            "refunds_unmatched",
+            "Refunds made at a gateway that are in no order",
+            await refunds.count_unmatched(tx),
+        ),
+        _one(
             "ledger_violations", "What the incremental check found in the books", checked.violations
         ),
         _one("ledger_entries_checked", "Entries that it has checked", checked.entries),
@@ -257,8 +262,8 @@ async def _of_money(tx: Tx) -> list[Reading]:
 MONEY: Final[Sequence[tuple[str, str, Literal["counter", "gauge"], str]]] = (
     ("payments_confirmed_total", "payments", "counter", "Payments confirmed"),
     ("money_confirmed_minor_total", "paid_minor", "counter", "Minor units confirmed"),
-    ("refunds_succeeded_total", "refunds", "counter", "Refunds that succeeded"),
-    ("money_refunded_minor_total", "refunded_minor", "counter", "Minor units refunded"),
+    ("refunds_succeeded", "refunds", "gauge", "Refunds that succeeded and were not reversed"),
+    ("money_refunded_minor", "refunded_minor", "gauge", "Minor units refunded"),
     ("disputes_lost", "disputes", "gauge", "Disputes lost and not recovered"),
     ("money_disputed_minor", "disputed_minor", "gauge", "Minor units lost to disputes"),
     ("fees_minor", "fees_minor", "gauge", "Minor units of fees, less those given back"),

@@ -87,6 +87,10 @@ async def _match_disputes(app: App) -> int:
     return await dispute_jobs.match(app.db, app.clock())
 
 
+async def _match_refunds(app: App) -> int:
+    return await refund_jobs.match(app.db, app.clock())
+
+
 async def _expire_sessions(app: App) -> int:
     return await checkout_jobs.expire_due(app.db, app.clock())
 
@@ -151,6 +155,7 @@ async def _repair_figures(app: App) -> int:
 JOBS: Final = (
     #   name               rest  what
     Job("match_disputes", 5.0, _match_disputes),
+    Job("match_refunds", 5.0, _match_refunds),
     Job("expire_sessions", 5.0, _expire_sessions),
     Job("settle", 5.0, _settle),
     Job("release_reserves", 5.0, _release_reserves),

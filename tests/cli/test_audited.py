@@ -39,14 +39,14 @@ OTHERS: Final = {
     "who commands are run by": "login logout whoami",
     "reads what a group has": "mail:list,aside merchants:list,show,terms,applications,changes"
     " keys:list epay:show,list,notices"
-    " payouts:waiting"
+    " payouts:waiting refunds:cases"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
     " clock:show people:list links:list,show,qr",
     "counts what is there": "figures:count,show",
     "moves money or decides about it; its own tests look into the audit log": "settle"
-    " orders:confirm,refund,revoke,given-back,note refunds:done,failed"
+    " orders:confirm,refund,revoke,given-back,note refunds:done,failed,reversed,record,dismiss"
     " disputes:open,win,lose,recover,deadline,dismiss,note"
     " payouts:create,approve,reject,paid,failed,run,file,report"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",

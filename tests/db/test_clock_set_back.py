@@ -15,6 +15,7 @@ from support.transactions import rolled_back
 PLACES = {
     "orders.queries.MAKE_DUE": ("payment_attempts", "check_at"),
     "refunds.queries.MAKE_DUE": ("refunds", "try_at"),
+    "refunds.queries.MAKE_CASES_DUE": ("refund_cases", "try_at"),
     "disputes.queries.MAKE_DUE": ("unmatched_disputes", "try_at"),
     "webhooks.queries.MAKE_DUE": ("webhook_deliveries", "try_at"),
     "epay.queries.MAKE_NOTICES_DUE": ("epay_notifications", "due_at"),

@@ -96,6 +96,13 @@ CASES: Final = {
         "unmatched_disputes",
         lambda row: {name: row[name] for name in ("merchant_id", "gateway", "gateway_ref")},
     ),
+    "refunds.queries.CASE": Case(
+        "refund_cases",
+        lambda row: {name: row[name] for name in ("merchant_id", "gateway", "gateway_ref")},
+    ),
+    "refunds.queries.CLAIM_UNMATCHED": Case(
+        "refund_cases", lambda _: {"now": LATE, "limit": 1000}, where="kind = 'UNMATCHED'"
+    ),
     "disputes.queries.CLAIM_UNMATCHED": Case(
         "unmatched_disputes", lambda _: {"now": LATE, "limit": 1000}
     ),
@@ -278,6 +285,7 @@ async def fill(tx: Tx) -> None:
     await world.in_status(tx, "DISPUTED")
     disputed = await world.in_status(tx, "REFUNDED")
     await world.dispute_said(tx, disputed, "OPENED", minor=5)
+    await world.refund_reported(tx, disputed, "SUCCEEDED", minor=5)
     declined = await world.opened(tx)
     await world.said(tx, await world.submitted(tx, declined), "DECLINED")
     await _fill_directly(tx, order.merchant_id, order.id)

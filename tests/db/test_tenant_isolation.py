@@ -469,8 +469,35 @@ class Business:
             lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
         )
         api_server.tx(lambda tx: disputes.count_open(tx, self.id))
+        self.refunds_at_the_gateway()
         for path in ("/v1/disputes", f"/v1/disputes/{opened.id}"):
             self.shop.data("GET", path)
+
+    def refunds_at_the_gateway(self) -> None:
+        """Refunds that were made there or came back, and those that fit no order."""
+        api_server = self.api_server
+        paid = self.shop.paid()
+        order = api_server.tx(lambda tx: orders.find(tx, self.id, paid["id"]))
+        for number, minor in enumerate((100, 10**6)):
+            for status in ("SUCCEEDED", "SUCCEEDED", "REFUSED") if not number else ("SUCCEEDED",):
+                api_server.tx(
+                    lambda tx, status=status, minor=minor, number=number: world.refund_reported(
+                        tx, order, status, self.now, minor=minor, ref=f"rf_{number}"
+                    )
+                )
+        api_server.tx(
+            lambda tx: world.refund_reported(tx, order, "SUCCEEDED", self.now, ref="rf_2")
+        )
+        api_server.tx(  # now it is refunded, and so does not fit for another reason
+            lambda tx: world.refund_reported(
+                tx, order, "SUCCEEDED", self.now, minor=10**6, ref="rf_1"
+            )
+        )
+        api_server.run(refund_jobs.match(self.app.db, self.later(120_000)))
+        (case, *_) = api_server.tx(lambda tx: refunds.list_open(tx, self.id))
+        api_server.tx(
+            lambda tx: refunds.dismiss(tx, self.id, case.gateway, case.gateway_ref, "op", self.now)
+        )
 
     def operators(self) -> None:
         """Payouts, movements by hand, terms, keys, Epay credentials."""

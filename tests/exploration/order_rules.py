@@ -203,6 +203,37 @@ class OrderRules(HistoryState):
         )
         kept.order.refund_ends(kept.of, word)
 
+    @precondition(lambda self: self.refunds)
+    @rule(which=ANY)
+    def a_refund_is_reversed(self, which: int) -> None:
+        """A gateway reports that a refund has failed: one that succeeded, or any other."""
+        kept = self.pick(self.refunds, which)
+        order = self.run(orders.find(self.tx, kept.shop_id, kept.row.order_id))
+        work = world.refund_reported(
+            self.tx, order, "REFUSED", self.now, refund=kept.row, minor=kept.of.amount
+        )
+        self.take(f"refund: reversed {kept.of.status}", work, fine=True)
+        kept.order.reverse_refund(kept.of)
+
+    @precondition(lambda self: any(kept.of.paid for kept in self.orders))
+    @rule(which=ANY, percent=st.sampled_from([1, 30, 50, 100, 120]))
+    def somebody_refunds_at_the_gateway(self, which: int, percent: int) -> None:
+        """A part, all of the order, or more than there is."""
+        kept = self.pick([kept for kept in self.orders if kept.of.paid], which)
+        order = kept.of
+        unit = reference_model.grain(order.currency)
+        amount = max(unit, order.price * percent // 100 // unit * unit)
+        made = order.refund_at_gateway(amount)
+        work = world.refund_reported(
+            self.tx, self.find(kept), "SUCCEEDED", self.now, minor=amount, ref=world.fresh()
+        )
+        name = "refund at the gateway" if made else "refund at the gateway fits no order"
+        done = self.take(name, work, fine=True)
+        assert (done is None) == (made is None)
+        if done is not None and made is not None:
+            assert (done.amount_minor, done.debit_minor) == (made.amount, made.debit)
+            self.refunds.append(Kept(done.id, kept.shop_id, made, order=order, row=done))
+
     # ── settlement ──
 
     @precondition(lambda self: self.orders)

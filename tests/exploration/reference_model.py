@@ -261,6 +261,27 @@ class Order:
         self.shop.move("frozen", "gateway" if word == "SUCCEEDED" else self.place, refund.debit)
         self._all_given()
 
+    def refund_at_gateway(self, amount: int) -> Refund | None:
+        """Money that has left at the provider: whatever the balance, if it fits the order."""
+        if self.status not in {"PAID", "SETTLED"} or not 0 < amount <= self.price - self.held():
+            return None
+        refund = Refund(amount, self.debit_of(amount))
+        refund.status = "SUCCEEDED"
+        self.shop.move(self.place, "gateway", refund.debit)
+        self.refunds.append(refund)
+        self._all_given()
+        return refund
+
+    def reverse_refund(self, refund: Refund) -> None:
+        """The provider reports that a refund has failed, whether it had succeeded or not."""
+        if refund.status != "SUCCEEDED":
+            self.refund_ends(refund, "REFUSED")
+            return
+        refund.status = "FAILED"
+        self.shop.move("gateway", self.place, refund.debit)
+        if self.status == "REFUNDED":
+            self.status = "SETTLED" if self.carried else "PAID"
+
     def _all_given(self) -> None:
         if self.status in {"PAID", "SETTLED"} and self.given() == self.price:
             self.status = "REFUNDED"

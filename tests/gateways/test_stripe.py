@@ -468,7 +468,10 @@ async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: St
     for kind in ("refund.created", "refund.updated", "charge.refund.updated"):
         (gateway_event,) = heard(kind, made)
         assert gateway_event == GatewayRefundEvent(
-            attempt_id=attempt_id, refund_id=back.refund_id, outcome=refunded
+            attempt_id=attempt_id,
+            refund_id=back.refund_id,
+            outcome=refunded,
+            amount=Money(400, "EUR"),
         )
     (gateway_event,) = heard(
         "refund.failed", made | {"status": "failed", "failure_reason": "declined"}
@@ -552,6 +555,7 @@ async def test_what_is_not_ours_concerns_nobody(gateway: StripeGateway, bank: St
     attempt_id, intent = await paid(gateway, bank)
     session = bank.of_attempt(attempt_id)
     refund = {"id": "re_1", "object": "refund", "status": "succeeded", "metadata": {}}
+    refund |= {"amount": 1, "currency": "usd", "payment_intent": None}  # of a charge without one
     for kind, about in [
         ("checkout.session.completed", session | {"metadata": {"other": "thing"}}),
         ("checkout.session.completed", session | {"metadata": None}),

@@ -197,6 +197,98 @@ async def test_orders_live_through_stripe(api_server: Deployment) -> None:
     assert len(bank.refunds) == 2
 
 
+async def test_a_refund_that_stripe_reverses_returns_the_merchants_money(
+    api_server: Deployment,
+) -> None:
+    bank = api_server.bank
+    order_id, _, _ = await paid_order(api_server)
+    before = await api_server.api("GET", "/v1/balance")
+    refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {})
+    (at_stripe,) = await until(lambda: _all(bank.refunds))
+    await api_server.becomes(order_id, "REFUNDED")
+
+    bank.reverse_refund(at_stripe["id"])
+    for kind in ("refund.failed", "refund.updated", "charge.refund.updated"):
+        await api_server.report(kind, at_stripe)
+    order = await api_server.becomes(order_id, "PAID")
+    assert (order["refundStatus"], order["refundedAmount"]) == ("NONE", "0")
+    seen = await api_server.api("GET", f"/v1/refunds/{refund['id']}")
+    assert (seen["status"], seen["errorMessage"]) == ("FAILED", "lost_or_stolen_card")
+    after = await api_server.api("GET", "/v1/balance")
+    assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
+    events = (await api_server.api("GET", "/v1/events"))["items"]
+    told = [event["payload"] for event in events if "refund" in event["type"]]
+    assert [(one["type"], one["data"].get("reversed")) for one in told] in (
+        [("order.refunded", None), ("refund.failed", True)],
+        [("refund.failed", True), ("order.refunded", None)],
+    )
+    (case,) = await api_server.command("refunds", "cases")
+    assert (case["kind"], case["refundId"]) == ("REVERSED", refund["id"])
+
+    await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "9.99"})
+    await api_server.becomes(order_id, "REFUNDED")
+
+
+async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
+    api_server: Deployment,
+) -> None:
+    bank = api_server.bank
+    order_id, _, intent = await paid_order(api_server)
+    own = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "2.00"})
+    await until(lambda: _all(bank.refunds))
+    (at_stripe,) = bank.refunds.values()
+    await api_server.report("refund.created", at_stripe)  # ours is no foreign one
+
+    bank.spoil("intent", "500")  # whose payment it is, Stripe does not say at once
+    first = bank.refund_in_dashboard(intent, 300)
+    assert await api_server.send("refund.created", first) == 503
+    await api_server.report("refund.created", first)
+    second = bank.refund_in_dashboard(intent, 100, status="pending")
+    await api_server.report("refund.created", second)
+    order = await api_server.api("GET", f"/v1/orders/{order_id}")
+    assert order["refundedAmount"] == "5.00"
+    second["status"] = "succeeded"
+    # An endpoint that gets no ``refund.…`` hears of all of them by this one.
+    await api_server.report("charge.refunded", bank.charge(intent))
+    order = await api_server.api("GET", f"/v1/orders/{order_id}")
+    assert (order["refundedAmount"], order["refundStatus"]) == ("6.00", "PARTIAL")
+    listed = (await api_server.api("GET", f"/v1/orders/{order_id}/refunds"))["items"]
+    assert sorted((one["source"], one["amount"], one["status"]) for one in listed) == [
+        ("GATEWAY", "1.00", "SUCCEEDED"),
+        ("GATEWAY", "3.00", "SUCCEEDED"),
+        ("REQUEST", "2.00", "SUCCEEDED"),
+    ]
+    assert own["source"] == "REQUEST"
+    assert (await api_server.api("GET", "/v1/balance"))["pending"] == "3.59"
+
+    await api_server.report("refund.failed", bank.reverse_refund(first["id"]))
+    order = await api_server.api("GET", f"/v1/orders/{order_id}")
+    assert order["refundedAmount"] == "3.00"
+
+    other = bank.refund_in_dashboard(intent, 800)  # more than is left
+    await api_server.report("refund.updated", other)
+    cases = await api_server.command("refunds", "cases")
+    assert [(one["kind"], one["amount"]) for one in cases] == [
+        ("UNMATCHED", "8.00"),
+        ("REVERSED", "3.00"),
+    ]
+    assert "at most what is left to refund, 6.99 USD" in cases[0]["refusal"]
+
+
+async def _all(things: dict[str, Any]) -> list[Any]:
+    return list(things.values())
+
+
+async def paid_order(api_server: Deployment) -> tuple[str, str, str]:
+    """Pay an order at Stripe; its id, the attempt's and the payment's."""
+    session_id, order_id = await api_server.order()
+    attempt_id = await api_server.attempt(session_id)
+    intent = api_server.bank.pay(attempt_id)
+    await api_server.report("payment_intent.succeeded", api_server.bank.intents[intent])
+    await api_server.becomes(order_id, "PAID")
+    return order_id, attempt_id, intent
+
+
 async def two_answers_lost(api_server: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
     """Lose Stripe's answer after it opened a page, and before it did anything."""
     lost = await api_server.order()

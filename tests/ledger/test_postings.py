@@ -24,7 +24,7 @@ MOVES = [
     for source, target in itertools.permutations(ACCOUNTS, 2)
 ]
 UNKNOWN = [move for move in MOVES if move not in BY_MOVE]
-SIGNS = {"PAYMENT": 1, "FEE": -1, "REFUND": -1, "FREEZE": -1, "UNFREEZE": 1, "SETTLEMENT": 1}
+SIGNS = {"PAYMENT": 1, "FEE": -1, "FREEZE": -1, "UNFREEZE": 1, "SETTLEMENT": 1}
 
 
 @pytest.fixture

@@ -38,6 +38,14 @@ DEADLINE: Final = {
 SAID: Final[dict[str, dict[str, Any]]] = {
     "receipt": {**OF_ORDER, "method": "CREDIT_CARD", "paid_at": NOW},
     "refund": {**OF_ORDER, "refunded": USD, "at": NOW},
+    "refund_reversed": {
+        "merchant_id": "mer_1", "order_id": "order_1", "refund_id": "re_1", "amount": USD,
+        "reason": "account closed", "at": NOW,
+    },
+    "refund_at_gateway": {
+        "merchant_id": "mer_1", "order_id": "order_1", "refund_id": "re_1", "amount": USD,
+        "reason": "requested_by_customer", "at": NOW,
+    },
     "dispute_opened": {
         "merchant_id": "mer_1", "dispute_id": "dp_1", "order_id": "order_1", "amount": USD,
         "reason": "fraud", "respond_by": NOW,

@@ -8,10 +8,12 @@ import asyncpg
 import msgspec
 import pytest
 
-from opentill import figures, mail, merchants, orders, payouts, people
+from opentill import figures, mail, merchants, orders, payouts, people, refunds
 from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
+from opentill.gateways import RefundOutcome
+from opentill.gateways.model import GatewayRefundEvent
 from opentill.mail import jobs, looking, noting, outbox, queries
 from opentill.mail.model import Mail
 from opentill.orders import Order, Payer, service
@@ -139,6 +141,45 @@ async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) 
         ("key_changed", "developer@example.com"),
         ("key_changed", "owner@example.com"),
         ("receipt", "ann@example.com"),
+    ]
+
+
+async def test_members_hear_of_refunds_that_are_reversed_or_made_at_the_provider(db: Db) -> None:
+    order = await _open(db)
+    shop = order.merchant_id
+
+    async def prepare(tx: Tx) -> None:
+        for role in people.MERCHANT_ROLES:
+            await _member(tx, shop, role, f"{role}@example.com")
+
+    await db.run(prepare)
+    await _noted(db)
+    paid = await db.run(lambda tx: _pay(tx, order))
+    for status in ("SUCCEEDED", "REFUSED"):
+        outcome = RefundOutcome(status=status, provider_ref="rf_1", reason="account closed")
+        report = GatewayRefundEvent(
+            attempt_id=paid.paid_attempt_id or "",
+            refund_id="",
+            outcome=outcome,
+            amount=Money(200, "USD"),
+        )
+        await db.run(
+            lambda tx, report=report: refunds.apply_report(tx, shop, report, NOW, gateway="sandbox")
+        )
+    refund = await db.run(lambda tx: world.refunded(tx, paid, "1.00"))
+    await db.run(lambda tx: world.refund_said(tx, refund, "REFUSED"))  # nobody is written to
+    for _ in range(2):
+        await _noted(db)
+    async with db.connection() as tx:
+        made = await _mails(tx)
+    assert sorted((one.topic, one.recipient) for one in made) == [
+        ("receipt", "ann@example.com"),
+        ("refund", "ann@example.com"),
+        ("refund_at_gateway", "finance@example.com"),
+        ("refund_at_gateway", "owner@example.com"),
+        ("refund_reversed", "finance@example.com"),
+        ("refund_reversed", "owner@example.com"),
+        ("refund_reversed", "support@example.com"),
     ]
 
 

@@ -50,6 +50,7 @@ AFTER = {
     ("CHARGEBACK", "carried_over"): {"CHARGEBACK"},
     ("PAID", "refunded_in_full"): {"REFUNDED"},
     ("SETTLED", "refunded_in_full"): {"REFUNDED"},
+    ("REFUNDED", "refund_reversed"): {"PAID", "SETTLED"},
     ("PAID", "disputed"): {"DISPUTED"},
     ("SETTLED", "disputed"): {"DISPUTED"},
     ("DISPUTED", "dispute_won"): {"PAID", "SETTLED"},

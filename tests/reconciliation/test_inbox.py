@@ -241,6 +241,57 @@ async def test_a_row_of_stripe_without_a_source_waits_under_its_transaction(
     assert (result.rows, found.what, found.reference) == (1, "missing in ledger", "txn_8")
 
 
+async def test_every_type_of_row_of_stripes_is_known_or_a_difference(db: Db) -> None:
+    order = await db.run(world.opened)
+    attempt = await db.run(lambda tx: world.submitted(tx, order, gateway="stripe"))
+    paid = world.Money(order.amount_minor, order.currency)
+    await db.run(lambda tx: world.said(tx, attempt, "SUCCEEDED", amount=paid, provider_ref="pi_7"))
+    at = "2025-06-15 15:06:40"
+    exported = [
+        EXPORTED,
+        f"txn_1,charge,pi_7,9.99,0,0,usd,{at},",
+        f"txn_2,refund_failure,re_1,9.99,0,0,usd,{at},",
+        f"txn_3,payment_failure_refund,py_1,-9.99,0,0,usd,{at},",
+        f"txn_4,adjustment,pyr_1,9.99,0,0,usd,{at},Failed refund",
+        f"txn_5,adjustment,,-1.00,0,0,usd,{at},A correction",
+        f"txn_6,new_thing,x_1,-1.00,0,0,xxx,{at},",
+        f"txn_7,payout_failure,po_1,9.99,0,0,usd,{at},",
+    ]
+    itemised = [
+        ITEMISED,
+        f"txn_1,{at},charge,ch_1,9.99,0,usd,9.99,usd,pi_7,",
+        f"txn_2,{at},refund_failure,re_1,9.99,0,usd,9.99,usd,pi_7,",
+        f"txn_3,{at},charge_failure,ch_1,-9.99,0,usd,9.99,usd,pi_7,",
+        f"txn_4,{at},other_adjustment,,1.00,0,usd,,,,",
+    ]
+    for lines, expected in (
+        (
+            exported,
+            [
+                ("refund_failure", "re_1"),
+                ("payment_failure", "py_1"),
+                ("refund_failure", "pyr_1"),
+                ("unknown", "adjustment txn_5"),
+                ("unknown", "new_thing x_1"),
+            ],
+        ),
+        (
+            itemised,
+            [
+                ("refund_failure", "re_1"),
+                ("payment_failure", "pi_7"),
+                ("unknown", "other_adjustment txn_4"),
+            ],
+        ),
+    ):
+        file = io.BytesIO("\n".join(lines).encode())
+        report = Report(gateway="stripe", file=file, name="balance.csv")
+        result = await reconciliation.reconcile_file(db, report, ANN, NOW)
+        assert result.matched == 1
+        assert [(one.kind, one.reference) for one in result.differences] == expected
+        assert {one.what for one in result.differences} == {"missing in ledger"}
+
+
 async def test_money_that_stripe_takes_with_the_dispute_is_no_difference(db: Db) -> None:
     order = await db.run(lambda tx: world.in_status(tx, "PAID"))
     await db.run(lambda tx: world.dispute_said(tx, order, "OPENED", ref="du_1"))

@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
-from opentill import disputes
-from opentill.db.database import Db
+from opentill import disputes, refunds
+from opentill.db.database import Db, Tx
+from opentill.gateways import RefundOutcome
+from opentill.gateways.model import GatewayRefundEvent
 from opentill.reconciliation import Result, queries, reconcile
+from opentill.refunds import Refund
 from support import world
 from support.world import DAY, NOW
 
@@ -195,4 +198,60 @@ async def test_what_is_there_three_times_is_two_differences(db: Db, books: Books
         ("double in report", books.paid, "9.99 USD, no. 2", 5),
         ("missing in ledger", "att_x", "1.00 USD", 6),
         ("missing in ledger", "att_x", "1.00 USD, no. 2", 7),
+    ]
+
+
+def _reported(refund: Refund) -> GatewayRefundEvent:
+    outcome = RefundOutcome(status="REFUSED", reason="account closed")
+    return GatewayRefundEvent(attempt_id=refund.attempt_id, refund_id=refund.id, outcome=outcome)
+
+
+async def test_a_reversed_refund_is_a_refund_and_its_return(db: Db, books: Books) -> None:
+    rows = [*books.rows(), f"refund_failure,{books.refund},2.00,USD,{NOW + 9}"]
+    assert _found(await _compare(db, rows)) == [
+        ("missing in ledger", "refund_failure", books.refund, 4)
+    ]
+    async with db.connection() as tx:
+        refund = await refunds.find_anywhere(tx, books.refund)
+    await db.run(
+        lambda tx: refunds.apply_report(
+            tx, refund.merchant_id, _reported(refund), NOW + 9, gateway="sandbox"
+        )
+    )
+    assert _found(await _compare(db, rows)) == []
+    assert _found(await _compare(db, rows[:2], until=NOW + 9)) == [
+        ("missing in report", "refund_failure", books.refund, None)
+    ]
+
+
+async def test_a_failed_refund_that_the_gateway_counts_and_takes_back_is_no_difference(
+    db: Db, books: Books
+) -> None:
+    async def work(tx: Tx) -> Refund:
+        paid = await world.in_status(tx, "PAID")
+        return await world.refund_said(tx, await world.refunded(tx, paid, "2.00"), "REFUSED", NOW)
+
+    refund = await db.run(work)
+    rows = [
+        *books.rows(),
+        f"payment,{refund.attempt_id},9.99,USD,{NOW}",
+        f"refund,{refund.id},2.00,USD,{NOW + 3}",
+        f"refund_failure,{refund.id},2.00,USD,{NOW + 4}",
+    ]
+    assert _found(await _compare(db, rows)) == []
+    (only,) = _found(await _compare(db, rows[:-1]))
+    assert only == ("different", "refund", refund.id, 5)
+    rows[-1] = f"refund_failure,{refund.id},1.00,USD,{NOW + 4}"
+    assert [what for what, *_ in _found(await _compare(db, rows))] == [
+        "different",
+        "missing in ledger",
+    ]
+
+
+async def test_a_payment_that_was_taken_back_without_a_dispute_is_a_difference(
+    db: Db, books: Books
+) -> None:
+    rows = [*books.rows(), f"payment_failure,{books.paid},9.99,USD,{NOW + 9}"]
+    assert _found(await _compare(db, rows)) == [
+        ("missing in ledger", "payment_failure", books.paid, 4)
     ]

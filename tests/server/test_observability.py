@@ -140,7 +140,7 @@ async def test_a_payment_is_seen_in_metrics_log_and_traces(
 
 BY_CARD: Final = {"gateway": "sandbox", "method": "CREDIT_CARD"}
 COUNTED: Final[list[tuple[str, dict[str, str], float]]] = [
-    ("opentill_money_refunded_minor_total", {"currency": "USD"}, 125),
+    ("opentill_money_refunded_minor", {"currency": "USD"}, 125),
     ("opentill_payment_attempts_started_total", BY_CARD, 2),
     ("opentill_payment_attempts_total", BY_CARD | {"outcome": "succeeded"}, 1),
     ("opentill_payment_attempts_total", BY_CARD | {"outcome": "declined"}, 1),

@@ -97,6 +97,7 @@ REFUND: Final[Rows] = (
     ("id", "text"),
     ("merchantId", "text"),
     ("orderId", "text"),
+    ("source", "text"),
     ("refundNo", "text?"),
     ("status", "text"),
     ("amount", "decimal"),

@@ -12,7 +12,17 @@ import asyncpg
 import msgspec
 import pytest
 
-from opentill import adjustments, callbacks, checkouts, disputes, merchants, orders, payouts, worker
+from opentill import (
+    adjustments,
+    callbacks,
+    checkouts,
+    disputes,
+    merchants,
+    orders,
+    payouts,
+    refunds,
+    worker,
+)
 from opentill.adjustments import AdjustmentRequest
 from opentill.context import App
 from opentill.core.errors import Contended, Invalid
@@ -56,7 +66,8 @@ class Bank:
 
 EVERYTHING: Final = {
     "buy", "confirm_late", "refund", "dispute", "dispute_by_hand", "settle", "pay_out",
-    "payout_ends", "move", "change_terms", "buy_next_door", "report",
+    "payout_ends", "move", "change_terms", "buy_next_door", "report", "refund_at_gateway",
+    "reverse_refund",
 }  # fmt: skip
 
 
@@ -140,6 +151,21 @@ class Hammer:
     async def refund(self, tx: Tx) -> None:
         order = await orders.find(tx, self.shop_id, self.order_id())
         await world.refunded(tx, order, _random.choice((None, "0.01", "9.00", "50.00")), self.now())
+
+    async def refund_at_gateway(self, tx: Tx) -> None:
+        order = await orders.find(tx, self.shop_id, self.order_id())
+        if order.paid_attempt_id:
+            minor, ref = _random.choice((1, 900, 5_000, 10_000)), f"rf-{_random.randrange(200)}"
+            await world.refund_reported(tx, order, "SUCCEEDED", self.now(), minor=minor, ref=ref)
+
+    async def reverse_refund(self, tx: Tx) -> None:
+        found = await self.one(tx, "refunds", "status = 'SUCCEEDED'")
+        if found:
+            refund = await refunds.find(tx, self.shop_id, found)
+            order = await orders.find(tx, self.shop_id, refund.order_id)
+            await world.refund_reported(
+                tx, order, "REFUSED", self.now(), refund=refund, minor=refund.amount_minor
+            )
 
     async def dispute(self, tx: Tx) -> None:
         order = await orders.find(tx, self.shop_id, self.order_id())
@@ -230,7 +256,8 @@ class Hammer:
         """Do one thing after the other; what the rules refuse is fine, and nothing else is."""
         movements: tuple[Callable[[Tx], Awaitable[object]], ...] = (
             self.buy, self.buy, self.buy, self.buy_next_door, self.buy_next_door,
-            self.confirm_late, self.refund, self.refund,
+            self.confirm_late, self.refund, self.refund, self.refund_at_gateway,
+            self.reverse_refund,
             self.dispute, self.dispute, self.dispute_by_hand, self.settle, self.pay_out,
             self.payout_ends, self.move, self.move, self.change_terms,
         )  # fmt: skip

@@ -212,6 +212,27 @@ class StripeServer:
             ],
         } | changes
 
+    def refund_in_dashboard(self, intent_id: str, amount: int, **changes: Any) -> dict[str, Any]:
+        """Refund a payment as somebody does in Stripe's dashboard: without metadata of ours."""
+        name = self._name("re")
+        self.refunds[name] = {
+            "id": name,
+            "object": "refund",
+            "status": "succeeded",
+            "amount": amount,
+            "currency": self.intents[intent_id]["currency"],
+            "metadata": {},
+            "payment_intent": intent_id,
+            "charge": self.intents[intent_id]["latest_charge"],
+            "reason": "requested_by_customer",
+        } | changes
+        return self.refunds[name]
+
+    def reverse_refund(self, refund_id: str) -> dict[str, Any]:
+        """Have the customer's bank send the money of a refund back."""
+        self.refunds[refund_id] |= {"status": "failed", "failure_reason": "lost_or_stolen_card"}
+        return self.refunds[refund_id]
+
     @staticmethod
     def signed(
         kind: str,

@@ -13,7 +13,12 @@ from opentill.checkouts.model import SessionBody
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
-from opentill.gateways.model import GatewayDisputeEvent, PaymentOutcome, RefundOutcome
+from opentill.gateways.model import (
+    GatewayDisputeEvent,
+    GatewayRefundEvent,
+    PaymentOutcome,
+    RefundOutcome,
+)
 from opentill.merchants import Merchant
 from opentill.orders import HistoryRow, Order, Payer, PaymentAttempt, queries, service
 from opentill.products import service as products
@@ -139,6 +144,27 @@ async def refund_said(tx: Tx, refund: Refund, status: str, now: int = NOW, **wha
     attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
     ids = (refund.merchant_id, refund.id)
     return await refunds.apply_outcome(tx, *ids, outcome, now, gateway=attempt.gateway)
+
+
+async def refund_reported(
+    tx: Tx,
+    order: Order,
+    status: str,
+    now: int = NOW,
+    *,
+    minor: int | None = None,
+    ref: str = "rf_1",
+    refund: Refund | None = None,
+) -> Refund | None:
+    """Have an order's gateway report a refund: ours, or one that was made there."""
+    attempt = await orders.find_attempt(tx, order.merchant_id, order.paid_attempt_id or "")
+    report = GatewayRefundEvent(
+        attempt_id=attempt.id,
+        refund_id=refund.id if refund else "",
+        outcome=RefundOutcome(status=status, provider_ref=ref, reason="account closed"),
+        amount=Money(minor or order.amount_minor, order.currency),
+    )
+    return await refunds.apply_report(tx, order.merchant_id, report, now, gateway=attempt.gateway)
 
 
 async def settled(tx: Tx, order: Order, now: int = NOW) -> Order:

@@ -572,9 +572,12 @@ export interface Refund {
   refundNo: string | null;
   /**
    * `PROCESSING`: the money is held, and the bank has not confirmed yet. `SUCCEEDED`: the
-   * customer has it. `FAILED`: the bank refused, and the money is yours again.
+   * customer has it. `FAILED`: the bank refused, or could not deliver it after all, and the
+   * money is yours again.
    */
   status: "FAILED" | "PROCESSING" | "SUCCEEDED" | Later;
+  /** `REQUEST`: refunded here. `GATEWAY`: refunded directly at the payment provider. */
+  source: "GATEWAY" | "REQUEST" | Later;
   /** What the customer gets back, in the currency they paid in. */
   amount: string;
   /** The currency of the amount: the order's. */
@@ -586,17 +589,20 @@ export interface Refund {
    * returned to you.
    */
   merchantDebitUsd: string;
-  /** The reason that you gave. Empty if you gave none. */
+  /** The reason given with the refund. Empty if there is none. */
   reason: string;
-  /** Why the bank refused it. Null unless it did. */
+  /** Why it failed. Null unless it did. */
   errorMessage: string | null;
   /** When it was made, Unix ms. */
   createdAt: number;
   /** When it last changed, Unix ms. */
   updatedAt: number;
-  /** When the bank had done it, Unix ms. Null until then. */
+  /**
+   * When the bank had done it, Unix ms. Null until then. A refund that failed after it had
+   * succeeded keeps it.
+   */
   succeededAt: number | null;
-  /** When the bank refused it, Unix ms. Null unless it did. */
+  /** When it failed, Unix ms. Null unless it did. */
   failedAt: number | null;
 }
 
@@ -977,6 +983,11 @@ export interface OrderRefundedData {
   /** The reason that was given with the refund. */
   reason: string;
   /**
+   * REQUEST: refunded here. GATEWAY: directly at the payment provider. Not there in events of
+   * older versions.
+   */
+  source?: "GATEWAY" | "REQUEST" | Later;
+  /**
    * False: not real money, since the sandbox bank took it, or an operator where there is no
    * other gateway; not there before it is paid.
    */
@@ -1058,7 +1069,7 @@ export interface OrderSettledData {
   payment_link_id?: string;
 }
 
-/** A refund was refused for good: its money is the merchant's again. */
+/** A refund was refused for good, or reversed: its money is the merchant's again. */
 export interface RefundFailedData {
   /** The order's id. */
   order_id: string;
@@ -1072,8 +1083,13 @@ export interface RefundFailedData {
   currency: string;
   /** The reason that was given with the refund. */
   reason: string;
-  /** Why it was refused. */
+  /** Why it failed. */
   error_message: string;
+  /**
+   * True: the refund had succeeded before, and the bank could not deliver it after all. Not
+   * there in events of older versions.
+   */
+  reversed?: boolean;
   /**
    * False: not real money, since the sandbox bank took it, or an operator where there is no
    * other gateway; not there before it is paid.
@@ -1282,7 +1298,7 @@ export interface OrderSettledEvent {
   data: OrderSettledData;
 }
 
-/** A refund was refused for good: its money is the merchant's again. */
+/** A refund was refused for good, or reversed: its money is the merchant's again. */
 export interface RefundFailedEvent {
   /** The event's id: the same each time it is delivered. */
   id: string;

@@ -39,9 +39,12 @@ MOST_REFUNDS: Final = 100  # that the page shows, the newest
 # How many events what happened to an order has emitted, by its row of the history.
 _OF_DISPUTES: Final = Counter[str](row.order_event for row in disputes.TRANSITIONS)
 _EMITTED: Final[dict[tuple[str | None, str], int]] = {
-    (row.source, row.event): len(row.emits) + _OF_DISPUTES[row.event] for row in orders.TRANSITIONS
+    (row.source, row.event): len(row.emits)
+    + _OF_DISPUTES[row.event]
+    + (row.event == "refund_reversed")
+    for row in orders.TRANSITIONS
 }
-_END_REFUNDS: Final = frozenset({"refund_succeeded", "refund_failed"})
+_END_REFUNDS: Final = frozenset({"refund_succeeded", "refund_failed", "refund_reversed"})
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):

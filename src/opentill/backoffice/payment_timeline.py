@@ -48,6 +48,7 @@ _NOTED: Final = {
     "amount_differs": "warn",
     "payment_not_given_back": "bad",
     "dispute_amount_differs": "warn",
+    "refund_at_gateway_unmatched": "warn",
 }
 
 
@@ -173,9 +174,12 @@ class Timeline:
             ("fact_reason", one.reason), ("fact_refund_no", one.refund_no), ("fact_refund", one.id),
         ) if text]  # fmt: skip
         waits = one.status == "PROCESSING"
+        begun = "line_refund_waits" if waits else "line_refund"
+        if one.source == "GATEWAY":
+            begun = "line_refund_at_gateway"
         yield Item(
             at=one.created_at,
-            sentence=self._say("line_refund_waits" if waits else "line_refund", amount=amount),
+            sentence=self._say(begun, amount=amount),
             tone="warn" if waits else "",
             facts=tuple(facts),
         )
@@ -183,9 +187,10 @@ class Timeline:
             done = self._say("line_refund_done", amount=amount)
             yield Item(at=one.succeeded_at, sentence=done, facts=(("fact_refund", one.id),))
         if one.failed_at is not None:
+            failed = "line_refund_reversed" if one.was_reversed else "line_refund_failed"
             yield Item(
                 at=one.failed_at,
-                sentence=self._say("line_refund_failed", amount=amount),
+                sentence=self._say(failed, amount=amount),
                 tone="bad",
                 facts=(("fact_why", one.error_message or "–"), ("fact_refund", one.id)),
             )

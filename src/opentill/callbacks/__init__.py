@@ -21,6 +21,7 @@ from opentill.gateways.model import (
     GatewayEvent,
     GatewayPaymentEvent,
     GatewayRefundEvent,
+    GatewayRefundsEvent,
     OfAnotherGateway,
     is_notified,
 )
@@ -55,7 +56,7 @@ class _Endpoint:
         if gateway is None:
             raise NotFound
         for event in await reading.events(gateway, scope, receive):
-            if ours := await reading.traced(gateway, event):
+            for ours in await reading.traced(gateway, event):
                 await _take_in_ours(app, scope["app"].state.confirmations, name, ours)
         await _acknowledge(gateway, scope, receive, send)
 
@@ -135,10 +136,9 @@ async def take_in(
                 attempt = await orders.attempt_of(tx, gateway, merchant_id, attempt_id)
                 await orders.given_back(tx, attempt, gateway_event.outcome, now)
             case GatewayRefundEvent():
-                await refunds.apply_outcome(
-                    tx, merchant_id, gateway_event.refund_id, gateway_event.outcome, now,
-                    gateway=gateway, attempt_id=attempt_id,
-                )  # fmt: skip
+                await refunds.apply_report(tx, merchant_id, gateway_event, now, gateway=gateway)
+            case GatewayRefundsEvent():
+                raise AssertionError  # see reading.traced
             case GatewayDisputeEvent():
                 await disputes.apply_outcome(tx, merchant_id, gateway_event, now, gateway=gateway)
 

@@ -13,6 +13,9 @@ from opentill.gateways.model import (
     Gateway,
     GatewayDisputeEvent,
     GatewayEvent,
+    GatewayRefundEvent,
+    GatewayRefundsEvent,
+    ListsRefunds,
     Notified,
     Traces,
     is_notified,
@@ -55,19 +58,35 @@ async def _read_notice(
         raise Invalid("sign", f"sign must be that of a true notice: {error}") from None
 
 
-async def traced(gateway: Gateway, gateway_event: GatewayEvent) -> GatewayEvent | None:
-    """Return an event with the id of our attempt; None if the payment is not ours.
+async def traced(gateway: Gateway, gateway_event: GatewayEvent) -> tuple[GatewayEvent, ...]:
+    """Return what an event reports, with the id of our attempt; nothing if the payment is not ours.
 
-    A dispute that has only the provider's id of the payment is traced through the provider. Raises
+    A dispute or refund that has only the provider's id of the payment is traced through the
+    provider. Where a report says only that a payment has refunds, they are listed. Raises
     Unavailable while the provider does not respond: it is to report again.
     """
+    if isinstance(gateway_event, GatewayRefundsEvent):
+        return await _listed(gateway, gateway_event)
     if (
-        not isinstance(gateway_event, GatewayDisputeEvent)
+        not isinstance(gateway_event, GatewayDisputeEvent | GatewayRefundEvent)
         or gateway_event.attempt_id
         or not isinstance(gateway, Traces)
     ):
-        return gateway_event
+        return (gateway_event,)
     attempt_id = await gateway.trace(gateway_event.payment_ref)
     if attempt_id is None:
         raise Unavailable
-    return msgspec.structs.replace(gateway_event, attempt_id=attempt_id) if attempt_id else None
+    if not attempt_id:
+        return ()
+    return (msgspec.structs.replace(gateway_event, attempt_id=attempt_id),)
+
+
+async def _listed(
+    gateway: Gateway, gateway_event: GatewayRefundsEvent
+) -> tuple[GatewayRefundEvent, ...]:
+    if not isinstance(gateway, ListsRefunds):
+        return ()
+    refunds = await gateway.list_refunds(gateway_event.payment_ref, gateway_event.attempt_id)
+    if refunds is None:
+        raise Unavailable
+    return refunds

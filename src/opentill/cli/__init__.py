@@ -17,7 +17,7 @@ SECTIONS: Final = {
     "Every day": (
         # name       file          summary
         ("orders", "orders", "Orders, and what happened to them."),
-        ("refunds", "orders", "End refunds that no gateway reports on."),
+        ("refunds", "refunds", "End and record refunds as the operator knows them."),
         ("disputes", "disputes", "Disputes and chargebacks."),
         ("links", "links", "Payment links, at which any number of customers can pay."),
         ("webhooks", "webhooks", "Webhook endpoints of merchants, and their deliveries."),

@@ -126,8 +126,8 @@ async def _warned(tx: "Tx", time: int) -> bool:
 def reset() -> output.Result:
     """Return to real time. What is to settle or to be released is due when real time gets there.
 
-    Unknown outcomes, unmatched disputes and deliveries are due at once, and rate limits start
-    from zero.
+    Unknown outcomes, unmatched disputes and refunds and deliveries are due at once, and rate limits
+    start from zero.
     """
     from opentill import mail
     from opentill.db import clock, rate_limits

@@ -27,26 +27,34 @@ def check(*, as_json: Json = False) -> None:
 
     Disputes that moved money at a gateway and match no order break no rule; they are counted.
     """
-    from opentill import disputes
+    from opentill import disputes, refunds
     from opentill.integrity.rules import check_all
 
-    async def work() -> "tuple[int, list[Violation], int]":
+    async def work() -> "tuple[int, list[Violation], int, int]":
         async with session.database() as db:
             with progress("checking the ledger"):
                 entries, violations = await check_all(db)
             async with db.connection() as tx:
-                return entries, violations, await disputes.count_unmatched(tx)
+                unmatched = await disputes.count_unmatched(tx)
+                return entries, violations, unmatched, await refunds.count_unmatched(tx)
 
-    entries, violations, unmatched = session.run(work())
+    entries, violations, unmatched, unmatched_refunds = session.run(work())
     if as_json:
-        found = {"entries": entries, "violations": violations, "unmatchedDisputes": unmatched}
-        output.show(found, as_json=True)
+        shown = {
+            "entries": entries,
+            "violations": violations,
+            "unmatchedDisputes": unmatched,
+            "unmatchedRefunds": unmatched_refunds,
+        }
+        output.show(shown, as_json=True)
     else:
         if violations:
             output.show(violations, as_json=False)
         output.say(f"{entries} entries, {len(violations)} violations")
         if unmatched:
             output.say(f"disputes that match no order: {unmatched}; opentill disputes unmatched")
+        if unmatched_refunds:
+            output.say(f"refunds that match no order: {unmatched_refunds}; opentill refunds cases")
     if violations:
         raise typer.Exit(1)
 

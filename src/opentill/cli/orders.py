@@ -1,4 +1,4 @@
-"""``opentill orders list|search|show|history|note|refund|confirm|…``, ``refunds done|failed``."""
+"""``opentill orders list|search|show|history|note|refund|confirm|…``."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from opentill.db.database import Tx
-    from opentill.gateways.model import RefundOutcome
     from opentill.merchants import Actor
     from opentill.orders import Order, OrderDetail, OrderNote
-    from opentill.refunds import Refund, RefundOut
 
 
 def register(app: typer.Typer) -> None:
@@ -37,8 +35,6 @@ def register(app: typer.Typer) -> None:
         revoke=revoke,
         **{"given-back": given_back},
     )
-    summary = "End refunds that no gateway reports on, as the operator knows their results."
-    add_group(app, "refunds", summary, done=refund_done, failed=refund_failed)
 
 
 _Any = Annotated[
@@ -161,34 +157,3 @@ def _change(
         return await orders.with_livemode(tx, changed, deployment=settings.livemode)
 
     return orders.OrderDetail.of(session.transact(work, settings))
-
-
-@acting()
-def refund_done(refund_id: str, *, actor: "Actor") -> "RefundOut":
-    """End a refund as done: its money was sent back."""
-    from opentill.gateways.model import RefundOutcome
-
-    return _end_refund(refund_id, RefundOutcome(status="SUCCEEDED"), actor)
-
-
-@acting()
-def refund_failed(refund_id: str, *, actor: "Actor") -> "RefundOut":
-    """End a refund as failed: its money returns to the merchant's balance."""
-    from opentill.gateways.model import RefundOutcome
-
-    outcome = RefundOutcome(status="REFUSED", reason=actor.reason[:200])
-    return _end_refund(refund_id, outcome, actor)
-
-
-def _end_refund(refund_id: str, outcome: "RefundOutcome", actor: "Actor") -> "RefundOut":
-    from opentill import gateways, merchants, refunds
-
-    reporting = gateways.reporting(session.settings().gateways)
-
-    async def work(tx: "Tx", now: int) -> "Refund":
-        refund = await refunds.find_anywhere(tx, refund_id)
-        action, ids = f"refund {outcome.status.lower()}", (refund.merchant_id, refund_id)
-        await merchants.record_audit(tx, actor, action, *ids, now)
-        return await refunds.end_manually(tx, *ids, outcome, now, reporting=reporting)
-
-    return refunds.RefundOut.of(session.transact(work))

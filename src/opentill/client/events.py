@@ -42,6 +42,7 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
     original_amount: Decimal
     currency: str
     reason: str
+    source: str | None = None  # GATEWAY REQUEST
     livemode: bool | None = None
     metadata: Metadata
 
@@ -82,7 +83,7 @@ class OrderSettledData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund was refused for good: its money is the merchant's again."""
+    """A refund was refused for good, or reversed: its money is the merchant's again."""
 
     order_id: str
     product_id: str = ""
@@ -91,6 +92,7 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     reason: str
     error_message: str
+    reversed: bool | None = None
     livemode: bool | None = None
     metadata: Metadata
 

@@ -171,6 +171,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     order_id: str
     refund_no: str | None = None
     status: str  # FAILED PROCESSING SUCCEEDED
+    source: str  # GATEWAY REQUEST
     amount: Decimal
     currency: str
     user_refund_amount_usd: Decimal

@@ -32,6 +32,7 @@ from opentill.console import (
     queues,
     rates,
     reconciliation,
+    refund_cases,
     settings,
     standing,
     terms,
@@ -44,6 +45,7 @@ from opentill.console.catalogue import PARTS
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *needs.pages,
+    *refund_cases.pages,
     *unmatched.pages,
     *approvals.pages,
     *payments.pages,

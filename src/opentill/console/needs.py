@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, epay, ledger, merchants, payouts, reconciliation, webhooks
+from opentill import disputes, epay, ledger, merchants, payouts, reconciliation, refunds, webhooks
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -99,6 +99,10 @@ async def _disputes(tx: Tx, now: int) -> list[Item]:
 
 async def _unmatched(tx: Tx, _now: int) -> int:
     return len((await disputes.unmatched(tx))[:MOST])
+
+
+async def _refund_cases(tx: Tx, _now: int) -> int:
+    return len((await refunds.list_open(tx))[:MOST])
 
 
 async def _duplicates(tx: Tx, now: int) -> list[Item]:
@@ -232,6 +236,13 @@ NEEDS: Final = (
         permission="disputes.read",
         count=_unmatched,
         page="/needs/unmatched",
+        most=MOST,
+    ),
+    Need(
+        name="refund_cases",
+        permission="payments.read",
+        count=_refund_cases,
+        page="/needs/refund-cases",
         most=MOST,
     ),
     _listed("duplicates", "payments.read", _duplicates),

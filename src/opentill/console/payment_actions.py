@@ -112,6 +112,16 @@ async def _end_refund(tx: Tx, given: Given, *, done: bool) -> object:
     )
 
 
+async def _reverse_refund(tx: Tx, given: Given) -> object:
+    merchant_id, refund_id = given.order.merchant_id, given.form.get("subject", "")
+    refund = await refunds.find(tx, merchant_id, refund_id)
+    if refund.order_id != given.order.id:
+        raise NotFound
+    await given.record(tx, "refunds reversed", refund_id)
+    reason = given.actor.reason[:_LONGEST_ERROR]
+    return await refunds.reverse_manually(tx, merchant_id, refund_id, reason, given.now)
+
+
 async def _given_back(tx: Tx, given: Given) -> None:
     attempt_id = given.form.get("subject", "")
     await given.record(tx, "orders given-back", attempt_id)
@@ -153,6 +163,7 @@ CONFIRM: Final = Action("confirm", "orders confirm", _confirm)
 REVOKE: Final = Action("revoke", "orders revoke", _revoke)
 REFUND_DONE: Final = Action("refund-done", "refunds done", partial(_end_refund, done=True))
 REFUND_FAILED: Final = Action("refund-failed", "refunds failed", partial(_end_refund, done=False))
+REFUND_REVERSED: Final = Action("refund-reversed", "refunds reversed", _reverse_refund)
 GIVEN_BACK: Final = Action("given-back", "orders given-back", _given_back)
 DISPUTE_OPEN: Final = Action("dispute-open", "disputes open", _open_dispute)
 DISPUTE_WON: Final = Action(
@@ -170,6 +181,7 @@ ACTIONS: Final = (
     REVOKE,
     REFUND_DONE,
     REFUND_FAILED,
+    REFUND_REVERSED,
     GIVEN_BACK,
     DISPUTE_OPEN,
     DISPUTE_WON,
@@ -202,11 +214,8 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
         yield _confirmation(order)
     if orders.can(order, "voided"):
         yield Offer(action=REVOKE)
+    yield from _of_refunds(payment, settings)
     reporting = gateways.reporting(settings.gateways)
-    gateway_of = {one.id: one.gateway for one in payment.attempts}
-    for refund in payment.refunds:
-        if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:
-            yield from _of_refund(refund)
     for attempt in (one for one in payment.attempts if orders.is_kept(one, reporting)):
         moves = (("payment_moves_back", Money(attempt.amount_minor, attempt.currency)),)
         yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
@@ -218,6 +227,18 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
             yield _of_dispute(action, dispute)
     if payment.notice is not None and order.paid_at is not None:
         yield Offer(action=NOTIFY)
+
+
+def _of_refunds(payment: Payment, settings: Settings) -> Iterator[Offer]:
+    reporting = gateways.reporting(settings.gateways)
+    gateway_of = {attempt.id: attempt.gateway for attempt in payment.attempts}
+    for refund in payment.refunds:
+        if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:
+            yield from _of_refund(refund)
+        elif refund.status == "SUCCEEDED":
+            debit = Money(refund.debit_minor, refund.debit_currency)
+            moves = (("payment_moves_returned", debit),)
+            yield Offer(action=REFUND_REVERSED, subject=refund.id, moves=moves)
 
 
 def _confirmation(unpaid: Order) -> Offer:

@@ -60,6 +60,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     "payout_transfers": "distributed",
     "payouts": "distributed",
     "products": "distributed",
+    "refund_cases": "distributed",
     "refunds": "distributed",
     "refused_requests": "distributed",
     "search_changes": "distributed",

@@ -19,8 +19,10 @@ from opentill.figures.model import (
 _MEASURES: Final[Mapping[str, str]] = {
     "payments": "count(*) filter (where type = 'PAYMENT')",
     "paid_minor": "sum(case type when 'PAYMENT' then amount_minor else 0 end)",
-    "refunds": "count(*) filter (where type = 'REFUND')",
-    "refunded_minor": "sum(case type when 'REFUND' then amount_minor else 0 end)",
+    "refunds": "count(*) filter (where type = 'REFUND' and to_account = 'gateway')"
+    " - count(*) filter (where type = 'REFUND' and from_account = 'gateway')",
+    "refunded_minor": "sum(case when type <> 'REFUND' then 0"
+    " when to_account = 'gateway' then amount_minor else - amount_minor end)",
     "disputes": "count(*) filter (where type = 'CHARGEBACK')"
     " - count(*) filter (where type = 'CHARGEBACK_RECOVERY')",
     "disputed_minor": "sum(case type when 'CHARGEBACK' then amount_minor"

@@ -169,11 +169,29 @@ class GatewayPaymentEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayRefundEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A callback about a refund of an attempt's payment."""
+    """A callback about a refund of an attempt's payment.
+
+    ``refund_id`` is ours, "" for a refund that was made at the provider and not by us: that one has
+    its ``amount``, and the provider's id of it as ``outcome.provider_ref``. Where the provider does
+    not return our id of the payment, ``attempt_id`` is "", ``payment_ref`` the provider's id of the
+    payment, and the adapter has ``Traces``.
+    """
 
     attempt_id: str
     refund_id: str
     outcome: RefundOutcome
+    payment_ref: str = ""
+    amount: Money | None = None
+
+
+class GatewayRefundsEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A callback that says that a payment was refunded, and not which refunds it has.
+
+    The adapter has ``ListsRefunds``. ``attempt_id`` is that of the payment.
+    """
+
+    attempt_id: str
+    payment_ref: str
 
 
 class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,7 +221,7 @@ class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(msg)
 
 
-GatewayEvent = GatewayPaymentEvent | GatewayRefundEvent | GatewayDisputeEvent
+GatewayEvent = GatewayPaymentEvent | GatewayRefundEvent | GatewayRefundsEvent | GatewayDisputeEvent
 
 
 class OfAnotherGateway(NotFound):
@@ -324,4 +342,15 @@ class Traces(Protocol):
 
     async def trace(self, payment_ref: str) -> str | None:
         """Return the attempt id of a payment; "" if it is not ours, None if that is unknown."""
+        ...
+
+
+@runtime_checkable
+class ListsRefunds(Protocol):
+    """What an adapter has as well if the provider says that a payment was refunded, not how."""
+
+    async def list_refunds(
+        self, payment_ref: str, attempt_id: str
+    ) -> tuple[GatewayRefundEvent, ...] | None:
+        """Return all refunds of a payment of ours, whoever made them; None if they are unknown."""
         ...

@@ -76,27 +76,36 @@ _RULES: Final = {
         or (o.status = 'REFUNDED' and o.refunded_minor <> o.amount_minor)
         or (o.status in ('PAID', 'SETTLED') and o.refunded_minor = o.amount_minor)
     """,
-    "a refund is frozen while it is processing, then refunded or unfrozen": """
+    "a refund is frozen, then refunded or unfrozen, and returned if it is reversed": """
     select r.merchant_id, r.id as subject,
-        r.status || ' of ' || r.debit_minor || ': frozen ' || e.frozen || ', refunded '
-            || e.refunded || ', unfrozen ' || e.unfrozen as detail
+        r.status || ' of ' || r.debit_minor || ' by ' || r.source || ': frozen ' || e.frozen
+            || ', refunded ' || e.refunded || ', unfrozen ' || e.unfrozen || ', returned '
+            || e.returned as detail
     from refunds r
     join orders o on o.merchant_id = r.merchant_id and o.id = r.order_id
     cross join lateral (
         select
             coalesce(sum(e.amount_minor) filter (where e.type = 'FREEZE'), 0) as frozen,
-            coalesce(sum(e.amount_minor) filter (where e.type = 'REFUND'), 0) as refunded,
+            coalesce(sum(e.amount_minor) filter (where
+                e.type = 'REFUND' and e.to_account = 'gateway'), 0) as refunded,
+            coalesce(sum(e.amount_minor) filter (where
+                e.type = 'REFUND' and e.from_account = 'gateway'), 0) as returned,
             coalesce(sum(e.amount_minor) filter (where e.type = 'UNFREEZE'), 0) as unfrozen,
             count(*) filter (where e.type not in ('FREEZE', 'REFUND', 'UNFREEZE')
                 or e.currency <> r.debit_currency
-                or (e.type = 'FREEZE' and e.from_account <> r.held_from)) as odd
+                or (e.type = 'FREEZE' and e.from_account <> r.held_from)
+                or (e.type = 'REFUND' and e.to_account = 'gateway' and e.from_account <>
+                    case r.source when 'GATEWAY' then r.held_from else 'frozen' end)) as odd
         from entries e where e.merchant_id = r.merchant_id
             and e.source_type = 'refund' and e.source_id = r.id
     ) e
     where e.odd > 0 or r.currency <> o.currency or r.debit_currency <> o.settled_currency
-        or (e.frozen, e.refunded, e.unfrozen) <> (r.debit_minor,
-            case r.status when 'SUCCEEDED' then r.debit_minor else 0 end,
-            case r.status when 'FAILED' then r.debit_minor else 0 end)
+        or (e.frozen, e.refunded, e.unfrozen, e.returned) <> (
+            case r.source when 'GATEWAY' then 0 else r.debit_minor end,
+            case when r.succeeded_at is not null then r.debit_minor else 0 end,
+            case when r.status = 'FAILED' and r.succeeded_at is null then r.debit_minor else 0 end,
+            case when r.status = 'FAILED' and r.succeeded_at is not null then r.debit_minor
+                else 0 end)
     """,
     "a dispute has the entries of its status, and an entry its dispute": """
     with expected as not materialized (

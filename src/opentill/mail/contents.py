@@ -36,6 +36,17 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     reference: str = ""  # the shop's own number
 
 
+class RefundReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund was reversed, or made at the provider; for its merchant."""
+
+    merchant_id: str
+    order_id: str
+    refund_id: str
+    amount: Amount
+    reason: str
+    at: int
+
+
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
     """A customer disputes a payment."""
 

@@ -38,7 +38,21 @@ class _OfOrder(msgspec.Struct, frozen=True):
     currency: str
     amount: str
     refunded_amount: str = "0"
+    refund_id: str = ""
+    reason: str = ""
+    source: str = "REQUEST"
     livemode: bool = True
+
+
+class _OfFailedRefund(msgspec.Struct, frozen=True):
+    """What refund.failed says."""
+
+    order_id: str
+    refund_id: str
+    amount: str
+    currency: str
+    error_message: str
+    reversed: bool = False
 
 
 class _OfDispute(msgspec.Struct, frozen=True):
@@ -141,7 +155,43 @@ def _item(order: Order) -> str:
 
 
 async def _refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
+    """Write to the customer, and to the merchant whose payment was refunded at the provider."""
     said = msgspec.json.decode(body.data, type=_OfOrder)
+    to_merchant: list[NewMail] = []
+    if said.source == "GATEWAY":
+        data = contents.RefundReport(
+            merchant_id=reading.merchant_id,
+            order_id=said.order_id,
+            refund_id=said.refund_id,
+            amount=(money.parse(said.amount, said.currency), said.currency),
+            reason=said.reason,
+            at=body.created_at,
+        )
+        to_merchant = await _to_members(
+            tx, reading, "refund_at_gateway", body.id, data, said.order_id
+        )
+    return [*to_merchant, *await _refund_to_customer(tx, reading, body, said)]
+
+
+async def _failed_refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
+    """Write of a refund that was reversed; one that never succeeded is on the pages only."""
+    said = msgspec.json.decode(body.data, type=_OfFailedRefund)
+    if not said.reversed:
+        return []
+    data = contents.RefundReport(
+        merchant_id=reading.merchant_id,
+        order_id=said.order_id,
+        refund_id=said.refund_id,
+        amount=(money.parse(said.amount, said.currency), said.currency),
+        reason=said.error_message,
+        at=body.created_at,
+    )
+    return await _to_members(tx, reading, "refund_reversed", body.id, data, said.order_id)
+
+
+async def _refund_to_customer(
+    tx: Tx, reading: _Reading, body: _Body, said: _OfOrder
+) -> list[NewMail]:
     order = reading.orders.get(said.order_id)
     if order is None or not reading.preferences.refunds or not _has_customer(order):
         return []
@@ -235,6 +285,7 @@ async def _to_members(
 _READERS: Final[Mapping[str, _Reads]] = {
     "order.paid": _receipt,
     "order.refunded": _refund,
+    "refund.failed": _failed_refund,
     "dispute.created": _dispute,
     "payout.paid": _payout,
     "payout.failed": _payout,

@@ -19,7 +19,16 @@ from opentill.web.catalogue import LANGUAGES
 from opentill.web.language import ours
 
 OF_CUSTOMERS: Final = ("receipt", "refund")
-OF_MONEY: Final = ("receipt", "refund", "dispute_opened", "payout_paid", "payout_failed", "digest")
+OF_MONEY: Final = (
+    "receipt",
+    "refund",
+    "refund_reversed",
+    "refund_at_gateway",
+    "dispute_opened",
+    "payout_paid",
+    "payout_failed",
+    "digest",
+)
 SWITCHES: Final = ("receipts", "refunds", "digest")
 
 

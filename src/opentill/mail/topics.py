@@ -32,6 +32,18 @@ TOPICS: Final = (
     #     name, what it says, in words, for which roles of members, of staff
     Topic("receipt", contents.Receipt, wording.receipt),
     Topic("refund", contents.Refund, wording.refund),
+    Topic(
+        "refund_reversed",
+        contents.RefundReport,
+        wording.refund_report("refund_reversed"),
+        ("owner", "finance", "support"),
+    ),
+    Topic(
+        "refund_at_gateway",
+        contents.RefundReport,
+        wording.refund_report("refund_at_gateway"),
+        ("owner", "finance"),
+    ),
     Topic("dispute_opened", contents.Dispute, wording.dispute, ("owner", "support")),
     Topic("payout_paid", contents.Payout, wording.payout("payout_paid"), ("owner", "finance")),
     Topic("payout_failed", contents.Payout, wording.payout("payout_failed"), ("owner", "finance")),

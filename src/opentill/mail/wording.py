@@ -16,6 +16,7 @@ from opentill.mail.contents import (
     Payout,
     Receipt,
     Refund,
+    RefundReport,
     Reset,
     Stuck,
     Test,
@@ -64,6 +65,29 @@ def refund(it: Refund, words: Words) -> Message:
         ],
         action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
     )
+
+
+def refund_report(key: str) -> Callable[[RefundReport, Words], Message]:
+    """Return what writes of a refund that was reversed or made at the provider."""
+
+    def compose(it: RefundReport, words: Words) -> Message:
+        say, amount = words.say, words.amount(it.amount)
+        return Message(
+            subject=say(f"{key}_subject", amount=amount),
+            paragraphs=[say(f"{key}_text", shop=words.shop, amount=amount)],
+            facts=[
+                (say("fact_amount"), amount),
+                (say("fact_reason"), it.reason or "–"),
+                (say("fact_when"), words.when(it.at)),
+                (say("fact_order"), it.order_id),
+            ],
+            action=(
+                say("refund_report_open"),
+                words.url(f"/dashboard/{it.merchant_id}/payments/{it.order_id}"),
+            ),
+        )
+
+    return compose
 
 
 def dispute(it: Dispute, words: Words) -> Message:

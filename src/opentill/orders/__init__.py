@@ -47,9 +47,16 @@ from opentill.orders.model import (
     Transition,
 )
 from opentill.orders.note_model import OrderNote
-from opentill.orders.notes import complete_refund, hold_refund, note, release_refund
+from opentill.orders.notes import (
+    complete_refund,
+    count_refund,
+    hold_refund,
+    note,
+    release_refund,
+)
 from opentill.orders.order_notes import add_note, notes_of
 from opentill.orders.payments import ask, callback_url, submit
+from opentill.orders.reversals import reverse_refund
 from opentill.orders.search_model import Concerned
 from opentill.orders.second_payments import given_back_manually, is_kept
 from opentill.orders.service import (
@@ -125,6 +132,7 @@ __all__ = [
     "count_failed",
     "count_late",
     "count_of_products",
+    "count_refund",
     "counted_export",
     "due_merchants",
     "exists",
@@ -155,6 +163,7 @@ __all__ = [
     "place",
     "recent_customers",
     "release_refund",
+    "reverse_refund",
     "revoke_manually",
     "set_method",
     "set_payment_link",

@@ -48,6 +48,7 @@ Event = Literal[
     "voided",
     "expired",
     "refunded_in_full",
+    "refund_reversed",
     "settled",
     "carried_over",
     "disputed",
@@ -111,6 +112,9 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "carried_over", "CHARGEBACK", _CARRIED),
     Transition("PAID", "refunded_in_full", "REFUNDED"),
     Transition("SETTLED", "refunded_in_full", "REFUNDED"),
+    # To SETTLED once what the order left in pending has been carried over; the event only then.
+    Transition("REFUNDED", "refund_reversed", "SETTLED", emits=("order.settled",)),
+    Transition("REFUNDED", "refund_reversed", "PAID"),
     Transition("PAID", "disputed", "DISPUTED"),
     Transition("SETTLED", "disputed", "DISPUTED", ("FREEZE",)),
     Transition("DISPUTED", "dispute_won", "PAID"),
@@ -120,8 +124,12 @@ TRANSITIONS: Final = (
     Transition("CHARGEBACK", "recovered", "SETTLED", _RECOVERED, emits=("order.settled",)),
 )
 BY_EVENT: Final = {(row.source, row.event): row for row in TRANSITIONS}
-# A dispute that is won puts the order back to where it was: the one event with two targets.
-BACK: Final = {row.target: row for row in TRANSITIONS if row.event == "dispute_won"}
+# The events with two targets: they put the order back to where it was.
+BACK: Final[dict[tuple[Event, Status], Transition]] = {
+    (row.event, row.target): row
+    for row in TRANSITIONS
+    if row.event in ("dispute_won", "refund_reversed")
+}
 
 # A gateway reports in a response, by a callback or when it is asked. That money was received counts
 # until the attempt is FINAL, any other outcome while it is UNDECIDED: late reports change nothing.

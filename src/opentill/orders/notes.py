@@ -33,6 +33,26 @@ async def release_refund(
     return await _note(tx, order, "refund_failed", cause, now, **added)
 
 
+async def count_refund(
+    tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
+) -> Order:
+    """Count a refund that was made at the provider: it was never held here."""
+    added = {"refund_held_minor": amount_minor, "refund_debit_minor": debit_minor}
+    return await _note(
+        tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor, **added
+    )
+
+
+async def uncount_refund(
+    tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
+) -> Order:
+    """Undo what a refund counted that succeeded and was reversed, of an order not REFUNDED."""
+    taken = {"refund_held_minor": -amount_minor, "refund_debit_minor": -debit_minor}
+    return await _note(
+        tx, order, "refund_reversed", cause, now, refunded_minor=-amount_minor, **taken
+    )
+
+
 async def complete_refund(tx: Tx, order: Order, amount_minor: int, cause: str, now: int) -> Order:
     """Count a refund that succeeded; ``amount_minor`` in minor units of the order."""
     return await _note(tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor)

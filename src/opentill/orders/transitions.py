@@ -53,7 +53,8 @@ class Change(msgspec.Struct, frozen=True):
     ``order`` holds what becomes known by the transition as well: the columns ``WRITTEN`` of
     ``transition_queries`` are written as they are there. ``cause`` is for the history. ``posted``
     are the postings, each of a type that the table's row allows. ``reason`` is what events report
-    of an order's end, if not the cause. ``back_to`` is where a won dispute puts the order.
+    of an order's end, if not the cause. ``back_to`` is where a won dispute or a reversed refund
+    puts the order.
     ``payment`` is the attempt that pays the order, where that has to become SUCCEEDED by the same
     statement; without one its fields are None.
     """
@@ -82,7 +83,9 @@ class _Taken(NamedTuple):
 def _take(change: Change, now: int) -> _Taken:
     """Look the transition up. Raises Invalid on ``orderId`` where the table has none."""
     order, event = change.order, change.event
-    row = BACK.get(change.back_to) if change.back_to else BY_EVENT.get((order.status, event))
+    row = BY_EVENT.get((order.status, event))
+    if change.back_to is not None:
+        row = BACK.get((event, change.back_to))
     if row is None or (row.source, row.event) != (order.status, event):
         raise Invalid("orderId", f"an order that is {order.status} cannot be {event}")
     if any(movement.type not in row.postings for movement in change.posted):

@@ -16,7 +16,7 @@ from opentill import adjustments, merchants
 from opentill.adjustments import Adjustment, AdjustmentRequest
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
-from opentill.core.money import exponent
+from opentill.core.money import EXPONENTS, exponent
 from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.merchants import OPENTILL, Actor, operator_actions
@@ -35,6 +35,8 @@ _LONGEST_NAME: Final = 200
 
 def amount(minor: int, currency: str) -> str:
     """Write an amount with its currency."""
+    if currency not in EXPONENTS:  # as a provider names it in a row of an unknown type
+        return f"{minor} {currency}"
     return f"{Decimal(minor).scaleb(-exponent(currency)):f} {currency}"
 
 

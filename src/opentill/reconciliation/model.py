@@ -4,14 +4,19 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-Kind = Literal["payment", "refund", "chargeback", "recovery"]
+# "payment_failure" is a payment that the provider took back without a dispute, "unknown" a row of a
+# type that is not known here: our books have neither, so that each is a difference.
+Kind = Literal[
+    "payment", "refund", "refund_failure", "chargeback", "recovery", "payment_failure", "unknown"
+]
 BankKind = Literal["sent", "returned"]
 What = Literal["missing in ledger", "missing in report", "double in report", "different"]
-KINDS: Final[dict[str, Kind]] = {kind: kind for kind in get_args(Kind)}
+KINDS: Final[dict[str, Kind]] = {kind: kind for kind in get_args(Kind) if kind != "unknown"}
 
 # The columns of a report, in any order; others are left alone.
 COLUMNS: Final = {
-    "kind": "payment, refund, chargeback, or recovery (of a chargeback)",
+    "kind": "payment, refund, refund_failure (a refund that came back), chargeback, recovery (of a"
+    " chargeback), or payment_failure (a payment that was taken back without a dispute)",
     "reference": "our attempt or refund id or the gateway's own reference; of a chargeback or"
     " recovery that of the payment or of the dispute",
     "amount": 'a positive decimal number without separators, such as "9.99"',
@@ -23,8 +28,11 @@ COLUMNS: Final = {
 SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": ("SUCCEEDED", "DUPLICATE", "GIVEN_BACK"),
     "refund": ("SUCCEEDED", "GIVEN_BACK"),
+    "refund_failure": ("REVERSED",),
     "chargeback": ("LOST", "RECOVERED"),
     "recovery": ("RECOVERED",),
+    "payment_failure": (),
+    "unknown": (),
 }
 
 
@@ -32,8 +40,11 @@ SETTLED: Final[dict[Kind, tuple[str, ...]]] = {
 TAKEN_AT_ONCE: Final[dict[Kind, tuple[str, ...]]] = {
     "payment": (),
     "refund": (),
+    "refund_failure": (),
     "chargeback": ("OPEN", "WON"),
     "recovery": ("WON",),
+    "payment_failure": (),
+    "unknown": (),
 }
 
 

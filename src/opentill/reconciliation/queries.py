@@ -26,10 +26,16 @@ _ITEMS: Final = """
     select 'refund', a.merchant_id, a.id, '', '', a.amount_minor, a.currency, a.status, a.updated_at
     from payment_attempts a where a.gateway = :gateway and a.status in ('DUPLICATE', 'GIVEN_BACK')
     union all
-    select 'refund', r.merchant_id, r.id, r.provider_ref, '', r.amount_minor, r.currency, r.status,
+    select 'refund', r.merchant_id, r.id, r.provider_ref, '', r.amount_minor, r.currency,
+        case when r.succeeded_at is null then r.status else 'SUCCEEDED' end,
         coalesce(r.succeeded_at, r.updated_at)
     from refunds r join payment_attempts a on a.merchant_id = r.merchant_id and a.id = r.attempt_id
     where a.gateway = :gateway
+    union all
+    select 'refund_failure', r.merchant_id, r.id, r.provider_ref, '', r.amount_minor, r.currency,
+        'REVERSED', r.failed_at
+    from refunds r join payment_attempts a on a.merchant_id = r.merchant_id and a.id = r.attempt_id
+    where a.gateway = :gateway and r.status = 'FAILED' and r.succeeded_at is not null
     union all
     select 'chargeback', d.merchant_id, d.id, coalesce(d.gateway_ref, ''), d.attempt_id,
         d.amount_minor, d.currency, d.status,

@@ -163,6 +163,14 @@ class Stage:
             self._sql.execute("update rows set seen = 1 where line = ?", (row.line,))
         return rows
 
+    def look(self, kind: Kind, references: tuple[str, ...]) -> list[tuple[int, str]]:
+        """Return amount and currency of the rows of one thing that nobody took, and take none."""
+        marks = ", ".join("?" * len(references))
+        rows = self._rows(
+            f"where kind = ? and reference in ({marks}) and not seen", (kind, *references)
+        )
+        return [(row.amount_minor, row.currency) for row in rows]
+
     def rest(self, since: int, until: int, after_line: int) -> list[Row]:
         """Return a batch of the rows between two times that nobody took, in the file's order."""
         return self._rows(

@@ -254,5 +254,30 @@ async def _theirs(
                 for number, each in enumerate(same, 1):
                     if times[0] <= each.settled_at <= times[1]:
                         findings.add("missing in ledger", each, None, number)
-            elif rows := stage.take(found.kind, found.references):
-                findings.compare(found, rows)
+            else:
+                _compare_named(stage, found, findings)
+
+
+def _compare_named(stage: Stage, item: Item, findings: _Findings) -> None:
+    rows = stage.take(item.kind, item.references)
+    if rows and _came_back(stage, item, rows):
+        findings.matched += 2
+    elif rows:
+        findings.compare(item, rows)
+
+
+def _came_back(stage: Stage, item: Item, rows: list[Row]) -> bool:
+    """Return whether the report has a refund that failed here, and that its money came back.
+
+    A provider may count a refund when it begins, which is no money of ours before it succeeds.
+    """
+    if (item.kind, item.status) != ("refund", "FAILED") or len(rows) != 1:
+        return False
+    (row,) = rows
+    same = (row.amount_minor, row.currency) == (item.amount_minor, item.currency)
+    if not same or stage.look("refund_failure", item.references) != [
+        (row.amount_minor, row.currency)
+    ]:
+        return False
+    stage.take("refund_failure", item.references)
+    return True

@@ -2,8 +2,9 @@
 
 Two forms, known by their columns: the itemised reports ("Balance change from activity", "Payout
 reconciliation": ``balance_transaction_id``, ``reporting_category``, ``gross``), and the export of
-balance transactions (``id``, ``Type``, ``Source``, ``Amount``). Fees, payouts and whatever else is
-no payment, refund or dispute is left out. Amounts are those that the customer saw where the report
+balance transactions (``id``, ``Type``, ``Source``, ``Amount``). Fees, payouts and other types that
+concern no customer's money are left out, by name: a type that is not known here is a row that our
+books do not have. Amounts are those that the customer saw where the report
 has them; otherwise they are in the currency of Stripe's balance.
 """
 
@@ -21,16 +22,85 @@ from opentill.reconciliation.model import Kind, Row
 
 Cells = Mapping[str, str]
 _AMOUNT: Final = re.compile(r"(-?)([0-9]{1,15}(?:\.[0-9]{1,6})?)", re.ASCII)
+# Reporting categories and types (https://docs.stripe.com/reports/reporting-categories).
 _CATEGORIES: Final[dict[str, Kind]] = {
     "charge": "payment",
     "payment": "payment",
     "refund": "refund",
     "partial_capture_reversal": "refund",
     "payment_refund": "refund",
+    "refund_failure": "refund_failure",
+    "charge_failure": "payment_failure",
+    "payment_failure_refund": "payment_failure",
+    "payment_reversal": "payment_failure",
     "dispute": "chargeback",
     "dispute_reversal": "recovery",
 }
+# Movements between Stripe and the operator, which concern no customer's money.
+_OPERATORS_OWN: Final = frozenset(
+    [
+        "fee",
+        "stripe_fee",
+        "stripe_fx_fee",
+        "network_cost",
+        "tax",
+        "tax_fee",
+        "tax_fund",
+        "application_fee",
+        "application_fee_refund",
+        "fee_credit_funding",
+        "platform_earning",
+        "platform_earning_refund",
+        "payout",
+        "payout_reversal",
+        "payout_cancel",
+        "payout_failure",
+        "payout_minimum_balance_hold",
+        "payout_minimum_balance_release",
+        "minimum_balance_hold",
+        "minimum_balance_release",
+        "transfer",
+        "transfer_reversal",
+        "transfer_cancel",
+        "transfer_failure",
+        "transfer_refund",
+        "inbound_transfer",
+        "inbound_transfer_reversal",
+        "topup",
+        "topup_reversal",
+        "connect_collection_transfer",
+        "connect_reserved_funds",
+        "contribution",
+        "climate_order_purchase",
+        "climate_order_refund",
+        "advance",
+        "advance_funding",
+        "anticipation_repayment",
+        "financing_paydown",
+        "financing_paydown_reversal",
+        "financing_payout",
+        "financing_payout_reversal",
+        "issuing_authorization_hold",
+        "issuing_authorization_release",
+        "issuing_dispute",
+        "issuing_dispute_provisional_credit",
+        "issuing_dispute_provisional_credit_reversal",
+        "issuing_transaction",
+        "payment_network_reserve_hold",
+        "payment_network_reserve_release",
+        "reserve_hold",
+        "reserve_release",
+        "reserve_transaction",
+        "reserved_funds",
+        "risk_reserved_funds",
+        "obligation_outbound",
+        "obligation_reversal_inbound",
+        "stripe_balance_payment_debit",
+        "stripe_balance_payment_debit_reversal",
+    ]
+)
 _DISPUTE: Final = ("dp_", "du_", "pdp_")
+_REFUND: Final = ("re_", "pyr_")
 # Where our own id of an attempt may stand: in the metadata that we give to Stripe.
 _ATTEMPT: Final = ("payment_metadata[attempt_id]", "attempt_id (metadata)")
 
@@ -62,32 +132,57 @@ def rows(lines: Any, header: list[str], row: Callable[[int, Cells], Row | None])
 
 
 def _itemised(line: int, cells: Cells) -> Row | None:
-    kind = _CATEGORIES.get(cells["reporting_category"])
-    if kind is None:
+    category = cells["reporting_category"]
+    if category in _OPERATORS_OWN:
         return None
+    kind = _CATEGORIES.get(category, "unknown")
     shown = cells.get("customer_facing_amount", ""), cells.get("customer_facing_currency", "")
     amount = shown if all(shown) else (cells["gross"], cells["currency"])
     at = cells.get("created_utc") or cells.get("created", "")
-    return _row(line, cells, kind, cells.get("source_id", ""), amount, at)
+    source = cells.get("source_id", "")
+    if kind == "unknown":
+        return _unknown(line, category, source or cells["balance_transaction_id"], amount, at)
+    return _row(line, cells, kind, source, amount, at)
 
 
 def _exported(line: int, cells: Cells) -> Row | None:
-    kind, source = _CATEGORIES.get(cells["type"]), cells["source"]
-    if cells["type"] == "adjustment" and source.startswith(_DISPUTE):
-        kind = "chargeback" if cells["amount"].startswith("-") else "recovery"
-    if kind is None:
+    type_, source = cells["type"], cells["source"]
+    if type_ in _OPERATORS_OWN:
         return None
+    kind: Kind = _CATEGORIES.get(type_, "unknown")
+    is_debit = cells["amount"].startswith("-")
+    if type_ == "adjustment" and source.startswith(_DISPUTE):
+        kind = "chargeback" if is_debit else "recovery"
+    elif type_ == "adjustment" and source.startswith(_REFUND) and not is_debit:
+        kind = "refund_failure"
     shown = cells.get("customer facing amount", ""), cells.get("customer facing currency", "")
     amount = shown if all(shown) else (cells["amount"], cells["currency"])
-    return _row(line, cells, kind, source, amount, cells["created (utc)"])
+    at = cells["created (utc)"]
+    if kind == "unknown":
+        return _unknown(line, type_, source or cells["id"], amount, at)
+    return _row(line, cells, kind, source, amount, at)
+
+
+def _unknown(line: int, type_: str, source: str, amount: tuple[str, str], at: str) -> Row:
+    """Return a row of an unknown type, whatever its amount is."""
+    text, currency = amount[0].replace(",", ""), amount[1].upper()
+    matched = _AMOUNT.fullmatch(text)
+    minor = 0
+    if matched is not None and currency in EXPONENTS:
+        minor = int(Decimal(matched[2]).scaleb(exponent(currency)))
+    reference = f"{type_} {source}".replace("\x00", "")[:255]
+    return Row(
+        line=line, kind="unknown", reference=reference, amount_minor=minor,
+        currency=currency[:10], settled_at=_time(line, at), at_once=True,
+    )  # fmt: skip
 
 
 def _row(line: int, cells: Cells, kind: Kind, source: str, amount: tuple[str, str], at: str) -> Row:
     reference = source
-    if kind == "payment":
+    if kind in ("payment", "payment_failure"):
         ours = next((cells[name] for name in _ATTEMPT if cells.get(name)), "")
         reference = ours or cells.get("payment_intent_id", "") or source
-    elif kind != "refund":
+    elif kind in ("chargeback", "recovery"):
         reference = cells.get("dispute_id", "") or source
     # Some rows name no source. They still moved money: they wait for a person under Stripe's id.
     reference = reference or cells.get("balance_transaction_id", "") or cells.get("id", "")

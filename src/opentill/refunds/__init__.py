@@ -1,15 +1,23 @@
-"""Refunds: held at creation, sent by the worker, ended by the gateway's report."""
+"""Refunds: held at creation, sent by the worker, ended by the gateway's report.
 
+Or made at the provider, and recorded here.
+"""
+
+from opentill.refunds.cases import count_unmatched, dismiss, list_open
 from opentill.refunds.model import (
     REFUNDABLE,
     BalanceTooLow,
+    NewMadeAtGateway,
     NotRefundable,
     Quote,
     Refund,
     RefundBody,
+    RefundCase,
+    RefundCaseOut,
     RefundOut,
     TooMuch,
 )
+from opentill.refunds.reports import apply_report, record_manually
 from opentill.refunds.service import (
     apply_outcome,
     create,
@@ -21,25 +29,35 @@ from opentill.refunds.service import (
     of_order,
     orders_of,
     quote,
+    reverse_manually,
 )
 
 __all__ = [
     "REFUNDABLE",
     "BalanceTooLow",
+    "NewMadeAtGateway",
     "NotRefundable",
     "Quote",
     "Refund",
     "RefundBody",
+    "RefundCase",
+    "RefundCaseOut",
     "RefundOut",
     "TooMuch",
     "apply_outcome",
+    "apply_report",
+    "count_unmatched",
     "create",
+    "dismiss",
     "end_manually",
     "find",
     "find_anywhere",
     "find_by_number",
+    "list_open",
     "look_for",
     "of_order",
     "orders_of",
     "quote",
+    "record_manually",
+    "reverse_manually",
 ]

@@ -56,6 +56,7 @@ _REFUND: Final[dict[str, Any]] = {
     "orderId": "order_01m7y0m0jzefzv5n8efcf1hqw2",
     "refundNo": "RMA-7",
     "status": "PROCESSING",
+    "source": "REQUEST",
     "amount": "2.00",
     "currency": "USD",
     "userRefundAmountUsd": "2.00",

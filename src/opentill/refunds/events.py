@@ -9,7 +9,7 @@ from opentill import orders
 from opentill.core import money
 from opentill.orders import Order
 from opentill.orders.events import Livemode, Metadata, OrderId, ProductId
-from opentill.refunds.model import EMITS, Refund
+from opentill.refunds.model import EMITS, Refund, Source
 from opentill.webhooks import Event, Type
 from opentill.webhooks.fields import Amount, Currency
 
@@ -34,12 +34,19 @@ class OrderRefundedData(msgspec.Struct, frozen=True, kw_only=True):
     original_amount: Annotated[Amount, Meta(description="What the customer had paid.")]
     currency: Currency
     reason: RefundReason
+    source: Annotated[
+        Source | msgspec.UnsetType,
+        Meta(
+            description="REQUEST: refunded here. GATEWAY: directly at the payment provider. Not "
+            "there in events of older versions."
+        ),
+    ] = msgspec.UNSET
     livemode: Livemode = msgspec.UNSET
     metadata: Metadata
 
 
 class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund was refused for good: its money is the merchant's again."""
+    """A refund was refused for good, or reversed: its money is the merchant's again."""
 
     order_id: OrderId
     product_id: ProductId
@@ -47,7 +54,14 @@ class RefundFailedData(msgspec.Struct, frozen=True, kw_only=True):
     amount: Annotated[Amount, Meta(description="What was to be given back.")]
     currency: Currency
     reason: RefundReason
-    error_message: Annotated[str, Meta(description="Why it was refused.")]
+    error_message: Annotated[str, Meta(description="Why it failed.")]
+    reversed: Annotated[
+        bool | msgspec.UnsetType,
+        Meta(
+            description="true: the refund had succeeded before, and the bank could not deliver it "
+            "after all. Not there in events of older versions."
+        ),
+    ] = msgspec.UNSET
     livemode: Livemode = msgspec.UNSET
     metadata: Metadata
 
@@ -75,10 +89,13 @@ def _data(order: Order, refund: Refund) -> msgspec.Struct:
         "metadata": orders.metadata(order),
     }
     if refund.status != "SUCCEEDED":
-        return RefundFailedData(**base, error_message=refund.error_message or "")
+        return RefundFailedData(
+            **base, error_message=refund.error_message or "", reversed=refund.was_reversed
+        )
     refunded = order.refunded_minor + refund.amount_minor
     return OrderRefundedData(
         **base,
+        source=refund.source,
         refund_status="FULL" if refunded == order.amount_minor else "PARTIAL",
         refunded_amount=money.show(refunded, refund.currency),
         original_amount=money.show(order.amount_minor, refund.currency),

@@ -1,4 +1,7 @@
-"""What the worker does for refunds: sends them until their gateways report how they ended."""
+"""What the worker does for refunds: sends them until their gateways report how they ended.
+
+Refunds made at the provider that could not be applied to their order are applied again.
+"""
 
 from collections.abc import Mapping
 
@@ -9,10 +12,10 @@ from opentill.core.money import Money
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways import observed
-from opentill.gateways.model import Gateway, RefundRequest
+from opentill.gateways.model import Gateway, GatewayRefundEvent, RefundOutcome, RefundRequest
 from opentill.orders import PaymentAttempt
-from opentill.refunds import queries, service
-from opentill.refunds.model import Refund
+from opentill.refunds import queries, reports, service
+from opentill.refunds.model import Refund, RefundCase
 
 _log = structlog.get_logger()
 _LEASE_MS = 60_000
@@ -87,9 +90,36 @@ async def _send(
     )
 
 
+async def match(db: Db, now: int, batch: int = 50) -> int:
+    """Apply a batch of refunds again that were made at the provider; return how many there were.
+
+    One of a disputed order, for example, can be applied once the dispute is won.
+    """
+    async with db.connection() as tx:
+        due = await queries.CLAIM_UNMATCHED.all(tx, now=now, limit=batch)
+
+    async def one(case: RefundCase) -> None:
+        outcome = RefundOutcome(
+            status=case.status, provider_ref=case.gateway_ref, reason=case.reason
+        )
+        report = GatewayRefundEvent(
+            attempt_id=case.attempt_id,
+            refund_id="",
+            outcome=outcome,
+            amount=Money(case.amount_minor, case.currency),
+        )
+        await db.run(
+            lambda tx: reports.apply_report(tx, case.merchant_id, report, now, gateway=case.gateway)
+        )
+
+    await jobs.each(due, one, lambda case: case.gateway_ref)
+    return len(due)
+
+
 async def make_due(tx: Tx, now: int) -> None:
-    """Make every refund due now that is due later: the clock was set back."""
+    """Make every refund and every case due now that is due later: the clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
+    await queries.MAKE_CASES_DUE.run(tx, now=now)
 
 
 async def unreported(tx: Tx, until: int, limit: int) -> list[Refund]:

@@ -13,10 +13,13 @@ from opentill.http.fields import CreatedAt, DecimalText, UpdatedAt, meaning
 from opentill.ledger import Held
 
 Status = Literal["PROCESSING", "SUCCEEDED", "FAILED"]
+Source = Literal["REQUEST", "GATEWAY"]
+CaseKind = Literal["REVERSED", "UNMATCHED"]
 
 REFUNDABLE: Final = ("PAID", "SETTLED")  # orders of these statuses can be refunded
 # What a gateway's report does to a PROCESSING refund (contract.md#refund-transitions). Any other
-# report leaves the refund as it is, to be asked for again.
+# report leaves the refund as it is, to be asked for again. A refund that SUCCEEDED is FAILED when
+# its gateway reports afterwards that the customer did not get the money.
 TRANSITIONS: Final[dict[RefundStatus, Status]] = {"SUCCEEDED": "SUCCEEDED", "REFUSED": "FAILED"}
 # The event that reports its end.
 EMITS: Final[dict[Status, webhooks.Type]] = {
@@ -118,11 +121,53 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     succeeded_at: int | None
     failed_at: int | None
+    source: Source = "REQUEST"
+
+    @property
+    def was_reversed(self) -> bool:
+        """Whether it had succeeded, and the money came back to the gateway."""
+        return self.status == "FAILED" and self.succeeded_at is not None
 
     @property
     def described(self) -> str:
         """What the history and the ledger call it."""
         return f"Refund of {money.show(self.amount_minor, self.currency)} {self.currency}"
+
+
+class NewMadeAtGateway(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund made at the provider that is to be recorded; minor units of the order."""
+
+    amount_minor: int
+    reason: str
+    provider_ref: str
+
+
+class RefundCase(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about a refund that staff must look at.
+
+    REVERSED: it had succeeded, and its money came back; ``gateway_ref`` is our id of it. UNMATCHED:
+    it was made at the provider, ``gateway_ref`` is the provider's id, and cannot be applied to its
+    order: the ledger does not have the money that left.
+    """
+
+    merchant_id: str
+    gateway: str
+    gateway_ref: str
+    kind: CaseKind
+    order_id: str
+    attempt_id: str
+    refund_id: str | None
+    status: Literal["SUCCEEDED", "REFUSED"]  # the last that the gateway reported
+    amount_minor: int  # as the gateway names it, in its own currency
+    currency: str
+    reason: str
+    refusal: str
+    try_at: int
+    tries: int
+    created_at: int
+    updated_at: int
+    closed_at: int | None
+    closed_by: str | None
 
 
 class Quote(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,8 +201,15 @@ class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Status,
         Meta(
             description="`PROCESSING`: the money is held, and the bank has not confirmed yet. "
-            "`SUCCEEDED`: the customer has it. `FAILED`: the bank refused, and the "
-            "money is yours again."
+            "`SUCCEEDED`: the customer has it. `FAILED`: the bank refused, or could not deliver "
+            "it after all, and the money is yours again."
+        ),
+    ]
+    source: Annotated[
+        Source,
+        Meta(
+            description="`REQUEST`: refunded here. `GATEWAY`: refunded directly at the payment "
+            "provider."
         ),
     ]
     amount: Annotated[
@@ -174,17 +226,21 @@ class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             " the fee is returned to you."
         ),
     ]
-    reason: Annotated[str, Meta(description="The reason that you gave. Empty if you gave none.")]
-    error_message: Annotated[
-        str | None, Meta(description="Why the bank refused it. Null unless it did.")
+    reason: Annotated[
+        str, Meta(description="The reason given with the refund. Empty if there is none.")
     ]
+    error_message: Annotated[str | None, Meta(description="Why it failed. Null unless it did.")]
     created_at: CreatedAt
     updated_at: UpdatedAt
     succeeded_at: Annotated[
-        int | None, Meta(description="When the bank had done it, Unix ms. Null until then.")
+        int | None,
+        Meta(
+            description="When the bank had done it, Unix ms. Null until then. A refund that failed "
+            "after it had succeeded keeps it."
+        ),
     ]
     failed_at: Annotated[
-        int | None, Meta(description="When the bank refused it, Unix ms. Null unless it did.")
+        int | None, Meta(description="When it failed, Unix ms. Null unless it did.")
     ]
 
     @classmethod
@@ -197,3 +253,27 @@ class RefundOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             user_refund_amount_usd=money.show(refund.user_refund_usd_minor, "USD"),
             merchant_debit_usd=money.show(refund.merchant_debit_usd_minor, "USD"),
         )
+
+
+class RefundCaseOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A refund case as the command line shows it; ``amount`` as the gateway names it."""
+
+    merchant_id: str
+    gateway: str
+    gateway_ref: str
+    kind: CaseKind
+    order_id: str
+    refund_id: str | None
+    amount: str
+    currency: str
+    reason: str
+    refusal: str
+    created_at: int
+    closed_at: int | None
+    closed_by: str | None
+
+    @classmethod
+    def of(cls, case: RefundCase) -> Self:
+        """Show a case; an amount that cannot be shown says how many minor units."""
+        named = (case.amount_minor, case.currency)
+        return structs.convert(case, cls, amount=money.shown(*named) or money.named(*named))

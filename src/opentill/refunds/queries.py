@@ -1,7 +1,7 @@
 """All SQL about refunds."""
 
 from opentill.db.query import Command, Query, Value, waiting
-from opentill.refunds.model import OfOrder, Refund
+from opentill.refunds.model import OfOrder, Refund, RefundCase
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id and id = :id")
 # For the operator, who has only the refund's id: one index lookup for each merchant.
@@ -40,6 +40,37 @@ INSERT = Query(
     values (:merchant_id, :id, :order_id, :attempt_id, 'PROCESSING', :amount_minor, :currency,
         :debit_minor, :debit_currency, :held_from, :user_refund_usd_minor,
         :merchant_debit_usd_minor, :reason, :refund_no, '', false, :now, 0, :now, :now)
+    returning *
+    """,
+)
+# A refund that was made at the provider: it has succeeded by the time that it is known here.
+INSERT_MADE_AT_GATEWAY = Query(
+    Refund,
+    """
+    insert into refunds (merchant_id, id, order_id, attempt_id, status, amount_minor, currency,
+        debit_minor, debit_currency, held_from, user_refund_usd_minor, merchant_debit_usd_minor,
+        reason, provider_ref, sent, tries, created_at, updated_at, succeeded_at, source)
+    values (:merchant_id, :id, :order_id, :attempt_id, 'SUCCEEDED', :amount_minor, :currency,
+        :debit_minor, :debit_currency, :held_from, :user_refund_usd_minor,
+        :merchant_debit_usd_minor, :reason, :provider_ref, true, 0, :now, :now, :now, 'GATEWAY')
+    returning *
+    """,
+)
+OF_ATTEMPT = Query(
+    Refund,
+    """
+    select * from refunds
+    where merchant_id = :merchant_id and order_id = :order_id and attempt_id = :attempt_id
+        and provider_ref = :provider_ref
+    """,
+)
+# A refund that had succeeded, and whose money came back.
+REVERSE = Query(
+    Refund,
+    """
+    update refunds set status = 'FAILED', error_message = :error_message,
+        updated_at = greatest(updated_at, :now::bigint), failed_at = :now::bigint
+    where merchant_id = :merchant_id and id = :id and status = 'SUCCEEDED'
     returning *
     """,
 )
@@ -111,3 +142,85 @@ COUNT_DUE = Value(
     int, "select count(*) from (select 1 from refunds where try_at <= :now limit 10000) due"
 )
 OLDEST_TRY = Value(int, "select min(try_at) from refunds where try_at is not null")
+
+
+# ── Cases for staff ──
+
+CASE = Query(
+    RefundCase,
+    """
+    select * from refund_cases
+    where merchant_id = :merchant_id and gateway = :gateway and gateway_ref = :gateway_ref
+    for update
+    """,
+)
+# Open a case, or open it again with what the gateway reports now.
+KEEP_CASE = Command(
+    """
+    insert into refund_cases (merchant_id, gateway, gateway_ref, kind, order_id, attempt_id,
+        refund_id, status, amount_minor, currency, reason, refusal, try_at, tries, created_at,
+        updated_at)
+    values (:merchant_id, :gateway, :gateway_ref, :kind, :order_id, :attempt_id, :refund_id,
+        :status, :amount_minor, :currency, :reason, :refusal, :now::bigint + 60000, 0, :now, :now)
+    on conflict (merchant_id, gateway, gateway_ref) do update
+    set status = :status, reason = :reason, refusal = :refusal, try_at = :now::bigint + 60000,
+        tries = 0, closed_at = null, closed_by = null,
+        updated_at = greatest(refund_cases.updated_at, :now)
+    """,
+)
+# The refund may now be rejected for another reason than before.
+CHANGE_REFUSAL = Command(
+    """
+    update refund_cases set refusal = :refusal
+    where merchant_id = :merchant_id and gateway = :gateway and gateway_ref = :gateway_ref
+        and closed_at is null
+    """,
+)
+# `:closed_by` is who closed it, or how it was settled.
+CLOSE_CASE = Query(
+    RefundCase,
+    """
+    update refund_cases set closed_at = :now, closed_by = :closed_by,
+        updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and gateway = :gateway and gateway_ref = :gateway_ref
+        and closed_at is null
+    returning *
+    """,
+)
+# Claim refunds that are due to be applied again, at growing intervals, and at once when the order
+# was paid after the last try: then the refund's report had overtaken that of the payment. A minute
+# is allowed for clocks that differ.
+_CLAIM_UNMATCHED = """
+    update refund_cases u
+    set tries = u.tries + 1, try_at = :now::bigint + (60000::bigint << least(u.tries + 1, 6))
+    from (
+        select merchant_id, gateway, gateway_ref, tries from refund_cases kept
+        where closed_at is null and kind = 'UNMATCHED' and status = 'SUCCEEDED'
+            and (try_at <= :now or exists (
+                select from orders o
+                where o.merchant_id = kept.merchant_id and o.id = kept.order_id
+                    and o.paid_at <= :now
+                    and o.paid_at > case kept.tries when 0 then kept.updated_at - 60000
+                        else kept.try_at - (60000::bigint << least(kept.tries, 6)) end))
+        order by try_at limit :limit for update of kept skip locked
+    ) due
+    where (u.merchant_id, u.gateway, u.gateway_ref)
+        = (due.merchant_id, due.gateway, due.gateway_ref)
+        and u.closed_at is null and u.tries = due.tries
+    returning u.*
+    """
+CLAIM_UNMATCHED = Query(RefundCase, _CLAIM_UNMATCHED, distributed=waiting(_CLAIM_UNMATCHED))
+MAKE_CASES_DUE = Command(
+    "update refund_cases set try_at = :now where closed_at is null and try_at > :now"
+)
+OPEN_CASES = Query(
+    RefundCase,
+    """
+    select * from refund_cases
+    where closed_at is null and (:merchant_id::text is null or merchant_id = :merchant_id)
+    order by created_at desc, gateway_ref limit :limit
+    """,
+)
+COUNT_UNMATCHED = Value(
+    int, "select count(*) from refund_cases where closed_at is null and kind = 'UNMATCHED'"
+)

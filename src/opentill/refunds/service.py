@@ -1,14 +1,12 @@
 """What can be done with refunds: accept one and hold its money, and apply how it ended."""
 
 from collections.abc import Container, Sequence
-from decimal import Decimal
 from typing import Final
 
 import asyncpg
-import msgspec
 import structlog
 
-from opentill import ledger, merchants, orders, rates, webhooks
+from opentill import ledger, merchants, orders, webhooks
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
@@ -18,11 +16,12 @@ from opentill.ledger import Account, Movement
 from opentill.ledger import Type as PostingType
 from opentill.orders import Change, Order
 from opentill.orders.model import Source
-from opentill.refunds import events, queries
+from opentill.refunds import cases, events, queries
 from opentill.refunds.model import (
     REFUNDABLE,
     TRANSITIONS,
     BalanceTooLow,
+    NewMadeAtGateway,
     NotRefundable,
     Quote,
     Refund,
@@ -30,16 +29,9 @@ from opentill.refunds.model import (
     Status,
     TooMuch,
 )
+from opentill.refunds.shares import share_of, with_usd_rate
 
 _log: Final = structlog.get_logger()
-
-
-class _Share(msgspec.Struct, frozen=True):
-    """What a refund costs: minor units in the settled currency and in USD."""
-
-    debit_minor: int
-    user_usd_minor: int
-    debit_usd_minor: int
 
 
 async def create(
@@ -69,7 +61,7 @@ async def create(
     if not forced:
         await merchants.require(tx, merchant_id, "refund")
     amount = _amount(order, body, source)
-    share = _share(await _with_usd_rate(tx, order, now), amount)
+    share = share_of(await with_usd_rate(tx, order, now), amount)
     try:
         refund = await queries.INSERT.one(
             tx,
@@ -111,7 +103,7 @@ async def quote(
     """
     order = await orders.find(tx, merchant_id, order_id)
     amount = _amount(order, body, source)
-    share = _share(await _with_usd_rate(tx, order, now), amount)
+    share = share_of(await with_usd_rate(tx, order, now), amount)
     balance = await ledger.balance(tx, merchant_id, order.settled_currency)
     least = -(await queries.OVERDRAFT.get(tx, merchant_id=merchant_id) or 0)
     return Quote(
@@ -173,62 +165,6 @@ def _amount(order: Order, body: RefundBody, source: Source) -> int:
     return amount
 
 
-async def _with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
-    """Return the order with its rate to USD, in which its refunds are shown too.
-
-    An order that was opened while there was no rate gets the newest one, however old; where its own
-    currency has none, that of the currency it settles in. Raises Invalid on ``orderId`` if there
-    never was one.
-    """
-    if order.usd_exchange_rate is not None:
-        return order
-    currency, settled = order.currency, order.settled_currency
-    found = await rates.latest(tx, currency, "USD", now)
-    factor = Decimal(1)
-    if found is None and settled != currency:
-        found, factor = await rates.latest(tx, settled, "USD", now), order.exchange_rate
-    if found is None:
-        reason = (
-            "orderId must be an order in a currency with an exchange rate to USD, which a refund "
-            f"shows: the operator sets one by `opentill rates set {currency} USD RATE`"
-        )
-        raise Invalid("orderId", reason)
-    rate = found.rate * factor
-    if money.times(order.amount_minor, rate, currency, "USD") > money.MOST_MINOR:
-        reason = "orderId must be an order that its exchange rate to USD makes worth less"
-        raise Invalid("orderId", f"{reason}: see the rate from {found.base} to USD")
-    _log.warning(
-        "refund shown in USD by a later rate",
-        order=order.id, currency=found.base, rate=str(found.rate), valid_from=found.valid_from,
-    )  # fmt: skip
-    return msgspec.structs.replace(order, usd_exchange_rate=rate)
-
-
-def _share(order: Order, amount: int) -> _Share:
-    """Work out a refund's share of the order, so that the shares of all refunds add up exactly.
-
-    A share is what the refunds accepted so far and this one cost together, less what those cost:
-    however the parts are rounded, the last one brings the sum to the whole.
-    """
-    held = order.refund_held_minor + amount
-    gross = money.times(held, order.exchange_rate, order.currency, order.settled_currency)
-    if held == order.amount_minor:
-        gross = order.gross_settled_minor
-    if order.refund_fee_policy == "RETURNED":
-        fee = order.gross_settled_minor - order.net_settled_minor
-        # Both are rounded, so with a fee of almost all a part could cost more than the whole.
-        gross -= money.share(fee, held, order.amount_minor, order.settled_currency)
-        gross = min(gross, order.net_settled_minor)
-    debit = max(0, gross - order.refund_debit_minor)
-    to_usd = order.usd_exchange_rate
-    if to_usd is None:
-        raise AssertionError  # see _with_usd_rate
-    user_usd = money.times(amount, to_usd, order.currency, "USD")
-    settled, usd_rate = order.settled_currency, to_usd / order.exchange_rate
-    debit_usd = debit if settled == "USD" else money.times(debit, usd_rate, settled, "USD")
-    return _Share(debit, user_usd, debit_usd)
-
-
 async def _freeze(tx: Tx, refund: Refund, now: int) -> None:
     """Freeze what a refund takes. Raises Invalid below the merchant's overdraft limit."""
     way: tuple[Account, Account] = (refund.held_from, "frozen")
@@ -257,9 +193,10 @@ async def apply_outcome(
 ) -> Refund:
     """Apply the outcome of a refund: from a response, a callback or a query, however often.
 
-    ``gateway`` is the one that reports it, ``attempt_id`` the payment that it names along with the
-    refund. Raises NotFound for a refund that is not there, or not of that payment, and
-    OfAnotherGateway.
+    ``gateway`` is the one that reports it, ``attempt_id`` the payment that a report names along
+    with the refund. A refund that had succeeded is reversed by such a report only: a request of
+    ours may be refused because an earlier one was done. Raises NotFound for a refund that is not
+    there, or not of that payment, and OfAnotherGateway.
     """
     seen = await find(tx, merchant_id, refund_id)
     await orders.attempt_of(tx, gateway, merchant_id, seen.attempt_id)
@@ -283,12 +220,18 @@ async def apply_outcome(
         error_message=error,
         provider_ref=outcome.provider_ref,
     )
+    if refund is None and status == "FAILED" and attempt_id is not None:
+        refund = await queries.REVERSE.first(
+            tx, merchant_id=merchant_id, id=refund_id, now=now, error_message=error
+        )
     if refund is None:  # it ended before: late and repeated events change nothing
         return await _ended_before(tx, seen, status, outcome)
     noted = await orders.with_noted_livemode(tx, order)
     await webhooks.emit(tx, [events.event_of(noted, refund, now)])
     if status == "SUCCEEDED":
         await _succeeded(tx, order, refund, now)
+    elif refund.was_reversed:
+        await _reversed(tx, order, refund, now, gateway=gateway)
     else:
         await _failed(tx, order, refund, now)
     return refund
@@ -315,6 +258,24 @@ async def end_manually(
     return await apply_outcome(tx, merchant_id, refund_id, outcome, now, gateway=attempt.gateway)
 
 
+async def reverse_manually(
+    tx: Tx, merchant_id: str, refund_id: str, reason: str, now: int
+) -> Refund:
+    """Reverse a refund as the operator knows that its money came back.
+
+    Its gateway may report that later, too. Raises NotFound, and Invalid for one that has not
+    succeeded.
+    """
+    refund = await find(tx, merchant_id, refund_id)
+    if refund.status != "SUCCEEDED":
+        raise Invalid("refund", f"refund must be SUCCEEDED: this one is {refund.status}")
+    attempt = await orders.find_attempt(tx, merchant_id, refund.attempt_id)
+    outcome = RefundOutcome(status="REFUSED", reason=reason)
+    return await apply_outcome(
+        tx, merchant_id, refund_id, outcome, now, gateway=attempt.gateway, attempt_id=attempt.id
+    )
+
+
 async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOutcome) -> Refund:
     """Return a refund that had ended; an error is logged if it ended otherwise than reported."""
     ended = await find(tx, seen.merchant_id, seen.id)
@@ -328,10 +289,62 @@ async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOut
 
 async def _succeeded(tx: Tx, order: Order, refund: Refund, now: int) -> None:
     order = await orders.complete_refund(tx, order, refund.amount_minor, refund.id, now)
+    await _end_order(tx, order, refund, now)
+    await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
+
+
+async def _end_order(tx: Tx, order: Order, refund: Refund, now: int) -> None:
+    """Take the transition of an order whose refunds have given back all of it."""
     full = order.refunded_minor == order.amount_minor
     if full and orders.can(order, "refunded_in_full"):  # a disputed order goes its own way
         await orders.transition(tx, Change(order, "refunded_in_full", refund.id), now)
-    await _post(tx, refund, "REFUND", ("frozen", "gateway"), refund.described, now)
+
+
+async def record_made_at_gateway(
+    tx: Tx, order: Order, new: NewMadeAtGateway, gateway: str, now: int
+) -> Refund:
+    """Record a refund that was made at the provider: its money has left already.
+
+    So the balance may fall below the overdraft limit, as by a chargeback. The order is locked, and
+    has so much left to refund. Raises Invalid where there is no exchange rate to USD.
+    """
+    share = share_of(await with_usd_rate(tx, order, now), new.amount_minor)
+    refund = await queries.INSERT_MADE_AT_GATEWAY.one(
+        tx,
+        merchant_id=order.merchant_id,
+        id=new_id("re"),
+        order_id=order.id,
+        attempt_id=order.paid_attempt_id,
+        amount_minor=new.amount_minor,
+        currency=order.currency,
+        debit_minor=share.debit_minor,
+        debit_currency=order.settled_currency,
+        held_from=order.stands_in,
+        user_refund_usd_minor=share.user_usd_minor,
+        merchant_debit_usd_minor=share.debit_usd_minor,
+        reason=new.reason,
+        provider_ref=new.provider_ref,
+        now=now,
+    )
+    noted = await orders.with_noted_livemode(tx, order)
+    await webhooks.emit(tx, [events.event_of(noted, refund, now)])
+    cause = f"{refund.id}: {refund.described}, made at {gateway}: {new.provider_ref}"
+    order = await orders.count_refund(
+        tx, order, refund.amount_minor, refund.debit_minor, cause, now
+    )
+    await _end_order(tx, order, refund, now)
+    text = f"{refund.described} at the payment provider"
+    await _post(tx, refund, "REFUND", (refund.held_from, "gateway"), text, now)
+    return refund
+
+
+async def _reversed(tx: Tx, order: Order, refund: Refund, now: int, *, gateway: str) -> None:
+    """Return what a refund took that had succeeded to the merchant, and open a case for staff."""
+    cause = f"{refund.id}: {refund.error_message}"
+    await orders.reverse_refund(tx, order, refund.amount_minor, refund.debit_minor, cause, now)
+    # To where the order's money is now: the order may have settled since.
+    await cases.open_reversed(tx, refund, gateway, now)
+    await _post(tx, refund, "REFUND", ("gateway", order.stands_in), "Refund reversed", now)
 
 
 async def _failed(tx: Tx, order: Order, refund: Refund, now: int) -> None:

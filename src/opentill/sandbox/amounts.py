@@ -1,6 +1,7 @@
 """How amounts are shown to the customer: in their locale, with the currency's ISO 4217 decimals."""
 
 import copy
+import re
 from decimal import Decimal
 from typing import Final
 
@@ -14,6 +15,9 @@ _DECIMALS: Final[dict[str, int]] = {
     **dict.fromkeys(_ZERO.split(), 0),
     **dict.fromkeys(_THREE.split(), 3),
 }
+
+
+_TEXT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,3})?", re.ASCII)
 
 
 def show(minor: int, currency: str, language: str) -> str:
@@ -32,3 +36,11 @@ def show(minor: int, currency: str, language: str) -> str:
 def decimal(minor: int, currency: str) -> str:
     """Write minor units for programs: ``1234.50``, with as many decimals as the currency has."""
     return f"{Decimal(minor).scaleb(-_DECIMALS.get(currency, 2)):f}"
+
+
+def minor(text: str, currency: str) -> int | None:
+    """Read decimal text as minor units; None if it is no amount of the currency."""
+    if _TEXT.fullmatch(text) is None:
+        return None
+    exact = Decimal(text).scaleb(_DECIMALS.get(currency, 2))
+    return int(exact) if exact == int(exact) else None

@@ -13,6 +13,7 @@ from opentill.sandbox import faults, report
 from opentill.sandbox.fault_responses import respond
 from opentill.sandbox.http import bank_of, json_response, read_json, read_millis, store_of
 from opentill.sandbox.model import (
+    BankRefundOrder,
     DisputeOrder,
     FaultOrder,
     PaymentOrder,
@@ -86,6 +87,32 @@ async def find_refund(request: Request) -> Response:
         return json_response(bank.find_refund(tx, refund_id))
 
     return await respond(store_of(request), "find_refund", refund_id, work)
+
+
+async def refund_at_desk(request: Request) -> Response:
+    """Give money back at the bank itself, as an operator may in a provider's dashboard."""
+    bank, payment_id = bank_of(request), request.path_params["id"]
+    order = await read_json(request, BankRefundOrder, BankRefundOrder())
+    refund = await store_of(request).do(
+        lambda tx: bank.refund_at_desk(tx, payment_id, order.amount_minor, now_ms())
+    )
+    return json_response(refund, 201)
+
+
+async def payment_refunds(request: Request) -> Response:
+    """List the refunds of a payment."""
+    bank, payment_id = bank_of(request), request.path_params["id"]
+    refunds = await store_of(request).do(
+        lambda tx: bank.refunds(tx, bank.find_payment(tx, payment_id).id)
+    )
+    return json_response(refunds)
+
+
+async def reverse_refund(request: Request) -> Response:
+    """Send the money of a refund back."""
+    bank, refund_id = bank_of(request), request.path_params["id"]
+    refund = await store_of(request).do(lambda tx: bank.reverse_refund(tx, refund_id, now_ms()))
+    return json_response(refund)
 
 
 async def open_dispute(request: Request) -> Response:
@@ -166,6 +193,9 @@ routes: Final = (
     _route("POST", "/payments/{id}/void", void_payment),
     _route("POST", "/refunds", start_refund),
     _route("GET", "/refunds/{id}", find_refund),
+    _route("POST", "/refunds/{id}/reverse", reverse_refund),
+    _route("POST", "/payments/{id}/refunds", refund_at_desk),
+    _route("GET", "/payments/{id}/refunds", payment_refunds),
     _route("POST", "/payments/{id}/disputes", open_dispute),
     _route("GET", "/payments/{id}/disputes", payment_disputes),
     _route("GET", "/disputes", disputes),

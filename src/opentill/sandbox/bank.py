@@ -201,6 +201,7 @@ class Bank:
             error=error,
             created_at=now,
             updated_at=now,
+            succeeded_at=now if status == "succeeded" else None,
         )
         tx.insert("refunds", msgspec.structs.asdict(refund))
         if status != "failed":
@@ -208,6 +209,66 @@ class Bank:
         if status != "pending":
             self._report_refund(tx, refund, now)
         return refund, True
+
+    def refunds(self, tx: Tx, payment_id: str) -> list[Refund]:
+        """Return the refunds of a payment, newest first."""
+        sql = "select * from refunds where payment_id = :payment_id order by created_at desc, id"
+        return tx.all(Refund, sql, payment_id=payment_id)
+
+    def refund_at_desk(self, tx: Tx, payment_id: str, amount_minor: int | None, now: int) -> Refund:
+        """Give money back without the shop, all that is left if no amount is given.
+
+        Raises Refusal: 404 for an unknown payment, 409 if the amount cannot be given back.
+        """
+        payment = self.find_payment(tx, payment_id)
+        left = payment.amount_minor - payment.refunded_minor
+        order = RefundOrder(
+            id=f"rf_{now:012x}{secrets.token_hex(8)}",
+            payment_id=payment_id,
+            amount_minor=left if amount_minor is None else amount_minor,
+            currency=payment.currency,
+            callback_url=payment.callback_url,
+        )
+        if order.amount_minor <= 0:
+            raise Refusal(409, "not_refundable", "Nothing of the payment is left to refund.")
+        if (error := self._why_no_refund(tx, payment, order)) is not None:
+            raise Refusal(409, "not_refundable", error)
+        refund = Refund(
+            **msgspec.structs.asdict(order),
+            status="succeeded",
+            error=None,
+            created_at=now,
+            updated_at=now,
+            by_bank=True,
+            succeeded_at=now,
+        )
+        tx.insert("refunds", msgspec.structs.asdict(refund))
+        self._count_refund(tx, payment.id, order.amount_minor, now)
+        self._report_refund(tx, refund, now)
+        return refund
+
+    def reverse_refund(self, tx: Tx, refund_id: str, now: int) -> Refund:
+        """Send the money of a refund back: the customer's bank could not take it after all.
+
+        Raises Refusal: 404 if there is none, 409 for one that has not succeeded.
+        """
+        refund = self.find_refund(tx, refund_id)
+        if refund.reversed_at is not None:
+            return refund
+        if refund.status != "succeeded":
+            message = f"A refund that is {refund.status} cannot be reversed."
+            raise Refusal(409, "not_reversible", message)
+        tx.run(
+            "update refunds set status = 'failed', error = :error, updated_at = :now, "
+            "reversed_at = :now where id = :id",
+            id=refund_id,
+            error="The customer’s bank has sent the money back.",
+            now=now,
+        )
+        self._count_refund(tx, refund.payment_id, -refund.amount_minor, now)
+        after = self.find_refund(tx, refund_id)
+        self._report_refund(tx, after, now)
+        return after
 
     def _why_no_refund(self, tx: Tx, payment: Payment, order: RefundOrder) -> str | None:
         if payment.status != "succeeded":

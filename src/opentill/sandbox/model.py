@@ -172,8 +172,18 @@ class RefundOrder(msgspec.Struct, frozen=True, kw_only=True):
     callback_url: HttpUrl
 
 
+class BankRefundOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent to give money back at the bank itself; without an amount, all that is left."""
+
+    amount_minor: Minor | None = None
+
+
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``refunds``, and a refund on the wire."""
+    """A row of ``refunds``, and a refund on the wire.
+
+    ``by_bank``: it was made at the bank's own desk, and no shop asked for it. ``reversed_at`` is
+    when its money came back.
+    """
 
     id: str
     payment_id: str
@@ -184,6 +194,9 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     created_at: int
     updated_at: int
+    by_bank: bool = False
+    succeeded_at: int | None = None
+    reversed_at: int | None = None
 
 
 class DisputeOrder(msgspec.Struct, frozen=True, kw_only=True):

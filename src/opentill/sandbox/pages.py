@@ -60,6 +60,7 @@ _ENDS: Final[dict[PaymentStatus, str]] = {
 _TROUBLES: Final = {
     404: ("missing_title", "missing_text"),
     400: ("trouble_title", "incomplete_text"),
+    409: ("trouble_title", "desk_refused_text"),
 }
 
 
@@ -67,6 +68,18 @@ class Decision(msgspec.Struct, frozen=True):
     """The button that was pressed on the phone, the transfer page or the 3-D Secure page."""
 
     decision: Literal["approve", "decline"]
+
+
+class DeskRefund(msgspec.Struct, frozen=True):
+    """The form that refunds a payment at the desk: decimal text, "" for all that is left."""
+
+    amount: str = ""
+
+
+class DeskReversal(msgspec.Struct, frozen=True):
+    """The button that reverses a refund."""
+
+    refund: str
 
 
 class Pages:
@@ -265,6 +278,48 @@ async def done_page(request: Request) -> Response:
     return pages.show(request, "done.html", payment, tone=_ENDS[payment.status])
 
 
+async def desk_page(request: Request) -> Response:
+    """Be the bank's own pages for its merchants, where they refund without the shop's software."""
+    payment = await _find(request)
+    refunds = await _do(request, lambda tx, bank, payment_id: bank.refunds(tx, payment_id))
+    left = payment.amount_minor - payment.refunded_minor
+    return _pages(request).show(
+        request,
+        "desk.html",
+        payment,
+        refunds=[(one, amounts.decimal(one.amount_minor, one.currency)) for one in refunds],
+        left=amounts.decimal(left, payment.currency) if payment.status == "succeeded" else "0",
+        can_refund=payment.status == "succeeded" and left > 0,
+    )
+
+
+async def refund_at_desk(request: Request) -> Response:
+    """Give money back at the desk."""
+    typed = (await read_form(request, DeskRefund)).amount.strip()
+    payment = await _find(request)
+    minor = amounts.minor(typed, payment.currency) if typed else None
+    if typed and not minor:
+        raise Refusal(409, "not_refundable", "The amount must be such as 4.00.")
+    await _do(
+        request,
+        lambda tx, bank, payment_id: bank.refund_at_desk(tx, payment_id, minor, now_ms()),
+    )
+    return _pages(request).go(f"/desk/{payment.id}")
+
+
+async def reverse_at_desk(request: Request) -> Response:
+    """Have the customer's bank send a refund's money back."""
+    refund_id = (await read_form(request, DeskReversal)).refund
+
+    def work(tx: Tx, bank: Bank, payment_id: str) -> None:
+        if bank.find_refund(tx, refund_id).payment_id != payment_id:
+            raise Refusal(404, "not_found", "This payment has no such refund.")
+        bank.reverse_refund(tx, refund_id, now_ms())
+
+    await _do(request, work)
+    return _pages(request).go(f"/desk/{request.path_params['id']}")
+
+
 async def static(request: Request) -> Response:
     """Serve the style sheet and the logo; the pages name them with a version."""
     name = request.path_params["name"]
@@ -286,5 +341,8 @@ routes: Final = (
     Route("/phone/{id}", phone, methods=["POST"]),
     Route("/pay/{id}/qr.svg", qr_code),
     Route("/done/{id}", done_page),
+    Route("/desk/{id}", desk_page),
+    Route("/desk/{id}/refund", refund_at_desk, methods=["POST"]),
+    Route("/desk/{id}/reverse", reverse_at_desk, methods=["POST"]),
     Route("/static/{name}", static),
 )

@@ -1,7 +1,8 @@
 """The settlement report: all money that the bank moved, as CSV, a page of rows at a time.
 
-``kind,reference,amount,currency,settled_at``: a payment or refund under the shop's own id, a
-chargeback (and the recovery of one) under the id of its payment; times are ISO 8601 in UTC.
+``kind,reference,amount,currency,settled_at``: a payment or refund under the shop's own id, one
+that was made at the bank under the bank's, and its return if it was reversed; a chargeback (and the
+recovery of one) under the id of its payment; times are ISO 8601 in UTC.
 """
 
 import csv
@@ -25,7 +26,11 @@ select * from (
     select 'payment' as kind, id as reference, amount_minor, currency, settled_at from payments
     where status = 'succeeded'
     union all
-    select 'refund', id, amount_minor, currency, updated_at from refunds where status = 'succeeded'
+    select 'refund', id, amount_minor, currency, succeeded_at from refunds
+    where succeeded_at is not null
+    union all
+    select 'refund_failure', id, amount_minor, currency, reversed_at from refunds
+    where reversed_at is not null
     union all
     select 'chargeback', payment_id, amount_minor, currency, lost_at
     from disputes where status in ('lost', 'recovered')
@@ -42,7 +47,7 @@ order by settled_at, kind, reference limit :page
 class Settled(msgspec.Struct, frozen=True):
     """A row of the report."""
 
-    kind: Literal["payment", "refund", "chargeback", "recovery"]
+    kind: Literal["payment", "refund", "refund_failure", "chargeback", "recovery"]
     reference: str
     amount_minor: int
     currency: str

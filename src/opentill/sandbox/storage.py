@@ -53,7 +53,10 @@ create table if not exists refunds (
     status text not null,
     error text,
     created_at integer not null,
-    updated_at integer not null
+    updated_at integer not null,
+    by_bank integer not null default 0,
+    succeeded_at integer,
+    reversed_at integer
 ) without rowid;
 create table if not exists disputes (
     id text primary key,
@@ -102,6 +105,22 @@ create table if not exists faults (
     match text
 );
 """
+
+
+# Columns of ``refunds`` that a file of an earlier version does not have.
+_LATER_COLUMNS: Final = """
+alter table refunds add column by_bank integer not null default 0;
+alter table refunds add column succeeded_at integer;
+alter table refunds add column reversed_at integer;
+update refunds set succeeded_at = updated_at where status = 'succeeded';
+"""
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Bring a file of an earlier version to this one."""
+    names = {row[1] for row in connection.execute("pragma table_info(refunds)")}
+    if "by_bank" not in names:
+        connection.executescript(f"begin;{_LATER_COLUMNS}commit;")
 
 
 class Tx:
@@ -179,6 +198,7 @@ class Store:
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
         connection.executescript(_SCHEMA)
+        _add_columns(connection)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(
             target=self._write, args=(connection,), name="sandbox-storage", daemon=True

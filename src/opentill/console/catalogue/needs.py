@@ -18,6 +18,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_unmatched_text": "A gateway reported them, and they cannot be applied to their "
         "order, or not in whole. They are tried again by themselves.",
         "need_unmatched_at": "Reported",
+        "need_refund_cases": "Refunds that need attention: {number}",
+        "need_refund_cases_title": "Refunds that need attention",
+        "need_refund_cases_text": "Refunds that a gateway reversed, and"
+        " refunds that were made at a "
+        "gateway and cannot be applied to their order. The latter are tried "
+        "again by themselves.",
+        "need_refund_cases_at": "Reported",
         "need_duplicates": "Second payments not given back: {number}",
         "need_duplicates_title": "Second payments not given back",
         "need_duplicates_text": "Their order was paid already. They should have gone back within "
@@ -47,6 +54,21 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_notices_text": "Notifications of paid orders of the last two weeks that were given "
         "up.",
         "need_notices_at": "Last tried",
+        "case_REVERSED": "Reversed",
+        "case_UNMATCHED": "Made at the gateway, in no order",
+        "case_about": "A reversed refund is back on the merchant’s balance already: the "
+        "customer does not have the money. Of a refund that is in no order, the "
+        "merchant still has money that the customer has: correct the balance, "
+        "unless the order can take it soon.",
+        "case_reason": "Why it needs no more attention",
+        "case_dismiss": "Dismiss",
+        "case_done": "It is dismissed.",
+        "case_not_done": "Nothing was done",
+        "case_typed": "You gave this reason:",
+        "case_error_reason": "Say why, in 1 to 255 characters",
+        "case_error_stale": "It has changed since this was shown:"
+        " somebody has dismissed it, it was "
+        "applied to its order, or the gateway has reported more.",
         "need_nothing": "There is nothing of it any more.",
         "needs_first": "The first {number} are shown.",
         "back_home": "To the first page of the console",
@@ -66,6 +88,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_unmatched_title": "无法对应订单的争议",
         "need_unmatched_text": "支付通道已报告，但无法应用或无法全部应用于其订单。系统会自动重试。",
         "need_unmatched_at": "报告时间",
+        "need_refund_cases": "需要处理的退款：{number}",
+        "need_refund_cases_title": "需要处理的退款",
+        "need_refund_cases_text": "被支付通道冲回的退款，以及在支付通道处退款但"
+        "无法应用于其订单的退款。后者"
+        "会自动重试。",
+        "need_refund_cases_at": "报告时间",
         "need_duplicates": "尚未退回的重复付款：{number}",
         "need_duplicates_title": "尚未退回的重复付款",
         "need_duplicates_text": "其订单此前已支付。本应在一小时内退回。",
@@ -92,6 +120,18 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_notices_title": "未能通知的易支付商店",
         "need_notices_text": "最近两周内已放弃的支付通知。",
         "need_notices_at": "最近尝试",
+        "case_REVERSED": "已冲回",
+        "case_UNMATCHED": "在支付通道处退款，未对应订单",
+        "case_about": "被冲回的退款已重新计入商户余额：客户并未收到款项。未对应订单的退款，客户"
+        "已收到的款项仍在商户余额中：除非订单很快可以应用，否则请更正余额。",
+        "case_reason": "为何不再需要处理",
+        "case_dismiss": "移除",
+        "case_done": "已移除。",
+        "case_not_done": "未执行任何操作",
+        "case_typed": "您填写的理由：",
+        "case_error_reason": "请说明理由，1 至 255 个字符",
+        "case_error_stale": "显示之后已有变化：有人已将其移除、已应用于订单，"
+        "或支付通道有了新的报告。",
         "need_nothing": "已没有此类事项。",
         "needs_first": "显示前 {number} 条。",
         "back_home": "返回控制台首页",
@@ -111,6 +151,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_unmatched_title": "無法對應訂單的爭議",
         "need_unmatched_text": "支付通道已報告，但無法套用或無法全部套用於其訂單。系統會自動重試。",
         "need_unmatched_at": "報告時間",
+        "need_refund_cases": "需要處理的退款：{number}",
+        "need_refund_cases_title": "需要處理的退款",
+        "need_refund_cases_text": "被支付閘道沖回的退款，以及在支付閘道處退款但"
+        "無法套用於其訂單的退款。後者"
+        "會自動重試。",
+        "need_refund_cases_at": "報告時間",
         "need_duplicates": "尚未退回的重複付款：{number}",
         "need_duplicates_title": "尚未退回的重複付款",
         "need_duplicates_text": "其訂單先前已付款。本應在一小時內退回。",
@@ -137,6 +183,18 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_notices_title": "未能通知的易支付商店",
         "need_notices_text": "最近兩週內已放棄的付款通知。",
         "need_notices_at": "最近嘗試",
+        "case_REVERSED": "已沖回",
+        "case_UNMATCHED": "在支付閘道處退款，未對應訂單",
+        "case_about": "被沖回的退款已重新計入商戶餘額：客戶並未收到款項。未對應訂單的退款，客戶"
+        "已收到的款項仍在商戶餘額中：除非訂單很快可以套用，否則請更正餘額。",
+        "case_reason": "為何不再需要處理",
+        "case_dismiss": "移除",
+        "case_done": "已移除。",
+        "case_not_done": "未執行任何操作",
+        "case_typed": "您填寫的理由：",
+        "case_error_reason": "請說明理由，1 至 255 個字元",
+        "case_error_stale": "顯示之後已有變化：有人已將其移除、已套用於訂單，"
+        "或支付閘道有了新的報告。",
         "need_nothing": "已沒有此類事項。",
         "needs_first": "顯示前 {number} 筆。",
         "back_home": "返回主控台首頁",

@@ -65,6 +65,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_text_refund-failed": "When you know that the money was not sent. It returns to "
         "the merchant’s balance, and the merchant reads the reason.",
         "payment_done_refund-failed": "The refund has ended as failed.",
+        "payment_do_refund-reversed": "Reverse a refund",
+        "payment_text_refund-reversed": "When you know that the money of the "
+        "refund came back. It is the "
+        "merchant’s again, and the payment can be refunded anew.",
+        "payment_done_refund-reversed": "The refund is reversed.",
         "payment_moves_back": "The customer has got back",
         "payment_moves_left": "Leaves the merchant’s frozen balance",
         "payment_moves_returned": "Returns to the merchant’s balance",
@@ -157,6 +162,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_text_refund-failed": "适用于已知款项未发出的情况。款项退回商户余额，"
         "原因会告知商户。",
         "payment_done_refund-failed": "退款已结束为失败。",
+        "payment_do_refund-reversed": "冲回退款",
+        "payment_text_refund-reversed": "适用于已知退款款项被退回的情况。"
+        "款项重新归商户所有，付款可再次退款。",
+        "payment_done_refund-reversed": "退款已冲回。",
         "payment_moves_back": "客户已收到",
         "payment_moves_left": "从商户冻结余额扣除",
         "payment_moves_returned": "退回商户余额",
@@ -247,6 +256,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_text_refund-failed": "適用於已知款項未送出的情況。款項退回商戶餘額，"
         "原因會告知商戶。",
         "payment_done_refund-failed": "退款已結束為失敗。",
+        "payment_do_refund-reversed": "沖回退款",
+        "payment_text_refund-reversed": "適用於已知退款款項被退回的情況。"
+        "款項重新歸商戶所有，付款可再次退款。",
+        "payment_done_refund-reversed": "退款已沖回。",
         "payment_moves_back": "客戶已收到",
         "payment_moves_left": "從商戶凍結餘額扣除",
         "payment_moves_returned": "退回商戶餘額",

@@ -117,8 +117,11 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     payment_id: str
+    amount_minor: int
+    currency: str
     status: BankRefundStatus
     error: str | None
+    by_bank: bool = False  # nobody here asked for it
 
     @property
     def outcome(self) -> RefundOutcome:
@@ -180,7 +183,10 @@ class RefundData(msgspec.Struct, frozen=True):
         """The callback in our language."""
         refund = self.refund
         return GatewayRefundEvent(
-            attempt_id=refund.payment_id, refund_id=refund.id, outcome=refund.outcome
+            attempt_id=refund.payment_id,
+            refund_id="" if refund.by_bank else refund.id,
+            outcome=refund.outcome,
+            amount=Money(refund.amount_minor, refund.currency),
         )
 
 

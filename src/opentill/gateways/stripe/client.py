@@ -17,6 +17,7 @@ from opentill.gateways.failures import MALFORMED, ProviderResponse
 from opentill.gateways.model import (
     BadCallback,
     GatewayEvent,
+    GatewayRefundEvent,
     Method,
     PaymentOutcome,
     PaymentRequest,
@@ -25,7 +26,14 @@ from opentill.gateways.model import (
 )
 from opentill.gateways.stripe import checkout, wire
 from opentill.gateways.stripe.amounts import OFFERS, to_stripe
-from opentill.gateways.stripe.requests import PAGE, TOO_MANY, Listed, call, search
+from opentill.gateways.stripe.requests import (
+    PAGE,
+    TOO_MANY,
+    Listed,
+    call,
+    list_all,
+    search,
+)
 from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
 from opentill.outgoing.client import Outgoing
 
@@ -41,7 +49,7 @@ _CLEARING: Final = "latest_charge.balance_transaction"
 
 
 class StripeGateway:
-    """The ``Gateway`` of Stripe. ``Expires`` sessions and ``Traces`` payments as well."""
+    """The ``Gateway`` of Stripe. ``Expires`` sessions, ``Traces`` payments, ``ListsRefunds``."""
 
     name = "stripe"
 
@@ -179,6 +187,26 @@ class StripeGateway:
             wire.Refund, refund_id, [listed], lambda one: one.refund_id, self._timeout_s
         )
         return _refund(found)
+
+    async def list_refunds(
+        self, payment_ref: str, attempt_id: str
+    ) -> tuple[GatewayRefundEvent, ...] | None:
+        """Return all refunds of a payment, whoever made them; None if they are unknown."""
+
+        async def listed(after: dict[str, str]) -> Any:
+            params: Any = {"payment_intent": payment_ref, "limit": PAGE, **after}
+            return await self._refunds.list_async(params)
+
+        try:
+            return await list_all(
+                wire.Refund,
+                attempt_id,
+                listed,
+                lambda refund: refund.of_attempt(attempt_id),
+                self._timeout_s,
+            )
+        except ValueError:  # an impossible amount
+            return None
 
     def read_callback(
         self, headers: Mapping[str, str], body: bytes, now: int

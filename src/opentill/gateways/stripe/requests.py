@@ -79,6 +79,30 @@ async def search(
     return response
 
 
+async def list_all(
+    kind: type[N],
+    our_id: str,
+    listed: Listed,
+    convert: Callable[[N], T],
+    timeout_s: float,
+) -> tuple[T, ...] | None:
+    """Return everything in a list; None if Stripe does not give all of it in time."""
+    items: list[T] = []
+    after: dict[str, str] = {}
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                page = await call(_page(kind), "list", our_id, functools.partial(listed, after))
+                if page.found is None:
+                    return None
+                items += [convert(item) for item in page.found.data]
+                if not page.found.has_more or not page.found.data:
+                    return tuple(items)
+                after = {"starting_after": page.found.data[-1].id}
+    except TimeoutError:
+        return None
+
+
 async def _look_through(
     kind: type[N], our_id: str, listed: Listed, id_of: Callable[[N], str]
 ) -> ProviderResponse[N]:

@@ -17,6 +17,7 @@ from opentill.gateways.model import (
     GatewayEvent,
     GatewayPaymentEvent,
     GatewayRefundEvent,
+    GatewayRefundsEvent,
     PaymentOutcome,
     RefundOutcome,
     RefundStatus,
@@ -104,6 +105,21 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
             card=self.card,
         )
         return (GatewayPaymentEvent(attempt_id=attempt_id, outcome=outcome),)
+
+
+class RefundedCharge(msgspec.Struct, frozen=True, kw_only=True):
+    """A charge that was refunded: newer versions of Stripe's API do not say by which refunds."""
+
+    metadata: Metadata | None = None
+    payment_intent: str | None = None
+
+    @property
+    def gateway_events(self) -> tuple[GatewayEvent, ...]:
+        """What an event about it reports: that its refunds are to be listed."""
+        attempt_id = (self.metadata or {}).get(ATTEMPT, "")
+        if not attempt_id or self.payment_intent is None:
+            return ()
+        return (GatewayRefundsEvent(attempt_id=attempt_id, payment_ref=self.payment_intent),)
 
 
 class PaymentError(msgspec.Struct, frozen=True):
@@ -250,7 +266,11 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     status: str | None
+    amount: int
+    currency: str
     metadata: Metadata | None = None
+    payment_intent: str | Intent | None = None
+    reason: str | None = None
     failure_reason: str | None = None
 
     @property
@@ -267,12 +287,33 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """What an event about it reports; nothing if the refund is not ours."""
+        """What an event about it reports.
+
+        A refund without our ids was made at Stripe: it names the payment only, as a dispute does.
+        """
         attempt_id, refund_id = (self.metadata or {}).get(ATTEMPT, ""), self.refund_id
-        if not attempt_id or not refund_id:
+        if attempt_id and refund_id:
+            return (self.of_attempt(attempt_id),)
+        payment = self.payment_intent
+        ref = payment.id if isinstance(payment, Intent) else payment
+        if not ref:
             return ()
+        return (msgspec.structs.replace(self.of_attempt(""), payment_ref=ref),)
+
+    def of_attempt(self, attempt_id: str) -> GatewayRefundEvent:
+        """Return what it says as a refund of an attempt's payment.
+
+        Raises ValueError for an impossible amount.
+        """
         outcome = self.outcome
-        return (GatewayRefundEvent(attempt_id=attempt_id, refund_id=refund_id, outcome=outcome),)
+        if not self.refund_id and not outcome.reason:
+            outcome = msgspec.structs.replace(outcome, reason=self.reason or "")
+        return GatewayRefundEvent(
+            attempt_id=attempt_id,
+            refund_id=self.refund_id,
+            outcome=outcome,
+            amount=_named(self.amount, self.currency),
+        )
 
 
 class EvidenceDetails(msgspec.Struct, frozen=True):
@@ -312,22 +353,22 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
                 payment_ref=ref,
                 dispute_ref=self.id,
                 status=status,
-                amount=self._named,
+                amount=_named(self.amount, self.currency),
                 reason=self.reason,
                 respond_by=until * 1000 if until else None,
             ),
         )
 
-    @property
-    def _named(self) -> Money:
-        """The amount; in a currency that is not known here, as Stripe counts it.
 
-        Only tracing the payment shows whose it is, and one of another deployment on the same
-        account may be in any currency. Raises ValueError for an impossible amount of a known one.
-        """
-        code = self.currency.upper()
-        known = code in STRIPE_EXPONENTS
-        return from_stripe(self.amount, self.currency) if known else Money(self.amount, code)
+def _named(amount: int, currency: str) -> Money:
+    """Return an amount; in a currency that is not known here, as Stripe counts it.
+
+    Only tracing the payment shows whose it is, and one of another deployment on the same account
+    may be in any currency. Raises ValueError for an impossible amount of a known one.
+    """
+    code = currency.upper()
+    known = code in STRIPE_EXPONENTS
+    return from_stripe(amount, currency) if known else Money(amount, code)
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -350,15 +391,18 @@ class Event(msgspec.Struct, Generic[T_co], frozen=True):
 
 
 # The events that we read. Not ``payment_intent.payment_failed``: the customer tries again on the
-# same page, and the session's own events say how it ends. Not ``charge.refunded``: it does not say
-# which refund it means; ``refund.…`` does.
-EVENTS: Final[dict[str, type[Event[Session | Intent | Charge | Refund | Dispute]]]] = {
+# same page, and the session's own events say how it ends. ``charge.refunded`` does not say which
+# refund it means, so that all of its payment are listed: for endpoints that get no ``refund.…``.
+EVENTS: Final[
+    dict[str, type[Event[Session | Intent | Charge | RefundedCharge | Refund | Dispute]]]
+] = {
     "checkout.session.completed": Event[Session],
     "checkout.session.async_payment_succeeded": Event[Session],
     "checkout.session.async_payment_failed": Event[FailedSession],
     "checkout.session.expired": Event[Session],
     "payment_intent.succeeded": Event[Intent],
     "charge.succeeded": Event[Charge],
+    "charge.refunded": Event[RefundedCharge],
     "refund.created": Event[Refund],
     "refund.updated": Event[Refund],
     "refund.failed": Event[Refund],

@@ -37,6 +37,18 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_subject": "{shop} has given back {amount}",
     "refund_text": "{shop} has given back {amount} to you.",
     "refund_days": "It can take some days until your bank shows it.",
+    "refund_reversed_subject": "A refund of {amount} was reversed",
+    "refund_reversed_text": "A refund of {shop} had succeeded, an"
+    "d the customer’s bank has sent the m"
+    "oney "
+    "back. It is on your balance again, and the customer does not have it. You can "
+    "refund the payment again.",
+    "refund_at_gateway_subject": "A payment was refunded at the payment provider: {amount}",
+    "refund_at_gateway_text": "{amount} of a payment of {shop} was "
+    "refunded directly at the payment pro"
+    "vider, "
+    "and not through OpenTill. It was taken from your balance.",
+    "refund_report_open": "See the payment",
     "dispute_subject": "A payment of {amount} is disputed",
     "dispute_text": "A customer of {shop} disputes a payment. If you can show that it was "
     "right, hand in evidence before the deadline: without a response the money is usually lost.",

@@ -37,6 +37,13 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_subject": "{shop} 已退款 {amount}",
     "refund_text": "{shop} 已向您退款 {amount}。",
     "refund_days": "银行可能需要几天时间才会显示。",
+    "refund_reversed_subject": "一笔 {amount} 的退款已被冲回",
+    "refund_reversed_text": "{shop} 的一笔退款曾经成功，但客户的银行已将款项退回。该款项已重新"
+    "计入您的余额，客户并未收到。您可以再次退款。",
+    "refund_at_gateway_subject": "支付服务商处已退款：{amount}",
+    "refund_at_gateway_text": "{shop} 的一笔付款有 {amount} 直接在支付服务商处退款，而"
+    "非通过 OpenTill。该金额已从您的余额中扣除。",
+    "refund_report_open": "查看付款",
     "dispute_subject": "一笔 {amount} 的付款被提出争议",
     "dispute_text": "{shop} 的一位客户对付款提出争议。如果您能证明付款正当，"
     "请在截止时间前提交证据：不回应通常会损失这笔款项。",

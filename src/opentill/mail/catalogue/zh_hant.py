@@ -37,6 +37,13 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_subject": "{shop} 已退款 {amount}",
     "refund_text": "{shop} 已向您退款 {amount}。",
     "refund_days": "銀行可能需要幾天才會顯示。",
+    "refund_reversed_subject": "一筆 {amount} 的退款已被沖回",
+    "refund_reversed_text": "{shop} 的一筆退款曾經成功，但客戶的銀行已將款項退回。該款項已重新"
+    "計入您的餘額，客戶並未收到。您可以再次退款。",
+    "refund_at_gateway_subject": "支付服務商處已退款：{amount}",
+    "refund_at_gateway_text": "{shop} 的一筆付款有 {amount} 直接在支付服務商處退款，而"
+    "非透過 OpenTill。該金額已從您的餘額中扣除。",
+    "refund_report_open": "檢視付款",
     "dispute_subject": "一筆 {amount} 的付款遭提出爭議",
     "dispute_text": "{shop} 的一位客戶對付款提出爭議。如果您能證明付款正當，"
     "請在期限前提交證據：不回應通常會損失這筆款項。",

@@ -119,4 +119,19 @@ SENTENCES: Final[dict[str, str]] = {
     "incomplete_text": "The form was not complete. Go back and try again.",
     "trouble_title": "That did not work",
     "trouble_text": "Go back and try again; you will not be charged twice.",
+    # the desk
+    "desk_title": "The bank’s desk",
+    "desk_text": "What is done here is done at the bank and not in the shop, as in a provider’s "
+    "dashboard. The shop is informed afterwards.",
+    "desk_amount": "Amount to refund, at most {left} {currency}",
+    "desk_refund": "Refund",
+    "desk_nothing": "Nothing of this payment can be refunded.",
+    "desk_by_bank": "refunded here",
+    "desk_by_shop": "refunded by the shop",
+    "desk_pending": "pending",
+    "desk_succeeded": "succeeded",
+    "desk_failed": "failed",
+    "desk_reversed": "reversed",
+    "desk_reverse": "Send the money back",
+    "desk_refused_text": "The bank does not do that: the payment or refund does not allow it.",
 }

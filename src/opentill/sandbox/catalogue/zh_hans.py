@@ -116,4 +116,18 @@ SENTENCES: Final[dict[str, str]] = {
     "incomplete_text": "表单不完整。请返回重试。",
     "trouble_title": "操作未成功",
     "trouble_text": "请返回重试，不会重复扣款。",
+    # the desk
+    "desk_title": "银行柜台",
+    "desk_text": "此处的操作在银行完成，而非在店铺完成，如同在支付服务商的后台。店铺事后才会得知。",
+    "desk_amount": "退款金额，最多 {left} {currency}",
+    "desk_refund": "退款",
+    "desk_nothing": "此付款没有可退的金额。",
+    "desk_by_bank": "在此处退款",
+    "desk_by_shop": "由店铺退款",
+    "desk_pending": "处理中",
+    "desk_succeeded": "成功",
+    "desk_failed": "失败",
+    "desk_reversed": "已冲回",
+    "desk_reverse": "将款项退回",
+    "desk_refused_text": "银行不受理：该付款或退款不允许此操作。",
 }

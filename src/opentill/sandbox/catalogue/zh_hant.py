@@ -116,4 +116,18 @@ SENTENCES: Final[dict[str, str]] = {
     "incomplete_text": "表單不完整。請返回重試。",
     "trouble_title": "操作未成功",
     "trouble_text": "請返回重試，不會重複扣款。",
+    # the desk
+    "desk_title": "銀行櫃台",
+    "desk_text": "此處的操作在銀行完成，而非在商店完成，如同在支付服務商的後台。商店事後才會得知。",
+    "desk_amount": "退款金額，最多 {left} {currency}",
+    "desk_refund": "退款",
+    "desk_nothing": "此付款沒有可退的金額。",
+    "desk_by_bank": "在此處退款",
+    "desk_by_shop": "由商店退款",
+    "desk_pending": "處理中",
+    "desk_succeeded": "成功",
+    "desk_failed": "失敗",
+    "desk_reversed": "已沖回",
+    "desk_reverse": "將款項退回",
+    "desk_refused_text": "銀行不受理：該付款或退款不允許此操作。",
 }

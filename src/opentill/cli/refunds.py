@@ -1,0 +1,153 @@
+"""``opentill refunds done|failed|reversed|record|cases|dismiss``."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.commands import acting, add_group
+
+if TYPE_CHECKING:
+    from opentill.db.database import Tx
+    from opentill.gateways.model import RefundOutcome
+    from opentill.merchants import Actor
+    from opentill.refunds import Refund, RefundCase, RefundCaseOut, RefundOut
+
+_CASES: Final = (
+    "merchantId", "gateway", "gatewayRef", "kind", "orderId", "amount", "currency", "refusal",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(
+        app,
+        "refunds",
+        "End and record refunds as the operator knows them. Lists refunds that need attention.",
+        done=done,
+        failed=failed,
+        reversed=reversed_,
+        record=record,
+        cases=cases,
+        dismiss=dismiss,
+    )
+
+
+@acting()
+def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
+    """End a refund as done: its money was sent back."""
+    from opentill.gateways.model import RefundOutcome
+
+    return _end(refund_id, RefundOutcome(status="SUCCEEDED"), actor)
+
+
+@acting()
+def failed(refund_id: str, *, actor: "Actor") -> "RefundOut":
+    """End a refund as failed: its money returns to the merchant's balance."""
+    from opentill.gateways.model import RefundOutcome
+
+    outcome = RefundOutcome(status="REFUSED", reason=actor.reason[:200])
+    return _end(refund_id, outcome, actor)
+
+
+def _end(refund_id: str, outcome: "RefundOutcome", actor: "Actor") -> "RefundOut":
+    from opentill import gateways, merchants, refunds
+
+    reporting = gateways.reporting(session.settings().gateways)
+
+    async def work(tx: "Tx", now: int) -> "Refund":
+        refund = await refunds.find_anywhere(tx, refund_id)
+        action, ids = f"refund {outcome.status.lower()}", (refund.merchant_id, refund_id)
+        await merchants.record_audit(tx, actor, action, *ids, now)
+        return await refunds.end_manually(tx, *ids, outcome, now, reporting=reporting)
+
+    return refunds.RefundOut.of(session.transact(work))
+
+
+@acting()
+def reversed_(refund_id: str, *, actor: "Actor") -> "RefundOut":
+    """Reverse a refund that had succeeded: its money came back, and is the merchant's again."""
+    from opentill import merchants, refunds
+
+    async def work(tx: "Tx", now: int) -> "Refund":
+        refund = await refunds.find_anywhere(tx, refund_id)
+        ids = (refund.merchant_id, refund_id)
+        await merchants.record_audit(tx, actor, "refunds reversed", *ids, now)
+        return await refunds.reverse_manually(tx, *ids, actor.reason[:200], now)
+
+    return refunds.RefundOut.of(session.transact(work))
+
+
+@acting()
+def record(
+    order_id: str,
+    amount: Annotated[str, typer.Argument(help="How much was given back, such as 4.00.")],
+    *,
+    reference: Annotated[
+        str, typer.Option(help="The provider's or bank's reference: it is recorded once.")
+    ],
+    actor: "Actor",
+) -> "RefundOut":
+    """Record a refund that was made at a provider which does not report it, or by transfer.
+
+    Nothing is sent. To have a refund made, use `opentill orders refund`.
+    """
+    from opentill import gateways, merchants, orders, refunds
+
+    reporting = gateways.reporting(session.settings().gateways)
+
+    async def work(tx: "Tx", now: int) -> "Refund":
+        order = await orders.find_anywhere(tx, order_id)
+        minor = inputs.amount("amount", amount, order.currency) or 0
+        subject = f"{order_id} {amount} {reference}"
+        await merchants.record_audit(
+            tx, actor, "refunds record", order.merchant_id, subject[:255], now
+        )
+        new = refunds.NewMadeAtGateway(
+            amount_minor=minor, reason=actor.reason, provider_ref=reference
+        )
+        return await refunds.record_manually(
+            tx, order.merchant_id, order_id, new, now, reporting=reporting
+        )
+
+    return refunds.RefundOut.of(session.transact(work))
+
+
+def cases(
+    *, merchant: Annotated[str | None, typer.Option(help="Only this merchant's.")] = None
+) -> output.Result:
+    """List the refunds that need attention.
+
+    REVERSED: a refund had succeeded, and its money came back; the merchant has it again. UNMATCHED:
+    a refund was made at the provider and cannot be applied to its order. The worker tries again;
+    the ledger does not have the money that left: correct the balance, then dismiss the case.
+    """
+    from opentill import merchants, refunds
+
+    async def work(tx: "Tx") -> "list[RefundCase]":
+        if merchant is not None:
+            await merchants.find(tx, merchant)
+        return await refunds.list_open(tx, merchant)
+
+    rows = [refunds.RefundCaseOut.of(case) for case in session.query(work)]
+    return output.Result(rows, _CASES)
+
+
+@acting()
+def dismiss(
+    merchant_id: str,
+    gateway: str,
+    gateway_ref: Annotated[str, typer.Argument(help="As `opentill refunds cases` lists it.")],
+    *,
+    actor: "Actor",
+) -> "RefundCaseOut":
+    """Close a refund case that has been dealt with."""
+    from opentill import merchants, refunds
+
+    async def work(tx: "Tx", now: int) -> "RefundCase":
+        await merchants.find(tx, merchant_id)
+        subject = f"{gateway} {gateway_ref}"
+        await merchants.record_audit(tx, actor, "refunds dismiss", merchant_id, subject, now)
+        return await refunds.dismiss(tx, merchant_id, gateway, gateway_ref, actor.who, now)
+
+    return refunds.RefundCaseOut.of(session.transact(work))

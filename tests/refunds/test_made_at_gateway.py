@@ -1,0 +1,328 @@
+"""Refunds that are made at the provider, and not by us."""
+
+from typing import Any
+
+import pytest
+
+from opentill import merchants, orders, payouts, refunds
+from opentill.core.errors import Invalid, NotFound
+from opentill.core.ids import new_id
+from opentill.core.money import Money
+from opentill.db.database import Db, Tx
+from opentill.gateways import RefundOutcome
+from opentill.gateways.model import GatewayRefundEvent, OfAnotherGateway
+from opentill.orders import Order
+from opentill.payouts import PayoutRequest
+from opentill.refunds import NewMadeAtGateway, Refund, RefundCase, jobs
+from support.world import (
+    DAY,
+    NOW,
+    balances,
+    dispute_said,
+    dump,
+    entries,
+    history,
+    in_status,
+    opened,
+    paid,
+    paid_twice,
+    refund_said,
+    refunded,
+    said,
+    settled,
+    submitted,
+)
+
+LATER = NOW + 5_000
+
+
+async def report(tx: Tx, order: Order, minor: int, **changes: Any) -> Refund | None:
+    """Report a refund that was made at the order's gateway."""
+    attempt_id = changes.pop("attempt_id", order.paid_attempt_id)
+    currency = changes.pop("currency", order.currency)
+    gateway, refund_id = changes.pop("gateway", "sandbox"), changes.pop("refund_id", "")
+    at = changes.pop("at", LATER)
+    outcome = RefundOutcome(
+        status=changes.pop("status", "SUCCEEDED"), provider_ref=changes.pop("ref", "rf_1")
+    )
+    assert not changes
+    refund_report = GatewayRefundEvent(
+        attempt_id=attempt_id, refund_id=refund_id, outcome=outcome, amount=Money(minor, currency)
+    )
+    return await refunds.apply_report(tx, order.merchant_id, refund_report, at, gateway=gateway)
+
+
+async def find(tx: Tx, order: Order) -> Order:
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def open_case(tx: Tx, order: Order) -> RefundCase:
+    (case,) = await refunds.list_open(tx, order.merchant_id)
+    return case
+
+
+@pytest.mark.parametrize(("status", "account"), [("PAID", "pending"), ("SETTLED", "available")])
+async def test_a_part_that_is_refunded_at_the_provider_is_a_refund(
+    tx: Tx, status: str, account: str
+) -> None:
+    order = await in_status(tx, status)
+    refund = await report(tx, order, 400)
+    assert refund is not None
+    assert (refund.status, refund.source, refund.provider_ref) == ("SUCCEEDED", "GATEWAY", "rf_1")
+    assert (refund.succeeded_at, refund.try_at, refund.held_from) == (LATER, None, account)
+    assert (await entries(tx, order.merchant_id))[-1] == ("REFUND", account, "gateway", 400)
+    after = await find(tx, order)
+    assert (after.status, after.refunded_minor, after.refund_status) == (status, 400, "PARTIAL")
+    assert (after.refund_held_minor, after.refund_debit_minor) == (400, 400)
+    line = (await history(tx, order))[-1]
+    assert (line.event, line.cause) == (
+        "refund_succeeded",
+        f"{refund.id}: Refund of 4.00 USD, made at sandbox: rf_1",
+    )
+
+
+async def test_a_report_that_is_repeated_changes_nothing(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    first = await report(tx, order, 400)
+    before = await dump(tx)
+    assert await report(tx, order, 400, at=LATER + 1) == first
+    assert await report(tx, order, 400, status="PENDING") == first
+    assert await dump(tx) == before
+
+
+async def test_all_of_an_order_is_refunded_at_the_provider_in_parts(tx: Tx) -> None:
+    order = await in_status(tx, "SETTLED", platform_fee_rate="0.04")
+    own = await refunded(tx, order, "3.33")
+    for number, minor in enumerate((300, 366)):
+        assert await report(tx, order, minor, ref=f"rf_{number}") is not None
+    assert (await find(tx, order)).status == "SETTLED"  # ours is under way
+    await refund_said(tx, own, "SUCCEEDED", LATER)
+    after = await find(tx, order)
+    assert (after.status, after.refunded_minor) == ("REFUNDED", 999)
+    assert after.refund_debit_minor == after.gross_settled_minor
+
+
+async def test_money_that_has_left_may_take_a_balance_below_its_overdraft_limit(tx: Tx) -> None:
+    order = await paid(tx, await opened(tx, overdraft_minor=0))
+    order = await settled(tx, order)
+    available = (await balances(tx, order))[1]
+    request = PayoutRequest(
+        amount_minor=available, fee_minor=0, reference="r", reason="why", by="ann"
+    )
+    await payouts.create(tx, order.merchant_id, request, None, NOW)
+    with pytest.raises(Invalid):
+        async with tx.transaction():
+            await refunded(tx, order)
+    assert await report(tx, order, 999) is not None
+    assert (await balances(tx, order))[1] == -999
+
+
+async def test_a_merchant_that_may_not_refund_is_refunded_all_the_same(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    actor = merchants.Actor("ann", "why")
+    await merchants.set_capability(tx, order.merchant_id, "refund", on=False, actor=actor, now=NOW)
+    with pytest.raises(merchants.CapabilityOff):
+        async with tx.transaction():
+            await refunded(tx, order)
+    assert await report(tx, order, 999) is not None
+
+
+async def test_a_refund_of_ours_is_never_taken_for_one_made_at_the_provider(tx: Tx) -> None:
+    """Its response may never have come: the provider names our id."""
+    order = await in_status(tx, "PAID")
+    own = await refunded(tx, order, "4.00")
+    await refund_said(tx, own, "UNKNOWN")
+    await report(tx, order, 400, refund_id=own.id, ref="rf_7")
+    assert [one.id for one in await refunds.of_order(tx, order.merchant_id, order.id, 9)] == [
+        own.id
+    ]
+    # Nor is one that the provider then reports under its own id only.
+    await report(tx, order, 400, ref="rf_7", at=LATER + 1)
+    assert (await find(tx, order)).refunded_minor == 400
+
+
+async def test_a_refund_with_an_id_that_the_database_lost_is_one_made_at_the_provider(
+    tx: Tx,
+) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await report(tx, order, 400, refund_id=new_id("re"))
+    assert refund is not None
+    assert refund.source == "GATEWAY"
+
+
+async def test_another_gateway_is_not_believed(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    before = await dump(tx)
+    with pytest.raises(OfAnotherGateway):
+        await report(tx, order, 400, gateway="stripe")
+    with pytest.raises(NotFound):
+        await report(tx, order, 400, attempt_id=new_id("att"))
+    assert await dump(tx) == before
+
+
+UNFIT = (
+    # status          minor  currency  why it does not fit
+    ("PAID", 1000, "USD", "at most what is left to refund, 9.99 USD"),
+    ("PAID", 0, "USD", "at most what is left to refund, 9.99 USD"),
+    ("PAID", 400, "EUR", "it is in EUR, and the order in USD"),
+    ("DISPUTED", 400, "USD", "the order is DISPUTED"),
+    ("CHARGEBACK", 400, "USD", "the order is CHARGEBACK"),
+    ("REFUNDED", 400, "USD", "the order is REFUNDED"),
+)
+
+
+@pytest.mark.parametrize(("status", "minor", "currency", "why"), UNFIT)
+async def test_what_does_not_fit_its_order_is_a_case_for_staff(
+    tx: Tx, status: str, minor: int, currency: str, why: str
+) -> None:
+    order = await in_status(tx, status)
+    booked = await entries(tx, order.merchant_id)
+    for _ in range(3):
+        assert await report(tx, order, minor, currency=currency) is None
+    assert await entries(tx, order.merchant_id) == booked
+    case = await open_case(tx, order)
+    assert (case.kind, case.amount_minor, case.currency) == ("UNMATCHED", minor, currency)
+    assert why in case.refusal
+    noted = [row for row in await history(tx, order) if row.event == "refund_at_gateway_unmatched"]
+    assert len(noted) == 1
+    assert await refunds.count_unmatched(tx) >= 1
+
+
+async def test_a_refund_that_overtakes_its_payment_is_applied_once_that_is_known(db: Db) -> None:
+    async def work(tx: Tx) -> Order:
+        order = await opened(tx)
+        attempt = await submitted(tx, order)
+        assert await report(tx, order, 400, attempt_id=attempt.id) is None
+        await said(tx, attempt, "SUCCEEDED")
+        return await orders.find(tx, order.merchant_id, order.id)
+
+    order = await db.run(work)
+    assert await jobs.match(db, LATER + 1) == 1
+    async with db.connection() as tx:
+        assert (await find(tx, order)).refunded_minor == 400
+        assert await refunds.list_open(tx, order.merchant_id) == []
+    assert await jobs.match(db, LATER + 30 * DAY) == 0
+
+
+async def test_a_refund_of_a_disputed_order_is_applied_once_the_dispute_is_won(db: Db) -> None:
+    async def work(tx: Tx) -> Order:
+        order = await in_status(tx, "DISPUTED")
+        await report(tx, order, 400)
+        return order
+
+    order = await db.run(work)
+    assert await jobs.match(db, LATER + 60_000) == 1
+    async with db.connection() as tx:
+        assert (await open_case(tx, order)).tries == 1
+    await db.run(lambda tx: dispute_said(tx, order, "WON"))
+    assert await jobs.match(db, LATER + DAY) == 1
+    async with db.connection() as tx:
+        assert (await find(tx, order)).refunded_minor == 400
+        assert await refunds.list_open(tx, order.merchant_id) == []
+
+
+async def test_a_refund_that_our_own_held_is_applied_once_ours_has_failed(db: Db) -> None:
+    async def work(tx: Tx) -> tuple[Order, Refund]:
+        order = await in_status(tx, "PAID")
+        own = await refunded(tx, order)
+        assert await report(tx, order, 999) is None
+        return order, own
+
+    order, own = await db.run(work)
+    await db.run(lambda tx: refund_said(tx, own, "REFUSED", LATER))
+    await jobs.match(db, LATER + DAY)
+    async with db.connection() as tx:
+        assert (await find(tx, order)).status == "REFUNDED"
+
+
+async def test_a_refund_made_at_the_provider_may_be_reversed_too(tx: Tx) -> None:
+    order = await in_status(tx, "SETTLED")
+    before = await balances(tx, order)
+    refund = await report(tx, order, 999)
+    assert (await find(tx, order)).status == "REFUNDED"
+    after = await report(tx, order, 999, status="REFUSED")
+    assert refund is not None
+    assert after is not None
+    assert (after.id, after.status, after.was_reversed) == (refund.id, "FAILED", True)
+    assert await balances(tx, order) == before
+    assert (await find(tx, order)).status == "SETTLED"
+    late = await dump(tx)
+    await report(tx, order, 999)  # a late report
+    assert await dump(tx) == late
+
+
+async def test_a_failure_that_overtakes_its_refund_leaves_nothing(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    await report(tx, order, 400, status="REFUSED")
+    await report(tx, order, 400)
+    assert await refunds.of_order(tx, order.merchant_id, order.id, 9) == []
+    assert await refunds.list_open(tx, order.merchant_id) == []
+
+
+async def test_a_case_whose_refund_fails_needs_nobody(tx: Tx) -> None:
+    order = await in_status(tx, "DISPUTED")
+    await report(tx, order, 400)
+    await report(tx, order, 400, status="REFUSED")
+    assert await refunds.list_open(tx, order.merchant_id) == []
+
+
+async def test_a_case_that_staff_have_closed_is_applied_no_more(db: Db) -> None:
+    async def work(tx: Tx) -> Order:
+        order = await in_status(tx, "DISPUTED")
+        await report(tx, order, 400)
+        case = await open_case(tx, order)
+        key = (case.merchant_id, case.gateway, case.gateway_ref)
+        await refunds.dismiss(tx, *key, "ann", LATER)
+        with pytest.raises(NotFound):
+            await refunds.dismiss(tx, *key, "ann", LATER)
+        await dispute_said(tx, order, "WON")
+        assert await report(tx, order, 400) is None
+        return order
+
+    order = await db.run(work)
+    assert await jobs.match(db, LATER + DAY) == 0
+    async with db.connection() as tx:
+        assert (await find(tx, order)).refunded_minor == 0
+        # They may have corrected the balance: a failure is theirs to look at again.
+        await report(tx, order, 400, status="REFUSED")
+        case = await open_case(tx, order)
+        assert case.refusal == "it was closed by ann, and has failed since"
+
+
+async def test_a_second_payment_that_is_refunded_at_the_provider_has_gone_back(tx: Tx) -> None:
+    order = await opened(tx)
+    second = await paid_twice(tx, order)
+    before = await balances(tx, order)
+    await report(tx, order, 999, attempt_id=second.id)
+    given_back = await orders.find_attempt(tx, order.merchant_id, second.id)
+    assert given_back.status == "GIVEN_BACK"
+    await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
+    came_back = await orders.find_attempt(tx, order.merchant_id, second.id)
+    assert came_back.status == "DUPLICATE"
+    assert await balances(tx, order) == before
+
+
+async def test_a_part_of_a_second_payment_is_a_case_for_staff(tx: Tx) -> None:
+    order = await opened(tx)
+    second = await paid_twice(tx, order)
+    await report(tx, order, 500, attempt_id=second.id)
+    assert "the order was paid by" in (await open_case(tx, order)).refusal
+
+
+async def test_an_operator_records_a_refund_that_no_gateway_reports(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    ids = (order.merchant_id, order.id)
+    new = NewMadeAtGateway(amount_minor=400, reason="by transfer", provider_ref="TRN 1")
+    with pytest.raises(Invalid) as refused:
+        await refunds.record_manually(tx, *ids, new, LATER, reporting={"sandbox"})
+    assert "sandbox" in (refused.value.reason or "")
+    first = await refunds.record_manually(tx, *ids, new, LATER, reporting=())
+    assert await refunds.record_manually(tx, *ids, new, LATER, reporting=()) == first
+    assert (await find(tx, order)).refunded_minor == 400
+    for bad in (
+        NewMadeAtGateway(amount_minor=300, reason="", provider_ref="TRN 1"),
+        NewMadeAtGateway(amount_minor=600, reason="", provider_ref="TRN 2"),
+        NewMadeAtGateway(amount_minor=1, reason="", provider_ref=""),
+    ):
+        with pytest.raises(Invalid):
+            await refunds.record_manually(tx, *ids, bad, LATER, reporting=())

@@ -1,0 +1,201 @@
+"""Refunds that a provider reverses after they had succeeded."""
+
+import json
+
+import pytest
+
+from opentill import orders, refunds
+from opentill.core.errors import Invalid
+from opentill.db.database import Tx
+from opentill.gateways import RefundOutcome
+from opentill.gateways.model import GatewayRefundEvent
+from opentill.orders import Order
+from opentill.refunds import Refund
+from support.world import (
+    NOW,
+    balances,
+    dispute_said,
+    dump,
+    entries,
+    history,
+    in_status,
+    opened,
+    paid,
+    refund_said,
+    refunded,
+    settled,
+)
+
+LATER = NOW + 5_000
+
+
+async def report_failure(tx: Tx, refund: Refund, now: int = LATER, **changes: object) -> None:
+    """Report by a callback that a refund has failed, as its own gateway does."""
+    attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
+    outcome = RefundOutcome(status="REFUSED", reason="lost_or_stolen_card")
+    report = GatewayRefundEvent(attempt_id=attempt.id, refund_id=refund.id, outcome=outcome)
+    await refunds.apply_report(tx, refund.merchant_id, report, now, gateway=attempt.gateway)
+
+
+async def find(tx: Tx, order: Order) -> Order:
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+async def reversed_refund(tx: Tx, order: Order, amount: str | None = None) -> Refund:
+    """Refund an order, and have the refund reversed."""
+    refund = await refunded(tx, order, amount)
+    await refund_said(tx, refund, "SUCCEEDED")
+    await report_failure(tx, refund)
+    return await refunds.find(tx, refund.merchant_id, refund.id)
+
+
+async def test_a_reversed_refund_returns_the_merchants_money(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    before = await balances(tx, order)
+    refund = await reversed_refund(tx, order, "4.00")
+    assert (refund.status, refund.error_message) == ("FAILED", "lost_or_stolen_card")
+    assert (refund.succeeded_at, refund.failed_at) == (NOW, LATER)
+    assert await balances(tx, order) == before
+    assert (await entries(tx, order.merchant_id))[-1] == ("REFUND", "gateway", "pending", 400)
+    after = await find(tx, order)
+    assert (after.refunded_minor, after.refund_held_minor, after.refund_debit_minor) == (0, 0, 0)
+    assert (after.status, after.refund_status) == ("PAID", "NONE")
+    line = (await history(tx, order))[-1]
+    assert (line.event, line.cause) == ("refund_reversed", f"{refund.id}: lost_or_stolen_card")
+
+
+@pytest.mark.parametrize(
+    ("settles", "status", "account"),
+    [
+        ("never", "PAID", "pending"),
+        ("before the refund", "SETTLED", "available"),
+        ("before the reversal", "SETTLED", "available"),
+    ],
+)
+async def test_an_order_refunded_in_full_is_paid_again(
+    tx: Tx, settles: str, status: str, account: str
+) -> None:
+    order = await in_status(tx, "SETTLED" if settles == "before the refund" else "PAID")
+    net = sum(await balances(tx, order))
+    refund = await refunded(tx, order)
+    await refund_said(tx, refund, "SUCCEEDED")
+    if settles == "before the reversal":  # what the order left in pending is carried over
+        await orders.settle_one(tx, order.merchant_id, order.id, NOW, "test")
+    await report_failure(tx, refund)
+    after = await find(tx, order)
+    assert (after.status, after.refunded_minor, after.refund_status) == (status, 0, "NONE")
+    posted = (await entries(tx, order.merchant_id))[-1]
+    assert posted == ("REFUND", "gateway", account, refund.debit_minor)
+    assert sum(await balances(tx, order)) == net
+    line = (await history(tx, order))[-1]
+    assert (line.event, line.from_status, line.to_status) == ("refund_reversed", "REFUNDED", status)
+    if status == "PAID":
+        assert (await settled(tx, after)).status == "SETTLED"
+    again = await refunded(tx, order)
+    await refund_said(tx, again, "SUCCEEDED")
+    assert (await find(tx, order)).status == "REFUNDED"
+
+
+async def test_a_returned_part_of_the_fee_is_taken_again(tx: Tx) -> None:
+    order = await paid(tx, await opened(tx, platform_fee_rate="0.04", refund_fee_policy="RETURNED"))
+    before = await balances(tx, order)
+    refund = await reversed_refund(tx, order)
+    assert refund.debit_minor == order.net_settled_minor
+    assert await balances(tx, order) == before
+
+
+async def test_a_reversal_that_is_reported_again_changes_nothing(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await reversed_refund(tx, order)
+    before = await dump(tx)
+    await report_failure(tx, refund, LATER + 1)
+    await refund_said(tx, refund, "SUCCEEDED", LATER + 2)
+    assert await dump(tx) == before
+
+
+async def test_a_failure_of_a_refund_that_is_under_way_only_ends_it(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await refunded(tx, order, "4.00")
+    await report_failure(tx, refund)
+    ended = await refunds.find(tx, refund.merchant_id, refund.id)
+    assert (ended.status, ended.succeeded_at) == ("FAILED", None)
+    assert (await history(tx, order))[-1].event == "refund_failed"
+    assert await refunds.list_open(tx, order.merchant_id) == []
+
+
+async def test_a_refusal_in_response_to_a_repeated_request_reverses_nothing(tx: Tx) -> None:
+    """The provider may refuse it because the first request was done."""
+    order = await in_status(tx, "PAID")
+    refund = await refunded(tx, order, "4.00")
+    await refund_said(tx, refund, "SUCCEEDED")
+    before = await dump(tx)
+    await refund_said(tx, refund, "REFUSED", LATER)
+    assert await dump(tx) == before
+
+
+async def test_one_of_two_refunds_is_reversed(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    first = await refunded(tx, order, "3.33")
+    second = await refunded(tx, order)
+    for refund in (first, second):
+        await refund_said(tx, refund, "SUCCEEDED")
+    await report_failure(tx, first)
+    after = await find(tx, order)
+    assert (after.status, after.refunded_minor) == ("PAID", second.amount_minor)
+    with pytest.raises(Invalid):
+        async with tx.transaction():
+            await refunded(tx, order, "3.34")
+    await refund_said(tx, await refunded(tx, order, "3.33"), "SUCCEEDED")
+    assert (await find(tx, order)).status == "REFUNDED"
+
+
+@pytest.mark.parametrize("said", ["OPENED", "LOST"])
+@pytest.mark.parametrize("settles", [True, False])
+async def test_a_refund_is_reversed_while_its_order_is_disputed(
+    tx: Tx, said: str, settles: bool
+) -> None:
+    order = await in_status(tx, "SETTLED" if settles else "PAID")
+    refund = await refunded(tx, order, "4.00")
+    await refund_said(tx, refund, "SUCCEEDED")
+    await dispute_said(tx, order, said)
+    before = await balances(tx, order)
+    await report_failure(tx, refund)
+    after = await find(tx, order)
+    assert after.status == ("DISPUTED" if said == "OPENED" else "CHARGEBACK")
+    assert after.refunded_minor == 0
+    account = 1 if settles else 0
+    change = [new - old for new, old in zip(await balances(tx, order), before, strict=True)]
+    assert change == [refund.debit_minor if place == account else 0 for place in range(4)]
+
+
+async def test_the_merchant_is_told_of_a_reversal_and_staff_have_a_case(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await reversed_refund(tx, order, "4.00")
+    rows = await tx.fetch(
+        "select type, body from events where merchant_id = $1 order by created_at, id",
+        order.merchant_id,
+    )
+    told = [(row["type"], json.loads(row["body"])["data"]) for row in rows]
+    of_refund = [(type_, data) for type_, data in told if data.get("refund_id") == refund.id]
+    assert [type_ for type_, _ in of_refund] == ["order.refunded", "refund.failed"]
+    failed = of_refund[-1][1]
+    assert (failed["reversed"], failed["error_message"]) == (True, "lost_or_stolen_card")
+    (case,) = await refunds.list_open(tx, order.merchant_id)
+    assert (case.kind, case.refund_id, case.amount_minor) == ("REVERSED", refund.id, 400)
+    await refunds.dismiss(tx, *(case.merchant_id, case.gateway, case.gateway_ref), "ann", LATER)
+    assert await refunds.list_open(tx, order.merchant_id) == []
+
+
+async def test_an_operator_reverses_a_refund_that_no_gateway_reports(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await refunded(tx, order, "4.00")
+    ids = (refund.merchant_id, refund.id)
+    with pytest.raises(Invalid) as refused:
+        await refunds.reverse_manually(tx, *ids, "the transfer came back", LATER)
+    assert "PROCESSING" in (refused.value.reason or "")
+    await refund_said(tx, refund, "SUCCEEDED")
+    after = await refunds.reverse_manually(tx, *ids, "the transfer came back", LATER)
+    assert (after.status, after.error_message) == ("FAILED", "the transfer came back")
+    assert (await find(tx, order)).refunded_minor == 0
+    with pytest.raises(Invalid):
+        await refunds.reverse_manually(tx, *ids, "again", LATER)
