@@ -117,3 +117,23 @@ def test_an_impossible_amount_of_a_dispute_is_refused_as_unreadable(
     told = _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1, **changes))
     assert told.status_code == 400
     assert shop.data("GET", "/v1/disputes")["items"] == []
+
+
+@pytest.mark.parametrize("odd", [2**62, -(2**62)])
+def test_an_unmatched_report_with_odd_values_that_is_stored_already_breaks_no_page(
+    shop: Shop, odd: int
+) -> None:
+    attempt_id = _attempt(shop)  # nobody has paid it, so that nothing can be disputed
+    _report(shop.api_server, "dispute.opened", _dispute(attempt_id, 1))
+    changed = shop.api_server.sql(
+        "update unmatched_disputes set amount_minor = $2, respond_by = $2, currency = 'no currency'"
+        " where merchant_id = $1 returning order_id",
+        shop.id, odd,
+    )  # fmt: skip
+    order_id = changed[0]["order_id"]
+    staff = person(shop.api_server, None, staff_role="admin")
+    owner = person(shop.api_server, shop.id, "owner")
+    for path in ("", "disputes", "needs/unmatched", f"payments/{order_id}", "queues"):
+        assert staff.get(f"/console/{path}").status_code == 200, path
+    for path in ("", "disputes", f"payments/{order_id}"):
+        assert owner.get(f"/dashboard/{shop.id}/{path}").status_code == 200, path
