@@ -4,18 +4,23 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 import asyncpg
 import pytest
 
+from opentill import rates
 from opentill.cli import doctor_database, session
 from opentill.cli.exposure import Finding
 from opentill.core.settings import Settings
-from opentill.db import migrations
+from opentill.db import clock, migrations
+from opentill.db import connection as connections
+from opentill.rates.model import Day
 from support import pooler
 from support.databases import named
+from support.world import DAY, merchant, product
 
 RECIPE: Final = (Path(__file__).parents[2] / "docs/recipes/upgrade.md").read_text("utf-8")
 
@@ -75,6 +80,34 @@ def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
     asyncio.run(migrations.migrate(url))
     yield url
     asyncio.run(_run(postgres_url, "drop database by_recipe with (force)"))
+
+
+async def _sell_in_euro_at_a_rate_of(url: str, *ages: int) -> None:
+    """Let a merchant who settles in USD sell in euro, at imported rates of so many days ago."""
+    connection = await connections.connect(url, prepared=pooler.prepared(url))
+    try:
+        if not await connection.fetchval("select count(*) from products"):
+            shop = await merchant(connection)
+            await product(connection, shop.id, "10.00", "EUR")
+        for age in ages:
+            today = clock.now_ms() // DAY * DAY
+            day = Day(today - age * DAY, {"USD": Decimal("1.1")})
+            sheet = rates.Sheet(base="EUR", days=(day,), skipped=())
+            await rates.bring_in(connection, sheet, today)
+    finally:
+        await connection.close()
+
+
+def test_rates_that_are_too_old_or_will_be_are_a_warning(database_by_the_recipe: str) -> None:
+    url = database_by_the_recipe
+    for age, level, says in (
+        (9, "warn", "none that counts from EUR to USD: no session opens without"),
+        (5, "warn", "too old within two days: EUR to USD; then no session opens"),
+        (0, "ok", "there is one for each currency"),
+    ):
+        asyncio.run(_sell_in_euro_at_a_rate_of(url, age))
+        found = _findings(url)["rates"]
+        assert (found.level, says in found.text) == (level, True), found
 
 
 def test_a_database_made_by_the_recipe_sorts_text_in_an_order_that_never_changes(
