@@ -17,8 +17,11 @@ from starlette.applications import Starlette
 from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
 from opentill.app import FACES
 from opentill.cli.demo_history import History
+from opentill.core.ids import new_id
 from opentill.db.clock import now_ms
 from opentill.people import Browser as Device
+from opentill.people import queries
+from opentill.people.model import Passkey
 from support import world
 from support.examples import is_night
 from support.javascript import npm_ci
@@ -67,8 +70,10 @@ _ID: Final = re.compile(r"(?<=/)[a-z]+_[0-9a-z]{20,}")
 _ELSEWHERE: Final = {
     "/apply",
     "/login",
+    "/login/factor",
     "/login/passkey",
     "/forgot",
+    "/keep-factors/*",
     "/invite/*",
     "/reset/*",
     "/dashboard",
@@ -289,6 +294,21 @@ async def test_the_pages_that_no_link_leads_to_keep_the_rules(
     assert wrong == {}
 
 
+async def _with_lost_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple[str, str]:
+    """Give somebody a passkey that they have lost; paths to a new password and to keep it."""
+    person = login.person
+    passkey = Passkey(
+        id=new_id("pk"), person_id=person.id, credential=person.id.encode(), public_key=b"x",
+        sign_count=0, name="Phone", created_at=now, used_at=None,
+    )  # fmt: skip
+    await queries.INSERT_PASSKEY.run(tx, passkey)
+    await people.lost_factors.ask(tx, person.email, now, actor=TESTER, wait_ms=3_600_000)
+    reset = await people.offer_new_password(tx, person.email, now, actor=TESTER)
+    keep = await people.lost_factors.new_stop_link(tx, person.email)
+    assert keep is not None
+    return reset.path, keep
+
+
 async def _wrong_elsewhere(context: BrowserContext, page_server: Starlette) -> dict[str, list[Any]]:
     """Return what is wrong on the pages that no link leads to."""
     app, now, device = page_server.state.app, now_ms(), Device("127.0.0.1", "Test")
@@ -303,6 +323,11 @@ async def _wrong_elsewhere(context: BrowserContext, page_server: Starlette) -> d
     )
     reset = await app.db.run(lambda tx: people.offer_new_password(tx, email, now, actor=TESTER))
     email = address()
+    lacking = await people.join(
+        app.db, (await app.db.run(invite)).token, "Bo", PASSWORD, device, now, cost=CHEAP
+    )
+    reset_with_factor, keep = await app.db.run(lambda tx: _with_lost_passkey(tx, lacking, now))
+    email = address()
     invited = await app.db.run(invite)
     page, wrong = await context.new_page(), dict[str, list[Any]]()
     for path, button in (
@@ -312,13 +337,17 @@ async def _wrong_elsewhere(context: BrowserContext, page_server: Starlette) -> d
         ("/forgot", ""),
         (invited.path, ""),
         (reset.path, ""),
-        # From here on somebody is logged in.
+        (reset_with_factor, ""),
+        (keep, ""),
+        # From here on somebody is logged in, at first without the second factor that they have.
+        ("/login/factor", ""),
         ("/dashboard", ""),
         ("/security", "/security/authenticator/begin"),
         ("/security", "/security/passkeys/begin"),
     ):
-        if path == "/dashboard":
-            await _log_in(context, url, login.token)
+        if path in {"/login/factor", "/dashboard"}:
+            who = login if path == "/dashboard" else lacking
+            await _log_in(context, url, who.token)
         response = await page.goto(url + path)
         assert response is not None
         assert response.status == 200, path
