@@ -284,7 +284,7 @@ def pay_run(run_id: str, bank_reference: str, actor: "Actor") -> output.Result:
 
 @acting(without_reason="as the bank reports")
 def report(
-    path: Annotated[Path, typer.Argument(help="camt.052, .053 or .054, or CSV.")],
+    path: Annotated[Path, typer.Argument(help="camt.052, .053 or .054, or CSV; also in a zip.")],
     *,
     actor: "Actor",
 ) -> output.Result:

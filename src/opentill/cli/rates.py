@@ -100,7 +100,7 @@ def _read(file: Path) -> bytes:
 
 @acting(without_reason="")
 def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json = False) -> None:
-    """Import the ECB's reference rates (CSV or XML; - for standard input), with all crosses."""
+    """Import the ECB's rates (CSV, XML or zip; - for standard input), with all crosses."""
     from opentill import merchants, rates
     from opentill.db.database import Tx
 
