@@ -1,0 +1,5 @@
+"""What receives the bank's callbacks."""
+
+from support.sandbox_bank import receiver
+
+__all__ = ["receiver"]

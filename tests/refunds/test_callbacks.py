@@ -1,0 +1,102 @@
+"""Refunds that come back or are made at the sandbox bank: its pages and callbacks, for real."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from opentill import checkouts
+from opentill.core.settings import Settings
+from opentill.db.clock import now_ms
+from opentill.integrity.rules import check_books
+from opentill.refunds import jobs
+from support.api_server import ApiServer, Shop, serving
+from support.sandbox_bank import SECRET, Receiver, wait_until
+from support.sandbox_bank import Shop as Bank
+
+
+@pytest.fixture
+def connected(settings: Settings, bank_url: str) -> Iterator[ApiServer]:
+    """A server of its own that the sandbox bank reports to."""
+    with serving(settings, sandbox_url=bank_url, sandbox_secret=SECRET) as api_server:
+        yield api_server
+        _, violations = api_server.tx(check_books)
+        assert violations == []
+
+
+@pytest.fixture
+def bank(bank_url: str, receiver: Receiver) -> Iterator[Bank]:
+    """The bank as its customers and clerks see it."""
+    bank = Bank(bank_url, receiver)
+    yield bank
+    bank.close()
+
+
+def paid(api_server: ApiServer, bank: Bank) -> tuple[Shop, str, str]:
+    """Pay by card; the shop, its order, and the attempt."""
+    shop = api_server.shop()
+    session = shop.session()
+    order_id: str = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
+    app = api_server.app
+    entered = checkouts.PayerInput(
+        email="ann@example.com", name="Ann", method="CREDIT_CARD", ip="192.0.2.7", locale="en"
+    )
+    attempt = api_server.run(
+        checkouts.pay(app.db, app.gateways, session["id"], entered, api_server.url, now_ms())
+    )
+    assert attempt is not None
+    bank.type_card(attempt.id, "4242424242424242")
+    becomes(shop, order_id, status="PAID")
+    return shop, order_id, attempt.id
+
+
+def becomes(shop: Shop, order_id: str, **fields: Any) -> None:
+    """Wait until the order has these fields."""
+
+    def arrived() -> bool:
+        order = shop.read_order(order_id)
+        return all(order[name] == value for name, value in fields.items())
+
+    wait_until(arrived)
+
+
+def test_a_refund_at_the_banks_desk_and_its_return(connected: ApiServer, bank: Bank) -> None:
+    shop, order_id, attempt_id = paid(connected, bank)
+    desk = bank.browser.get(f"/desk/{attempt_id}")
+    assert desk.status_code == 200
+    assert "The bank’s desk" in desk.text
+    bank.browser.post(f"/desk/{attempt_id}/refund", data={"amount": "4.00"})
+    becomes(shop, order_id, refundStatus="PARTIAL", refundedAmount="4.00")
+    (refund,) = shop.data("GET", f"/v1/orders/{order_id}/refunds")["items"]
+    assert (refund["source"], refund["status"]) == ("GATEWAY", "SUCCEEDED")
+
+    (at_bank,) = bank.api.get(f"/payments/{attempt_id}/refunds").json()
+    bank.browser.post(f"/desk/{attempt_id}/reverse", data={"refund": at_bank["id"]})
+    becomes(shop, order_id, refundStatus="NONE", refundedAmount="0")
+    again = bank.api.post(f"/refunds/{at_bank['id']}/reverse")
+    assert again.status_code == 200
+    too_much = bank.browser.post(f"/desk/{attempt_id}/refund", data={"amount": "400.00"})
+    assert too_much.status_code == 409
+    report = bank.api.get("/settlement-report.csv").text
+    assert f"refund,{at_bank['id']},4.00,USD" in report
+    assert f"refund_failure,{at_bank['id']},4.00,USD" in report
+
+
+def test_a_refund_of_ours_that_the_bank_reverses(connected: ApiServer, bank: Bank) -> None:
+    shop, order_id, _ = paid(connected, bank)
+    refund = shop.refund(order_id)
+    app = connected.app
+    connected.run(jobs.send_due(app.db, app.gateways, connected.url, now_ms()))
+    becomes(shop, order_id, status="REFUNDED")
+    assert bank.api.post(f"/refunds/{refund['id']}/reverse").status_code == 200
+    becomes(shop, order_id, status="PAID", refundedAmount="0")
+    seen = shop.data("GET", f"/v1/refunds/{refund['id']}")
+    assert (seen["status"], seen["source"]) == ("FAILED", "REQUEST")
+    assert "sent the money back" in seen["errorMessage"]
+
+
+def test_the_bank_reverses_only_what_has_succeeded(connected: ApiServer, bank: Bank) -> None:
+    _, _, attempt_id = paid(connected, bank)
+    assert bank.api.post("/refunds/re_nothing/reverse").status_code == 404
+    assert bank.api.post(f"/payments/{attempt_id}/refunds", json={}).status_code == 201
+    assert bank.api.post(f"/payments/{attempt_id}/refunds", json={}).status_code == 409
