@@ -341,3 +341,18 @@ async def test_what_is_in_the_way_of_a_report_is_said_as_it_is_now(db: Db) -> No
         (applied,) = await disputes.of_order(tx, order.merchant_id, order.id)
     assert before.refusal == f"{applied.id} is LOST"
     assert (after.status, after.refusal) == ("WON", f"{applied.id} is RECOVERED")
+
+
+@pytest.mark.parametrize("end", ["WON", "LOST"])
+async def test_a_dispute_that_is_opened_again_is_shown_to_staff(tx: Tx, end: str) -> None:
+    order = await in_status(tx, "SETTLED")
+    await dispute_said(tx, order, "OPENED", respond_by=NOW + 1000)
+    await dispute_said(tx, order, end, NOW + 500)
+    before = await entries(tx, order.merchant_id)
+    await dispute_said(tx, order, "OPENED", NOW + 600, respond_by=NOW + 1000)  # a late report
+    assert await disputes.unmatched(tx, order.merchant_id) == []
+    for _ in range(2):
+        await dispute_said(tx, order, "OPENED", NOW + 700, respond_by=NOW + 9_000)
+    (kept,) = await disputes.unmatched(tx, order.merchant_id)
+    assert kept.refusal.endswith(f"is {end}, and the gateway takes evidence again")
+    assert await entries(tx, order.merchant_id) == before

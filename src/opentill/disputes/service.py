@@ -205,7 +205,7 @@ async def apply_outcome(
     kept = await last_kept(tx, attempt, ref)
     current = dispute.status if dispute else None
     transitions = transitions_to(REPORTED[gateway_event.status], current)
-    refusal = _why_not(order, attempt, dispute, kept)
+    refusal = _why_not(order, attempt, dispute, kept, gateway_event)
     if dispute is not None and transitions and gateway_event.status in _GIVES_BACK:
         refusal = refusal or _why_not_given_back(kept)
     if refusal is not None or transitions is None:
@@ -238,7 +238,11 @@ async def apply_outcome(
 
 
 def _why_not(
-    order: Order, attempt: PaymentAttempt, dispute: Dispute | None, kept: Unmatched | None
+    order: Order,
+    attempt: PaymentAttempt,
+    dispute: Dispute | None,
+    kept: Unmatched | None,
+    gateway_event: GatewayDisputeEvent,
 ) -> str | None:
     """Return why no event of a dispute can be applied to its order now, None if one can.
 
@@ -246,10 +250,26 @@ def _why_not(
     """
     if dispute is not None:
         is_of_order = dispute.order_id == order.id
-        return None if is_of_order else f"{dispute.id}, of another order, has this reference"
+        if not is_of_order:
+            return f"{dispute.id}, of another order, has this reference"
+        return _why_not_again(dispute, gateway_event)
     if kept is not None and kept.was_closed:
         return f"an earlier report was closed: {kept.was_closed}"
     return _refusal(order, attempt)
+
+
+def _why_not_again(dispute: Dispute, gateway_event: GatewayDisputeEvent) -> str | None:
+    """Return that a gateway has opened a dispute again that was decided, None if it has not.
+
+    A late report that it was opened has the deadline that is known already; a new one is later than
+    that, and later than the decision.
+    """
+    if gateway_event.status != "OPENED" or dispute.closed_at is None:
+        return None
+    known_until = max(dispute.respond_by or 0, dispute.closed_at)
+    if (gateway_event.respond_by or 0) <= known_until:
+        return None
+    return f"{dispute.id} is {dispute.status}, and the gateway takes evidence again"
 
 
 def _why_not_given_back(kept: Unmatched | None) -> str | None:
