@@ -25,6 +25,7 @@ ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
     "opentill.db.distribution_queries": "placing tables on a cluster",
     "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
+    "opentill.integrity.event_queries": "the one rule of events, which is long",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
     "opentill.orders.confirmation_queries": "batches of reported payments",
     "opentill.orders.customer_queries": "customers, who have no rows of their own",
@@ -41,6 +42,7 @@ ALSO: Final = {
 EVERYWHERE: Final = (
     "integrity.queries.RULES",
     "integrity.queries.HISTORY",
+    "integrity.queries.EVENTS",
     "ledger.queries.RULES",
     "ledger.queries.UNKNOWN_MOVES",
     "ledger.queries.ENTRIES",
