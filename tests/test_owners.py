@@ -15,6 +15,8 @@ from support.statements import EVERYWHERE
 
 OWNERS: Final = {
     "adjustments": "adjustments",
+    "approval_requests": "approvals",
+    "solo_movements": "merchants",
     "agreement_acceptances": "agreement",
     "api_keys": "merchants",
     "audit_head": "merchants",

@@ -87,6 +87,7 @@ QUEUES: Final = {
     "ignored_fields_old",
     "payout_transfers_of_run",
     "payout_requests_waiting",
+    "approval_requests_due",
     "merchant_applications_by_visitor",
 }
 

@@ -195,7 +195,7 @@ def test_whoever_may_act_as_the_owner_does_not_ask_as_one_and_approve_as_another
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     small = ("--reason", "sent", "--reference")
     for number in range(3):
-        opentill.json("balance", "recharge", shop, "1", *small, f"S-{number}", "--as-root")
+        opentill.json("balance", "recharge", shop, "0.30", *small, f"S-{number}", "--as-root")
     for asked in (
         ("balance", "recharge", shop, "5", *WHY),
         ("payouts", "create", shop, "--amount", "2", *WHY),

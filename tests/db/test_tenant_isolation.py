@@ -86,7 +86,9 @@ EXPLAINED: Final = frozenset(
         "reconciliation.queries": "BETWEEN NAMED ADD_DIFFERENCES SUMS_OF_PAYOUTS ADD_BOOKING",
         # of a run, which has payouts of many merchants: tests/payouts/test_runs.py
         "payouts.queries  ": "DUE_AFTER PUT_IN_FILE RUN_SUMS IN_RUN TRANSFERS ADD_TRANSFER"
-        " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN",
+        " IS_IN_RUN ACCOUNT ADD_ACCOUNT REQUEST_ANYWHERE WAITING_OF_RUN RUN_EXCEEDS MOVED_BY_RUN",
+        # tests/approvals; each names its merchant but the search by an id
+        "approvals.queries": "ANYWHERE WAITING WAITING_OF_SUBJECT INSERT BY_ID DECIDE",
         # of all merchants: tests/ledger/test_general.py
         "ledger.queries ": "BALANCES_AT MERCHANTS_AFTER",
         "list_counts.queries": "CHANGED",

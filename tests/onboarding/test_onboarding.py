@@ -93,7 +93,7 @@ async def test_what_waits_for_a_second_person_stands_in_the_way(tx: Tx) -> None:
     waiting = await payouts.request(tx, shop, wanted, LIMIT, NOW)
     await adjustments.request(tx, shop, _asked(), LIMIT, NOW)
     await _suspended(tx, shop)
-    with pytest.raises(NotClosable, match="2 payouts and adjustments that wait for a second per"):
+    with pytest.raises(NotClosable, match="2 requests that wait for a second per"):
         async with tx.transaction():
             await onboarding.close(tx, shop, ANN, NOW)
     with pytest.raises(merchants.CapabilityOff):

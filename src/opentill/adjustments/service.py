@@ -18,10 +18,12 @@ from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.ledger import Account, Balance
-from opentill.merchants import Actor, Merchant, operator_actions
+from opentill.merchants import Actor, Merchant, approval_limits, operator_actions
 
 
-async def quote(tx: Tx, merchant_id: str, asked: AdjustmentRequest, above: Decimal | None) -> Quote:
+async def quote(
+    tx: Tx, merchant_id: str, asked: AdjustmentRequest, above: Decimal | None, now: int
+) -> Quote:
     """Return what an adjustment would move, changing nothing; ``above`` is as of ``request``.
 
     Raises NotFound, and Invalid as ``request`` does, but not for what the balance does not allow.
@@ -32,7 +34,7 @@ async def quote(tx: Tx, merchant_id: str, asked: AdjustmentRequest, above: Decim
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         _same(first, asked)
-    operator_actions.actor(asked.by, asked.reason)
+    actor = operator_actions.actor(asked.by, asked.reason)
     await _check(tx, merchant, asked)
     move = BY_KIND[asked.kind, asked.account, 1 if asked.amount_minor > 0 else -1]
     held = await ledger.balance(tx, merchant_id, currency)
@@ -43,7 +45,8 @@ async def quote(tx: Tx, merchant_id: str, asked: AdjustmentRequest, above: Decim
         if name in changes
         for before in [getattr(held, name) if held else 0]
     ]
-    waits = operator_actions.needs_second(asked.amount_minor, currency, above)
+    amount = (asked.amount_minor, currency)
+    waits = await approval_limits.exceeds(tx, merchant_id, actor.who, amount, above, now)
     return Quote(currency, moved, waits)
 
 
@@ -63,7 +66,8 @@ async def request(
         return _same(first, asked)
     actor = operator_actions.actor(asked.by, asked.reason)
     await _check(tx, merchant, asked)
-    waits = operator_actions.needs_second(asked.amount_minor, currency, above)
+    amount = (asked.amount_minor, currency)
+    waits = await approval_limits.needs_second(tx, merchant_id, actor.who, amount, above, now)
     status: Status = "WAITING" if waits else "DONE"
     shown = f"{money.show(asked.amount_minor, currency)} {currency}"
     about = f" for {asked.order_id}" if asked.order_id else ""
@@ -77,6 +81,12 @@ async def request(
     )  # fmt: skip
     if status == "DONE":
         await _post(tx, merchant, made, now)
+        if above is not None:
+            moved = merchants.SoloMovement(
+                merchant_id=merchant_id, id=made.id, kind=f"balance {made.kind}", who=actor.who,
+                amount_minor=made.amount_minor, currency=currency,
+            )  # fmt: skip
+            await approval_limits.record(tx, moved, now)
     return made
 
 

@@ -6,13 +6,14 @@ now, it is shown again and nothing is done.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
-from opentill import merchants, orders, refunds
-from opentill.backoffice import once, render
+from opentill import approvals, merchants, orders, refunds
+from opentill.backoffice import endpoint, once, render
 from opentill.backoffice.payment_reading import amounts
 from opentill.backoffice.request import PageRequest
 from opentill.core import money
@@ -112,21 +113,25 @@ async def create(request: PageRequest, way: Way) -> Response:
     refused = _unconfirmed(form, order, of_staff=way.of_staff)
     if refused is not None:
         return await _form(request, way, amount, form, refused)
+    asked = None if way.of_staff else await _proof_of_large(request, order, amount)
+    if asked is not None:
+        return asked
     actor = way.actor(request, form.get("reason", "").strip())
-    forced = way.of_staff and form.get("force") == "yes"
 
     async def work(tx: Tx) -> str:
-        return await _refund(tx, order, form, actor, request.now, forced=forced)
+        if not way.of_staff:
+            return await _refund(tx, order, form, actor, request.now)
+        rules = approvals.Rules.of(request.app.settings)
+        return await _refund_by_staff(tx, order, form, actor, rules, request.now)
 
     try:
         refund_id = await once.make(request, work)
     except (_Stale, KeyReused):
-        return await _form(request, way, amount, form, _STALE)
+        refused = _STALE
     except merchants.CapabilityOff:  # the page says why
-        off = {"force": "error_refund_force"} if way.of_staff else {}
-        return await _form(request, way, amount, form, Refused(403, off))
+        refused = Refused(403, {"force": "error_refund_force"} if way.of_staff else {})
     except Invalid as problem:
-        return await _form(request, way, amount, form, _why(request, order, problem))
+        refused = _why(request, order, problem)
     except (Conflict, Unavailable):
         back = request.base + way.page(request, order)
         return render.page(
@@ -137,27 +142,59 @@ async def create(request: PageRequest, way: Way) -> Response:
             back=back,
             of_staff=way.of_staff,
         )
-    return render.see_other(request, way.page(request, order) + way.done(refund_id))
+    else:
+        done = f"?waits={refund_id}" if refund_id.startswith("areq_") else way.done(refund_id)
+        return render.see_other(request, way.page(request, order) + done)
+    return await _form(request, way, amount, form, refused)
 
 
-async def _refund(
-    tx: Tx, order: Order, form: Mapping[str, str], actor: Actor, now: int, *, forced: bool
-) -> str:
+async def _proof_of_large(request: PageRequest, order: Order, amount: str) -> Response | None:
+    """Ask for a step-up before a member's refund above the setting; staff's always takes one."""
+    above = request.app.settings.refund_proof_above
+    try:
+        minor = money.parse(amount.strip(), order.currency)
+    except ValueError:
+        return None  # what is wrong with it is said where it is refused
+    if above is None or Decimal(minor).scaleb(-money.exponent(order.currency)) <= above:
+        return None
+    return await endpoint.prove_first(request)
+
+
+async def _refund(tx: Tx, order: Order, form: Mapping[str, str], actor: Actor, now: int) -> str:
     """Refund what was seen. Raises _Stale if anything of it has changed, Invalid, CapabilityOff."""
-    merchant_id, amount, subject = order.merchant_id, form.get("amount", "").strip(), order.id
-    if not forced:
-        await merchants.require(tx, merchant_id, "refund")
-    elif (off := (await merchants.find(tx, merchant_id)).refund_off) is not None:
-        subject += f", forced: refund is off ({off})"
+    merchant_id, amount = order.merchant_id, form.get("amount", "").strip()
+    await merchants.require(tx, merchant_id, "refund")
     # The merchant and the head of the audit log are locked before the order, as everywhere.
-    await merchants.record_audit(tx, actor, "orders refund", merchant_id, subject, now)
+    await merchants.record_audit(tx, actor, "orders refund", merchant_id, order.id, now)
     locked = await orders.lock(tx, merchant_id, order.id)
     if seen(await quote(tx, locked, amount, now)) != form.get("seen"):
         raise _Stale
     body = RefundBody(amount=amount, reason=form.get("reason", "").strip())
-    made = await refunds.create(
-        tx, merchant_id, order.id, body, now, source=locked.source, forced=forced
+    made = await refunds.create(tx, merchant_id, order.id, body, now, source=locked.source)
+    return made.id
+
+
+async def _refund_by_staff(
+    tx: Tx, order: Order, form: Mapping[str, str], actor: Actor, rules: approvals.Rules, now: int
+) -> str:
+    """As ``_refund``, for the operator; above the limit it waits, and the request's id is returned.
+
+    They may refund where the merchant's refunds are switched off.
+    """
+    merchant_id, amount = order.merchant_id, form.get("amount", "").strip()
+    await merchants.lock(tx, merchant_id)
+    await merchants.lock_audit_log(tx)
+    locked = await orders.lock(tx, merchant_id, order.id)
+    if seen(await quote(tx, locked, amount, now)) != form.get("seen"):
+        raise _Stale
+    asked = approvals.ActionRequest(
+        action="refund",
+        merchant_id=merchant_id,
+        subject=order.id,
+        actor=actor,
+        refund=approvals.RefundDetails(amount=amount, forced=form.get("force") == "yes"),
     )
+    made = await approvals.perform(tx, asked, rules, now)
     return made.id
 
 

@@ -26,6 +26,11 @@ SECTIONS: Final = {
     "Money": (
         ("balance", "balance", "A merchant's balance, and its adjustments by operators."),
         ("payouts", "payouts", "Payouts: available money, sent to a merchant's bank."),
+        (
+            "approvals",
+            "approvals",
+            "Pending requests for a second person: above OPENTILL_APPROVAL_ABOVE.",
+        ),
         ("settle", "settle", "Settle orders: what is due becomes available."),
         ("rates", "rates", "Exchange rates."),
         ("statement", "statement", "Write a merchant's statement."),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 import typer
 
 from opentill.cli import found, identity, inputs, output, session
+from opentill.cli.approvals import approver
 from opentill.cli.commands import acting, add, add_group
 
 if TYPE_CHECKING:
@@ -128,10 +129,18 @@ def _adjust(
 
 def approve(adjustment_id: str) -> output.Result:
     """Make a waiting adjustment, as another operator than the one who requested it."""
-    from opentill import adjustments
+    from opentill import adjustments, approvals
 
-    actor = inputs.actor("", as_root=False)
-    return _shown_after(lambda tx, now: adjustments.approve(tx, adjustment_id, actor.who, now))
+    who, rules = approver(), approvals.Rules.of(session.settings())
+
+    async def work(tx: "Tx", now: int) -> "Adjustment":
+        await adjustments.find_anywhere(tx, adjustment_id)
+        adjustment = await approvals.approve(tx, adjustment_id, who, rules, now)
+        if not isinstance(adjustment, adjustments.Adjustment):
+            raise TypeError  # it was found
+        return adjustment
+
+    return _shown_after(work)
 
 
 @acting()

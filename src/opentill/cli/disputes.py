@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import found, inputs, output, session, times
+from opentill.cli import found, inputs, manual_actions, output, session, times
 from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
@@ -95,12 +95,22 @@ def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
     """Make the command by which an operator says how a dispute ended."""
 
     @acting()
-    def command(dispute_id: str, *, actor: "Actor") -> dict[str, Any]:
+    def command(dispute_id: str, *, actor: "Actor") -> output.Result:
         from opentill import disputes, merchants
 
+        async def find(tx: "Tx") -> str:
+            return (await disputes.find_anywhere(tx, dispute_id)).merchant_id
+
+        async def shown(_tx: "Tx", dispute: "Dispute") -> dict[str, Any]:
+            return _shown(dispute)
+
+        if event == "won":
+            return manual_actions.perform("dispute-won", dispute_id, actor, find, shown)
+        if event == "recovered":
+            return manual_actions.perform("dispute-recovered", dispute_id, actor, find, shown)
+
         async def work(tx: "Tx", now: int) -> "Dispute":
-            found = await disputes.find_anywhere(tx, dispute_id)
-            merchant_id = found.merchant_id
+            merchant_id = await find(tx)
             await merchants.record_audit(
                 tx, actor, f"disputes {name}", merchant_id, dispute_id, now
             )
@@ -109,7 +119,7 @@ def _decision(name: str, event: "Event", summary: str) -> "Callable[..., None]":
                 tx, merchant_id, dispute_id, event, who=who, reason=reason, now=now
             )
 
-        return _shown(session.transact(work))
+        return output.Result(_shown(session.transact(work)))
 
     command.__doc__ = summary
     return command

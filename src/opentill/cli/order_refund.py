@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import inputs, manual_actions, output, session
 from opentill.cli.commands import acting
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
     from opentill.merchants import Actor, Merchant
     from opentill.orders import Order
-    from opentill.refunds import Quote, Refund, RefundBody, RefundOut
+    from opentill.refunds import Quote, Refund, RefundBody
 
 
 class _Seen(NamedTuple):
@@ -39,8 +39,11 @@ def refund(
         bool, typer.Option("--force", help="Although the merchant's refunds are switched off.")
     ] = False,
     actor: "Actor",
-) -> "RefundOut":
-    """Refund an order. Says first what it costs the merchant, and asks."""
+) -> output.Result:
+    """Refund an order. Says first what it costs the merchant, and asks.
+
+    Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
+    """
     from opentill.core.errors import Invalid
     from opentill.refunds import RefundBody, RefundOut
 
@@ -55,17 +58,17 @@ def refund(
 
     seen = session.transact(look)
     if not isinstance(seen, _Seen):
-        return RefundOut.of(seen)  # this number has been refunded before
+        return output.Result(RefundOut.of(seen))  # this number has been refunded before
     if not force:
         _check_on(seen.merchant)
     output.say(_described(seen))
     if not yes:
         typer.confirm("Refund it?", abort=True, err=True)
 
-    async def work(tx: "Tx", now: int) -> "Refund":
+    async def work(tx: "Tx", now: int) -> output.Result:
         return await _refund(tx, seen, body, actor, now, forced=force)
 
-    return RefundOut.of(session.transact(work))
+    return session.transact(work)
 
 
 async def _repeated(tx: "Tx", text: str, body: "RefundBody") -> "Refund | None":
@@ -140,31 +143,35 @@ def _check_on(merchant: "Merchant") -> None:
 
 async def _refund(
     tx: "Tx", seen: _Seen, body: "RefundBody", actor: "Actor", now: int, *, forced: bool
-) -> "Refund":
+) -> output.Result:
     """Refund what was seen. Raises Invalid if anything of it has changed, and CapabilityOff."""
-    from opentill import merchants, orders, refunds
+    from opentill import approvals, merchants, orders
     from opentill.core import money
     from opentill.core.errors import Invalid
-    from opentill.refunds import RefundBody
+    from opentill.refunds import RefundOut
+
+    async def shown(_tx: "Tx", refund: "Refund") -> RefundOut:
+        return RefundOut.of(refund)
 
     quote, order = seen.quote, seen.order
+    await merchants.lock(tx, order.merchant_id)
+    await merchants.lock_audit_log(tx)
     await orders.lock(tx, order.merchant_id, order.id)
     current = await _look(tx, order.id, body, now)
     if _moves(current.quote) != _moves(quote):
         raise Invalid(
             "order", "order must be as it was shown: it has changed meanwhile, look again"
         )
-    exact = RefundBody(
+    details = approvals.RefundDetails(
         amount=money.show(quote.amount_minor, quote.currency),
-        reason=body.reason,
         refund_no=body.refund_no,
+        forced=forced,
     )
-    merchant_id, subject = order.merchant_id, order.id
-    if forced and current.merchant.refund_off is not None:
-        subject += f", forced: refund is off ({current.merchant.refund_off})"
-    if not forced:
-        await merchants.require(tx, merchant_id, "refund")
-    await merchants.record_audit(tx, actor, "orders refund", merchant_id, subject, now)
-    return await refunds.create(
-        tx, merchant_id, order.id, exact, now, source=order.source, forced=forced
+    asked = approvals.ActionRequest(
+        action="refund",
+        merchant_id=order.merchant_id,
+        subject=order.id,
+        actor=actor,
+        refund=details,
     )
+    return await manual_actions.perform_in(tx, asked, shown, now)

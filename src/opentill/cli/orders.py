@@ -1,11 +1,10 @@
 """``opentill orders list|search|show|history|note|refund|confirm|…``."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import inputs, manual_actions, output, session
 from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
@@ -100,12 +99,22 @@ def note(
 
 
 @acting()
-def confirm(order_id: str, *, actor: "Actor") -> "OrderDetail":
-    """Confirm an order whose money arrived, for example by bank transfer."""
+def confirm(order_id: str, *, actor: "Actor") -> output.Result:
+    """Confirm an order whose money arrived, for example by bank transfer.
+
+    Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it, unless a
+    customer waits for the confirmation of the whole amount.
+    """
     from opentill import orders
 
-    change = partial(orders.confirm_manually, livemode=session.settings().livemode)
-    return _change(change, "orders confirm", order_id, actor)
+    async def find(tx: "Tx") -> str:
+        return (await orders.find_anywhere(tx, order_id)).merchant_id
+
+    async def shown(tx: "Tx", order: "Order") -> "OrderDetail":
+        livemode = session.settings().livemode
+        return orders.OrderDetail.of(await orders.with_livemode(tx, order, deployment=livemode))
+
+    return manual_actions.perform("confirm", order_id, actor, find, shown)
 
 
 @acting()

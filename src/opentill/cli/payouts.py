@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import identity, inputs, output, payout_runs, session
+from opentill.cli import identity, inputs, manual_actions, output, payout_runs, session
+from opentill.cli.approvals import approver
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
+    from opentill.approvals.model import Action
     from opentill.db.database import Tx
     from opentill.merchants import Actor
     from opentill.payouts import DuePayout, Payout, WaitingPayout
@@ -104,10 +106,18 @@ def waiting() -> output.Result:
 
 def approve(request_id: str) -> dict[str, Any]:
     """Make a payout that waits, as somebody else than the one who asked for it."""
-    from opentill import payouts
+    from opentill import approvals, payouts
 
-    actor = inputs.actor("", as_root=False)
-    return _shown(session.transact(lambda tx, now: payouts.approve(tx, request_id, actor.who, now)))
+    who, rules = approver(), approvals.Rules.of(session.settings())
+
+    async def work(tx: "Tx", now: int) -> "Payout":
+        await payouts.find_request(tx, request_id)
+        payout = await approvals.approve(tx, request_id, who, rules, now)
+        if not isinstance(payout, payouts.Payout):
+            raise TypeError  # its request was found
+        return payout
+
+    return _shown(session.transact(work))
 
 
 @acting()
@@ -166,24 +176,27 @@ def failed(
         bool, typer.Option("--returned", help="The bank returned it after it was PAID.")
     ] = False,
     actor: "Actor",
-) -> dict[str, Any]:
+) -> output.Result:
     """Mark a payout as failed: it returns to the available balance, with its fee.
 
-    One that is PAID fails only with --returned, when the money is on your own account again.
+    One that is PAID fails only with --returned, when the money is on your own account again. Above
+    the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """
     from opentill import payouts
     from opentill.core.errors import Invalid
 
-    async def work(tx: "Tx", now: int) -> "Payout":
-        if returned:
-            return await payouts.record_return(tx, payout_id, actor.reason, actor.who, now)
+    async def find(tx: "Tx") -> str:
         payout = await payouts.find_anywhere(tx, payout_id)
-        if payout.status == "PAID":
+        if payout.status == "PAID" and not returned:
             reason = "payout must be PENDING: this one is PAID. If the bank has returned it, add"
             raise Invalid("payout", f"{reason} --returned")
-        return await payouts.fail(tx, payout_id, actor.reason, actor.who, now)
+        return payout.merchant_id
 
-    return _shown(session.transact(work))
+    async def shown(_tx: "Tx", payout: "Payout") -> dict[str, Any]:
+        return _shown(payout)
+
+    action: Action = "payout-returned" if returned else "payout-failed"
+    return manual_actions.perform(action, payout_id, actor, find, shown)
 
 
 def due(

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from opentill.cli import inputs, output, session
+from opentill.cli import inputs, manual_actions, output, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
+    from opentill.approvals.model import Action
     from opentill.db.database import Tx
-    from opentill.gateways.model import RefundOutcome
     from opentill.merchants import Actor
     from opentill.refunds import Refund, RefundCase, RefundCaseOut, RefundOut
 
@@ -36,46 +36,48 @@ def register(app: typer.Typer) -> None:
 @acting()
 def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
     """End a refund as done: its money was sent back."""
-    from opentill.gateways.model import RefundOutcome
-
-    return _end(refund_id, RefundOutcome(status="SUCCEEDED"), actor)
-
-
-@acting()
-def failed(refund_id: str, *, actor: "Actor") -> "RefundOut":
-    """End a refund as failed: its money returns to the merchant's balance."""
-    from opentill.gateways.model import RefundOutcome
-
-    outcome = RefundOutcome(status="REFUSED", reason=actor.reason[:200])
-    return _end(refund_id, outcome, actor)
-
-
-def _end(refund_id: str, outcome: "RefundOutcome", actor: "Actor") -> "RefundOut":
     from opentill import gateways, merchants, refunds
+    from opentill.gateways.model import RefundOutcome
 
     reporting = gateways.reporting(session.settings().gateways)
 
     async def work(tx: "Tx", now: int) -> "Refund":
         refund = await refunds.find_anywhere(tx, refund_id)
-        action, ids = f"refund {outcome.status.lower()}", (refund.merchant_id, refund_id)
-        await merchants.record_audit(tx, actor, action, *ids, now)
+        ids, outcome = (refund.merchant_id, refund_id), RefundOutcome(status="SUCCEEDED")
+        await merchants.record_audit(tx, actor, "refund succeeded", *ids, now)
         return await refunds.end_manually(tx, *ids, outcome, now, reporting=reporting)
 
     return refunds.RefundOut.of(session.transact(work))
 
 
 @acting()
-def reversed_(refund_id: str, *, actor: "Actor") -> "RefundOut":
-    """Reverse a refund that had succeeded: its money came back, and is the merchant's again."""
-    from opentill import merchants, refunds
+def failed(refund_id: str, *, actor: "Actor") -> output.Result:
+    """End a refund as failed: its money returns to the merchant's balance.
 
-    async def work(tx: "Tx", now: int) -> "Refund":
-        refund = await refunds.find_anywhere(tx, refund_id)
-        ids = (refund.merchant_id, refund_id)
-        await merchants.record_audit(tx, actor, "refunds reversed", *ids, now)
-        return await refunds.reverse_manually(tx, *ids, actor.reason[:200], now)
+    Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
+    """
+    return _give_back("refund-failed", refund_id, actor)
 
-    return refunds.RefundOut.of(session.transact(work))
+
+@acting()
+def reversed_(refund_id: str, *, actor: "Actor") -> output.Result:
+    """Reverse a refund that had succeeded: its money came back, and is the merchant's again.
+
+    Above the limit OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
+    """
+    return _give_back("refund-reversed", refund_id, actor)
+
+
+def _give_back(action: "Action", refund_id: str, actor: "Actor") -> output.Result:
+    from opentill import refunds
+
+    async def find(tx: "Tx") -> str:
+        return (await refunds.find_anywhere(tx, refund_id)).merchant_id
+
+    async def shown(_tx: "Tx", refund: "Refund") -> "RefundOut":
+        return refunds.RefundOut.of(refund)
+
+    return manual_actions.perform(action, refund_id, actor, find, shown)
 
 
 @acting()

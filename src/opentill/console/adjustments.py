@@ -44,7 +44,7 @@ async def show(request: PageRequest) -> Response:
 async def _quote(tx: Tx, request: PageRequest, typed: Mapping[str, str]) -> Quote:
     asked = await _read(tx, request, typed)
     above = request.app.settings.approval_above
-    return await adjustments.quote(tx, request.merchant_id, asked, above)
+    return await adjustments.quote(tx, request.merchant_id, asked, above, request.now)
 
 
 async def _read(tx: Tx, request: PageRequest, typed: Mapping[str, str]) -> AdjustmentRequest:

@@ -1,16 +1,17 @@
-"""The approvals that wait for a second person: adjustments and payouts above a limit.
+"""The approvals that wait for a second person: what moves money above a limit.
 
 Whoever asked for something cannot approve it, but may withdraw it by rejecting it. Deciding takes
 a step-up; a decision that somebody else has taken meanwhile is said, and nothing is done twice.
 """
 
+from functools import partial
 from typing import Final
 
-import msgspec
 from starlette.responses import Response
 
-from opentill import adjustments, merchants, payouts, people, reconciliation
-from opentill.backoffice import render
+from opentill import approvals, merchants, people, reconciliation
+from opentill.approvals import Approver
+from opentill.backoffice import cookies, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
@@ -18,54 +19,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
 
-_PAYOUT: Final = "preq_"
-
-
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that waits: what it is, of whom, and who asked for it."""
-
-    id: str
-    kind: str
-    merchant_id: str
-    money: Money
-    fee: Money | None
-    about: str  # the order of a correction, the reference of a payout
-    reason: str
-    asked_by: str
-    created_at: int
-
-
-async def waiting(tx: Tx) -> list[Waiting]:
-    """Return everything that waits for a second person, oldest first."""
-    found = [
-        Waiting(
-            id=one.id,
-            kind=one.kind,
-            merchant_id=one.merchant_id,
-            money=Money(one.amount_minor, one.currency),
-            fee=None,
-            about=one.order_id or one.reference,
-            reason=one.reason,
-            asked_by=one.asked_by,
-            created_at=one.created_at,
-        )
-        for one in await adjustments.waiting(tx)
-    ]
-    found += [
-        Waiting(
-            id=one.id,
-            kind="payout",
-            merchant_id=one.merchant_id,
-            money=Money(one.amount_minor, one.currency),
-            fee=Money(one.fee_minor, one.currency) if one.fee_minor else None,
-            about=one.reference,
-            reason=one.reason,
-            asked_by=one.asked_by,
-            created_at=one.created_at,
-        )
-        for one in await payouts.waiting(tx)
-    ]
-    return sorted(found, key=lambda one: (one.created_at, one.id))
+_BY_APPROVALS: Final = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
 
 
 async def show(request: PageRequest) -> Response:
@@ -80,7 +34,7 @@ async def _all(
     typed: dict[str, str] | None = None,
 ) -> Response:
     async with request.app.db.connection() as tx:
-        found = await waiting(tx)
+        found = await approvals.waiting(tx)
         names = await merchants.names(tx, (one.merchant_id for one in found))
     return render.page(
         request,
@@ -88,6 +42,7 @@ async def _all(
         status,
         found=found,
         names=names,
+        money=lambda minor, currency: request.localizer.amount(Money(minor, currency)),
         me=people.actor_of(request.login, "").who,
         errors=errors or {},
         typed=typed or {},
@@ -95,15 +50,18 @@ async def _all(
     )
 
 
+def approver(request: PageRequest) -> Approver:
+    """Return who approves, and in a browser of whom."""
+    knows = partial(cookies.knows, request.app.settings, request.headers)
+    return Approver(people.actor_of(request.login, "").who, knows)
+
+
 async def approve(request: PageRequest) -> Response:
     """Approve something, as somebody else than who asked for it."""
-    wanted, who = request.ids["approval"], people.actor_of(request.login, "").who
+    wanted, rules = request.ids["approval"], approvals.Rules.of(request.app.settings)
 
     async def work(tx: Tx) -> None:
-        if wanted.startswith(_PAYOUT):
-            await payouts.approve(tx, wanted, who, request.now)
-        else:
-            await adjustments.approve(tx, wanted, who, request.now)
+        await approvals.approve(tx, wanted, approver(request), rules, request.now)
 
     try:
         await request.app.db.run(work)
@@ -123,8 +81,8 @@ async def reject(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> None:
-        if wanted.startswith(_PAYOUT):
-            await payouts.reject(tx, wanted, actor, request.now)
+        if wanted.startswith(_BY_APPROVALS):
+            await approvals.reject(tx, wanted, actor, request.now)
         else:
             await reconciliation.reject_adjustment(tx, wanted, actor.who, actor.reason, request.now)
 
@@ -141,6 +99,8 @@ async def reject(request: PageRequest) -> Response:
 # What a refusal is about, by its field.
 _KEYS: Final = {
     "by": "approvals_error_same",
+    "invited": "approvals_error_invited",
+    "browser": "approvals_error_browser",
     "movement": "approvals_error_decided",
     "payout": "approvals_error_decided",
     "amount": "approvals_error_amount",

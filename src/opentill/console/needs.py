@@ -11,11 +11,20 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from opentill import disputes, epay, ledger, merchants, payouts, reconciliation, refunds, webhooks
+from opentill import (
+    approvals,
+    disputes,
+    epay,
+    ledger,
+    merchants,
+    payouts,
+    reconciliation,
+    refunds,
+    webhooks,
+)
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
-from opentill.console import approvals
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, people, webhooks
+from opentill.approvals import WaitingAction
 from opentill.backoffice import once, payment_page, payment_reading, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.payment_reading import Payment
@@ -100,15 +101,17 @@ async def act(request: PageRequest, action: Action) -> Response:
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> str:
-        await merchants.lock_audit_log(tx)  # before the order, as everywhere
+        await merchants.lock(tx, merchant_id)  # this and the next before the order, as everywhere
+        await merchants.lock_audit_log(tx)
         order = await orders.lock(tx, merchant_id, order_id)
         if payment_actions.seen(order) != form.get("seen"):
             raise _Stale
-        await action.apply(tx, Given(request.app.settings, order, form, actor, request.now))
-        return order_id
+        given = Given(request.app.settings, order, form, actor, request.now)
+        done = await action.apply(tx, given)
+        return done.id if isinstance(done, WaitingAction) else order_id
 
     try:
-        await once.make(request, work)
+        made = await once.make(request, work)
     except (_Stale, KeyReused):
         return await _stale(request, form, typed)
     except Invalid as problem:
@@ -116,7 +119,7 @@ async def act(request: PageRequest, action: Action) -> Response:
             return await _stale(request, form, typed)
         typed = msgspec.structs.replace(typed, errors={"amount": "payment_error_amount"})
         return await _page(request, 400, typed)
-    return _back(request, f"?done={action.name}")
+    return _back(request, f"?done={action.name}" if made == order_id else f"?waits={made}")
 
 
 async def _stale(request: PageRequest, form: Mapping[str, str], typed: Typed) -> Response:

@@ -6,11 +6,11 @@ the audit log.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 import msgspec
 
-from opentill import disputes, epay, gateways, merchants, orders, refunds
+from opentill import approvals, disputes, epay, gateways, merchants, orders, refunds
 from opentill.backoffice.payment_reading import Payment
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
@@ -25,7 +25,9 @@ from opentill.orders import Order, Status
 from opentill.people import Permission, command_permission
 from opentill.refunds import Refund
 
-_LONGEST_ERROR: Final = 200  # characters of why a refund has failed
+ManualAction = Literal[
+    "confirm", "refund-failed", "refund-reversed", "dispute-won", "dispute-recovered"
+]
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -84,11 +86,22 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.action.name}-{self.subject}" if self.subject else self.action.name
 
 
-async def _confirm(tx: Tx, given: Given) -> object:
-    await given.record(tx, "orders confirm", given.order.id)
-    who, why = given.actor.who, given.actor.reason
-    livemode = given.settings.livemode
-    return await orders.confirm_manually(tx, *given.ids, who, why, given.now, livemode=livemode)
+async def _manual(tx: Tx, given: Given, *, action: ManualAction) -> object:
+    """Do what needs a second person above the limit: of the order, or of its refund or dispute."""
+    subject = given.form.get("subject", "") or given.order.id
+    merchant_id = given.order.merchant_id
+    if action in {"refund-failed", "refund-reversed"}:
+        order_id = (await refunds.find(tx, merchant_id, subject)).order_id
+    elif action in {"dispute-won", "dispute-recovered"}:
+        order_id = (await disputes.find(tx, merchant_id, subject)).order_id
+    else:
+        order_id = subject
+    if order_id != given.order.id:
+        raise NotFound
+    asked = approvals.ActionRequest(
+        action=action, merchant_id=merchant_id, subject=subject, actor=given.actor
+    )
+    return await approvals.perform(tx, asked, approvals.Rules.of(given.settings), given.now)
 
 
 async def _revoke(tx: Tx, given: Given) -> object:
@@ -97,29 +110,17 @@ async def _revoke(tx: Tx, given: Given) -> object:
     return await orders.revoke_manually(tx, *given.ids, who, why, given.now)
 
 
-async def _end_refund(tx: Tx, given: Given, *, done: bool) -> object:
+async def _refund_done(tx: Tx, given: Given) -> object:
     merchant_id, refund_id = given.order.merchant_id, given.form.get("subject", "")
     refund = await refunds.find(tx, merchant_id, refund_id)
     if refund.order_id != given.order.id:
         raise NotFound
     outcome = RefundOutcome(status="SUCCEEDED")
-    if not done:
-        outcome = RefundOutcome(status="REFUSED", reason=given.actor.reason[:_LONGEST_ERROR])
-    await given.record(tx, f"refund {outcome.status.lower()}", refund_id)
+    await given.record(tx, "refund succeeded", refund_id)
     reporting = gateways.reporting(given.settings.gateways)
     return await refunds.end_manually(
         tx, merchant_id, refund_id, outcome, given.now, reporting=reporting
     )
-
-
-async def _reverse_refund(tx: Tx, given: Given) -> object:
-    merchant_id, refund_id = given.order.merchant_id, given.form.get("subject", "")
-    refund = await refunds.find(tx, merchant_id, refund_id)
-    if refund.order_id != given.order.id:
-        raise NotFound
-    await given.record(tx, "refunds reversed", refund_id)
-    reason = given.actor.reason[:_LONGEST_ERROR]
-    return await refunds.reverse_manually(tx, merchant_id, refund_id, reason, given.now)
 
 
 async def _given_back(tx: Tx, given: Given) -> None:
@@ -143,14 +144,14 @@ async def _open_dispute(tx: Tx, given: Given) -> object:
     )  # fmt: skip
 
 
-async def _decide(tx: Tx, given: Given, *, event: disputes.Event, command: str) -> object:
+async def _lose(tx: Tx, given: Given) -> object:
     merchant_id, dispute_id = given.order.merchant_id, given.form.get("subject", "")
     dispute = await disputes.find(tx, merchant_id, dispute_id)
     if dispute.order_id != given.order.id:
         raise NotFound
-    await given.record(tx, f"disputes {command}", dispute_id)
+    await given.record(tx, "disputes lose", dispute_id)
     return await disputes.decide(
-        tx, merchant_id, dispute_id, event,
+        tx, merchant_id, dispute_id, "lost",
         who=given.actor.who, reason=given.actor.reason, now=given.now,
     )  # fmt: skip
 
@@ -159,21 +160,21 @@ async def _notify(tx: Tx, given: Given) -> object:
     return await epay.resend(tx, *given.ids, given.now, actor=given.actor)
 
 
-CONFIRM: Final = Action("confirm", "orders confirm", _confirm)
+CONFIRM: Final = Action("confirm", "orders confirm", partial(_manual, action="confirm"))
 REVOKE: Final = Action("revoke", "orders revoke", _revoke)
-REFUND_DONE: Final = Action("refund-done", "refunds done", partial(_end_refund, done=True))
-REFUND_FAILED: Final = Action("refund-failed", "refunds failed", partial(_end_refund, done=False))
-REFUND_REVERSED: Final = Action("refund-reversed", "refunds reversed", _reverse_refund)
+REFUND_DONE: Final = Action("refund-done", "refunds done", _refund_done)
+REFUND_FAILED: Final = Action(
+    "refund-failed", "refunds failed", partial(_manual, action="refund-failed")
+)
+REFUND_REVERSED: Final = Action(
+    "refund-reversed", "refunds reversed", partial(_manual, action="refund-reversed")
+)
 GIVEN_BACK: Final = Action("given-back", "orders given-back", _given_back)
 DISPUTE_OPEN: Final = Action("dispute-open", "disputes open", _open_dispute)
-DISPUTE_WON: Final = Action(
-    "dispute-won", "disputes win", partial(_decide, event="won", command="win")
-)
-DISPUTE_LOST: Final = Action(
-    "dispute-lost", "disputes lose", partial(_decide, event="lost", command="lose")
-)
+DISPUTE_WON: Final = Action("dispute-won", "disputes win", partial(_manual, action="dispute-won"))
+DISPUTE_LOST: Final = Action("dispute-lost", "disputes lose", _lose)
 DISPUTE_RECOVERED: Final = Action(
-    "dispute-recovered", "disputes recover", partial(_decide, event="recovered", command="recover")
+    "dispute-recovered", "disputes recover", partial(_manual, action="dispute-recovered")
 )
 NOTIFY: Final = Action("notify", "epay resend", _notify)
 ACTIONS: Final = (

@@ -36,7 +36,7 @@ def _done(_refund_id: str) -> str:
 
 
 _WAY: Final = Way(
-    permission="orders.manage", find=_find, actor=_actor, page=_page, done=_done, of_staff=True
+    permission="orders.refund", find=_find, actor=_actor, page=_page, done=_done, of_staff=True
 )
 
 

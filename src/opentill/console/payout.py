@@ -1,11 +1,13 @@
 """A payout of any merchant: its facts, and forms that record how its transfer ended."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.responses import Response
 
-from opentill import merchants, payouts, people
+from opentill import approvals, merchants, payouts, people
+from opentill.approvals import ActionRequest, Rules, WaitingAction
+from opentill.approvals.model import Action
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -60,22 +62,23 @@ async def _page(
     )
 
 
-_Record = Callable[[Tx, str, str, Actor, int], Awaitable[Payout]]
+async def _record(
+    tx: Tx, request: PageRequest, event: str, reference: str, actor: Actor
+) -> Payout | WaitingAction:
+    payout_id, now = request.ids["payout"], request.now
+    action = _ACTIONS.get(event)
+    if action is None:
+        return await payouts.pay(tx, payout_id, reference, actor.reason, actor.who, now)
+    merchant_id = (await payouts.find_anywhere(tx, payout_id)).merchant_id
+    asked = ActionRequest(action=action, merchant_id=merchant_id, subject=payout_id, actor=actor)
+    done = await approvals.perform(tx, asked, Rules.of(request.app.settings), now)
+    if not isinstance(done, (Payout, WaitingAction)):
+        raise TypeError  # it is an action of a payout
+    return done
 
 
-async def _pay(tx: Tx, payout_id: str, reference: str, actor: Actor, now: int) -> Payout:
-    return await payouts.pay(tx, payout_id, reference, actor.reason, actor.who, now)
-
-
-async def _fail(tx: Tx, payout_id: str, _reference: str, actor: Actor, now: int) -> Payout:
-    return await payouts.fail(tx, payout_id, actor.reason, actor.who, now)
-
-
-async def _return(tx: Tx, payout_id: str, _reference: str, actor: Actor, now: int) -> Payout:
-    return await payouts.record_return(tx, payout_id, actor.reason, actor.who, now)
-
-
-_RECORDS: Final[Mapping[str, _Record]] = {"paid": _pay, "failed": _fail, "returned": _return}
+# What gives the merchant money back, which above the limit needs a second person.
+_ACTIONS: Final[Mapping[str, Action]] = {"failed": "payout-failed", "returned": "payout-returned"}
 
 
 async def record(request: PageRequest) -> Response:
@@ -83,20 +86,21 @@ async def record(request: PageRequest) -> Response:
     form = await request.form()
     typed = {name: form.get(name, "").strip() for name in _FIELDS}
     event = form.get("event", "")
-    apply = _RECORDS.get(event)
-    if apply is None:
+    if event != "paid" and event not in _ACTIONS:
         return await _page(request, 400)
-    payout_id, now = request.ids["payout"], request.now
     actor = people.actor_of(request.login, typed["reason"])
     if not typed["reason"]:
         return await _page(request, 400, event, {"reason": "payout_error_reason"}, typed)
     try:
-        await request.app.db.run(lambda tx: apply(tx, payout_id, typed["reference"], actor, now))
+        done = await request.app.db.run(
+            lambda tx: _record(tx, request, event, typed["reference"], actor)
+        )
     except Invalid as problem:
         field = _FIELD_OF.get(str(problem.field), "payout")
         error = {field: f"payout_error_{field}"}
         return await _page(request, 400, event, error, typed)
-    return render.see_other(request, f"{request.path}?done={event}")
+    waits = isinstance(done, WaitingAction)
+    return render.see_other(request, f"{request.path}?{'waits' if waits else 'done'}={event}")
 
 
 PLACE: Final = f"{OF_CONSOLE}/payout/{{payout:id}}"

@@ -7,10 +7,11 @@ from typing import IO, Final
 
 from starlette.responses import Response
 
-from opentill import payouts, people, reconciliation
+from opentill import approvals, payouts, people, reconciliation
 from opentill.backoffice import downloads, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.approvals import approver
 from opentill.console.zone import ZONE
 from opentill.core import bankaccounts
 from opentill.core.errors import Invalid, PayloadTooLarge
@@ -151,6 +152,9 @@ async def take(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, "taken in the console, for the bank")
     try:
         wanted = payouts.FileRequest(chosen, actor, app.settings.approval_above)
+        await app.db.read(
+            lambda tx: approvals.check_run_taker(tx, run_id, wanted, approver(request), request.now)
+        )
         run = await payouts.send_run(app.db, run_id, wanted, app.settings.secret_key, request.now)
     except Invalid as problem:
         return await _one(request, 400, {"form": f"run_error_take_{problem.field}"})

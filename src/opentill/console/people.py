@@ -1,5 +1,6 @@
 """The staff: who they are, with which role, whether their accounts are safe, and their logins."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -11,11 +12,12 @@ from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
-from opentill.merchants import Actor
+from opentill.merchants import Actor, Key
 from opentill.people import STAFF_ROLES, NewLink, StaffRole
 from opentill.people.model import HOUR_MS
 
 _REASON: Final = "in the console"
+_KEYS: Final = ("revoke", "keep")  # what becomes of the keys of somebody who is removed
 
 
 async def show(request: PageRequest) -> Response:
@@ -148,7 +150,10 @@ async def show_one(request: PageRequest) -> Response:
 
 
 async def _person(
-    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+    request: PageRequest,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    keys: Sequence[Key] = (),
 ) -> Response:
     person_id = request.ids["person"]
     async with request.app.db.connection() as tx:
@@ -162,6 +167,7 @@ async def _person(
         logins=logins,
         roles=STAFF_ROLES,
         zone=ZONE,
+        keys=keys,
         errors=errors or {},
     )
 
@@ -182,12 +188,20 @@ async def change_role(request: PageRequest) -> Response:
 
 
 async def remove(request: PageRequest) -> Response:
-    """Take somebody's role away."""
-    person_id = request.ids["person"]
+    """Take somebody's role away, once it is said what becomes of the API keys that they made."""
+    form, person_id = await request.form(), request.ids["person"]
+    choice = form.get("keys", "")
+    if choice not in _KEYS:
+        async with request.app.db.connection() as tx:
+            keys = await people.key_scopes.keys_made_by(tx, person_id, request.now)
+        if keys:
+            return await _person(request, keys=keys)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
-            lambda tx: people.remove_staff(tx, person_id, request.now, actor=actor)
+            lambda tx: people.remove_staff(
+                tx, person_id, request.now, actor=actor, revoke_keys=choice == "revoke"
+            )
         )
     except Invalid:
         return await _person(request, 400, {"role": "error_last_admin"})

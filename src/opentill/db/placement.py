@@ -17,6 +17,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     # distributed by merchant_id, all of a merchant's rows on one node
     "adjustments": "distributed",
     "agreement_acceptances": "distributed",
+    "approval_requests": "distributed",
     "attempt_figures": "distributed",
     "awaited_figures": "distributed",
     "balances": "distributed",
@@ -67,6 +68,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     "search_counts": "distributed",
     "search_heads": "distributed",
     "search_terms": "distributed",
+    "solo_movements": "distributed",
     "unmatched_disputes": "distributed",
     "webhook_deliveries": "distributed",
     "webhook_endpoints": "distributed",

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from opentill import adjustments, merchants, payouts, people
-from opentill.adjustments import Adjustment
+from opentill import merchants, people
+from opentill.approvals import waiting
 from opentill.core import ids
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
@@ -18,7 +18,6 @@ from opentill.mail.contents import Approval, Deadline
 from opentill.mail.model import HOUR_MS, NearDeadline, NewMail
 from opentill.mail.noting import LATEST_MS
 from opentill.mail.topics import BY_NAME
-from opentill.payouts import WaitingPayout
 
 _DAY_MS: Final = 24 * HOUR_MS
 # Days before a deadline at which somebody is reminded, and until how many days before it.
@@ -31,21 +30,17 @@ async def approvals(db: Db, settings: Settings, now: int) -> int:
     oldest = max((await noting.begin(db, now)).since, now - LATEST_MS)
 
     async def work(tx: Tx) -> int:
-        found: list[tuple[Adjustment | WaitingPayout, str]] = [
-            *((one, one.kind) for one in await adjustments.waiting(tx)),
-            *((one, "payout") for one in await payouts.waiting(tx)),
-        ]
-        fresh = [(one, kind) for one, kind in found if one.created_at >= oldest]
+        fresh = [one for one in await waiting(tx) if one.created_at >= oldest]
         if not fresh:
             return 0
-        names = await merchants.names(tx, (one.merchant_id for one, _ in fresh))
+        names = await merchants.names(tx, (one.merchant_id for one in fresh))
         topic = BY_NAME["approval_waiting"]
         readers = await recipients.staff(tx, topic)
         mails: list[NewMail] = []
-        for one, kind in fresh:
+        for one in fresh:
             said = Approval(
                 shop=names[one.merchant_id],
-                kind=kind,
+                kind=one.kind,
                 amount=(one.amount_minor, one.currency),
                 reason=one.reason,
                 who=one.asked_by,

@@ -17,7 +17,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     refunds: int
     disputes: int
     payouts: int
-    approvals: int  # payouts and adjustments that wait for a second person
+    approvals: int  # pending requests for a second person
     sessions: int  # open ones; those that nobody pays expire by themselves
 
 
@@ -57,7 +57,7 @@ _WORDS: Final = {
     "refunds": "refunds under way",
     "disputes": "open disputes",
     "payouts": "payouts that the bank has not confirmed",
-    "approvals": "payouts and adjustments that wait for a second person",
+    "approvals": "requests that wait for a second person",
 }
 
 

@@ -30,6 +30,8 @@ LEFT = Query(
             select 1 from payout_requests where merchant_id = :merchant_id and status = 'WAITING'
             union all
             select 1 from adjustments where merchant_id = :merchant_id and status = 'WAITING'
+            union all
+            select 1 from approval_requests where merchant_id = :merchant_id and status = 'WAITING'
             limit :limit) found) as approvals,
         (select count(*) from (
             select 1 from orders where merchant_id = :merchant_id and status = 'PENDING'

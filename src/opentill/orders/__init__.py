@@ -63,6 +63,7 @@ from opentill.orders.service import (
     apply_outcome,
     attempt_of,
     attempts,
+    awaits_confirmation,
     confirm_manually,
     exists,
     find,
@@ -79,6 +80,7 @@ from opentill.orders.service import (
     revoke_manually,
     set_method,
     set_payment_link,
+    settled_share,
     start_attempt,
 )
 from opentill.orders.settlement import Settled, due_merchants, settle_batch, settle_one, settleable
@@ -119,6 +121,7 @@ __all__ = [
     "ask",
     "attempt_of",
     "attempts",
+    "awaits_confirmation",
     "by_transaction",
     "callback_url",
     "can",
@@ -170,6 +173,7 @@ __all__ = [
     "settle_batch",
     "settle_one",
     "settleable",
+    "settled_share",
     "show_card",
     "start_attempt",
     "submit",

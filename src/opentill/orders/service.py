@@ -390,6 +390,25 @@ async def _is_noted(tx: Tx, order: Order, event: str, beginning: str) -> bool:
     return any(line.event == event and line.cause.startswith(beginning) for line in lines)
 
 
+async def awaits_confirmation(tx: Tx, order: Order) -> bool:
+    """Return whether a customer says that they have sent all of an order's amount by themselves.
+
+    Such as by bank transfer: an attempt that only the operator can confirm.
+    """
+    attempt = await queries.MANUAL_ATTEMPT.first(
+        tx, merchant_id=order.merchant_id, order_id=order.id
+    )
+    if attempt is None or attempt.currency != order.currency:
+        return False
+    return attempt.amount_minor >= order.amount_minor
+
+
+def settled_share(order: Order, amount_minor: int) -> int:
+    """Return what a part of an order is in the currency that it settles in, in minor units."""
+    currencies = order.currency, order.settled_currency
+    return money.times(amount_minor, order.exchange_rate, *currencies)
+
+
 async def confirm_manually(
     tx: Tx,
     merchant_id: str,

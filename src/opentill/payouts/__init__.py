@@ -26,10 +26,11 @@ from opentill.payouts.model import (
     Transition,
     WaitingPayout,
 )
-from opentill.payouts.requests import approve, reject, request, waiting
+from opentill.payouts.requests import approve, find_request, reject, request, waiting
 from opentill.payouts.runs import described as describe_run
 from opentill.payouts.runs import find as find_run
 from opentill.payouts.runs import in_file as in_file_of_run
+from opentill.payouts.runs import needs_second as run_needs_second
 from opentill.payouts.runs import newest as newest_runs
 from opentill.payouts.runs import pay as pay_run
 from opentill.payouts.runs import payouts_of
@@ -90,6 +91,7 @@ __all__ = [
     "file_name",
     "find",
     "find_anywhere",
+    "find_request",
     "find_run",
     "in_file_of_run",
     "make_file",
@@ -105,6 +107,7 @@ __all__ = [
     "reject",
     "request",
     "returned_since",
+    "run_needs_second",
     "search",
     "send_run",
     "start_run",

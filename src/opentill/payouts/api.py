@@ -38,6 +38,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/payouts",
+        scope="payouts:read",
         tag="Payouts",
         summary="List payouts",
         description="An extension of the contract. Newest first. The operator makes payouts: one "
@@ -50,6 +51,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/payouts/{id}",
+        scope="payouts:read",
         tag="Payouts",
         summary="Get a payout",
         description="An extension of the contract. With the bank's reference once it was sent.",

@@ -203,6 +203,14 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[str, ...] = ()
 
 
+class Moved(msgspec.Struct, frozen=True):
+    """A payout of a run as limits count it: with its fee."""
+
+    merchant_id: str
+    id: str
+    amount_minor: int
+
+
 class InRun(msgspec.Struct, frozen=True, kw_only=True):
     """A payout of a run, as lists show it."""
 

@@ -10,6 +10,7 @@ from opentill.list_counts import lists
 from opentill.payouts.model import (
     DuePayout,
     InRun,
+    Moved,
     Payout,
     Run,
     RunSums,
@@ -269,6 +270,30 @@ RUN_SUMS = Query(
     join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
     join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version
     where t.run_id = :run_id
+    """,
+)
+# Whether a payout of a run that waits, with what its maker has moved alone at its merchant since a
+# time, is more than an amount: of the run's currency alone, as merchants have one.
+RUN_EXCEEDS = Value(
+    bool,
+    """
+    select exists (
+        select from payout_transfers t
+        join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+        where t.run_id = :run_id and p.status = 'PENDING'
+            and p.amount_minor + p.fee_minor + coalesce((
+                select sum(s.amount_minor) from solo_movements s
+                where s.merchant_id = t.merchant_id and s.maker = :maker
+                    and s.currency = p.currency and s.at > :since), 0) > :most_minor)
+    """,
+)
+MOVED_BY_RUN = Query(
+    Moved,
+    """
+    select p.merchant_id, p.id, p.amount_minor + p.fee_minor as amount_minor
+    from payout_transfers t
+    join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
+    where t.run_id = :run_id and t.in_file
     """,
 )
 IN_RUN = Query(

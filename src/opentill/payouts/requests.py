@@ -11,7 +11,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.merchants import Actor, Merchant, operator_actions
+from opentill.merchants import Actor, Merchant, approval_limits, operator_actions
 from opentill.payouts import queries, service
 from opentill.payouts.model import Payout, PayoutRequest, WaitingPayout
 
@@ -35,8 +35,9 @@ async def request(
     amount = await _amount(tx, merchant, wanted)
     currency = merchant.settlement_currency
     paid = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
-    if paid is not None or not operator_actions.needs_second(
-        amount + wanted.fee_minor, currency, above
+    whole = (amount + wanted.fee_minor, currency)
+    if paid is not None or not await approval_limits.needs_second(
+        tx, merchant_id, wanted.by, whole, above, now
     ):
         return await service.create(tx, merchant_id, wanted, above, now)
     if wanted.fee_minor:

@@ -9,6 +9,7 @@ fixes what is in it, before the first byte is given away (decision 0090).
 import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -19,7 +20,7 @@ from opentill.core import encryption, money
 from opentill.core.errors import Invalid, NotPermitted, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
-from opentill.merchants import Actor, operator_actions
+from opentill.merchants import Actor, approval_limits, operator_actions
 from opentill.payouts import accounts, queries, service
 from opentill.payouts.model import (
     DuePayout,
@@ -177,7 +178,7 @@ async def send(db: Db, run_id: str, wanted: FileRequest, secret_key: str, now: i
     has changed since, or that cannot be read any more, is not in it: it fails, and its money is
     available again. Raises NotFound and Invalid.
     """
-    await db.read(lambda tx: _check_taker(tx, run_id, wanted))
+    await db.read(lambda tx: _check_taker(tx, run_id, wanted, now))
     await _give_back(db, run_id, wanted.actor, secret_key, now)
     run = await db.run(lambda tx: _send(tx, run_id, wanted, now))
     # Those whose account was changed between the two.
@@ -185,7 +186,7 @@ async def send(db: Db, run_id: str, wanted: FileRequest, secret_key: str, now: i
     return run
 
 
-async def _check_taker(tx: Tx, run_id: str, wanted: FileRequest) -> RunView:
+async def _check_taker(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> RunView:
     """Return a run whose file they may take: READY, or SENT in this form."""
     actor = operator_actions.actor(wanted.actor.who, wanted.actor.reason)
     seen = await view(tx, run_id)
@@ -198,9 +199,19 @@ async def _check_taker(tx: Tx, run_id: str, wanted: FileRequest) -> RunView:
         raise Invalid("run", reason)
     if not sums.pending:
         raise Invalid("run", "run must have payouts that wait to be sent: it has none")
-    if operator_actions.needs_second(sums.most_minor, run.currency, wanted.above):
+    if await needs_second(tx, run, wanted.above, now):
         operator_actions.second(run.created_by, actor.who)
     return seen
+
+
+async def needs_second(tx: Tx, run: Run, above: Decimal | None, now: int) -> bool:
+    """Return whether a run's file is to be taken by somebody else than who began the run."""
+    if above is None:
+        return False
+    most = int(above.scaleb(money.exponent(run.currency)))
+    maker, since = approval_limits.maker_of(run.created_by), now - approval_limits.WINDOW_MS
+    exceeds = queries.RUN_EXCEEDS.get(tx, run_id=run.id, maker=maker, since=since, most_minor=most)
+    return bool(await exceeds)
 
 
 async def _give_back(db: Db, run_id: str, actor: Actor, secret_key: str, now: int) -> None:
@@ -236,7 +247,8 @@ def _of_no_use(waiting: Waiting, secret_key: str) -> str | None:
 
 
 async def _send(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> Run:
-    seen = await _check_taker(tx, run_id, wanted)
+    await merchants.lock_audit_log(tx)  # so that what is moved at this moment counts
+    seen = await _check_taker(tx, run_id, wanted, now)
     if seen.run.status == "SENT":
         return seen.run
     form, actor = wanted.form, wanted.actor
@@ -251,6 +263,8 @@ async def _send(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> Run:
     # switches a merchant's payouts off takes too.
     if not await queries.PUT_IN_FILE.run(tx, run_id=run_id):
         raise Invalid("run", "run must have payouts that may be sent: it has none")
+    if wanted.above is not None and actor.who == seen.run.created_by:
+        await _record_moved(tx, seen.run, now)
     return sent
 
 
@@ -294,6 +308,16 @@ async def in_file(db: Db, run_id: str) -> AsyncIterator[InRun]:
         if len(batch) < _BATCH:
             return
         after = batch[-1].merchant_id
+
+
+async def _record_moved(tx: Tx, run: Run, now: int) -> None:
+    """Count the payouts of a run that one person has begun and taken the file of."""
+    for payout in await queries.MOVED_BY_RUN.all(tx, run_id=run.id):
+        moved = merchants.SoloMovement(
+            merchant_id=payout.merchant_id, id=payout.id, kind="payouts file", who=run.created_by,
+            amount_minor=payout.amount_minor, currency=run.currency,
+        )  # fmt: skip
+        await approval_limits.record(tx, moved, now)
 
 
 def _check_form(run: Run, form: Form) -> None:

@@ -9,7 +9,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
-from opentill.merchants import Actor, Merchant, operator_actions
+from opentill.merchants import Actor, Merchant, approval_limits, operator_actions
 from opentill.payouts import events, queries
 from opentill.payouts.model import BY_EVENT, DuePayout, Event, Payout, PayoutRequest, Status, posted
 
@@ -43,7 +43,9 @@ async def create(
     subject = _described(payout_id, merchant, wanted, approved_by)
     await merchants.record_audit(tx, actor, "payouts create", merchant_id, subject, now)
     amount = await _amount(tx, merchant, wanted.amount_minor, fee)
-    if approved_by is None and operator_actions.needs_second(amount + fee, currency, above):
+    if approved_by is None and await approval_limits.needs_second(
+        tx, merchant_id, actor.who, (amount + fee, currency), above, now
+    ):
         refusal = f"amount must be approved by a second person above {above:f} {currency}"
         raise Invalid("amount", refusal)
     transition = BY_EVENT[None, "created"]
@@ -52,6 +54,12 @@ async def create(
         amount_minor=amount, fee_minor=fee, currency=currency, reference=reference,
         reason=actor.reason, created_by=actor.who, approved_by=approved_by, now=now,
     )  # fmt: skip
+    if approved_by is None and above is not None:
+        moved = merchants.SoloMovement(
+            merchant_id=merchant_id, id=payout.id, kind="payouts create", who=actor.who,
+            amount_minor=amount + fee, currency=currency,
+        )  # fmt: skip
+        await approval_limits.record(tx, moved, now)
     # The balance after the postings is read under its lock: what others take meanwhile is in it.
     after = await ledger.post(tx, merchant_id, currency, posted(payout, "created"), now)
     if after.available < 0:

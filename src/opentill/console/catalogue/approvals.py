@@ -6,6 +6,12 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "approvals_error_invited": "Whoever asked for this has invited this "
+        "person or given them a new password within the last 72 hours. "
+        "Somebody else must approve.",
+        "approvals_error_browser": "Whoever asked for this has logged in in this "
+        "browser. Approve it in a browser of your own.",
+        "approvals_waits": "This waits for a second person now: {link}. Nothing has moved yet.",
         "menu_approvals": "Approvals",
         "need_approvals": "Waiting for a second person: {number}",
         "approvals_title": "Waiting for a second person",
@@ -30,6 +36,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_reason": "Say why, in a few words.",
     },
     "zh-Hans": {
+        "approvals_error_invited": "申请人在过去 72 小时内邀请了此人或为其设置了"
+        "新密码，须由其他人批准。",
+        "approvals_error_browser": "申请人曾在此浏览器登录。请在您自己的浏览器中批准。",
+        "approvals_waits": "此操作正在等待第二人审批：{link}。尚未移动任何资金。",
         "menu_approvals": "审批",
         "need_approvals": "待第二人审批：{number}",
         "approvals_title": "等待第二人审批",
@@ -53,6 +63,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_reason": "请简要说明原因。",
     },
     "zh-Hant": {
+        "approvals_error_invited": "申請人在過去 72 小時內邀請了此人或為其設定了"
+        "新密碼，須由其他人核准。",
+        "approvals_error_browser": "申請人曾在此瀏覽器登入。請在您自己的瀏覽器中核准。",
+        "approvals_waits": "此操作正在等待第二人核准：{link}。尚未移動任何資金。",
         "menu_approvals": "核准",
         "need_approvals": "待第二人核准：{number}",
         "approvals_title": "等待第二人核准",

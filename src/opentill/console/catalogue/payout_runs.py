@@ -6,6 +6,11 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "run_error_take_invited": "Whoever began the run has invited this "
+        "person or given them a new password within the "
+        "last 72 hours. Somebody else must take the file.",
+        "run_error_take_browser": "Whoever began the run has logged in in this "
+        "browser. Take the file in a browser of your own.",
         "menu_runs": "Payout runs",
         "run_due_title": "Who is due a payout",
         "run_due_sum": "{amount}, merchants: {number}.",
@@ -102,6 +107,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "run_error_pay_run": "Nothing was done: nobody has taken the file of this run yet.",
     },
     "zh-Hans": {
+        "run_error_take_invited": "发起人在过去 72 小时内邀请了此人或为其设置了"
+        "新密码，须由其他人领取文件。",
+        "run_error_take_browser": "发起人曾在此浏览器登录。请在您自己的浏览器中领取文件。",
         "menu_runs": "批量付款",
         "run_due_title": "待付款的商户",
         "run_due_sum": "{amount}，共 {number} 个商户。",
@@ -192,6 +200,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "run_error_pay_run": "未执行任何操作：此批次的文件尚未领取。",
     },
     "zh-Hant": {
+        "run_error_take_invited": "發起人在過去 72 小時內邀請了此人或為其設定了"
+        "新密碼，須由其他人領取檔案。",
+        "run_error_take_browser": "發起人曾在此瀏覽器登入。請在您自己的瀏覽器中領取檔案。",
         "menu_runs": "批次付款",
         "run_due_title": "待付款的商戶",
         "run_due_sum": "{amount}，共 {number} 個商戶。",

@@ -1,0 +1,27 @@
+"""Manual actions of staff above a limit: one person asks for them, another one approves."""
+
+from opentill.approvals.model import (
+    ActionRequest,
+    Approver,
+    RefundDetails,
+    Rules,
+    Waiting,
+    WaitingAction,
+    WaitingActionOut,
+)
+from opentill.approvals.service import approve, check_run_taker, perform, reject, waiting
+
+__all__ = [
+    "ActionRequest",
+    "Approver",
+    "RefundDetails",
+    "Rules",
+    "Waiting",
+    "WaitingAction",
+    "WaitingActionOut",
+    "approve",
+    "check_run_taker",
+    "perform",
+    "reject",
+    "waiting",
+]

@@ -1,0 +1,140 @@
+"""Manual actions that can need a second person, and the rules of a deployment about them."""
+
+from collections.abc import Callable, Container
+from decimal import Decimal
+from typing import Final, Literal, Self, get_args
+
+import msgspec
+
+from opentill import gateways
+from opentill.core import money, structs
+from opentill.core.settings import Settings
+from opentill.merchants import Actor
+
+Action = Literal[
+    "confirm",
+    "refund",
+    "refund-failed",
+    "refund-reversed",
+    "dispute-won",
+    "dispute-recovered",
+    "payout-failed",
+    "payout-returned",
+]
+Status = Literal["WAITING", "APPROVED", "REJECTED"]
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+
+
+class RefundDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A refund by staff: how much of the order, and whether although refunds are switched off."""
+
+    amount: str
+    refund_no: str | None = None
+    forced: bool = False
+
+
+class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A manual action of somebody of the staff: ``subject`` is an order, refund, dispute or payout.
+
+    ``refund`` is there for a refund, whose subject is the order.
+    """
+
+    action: Action
+    merchant_id: str
+    subject: str
+    actor: Actor
+    refund: RefundDetails | None = None
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What of a deployment counts: the limit, real money, and which gateways report themselves."""
+
+    above: Decimal | None
+    livemode: bool
+    reporting: Container[str]
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return those of a deployment."""
+        reporting = gateways.reporting(settings.gateways)
+        return cls(settings.approval_above, settings.livemode, reporting)
+
+
+class Approver(msgspec.Struct, frozen=True):
+    """Who approves. ``knows``: whether their browser has logged in to an account, by its e-mail."""
+
+    who: str
+    knows: Callable[[str], bool]
+
+
+class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as it is stored; ``details`` is JSON, and the amount is what the merchant gains.
+
+    Of a refund it is what the merchant loses.
+    """
+
+    merchant_id: str
+    id: str
+    action: Action
+    status: Status
+    subject: str
+    details: str
+    amount_minor: int
+    currency: str
+    reason: str
+    asked_by: str
+    decided_by: str | None
+    rejection: str | None
+    created_at: int
+    decided_at: int | None
+
+    @property
+    def described(self) -> str:
+        """What the audit log calls it."""
+        return f"{self.id}: {self.action} of {self.shown} for {self.subject}"
+
+    @property
+    def shown(self) -> str:
+        """The amount with its currency."""
+        return money.named(self.amount_minor, self.currency)
+
+
+class WaitingActionOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A request as the command line shows it."""
+
+    id: str
+    merchant_id: str
+    action: Action
+    status: Status
+    subject: str
+    amount: str
+    currency: str
+    reason: str
+    asked_by: str
+    decided_by: str | None
+    rejection: str | None
+    created_at: int
+    decided_at: int | None
+
+    @classmethod
+    def of(cls, held: WaitingAction) -> Self:
+        """Show a request."""
+        return structs.convert(held, cls, amount=money.show(held.amount_minor, held.currency))
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A pending request for a second person: an adjustment, a payout or a manual action.
+
+    ``about`` is the order of a correction, the reference of a payout, the subject of an action.
+    """
+
+    id: str
+    kind: str
+    merchant_id: str
+    amount_minor: int
+    fee_minor: int
+    currency: str
+    about: str
+    reason: str
+    asked_by: str
+    created_at: int

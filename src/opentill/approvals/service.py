@@ -1,0 +1,202 @@
+"""Manual actions, which no gateway or bank has reported: above the limit they take two persons.
+
+A request for a second person is stored and does nothing. Approving it performs the action, if that
+is still possible; otherwise the request stays pending, to be rejected (decision 0123).
+"""
+
+import msgspec
+
+from opentill import adjustments, merchants, payouts, people
+from opentill.approvals import queries
+from opentill.approvals.actions import TABLE, Done
+from opentill.approvals.model import (
+    ActionRequest,
+    Approver,
+    RefundDetails,
+    Rules,
+    Waiting,
+    WaitingAction,
+)
+from opentill.core.errors import Invalid, or_not_found
+from opentill.core.ids import new_id
+from opentill.db.database import Tx
+from opentill.merchants import Actor, approval_limits, operator_actions
+from opentill.payouts import FileRequest
+
+_INVITED_MS = 72 * 3_600_000  # so long, whoever was invited cannot approve for who invited them
+
+
+async def perform(tx: Tx, asked: ActionRequest, rules: Rules, now: int) -> Done | WaitingAction:
+    """Perform a manual action, or store a request for it above the deployment's limit.
+
+    The same request again, while it waits, returns the first one. Raises NotFound and Invalid, and
+    CapabilityOff for a refund.
+    """
+    actor = operator_actions.actor(asked.actor.who, asked.actor.reason)
+    asked = msgspec.structs.replace(asked, actor=actor)
+    await merchants.lock(tx, asked.merchant_id)
+    await merchants.lock_audit_log(tx)
+    row, merchant_id = TABLE[asked.action], asked.merchant_id
+    amount = minor, currency = await row.measure(tx, asked, now)
+    if minor and await approval_limits.needs_second(
+        tx, merchant_id, actor.who, amount, rules.above, now
+    ):
+        return await _store(tx, asked, amount, now)
+    done = await row.apply(tx, asked, rules, now)
+    if rules.above is not None:
+        moved = merchants.SoloMovement(
+            merchant_id=merchant_id, id=done.id, kind=asked.action, who=actor.who,
+            amount_minor=minor, currency=currency,
+        )  # fmt: skip
+        await approval_limits.record(tx, moved, now)
+    return done
+
+
+async def _store(tx: Tx, asked: ActionRequest, amount: tuple[int, str], now: int) -> WaitingAction:
+    details = msgspec.json.encode(asked.refund).decode()
+    first = await queries.WAITING_OF_SUBJECT.first(
+        tx, merchant_id=asked.merchant_id, action=asked.action, subject=asked.subject
+    )
+    if first is not None:
+        if first.details != details:
+            reason = f"{asked.action} of {asked.subject} must not wait already: {first.id} does"
+            raise Invalid("subject", reason)
+        return first
+    held = await queries.INSERT.one(
+        tx, merchant_id=asked.merchant_id, id=new_id("areq"), action=asked.action,
+        subject=asked.subject, details=details, amount_minor=amount[0], currency=amount[1],
+        reason=asked.actor.reason, asked_by=asked.actor.who, now=now,
+    )  # fmt: skip
+    subject = f"{held.described}, waiting"
+    await merchants.record_audit(
+        tx, asked.actor, "approvals request", asked.merchant_id, subject, now
+    )
+    return held
+
+
+# ── everything that waits: adjustments and payouts too ──
+
+
+async def waiting(tx: Tx) -> list[Waiting]:
+    """Return all pending requests for a second person, oldest first."""
+    listed = [
+        Waiting(
+            id=one.id, kind=one.kind, merchant_id=one.merchant_id, amount_minor=one.amount_minor,
+            fee_minor=0, currency=one.currency, about=one.order_id or one.reference,
+            reason=one.reason, asked_by=one.asked_by, created_at=one.created_at,
+        )
+        for one in await adjustments.waiting(tx)
+    ]  # fmt: skip
+    listed += [
+        Waiting(
+            id=one.id, kind="payout", merchant_id=one.merchant_id, amount_minor=one.amount_minor,
+            fee_minor=one.fee_minor, currency=one.currency, about=one.reference,
+            reason=one.reason, asked_by=one.asked_by, created_at=one.created_at,
+        )
+        for one in await payouts.waiting(tx)
+    ]  # fmt: skip
+    listed += [
+        Waiting(
+            id=one.id, kind=one.action, merchant_id=one.merchant_id,
+            amount_minor=one.amount_minor, fee_minor=0, currency=one.currency, about=one.subject,
+            reason=one.reason, asked_by=one.asked_by, created_at=one.created_at,
+        )
+        for one in await queries.WAITING.all(tx)
+    ]  # fmt: skip
+    return sorted(listed, key=lambda one: (one.created_at, one.id))
+
+
+async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now: int) -> object:
+    """Perform a pending request, as another person than who asked for it; return the result.
+
+    Everybody who approves does it here. Raises NotFound, and Invalid: on ``by``, ``invited`` and
+    ``browser`` for somebody who cannot be the second person.
+    """
+    if request_id.startswith("preq_"):
+        asked_by = (await payouts.find_request(tx, request_id)).asked_by
+        await check_second(tx, asked_by, approver, now)
+        return await payouts.approve(tx, request_id, approver.who, now)
+    if not request_id.startswith("areq_"):
+        asked_by = (await adjustments.find_anywhere(tx, request_id)).asked_by
+        await check_second(tx, asked_by, approver, now)
+        return await adjustments.approve(tx, request_id, approver.who, now)
+    held = await _locked(tx, request_id)
+    await check_second(tx, held.asked_by, approver, now)
+    subject = f"{held.described}, asked for by {held.asked_by}"
+    actor = Actor(approver.who, held.reason)
+    await merchants.record_audit(tx, actor, "approvals approve", held.merchant_id, subject, now)
+    asked = ActionRequest(
+        action=held.action,
+        merchant_id=held.merchant_id,
+        subject=held.subject,
+        actor=Actor(f"{held.asked_by} and {approver.who}", held.reason),
+        refund=msgspec.json.decode(held.details, type=RefundDetails | None),
+    )
+    row = TABLE[held.action]
+    minor, currency = await row.measure(tx, asked, now)
+    if currency != held.currency or minor > held.amount_minor:
+        reason = f"amount must be at most {held.shown}, as it was asked for: ask for it anew"
+        raise Invalid("amount", reason)
+    await queries.DECIDE.one(
+        tx, merchant_id=held.merchant_id, id=held.id, status="APPROVED",
+        decided_by=approver.who, rejection=None, now=now,
+    )  # fmt: skip
+    return await row.apply(tx, asked, rules, now)
+
+
+async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> object:
+    """Reject an action or a payout that waits, one's own too. Raises NotFound and Invalid.
+
+    An adjustment is rejected by ``reconciliation``, which may have asked for it.
+    """
+    if request_id.startswith("preq_"):
+        return await payouts.reject(tx, request_id, actor, now)
+    held = await _locked(tx, request_id)
+    checked = operator_actions.actor(actor.who, actor.reason)
+    await merchants.record_audit(
+        tx, checked, "approvals reject", held.merchant_id, held.described, now
+    )
+    return await queries.DECIDE.one(
+        tx, merchant_id=held.merchant_id, id=held.id, status="REJECTED",
+        decided_by=checked.who, rejection=checked.reason, now=now,
+    )  # fmt: skip
+
+
+async def _locked(tx: Tx, request_id: str) -> WaitingAction:
+    """Return a request that waits, with its merchant locked. Raises NotFound and Invalid."""
+    seen = or_not_found(
+        await queries.ANYWHERE.first(tx, id=request_id), f"nothing waits as {request_id}"
+    )
+    await merchants.lock(tx, seen.merchant_id)
+    await merchants.lock_audit_log(tx)
+    held = await queries.BY_ID.one(tx, merchant_id=seen.merchant_id, id=seen.id)
+    if held.status != "WAITING":
+        raise Invalid("movement", f"request must be WAITING: this one is {held.status}")
+    return held
+
+
+async def check_second(tx: Tx, asked_by: str, approver: Approver, now: int) -> None:
+    """Raise Invalid unless somebody can approve what ``asked_by`` has asked for.
+
+    They are another person, whom the first one has neither invited nor given a new password in the
+    last 72 hours, also by way of others, and who uses no browser of the first one's.
+    """
+    operator_actions.second(asked_by, approver.who)
+    maker, other = Actor(asked_by, "").person_id, Actor(approver.who, "").person_id
+    if maker is None or other is None:
+        return
+    if await people.was_let_in_by(tx, other, maker, now - _INVITED_MS):
+        reason = f"by must be somebody whom {asked_by} has not let in within the last 72 hours"
+        raise Invalid("invited", reason)
+    if approver.knows(await people.email_of(tx, maker)):
+        reason = f"by must approve in a browser in which {asked_by} has not logged in"
+        raise Invalid("browser", reason)
+
+
+async def check_run_taker(
+    tx: Tx, run_id: str, wanted: FileRequest, approver: Approver, now: int
+) -> None:
+    """Raise Invalid unless somebody can take the file of a run that needs a second person."""
+    run = (await payouts.view_run(tx, run_id)).run
+    if run.status != "SENT" and await payouts.run_needs_second(tx, run, wanted.above, now):
+        await check_second(tx, run.created_by, approver, now)

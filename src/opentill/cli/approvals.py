@@ -1,0 +1,80 @@
+"""``opentill approvals list|approve|reject``: pending requests for a second person."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from opentill.cli import inputs, output, session
+from opentill.cli.commands import acting, add_group
+
+if TYPE_CHECKING:
+    from opentill.approvals import Approver
+    from opentill.db.database import Tx
+    from opentill.merchants import Actor
+
+_COLUMNS = ("id", "kind", "merchantId", "amount", "currency", "about", "askedBy", "createdAt")
+_BY_APPROVALS = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    summary = "Pending requests for a second person: above OPENTILL_APPROVAL_ABOVE."
+    add_group(app, "approvals", summary, list=list_, approve=approve, reject=reject)
+
+
+def approver() -> "Approver":
+    """Return who runs the command as who approves: somebody who has logged in."""
+    from opentill.approvals import Approver
+
+    return Approver(inputs.actor("", as_root=False).who, lambda _account: False)
+
+
+def list_() -> output.Result:
+    """List the pending requests for a second person, oldest first."""
+    from opentill import approvals
+    from opentill.core import money
+
+    rows = [
+        {
+            "id": one.id,
+            "kind": one.kind,
+            "merchantId": one.merchant_id,
+            "amount": money.show(one.amount_minor, one.currency),
+            "fee": money.show(one.fee_minor, one.currency),
+            "currency": one.currency,
+            "about": one.about,
+            "reason": one.reason,
+            "askedBy": one.asked_by,
+            "createdAt": one.created_at,
+        }
+        for one in session.query(approvals.waiting)
+    ]
+    return output.Result(rows, _COLUMNS)
+
+
+def approve(request_id: str) -> output.Result:
+    """Approve a request, as somebody else than the one who asked for it."""
+    from opentill import approvals
+
+    who, rules = approver(), approvals.Rules.of(session.settings())
+
+    async def work(tx: "Tx", now: int) -> object:
+        return await approvals.approve(tx, request_id, who, rules, now)
+
+    session.transact(work)
+    return output.Result({"id": request_id, "status": "APPROVED", "approvedBy": who.who})
+
+
+@acting()
+def reject(request_id: str, *, actor: "Actor") -> output.Result:
+    """Reject a request; nothing is moved."""
+    from opentill import approvals, reconciliation
+
+    async def work(tx: "Tx", now: int) -> object:
+        if request_id.startswith(_BY_APPROVALS):
+            return await approvals.reject(tx, request_id, actor, now)
+        who, why = actor.who, actor.reason
+        return await reconciliation.reject_adjustment(tx, request_id, who, why, now)
+
+    session.transact(work)
+    return output.Result({"id": request_id, "status": "REJECTED", "rejectedBy": actor.who})

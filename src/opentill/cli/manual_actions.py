@@ -1,0 +1,52 @@
+"""Manual actions by command, which above the limit need a second person."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from opentill.cli import identity, output, session
+
+if TYPE_CHECKING:
+    from opentill.approvals import ActionRequest
+    from opentill.approvals.model import Action
+    from opentill.db.database import Tx
+    from opentill.merchants import Actor
+
+
+def perform(
+    action: "Action",
+    subject: str,
+    actor: "Actor",
+    find: "Callable[[Tx], Awaitable[str]]",
+    shown: "Callable[[Tx, Any], Awaitable[object]]",
+) -> output.Result:
+    """Perform a manual action or store a request for it; return what is printed.
+
+    ``find`` returns the merchant's id, ``shown`` what is printed of what was done. Raises NotFound,
+    Invalid and ``identity.NotAllowed``.
+    """
+    from opentill.approvals import ActionRequest
+
+    async def work(tx: "Tx", now: int) -> output.Result:
+        merchant_id = await find(tx)
+        asked = ActionRequest(action=action, merchant_id=merchant_id, subject=subject, actor=actor)
+        return await perform_in(tx, asked, shown, now)
+
+    return session.transact(work)
+
+
+async def perform_in(
+    tx: "Tx",
+    asked: "ActionRequest",
+    shown: "Callable[[Tx, Any], Awaitable[object]]",
+    now: int,
+) -> output.Result:
+    """As ``perform``, in a transaction of the caller's."""
+    from opentill import approvals
+
+    rules = approvals.Rules.of(session.settings())
+    done = await approvals.perform(tx, asked, rules, now)
+    if isinstance(done, approvals.WaitingAction):
+        identity.check_asker(waits=True)
+        note = f"waits for a second person: opentill approvals approve {done.id}"
+        return output.Result(approvals.WaitingActionOut.of(done), note=note)
+    return output.Result(await shown(tx, done))
