@@ -44,6 +44,38 @@ def test_every_permission_has_one_row_with_known_roles() -> None:
         assert rule.members or rule.staff
 
 
+def test_what_takes_a_step_up() -> None:
+    """Keys, secrets, the Epay key, the team, payouts, terms, approvals … take one."""
+    assert {rule.permission for rule in RULES if rule.proof} == {
+        "payouts.account",  # bank accounts
+        "keys.manage",
+        "endpoints.manage",  # webhook addresses
+        "endpoints.secrets",
+        "epay.manage",
+        "team.manage",
+        "agreement.accept",
+        "merchants.manage",
+        "terms.manage",
+        "payouts.manage",
+        "balance.adjust",
+        "orders.decide",
+        "orders.refund",  # by staff; a member's above a setting: tests/dashboard/test_payment.py
+        "disputes.decide",
+        "approvals.decide",
+        "people.manage",
+        "deployment.manage",
+        "rates.manage",
+    }
+    own = {one.path for one in PAGES if one.proof and one.allowed == "a person"}
+    assert "/security/logins/end" in own
+    assert {
+        one.path for one in PAGES if "/authenticator" in one.path and one.method == "POST"
+    } <= own
+    assert {one.path for one in PAGES if "/passkeys/" in one.path and one.method == "POST"
+            and one.allowed == "a person"} <= own  # fmt: skip
+    assert "/security/codes" in own
+
+
 def test_what_the_roles_are_for() -> None:
     of_members = [rule for rule in RULES if rule.members]
     assert all(member_may("owner", rule.permission) for rule in of_members)

@@ -4,10 +4,12 @@ import itertools
 import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
 import httpx2
+import msgspec
 import pytest
 
 from opentill import adjustments, disputes, orders
@@ -23,7 +25,7 @@ from opentill.orders import Order, PaymentAttempt
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
 from support import world
 from support.api_server import Shop
-from support.people import Visitor, person, title
+from support.people import PASSWORD, Visitor, person, title
 
 MINUTE: Final = 60_000
 
@@ -455,3 +457,27 @@ def test_an_event_is_sent_again_but_not_by_an_old_form(shop: Shop, clock: Any) -
     disabled = developer.post(action, form)
     assert disabled.status_code == 409
     assert "This endpoint is disabled" in words(disabled)
+
+
+def test_a_refund_above_the_setting_asks_for_the_password_again(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
+    server, before = shop.api_server, shop.api_server.app.settings
+    visitor, order = person(server, shop.id, "support"), shop.paid()
+    place = path(shop, order["id"], "refund")
+    clock(server.app.clock() + 10 * 60_000)  # the login is older than proof counts
+    server.app.settings = msgspec.structs.replace(before, refund_proof_above=Decimal("2.00"))
+    try:
+        assert visitor.post(place, ask(visitor, shop, order["id"], "2.00")).status_code == 303
+        form = ask(visitor, shop, order["id"], "2.01")
+        asked = visitor.post(place, form)
+        assert title(asked) == "Please confirm that it is you"
+        assert len(refunds_of(shop, order["id"])) == 1
+        wrong = visitor.post(place, form | {"proof_password": "wrong"})
+        assert wrong.status_code == 403
+        done = visitor.post(place, form | {"proof_password": PASSWORD})
+        assert done.status_code == 303
+        assert visitor.post(place, form).status_code == 303  # the same form again
+    finally:
+        server.app.settings = before
+    assert len(refunds_of(shop, order["id"])) == 2

@@ -55,6 +55,7 @@ SAID: Final[dict[str, dict[str, Any]]] = {
     "endpoint_disabled": ENTRY,
     "key_changed": ENTRY,
     "account_changed": ENTRY,
+    "endpoint_changed": ENTRY,
     "digest": {"merchant_id": "mer_1", "at": NOW, "days": [DAY]},
     "new_login": {"address": "192.0.2.1", "device": "Testfox", "at": NOW},
     "account_change": CHANGE,

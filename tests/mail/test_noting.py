@@ -8,7 +8,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from opentill import figures, mail, merchants, orders, payouts, people, refunds
+from opentill import figures, mail, merchants, orders, payouts, people, refunds, webhooks
 from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
@@ -126,6 +126,7 @@ async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) 
     paid = await db.run(lambda tx: _pay(tx, order))
     await db.run(lambda tx: world.dispute_said(tx, paid, "OPENED", respond_by=NOW + HOUR_MS))
     await db.run(lambda tx: merchants.create_key(tx, shop, "production", NOW, actor=TESTER))
+    await _change_endpoint(db, shop)
     rule = payouts.HoldRule(SETTINGS.secret_key, 3)
     await db.run(lambda tx: payouts.change_account(tx, shop, IBAN, TESTER, rule, NOW))
     for _ in range(2):
@@ -138,6 +139,10 @@ async def test_members_hear_of_disputes_keys_and_accounts_by_their_role(db: Db) 
         ("account_changed", "owner@example.com"),
         ("dispute_opened", "owner@example.com"),
         ("dispute_opened", "support@example.com"),
+        *(
+            ("endpoint_changed", f"{role}@example.com")
+            for role in ("developer", "developer", "owner", "owner")
+        ),
         ("key_changed", "developer@example.com"),
         ("key_changed", "owner@example.com"),
         ("receipt", "ann@example.com"),
@@ -181,6 +186,24 @@ async def test_members_hear_of_refunds_that_are_reversed_or_made_at_the_provider
         ("refund_reversed", "owner@example.com"),
         ("refund_reversed", "support@example.com"),
     ]
+
+
+async def _change_endpoint(db: Db, shop: str) -> None:
+    """Add an endpoint, and change its address and then what else it has."""
+    check = webhooks.UrlCheck(lambda _url: None)
+    key = SETTINGS.secret_key
+
+    async def work(tx: Tx) -> None:
+        fields = webhooks.EndpointFields(url="https://hooks.example.com/a")
+        made, _ = await webhooks.create(tx, shop, fields, check, key, NOW, actor=TESTER)
+        for change in (
+            webhooks.EndpointFields(url="https://other.example.com/a"),
+            webhooks.EndpointFields(description="Warehouse"),
+            webhooks.EndpointFields(status="DISABLED"),
+        ):
+            await webhooks.update(tx, shop, made.id, change, check, NOW, actor=TESTER)
+
+    await db.run(work)
 
 
 async def test_a_login_from_elsewhere_is_mailed_once(db: Db) -> None:

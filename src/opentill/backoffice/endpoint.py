@@ -159,6 +159,14 @@ async def _allow_files(request: PageRequest, one: Page) -> None:
     request.most_of_files, request.may_upload = one.files, True
 
 
+async def prove_first(request: PageRequest) -> Response | None:
+    """Ask for a step-up before a form is taken, where what the form says makes it dangerous.
+
+    None once the person has proved who they are.
+    """
+    return None if request.login.is_proved(request.now) else await _proof(request)
+
+
 async def _proof(request: PageRequest) -> Response | None:
     """Ask who somebody is before a form is taken; None once the proof came along with the form.
 

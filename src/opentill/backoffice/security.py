@@ -229,5 +229,5 @@ pages: Final = (
     Page("POST", f"{PLACE}/passkeys/begin", "a person", begin_passkey, enrolls=True, proof=True),
     Page("POST", f"{PLACE}/passkeys", "a person", add_passkey, enrolls=True, proof=True),
     Page("POST", f"{PLACE}/passkeys/remove", "a person", remove_passkey, proof=True),
-    Page("POST", f"{PLACE}/logins/end", "a person", end_login),
+    Page("POST", f"{PLACE}/logins/end", "a person", end_login, proof=True),
 )

@@ -126,6 +126,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         "adjustments of more than this need a second operator; in the merchant's currency",
         "never",
     ] = None
+    refund_proof_above: Annotated[
+        Decimal | None,
+        values.amount,
+        "a member's refund of more than this asks for the password again; in the order's currency",
+        "never",
+    ] = Decimal(1000)
     smtp_url: Annotated[
         str,
         values.smtp,

@@ -157,7 +157,7 @@ class Stuck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """Something waits for a second person; ``kind`` is an adjustment's, or "payout"."""
+    """Something waits for a second person; ``kind`` is that of ``approvals.Waiting``."""
 
     shop: str
     kind: str

@@ -54,6 +54,12 @@ TOPICS: Final = (
         ("owner", "developer"),
     ),
     Topic(
+        "endpoint_changed",
+        contents.Entry,
+        wording.entry("endpoint_changed", "developers/webhooks"),
+        ("owner", "developer"),
+    ),
+    Topic(
         "key_changed",
         contents.Entry,
         wording.entry("key", "developers/keys"),

@@ -6,6 +6,15 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "leaving_title": "They have made API keys",
+        "leaving_text": "These keys go on working after the person is removed, and the person may "
+        "have copies. Revoke them, or make sure that a program of yours needs them.",
+        "leaving_unnamed": "Without a name",
+        "leaving_everything": "May do everything",
+        "leaving_unused": "never used",
+        "leaving_used": "last used {time}",
+        "leaving_revoke": "Remove the person and revoke the keys",
+        "leaving_keep": "Remove the person only",
         "login_title": "Log in",
         "login_do": "Log in",
         "login_help": "You have forgotten your password? Ask the operator of this service "
@@ -59,6 +68,15 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "choose_none": "You are not a member of a merchant. Ask an owner to invite you.",
     },
     "zh-Hans": {
+        "leaving_title": "此人创建过 API 密钥",
+        "leaving_text": "移除此人后，这些密钥仍然有效，而此人可能留有副本。"
+        "请吊销它们，或确认您的程序仍需要它们。",
+        "leaving_unnamed": "未命名",
+        "leaving_everything": "可以执行所有操作",
+        "leaving_unused": "从未使用",
+        "leaving_used": "最近使用于 {time}",
+        "leaving_revoke": "移除此人并吊销密钥",
+        "leaving_keep": "仅移除此人",
         "login_title": "登录",
         "login_do": "登录",
         "login_help": "忘记密码？请向本服务的运营方索取新的链接。",
@@ -104,6 +122,15 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "choose_none": "您还不是任何商户的成员。请让所有者邀请您。",
     },
     "zh-Hant": {
+        "leaving_title": "此人建立過 API 金鑰",
+        "leaving_text": "移除此人後，這些金鑰仍然有效，而此人可能留有副本。"
+        "請撤銷它們，或確認您的程式仍需要它們。",
+        "leaving_unnamed": "未命名",
+        "leaving_everything": "可以執行所有操作",
+        "leaving_unused": "從未使用",
+        "leaving_used": "最近使用於 {time}",
+        "leaving_revoke": "移除此人並撤銷金鑰",
+        "leaving_keep": "僅移除此人",
         "login_title": "登入",
         "login_do": "登入",
         "login_help": "忘記密碼？請向本服務的營運方索取新的連結。",

@@ -68,6 +68,11 @@ SENTENCES: Final[dict[str, str]] = {
     "sent. What happens until then is not sent by itself: send it from the page Events of the "
     "dashboard, or read it from /v1/events.",
     "endpoint_open": "See the endpoints",
+    "endpoint_changed_subject": "A webhook address of {shop} was changed",
+    "endpoint_changed_text": "Events of {shop}, with what customers paid, go to a new address. If "
+    "that was none of you, "
+    "change the address back, rotate its secret and change your passwords.",
+    "endpoint_changed_open": "See the endpoints",
     "key_subject": "An API key of {shop} was changed",
     "key_text": "Somebody has created, replaced or revoked an API key of {shop}. If that was "
     "none of you, revoke the key and change your passwords.",

@@ -62,6 +62,11 @@ SENTENCES: Final[dict[str, str]] = {
     "此前已在等待的事件；停用期间发生的事件不会自动发送：请在管理后台的“事件”页面发送，"
     "或从 /v1/events 读取。",
     "endpoint_open": "查看端点",
+    "endpoint_changed_subject": "{shop} 的 Webhook 地址已更改",
+    "endpoint_changed_text": "{shop} 的事件（包括客户的付款信息）将发送到新的地址。"
+    "如果不是你们所为，"
+    "请改回地址、轮换签名密钥并更改密码。",
+    "endpoint_changed_open": "查看端点",
     "key_subject": "{shop} 的 API 密钥有变更",
     "key_text": "有人创建、更换或吊销了 {shop} 的一个 API 密钥。如果不是你们所为，"
     "请吊销该密钥并更改密码。",

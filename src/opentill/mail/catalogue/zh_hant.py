@@ -62,6 +62,11 @@ SENTENCES: Final[dict[str, str]] = {
     "此前已在等候的事件；停用期間發生的事件不會自動傳送：請在管理後台的「事件」頁面傳送，"
     "或從 /v1/events 讀取。",
     "endpoint_open": "檢視端點",
+    "endpoint_changed_subject": "{shop} 的 Webhook 網址已變更",
+    "endpoint_changed_text": "{shop} 的事件（包括客戶的付款資訊）將傳送到新的網址。"
+    "如果不是你們所為，"
+    "請改回網址、輪換簽章密鑰並變更密碼。",
+    "endpoint_changed_open": "檢視端點",
     "key_subject": "{shop} 的 API 密鑰有變更",
     "key_text": "有人建立、更換或撤銷了 {shop} 的一個 API 密鑰。如果不是你們所為，"
     "請撤銷該密鑰並變更密碼。",
