@@ -112,7 +112,7 @@ async def owner(page_server: Starlette) -> tuple[str, str]:
     async def make(tx: Any) -> str:
         shop = await merchants.create(tx, name="Harbour Books", now=now - 31 * 86_400_000)
         await History(shop.id).happen(tx, now)
-        await merchants.create_key(tx, shop.id, "production", now, name="Shop")
+        await merchants.create_key(tx, shop.id, "production", now, merchants.KeyFields(name="Shop"))
         endpoint = webhooks.EndpointFields(url="http://127.0.0.1:8999/hook")
         check = webhooks.UrlCheck(app.outgoing.check)
         await webhooks.create(tx, shop.id, endpoint, check, app.settings.secret_key, now)

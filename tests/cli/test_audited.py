@@ -39,7 +39,7 @@ OTHERS: Final = {
     "who commands are run by": "login logout whoami",
     "reads what a group has": "mail:list,aside merchants:list,show,terms,applications,changes"
     " keys:list epay:show,list,notices"
-    " payouts:waiting refunds:cases"
+    " payouts:waiting refunds:cases approvals:list"
     " rates:list orders:list,search,show,history disputes:list,show,unmatched,evidence"
     " payouts:list,show,due,account,runs reconcile:inbox,files balance:show,waiting"
     " audit:list,verify ledger:check,accounts,export webhooks:list,show,deliveries,listen"
@@ -49,6 +49,7 @@ OTHERS: Final = {
     " orders:confirm,refund,revoke,given-back,note refunds:done,failed,reversed,record,dismiss"
     " disputes:open,win,lose,recover,deadline,dismiss,note"
     " payouts:create,approve,reject,paid,failed,run,file,report"
+    " approvals:approve,reject"
     " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test"
     " mail:resend,reread,test",
@@ -142,6 +143,23 @@ def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
     secrets = (key["key"], again["key"], pid["key"], turned["key"], hook["secret"], new["secret"])
     assert not [one for one in (*secrets, "canary") if one in everything]
     assert opentill.json("audit", "verify")["breaks"] == []
+
+
+def test_a_key_of_a_command_has_the_scopes_that_it_names_or_none(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    names = ("--scope", "refunds:write", "--scope", "orders:read", "--scope", "orders:read")
+    restricted = opentill.json("keys", "create", shop, *names)
+    assert restricted["scopes"] == ["orders:read", "refunds:write"]
+    assert opentill.json("keys", "create", shop)["scopes"] is None
+    again = opentill.json("keys", "regenerate", restricted["id"])
+    assert again["scopes"] == ["orders:read", "refunds:write"]
+    listed = opentill.json("keys", "list", shop)
+    assert [key["scopes"] for key in listed] == [again["scopes"], None, again["scopes"]]
+    (made, *_) = [row for row in opentill.json("audit", "list", shop)[::-1]
+                  if row["action"] == "keys create"]  # fmt: skip
+    assert made["subject"].endswith(", for orders:read refunds:write")
+    refusal = opentill.refusal("keys", "create", shop, "--scope", "refund:write")
+    assert "did you mean refunds:write?" in refusal
 
 
 def test_without_a_reason_the_user_at_the_keyboard_is_named(opentill: Commands) -> None:

@@ -17,6 +17,7 @@ from opentill.client import (
     Client,
     IdempotencyKeyReused,
     NotFound,
+    NotPermitted,
     OrderPaid,
     RateLimited,
     RequestRefused,
@@ -178,11 +179,23 @@ def test_what_the_merchant_may_not_do_names_its_field_and_reason(
     api_server.tx(
         lambda tx: merchants.set_capability(tx, shop.id, "charge", on=False, actor=ann, now=now)
     )
-    with pytest.raises(RequestRefused) as caught:
+    with pytest.raises(NotPermitted) as caught:
         client.checkouts.create(shop.product()["id"])
     error = caught.value
     assert (error.status, error.code, error.field) == (403, 40301, "charge")
     assert ann.reason in error.reason
+    assert isinstance(error, RequestRefused)  # as it was called before
+
+
+def test_a_restricted_key_names_the_scope_that_it_lacks(api_server: ApiServer, shop: Shop) -> None:
+    now, fields = api_server.app.clock(), merchants.KeyFields(scopes=["orders:read"])
+    key = api_server.tx(lambda tx: merchants.create_key(tx, shop.id, "production", now, fields))
+    with Client(api_server.url, key.key, trust_env=False) as restricted:
+        restricted.orders.list()
+        with pytest.raises(NotPermitted) as caught:
+            restricted.balance.get()
+    assert (caught.value.code, caught.value.field) == (40301, "scope")
+    assert "balance:read" in caught.value.reason
 
 
 def test_an_order_is_found_by_its_trade_no_too(client: Client, shop: Shop) -> None:

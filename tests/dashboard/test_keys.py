@@ -33,8 +33,8 @@ def secret(page: Any) -> str:
     return found[1]
 
 
-def opens(shop: Shop, key: str) -> int:
-    return shop.call("GET", "/v1/balance", headers={"x-api-key": key}).status_code
+def opens(shop: Shop, key: str, path: str = "/v1/balance") -> int:
+    return shop.call("GET", path, headers={"x-api-key": key}).status_code
 
 
 def key_rows(shop: Shop) -> list[dict[str, Any]]:
@@ -48,9 +48,11 @@ def key_rows(shop: Shop) -> list[dict[str, Any]]:
 def test_a_key_is_made_and_shown_once_however_often_the_form_is_sent(shop: Shop) -> None:
     developer = person(shop.api_server, shop.id, "developer")
     form = {"name": " Shop 商店 ", "form_id": form_id(developer, place(shop))}
+    form |= {"scope:products:read": "yes"}
     first, second = (secret(developer.post(place(shop), form)) for _ in range(2))
     assert first == second
-    assert opens(shop, first) == 200
+    assert opens(shop, first, "/v1/products") == 200
+    assert opens(shop, first) == 403
     (row,) = key_rows(shop)
     assert (row["name"], row["expires_at"]) == ("Shop 商店", None)
     listed = developer.get(place(shop)).text
@@ -58,14 +60,48 @@ def test_a_key_is_made_and_shown_once_however_often_the_form_is_sent(shop: Shop)
     assert first not in listed
     # Another name is another key, and so is another page's form.
     third = secret(developer.post(place(shop), form | {"name": "Other"}))
-    fourth = secret(developer.post(place(shop), {"name": "Other"}))
+    another = {"name": "Other", "scope:products:read": "yes"}
+    fourth = secret(developer.post(place(shop), another))
     assert len({first, third, fourth}) == 3
     rows = shop.api_server.sql(
         "select subject from audit_log where who = $1 and action = 'keys create' order by number",
         f"{developer.email} ({developer.person_id})",
     )
     assert len(rows) == 3
-    assert rows[0]["subject"].endswith(", named Shop 商店")
+    assert rows[0]["subject"].endswith(", named Shop 商店, for products:read")
+
+
+def test_a_developer_makes_and_changes_no_key_that_may_do_more_than_they(shop: Shop) -> None:
+    developer = person(shop.api_server, shop.id, "developer")
+    page = developer.get(place(shop)).text
+    assert 'name="scope:products:write"' in page
+    assert 'name="scope:refunds:write"' not in page
+    nothing = developer.post(place(shop), {"name": "Shop"})
+    assert (nothing.status_code, 'id="scopes-error"' in nothing.text) == (400, True)
+    more = {"name": "Shop", "scope:products:read": "yes", "scope:refunds:write": "yes"}
+    assert developer.post(place(shop), more).status_code == 403
+    assert key_rows(shop) == []
+    # The owner's, which may do everything, can be revoked and nothing else.
+    one = place(shop, shop.key_id)
+    assert 'action="' + one + '/regenerate"' not in developer.get(one).text
+    word = shop.key[-4:]
+    assert developer.post(f"{one}/regenerate", {"replace": word}).status_code == 403
+    assert developer.post(f"{one}/rename", {"name": "mine"}).status_code == 403
+    assert opens(shop, shop.key) == 200
+    assert developer.post(f"{one}/revoke", {"revoke": word}).status_code == 303
+    assert opens(shop, shop.key) == 401
+
+
+def test_an_owners_key_has_what_was_checked_or_everything(shop: Shop) -> None:
+    owner = person(shop.api_server, shop.id, "owner")
+    everything = secret(owner.post(place(shop), {"name": "Everything"}))
+    balance = secret(owner.post(place(shop), {"name": "Books", "scope:balance:read": "yes"}))
+    assert [opens(shop, key) for key in (everything, balance)] == [200, 200]
+    assert [opens(shop, key, "/v1/orders") for key in (everything, balance)] == [200, 403]
+    books = next(row["id"] for row in key_rows(shop) if row["name"] == "Books")
+    shown = owner.get(place(shop, books)).text
+    assert "balance:read" in shown
+    assert owner.email in shown
 
 
 def test_what_is_wrong_is_said_at_its_field_and_stays(shop: Shop) -> None:

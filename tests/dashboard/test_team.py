@@ -30,6 +30,37 @@ def test_an_owner_invites_changes_and_removes(shop: Shop) -> None:
     assert by_ada == ["people accept", "people invite", "people role", "people remove"]
 
 
+def test_removing_somebody_lists_the_keys_that_they_made_and_offers_to_revoke_them(
+    shop: Shop,
+) -> None:
+    owner, keeper, leaver = (
+        person(shop.api_server, shop.id, role) for role in ("owner", "developer", "developer")
+    )
+    keys = f"/dashboard/{shop.id}/developers/keys"
+    secrets = []
+    for who, name in ((keeper, "Stays"), (leaver, "Warehouse")):
+        page = who.post(keys, {"name": name, "scope:products:read": "yes"}).text
+        secrets += re.findall(r'id="secret"[^>]* value="(svc_\w+)"', page)
+    path = f"/dashboard/{shop.id}/team"
+    asked = owner.post(f"{path}/remove", {"person": leaver.person_id})
+    assert asked.status_code == 200
+    for text in ("Warehouse", secrets[1][-4:], "products:read", "never used"):
+        assert text in asked.text
+    assert "Stays" not in asked.text
+    assert leaver.get(path).status_code == 200  # nothing is done yet
+    done = owner.post(f"{path}/remove", {"person": leaver.person_id, "keys": "revoke"})
+    assert done.status_code == 303
+    assert leaver.get(path).status_code == 404
+
+    def opens(key: str) -> int:
+        return shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
+
+    assert [opens(key) for key in secrets] == [200, 401]
+    owner.post(f"{path}/remove", {"person": keeper.person_id, "keys": "keep"})
+    assert keeper.get(path).status_code == 404
+    assert opens(secrets[0]) == 200
+
+
 def test_what_is_wrong_is_said_and_what_was_typed_stays(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     path = f"/dashboard/{shop.id}/team"

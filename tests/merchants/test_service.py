@@ -102,7 +102,10 @@ def test_only_the_digest_of_a_key_is_kept(api_server: ApiServer) -> None:
 def test_a_key_expires_in_the_future(api_server: ApiServer) -> None:
     shop = api_server.shop()
     made = _refused(
-        api_server, lambda tx: merchants.create_key(tx, shop.id, "production", NOW, NOW)
+        api_server,
+        lambda tx: merchants.create_key(
+            tx, shop.id, "production", NOW, merchants.KeyFields(expires_at=NOW)
+        ),
     )
     assert made == "expiresAt"
 

@@ -10,6 +10,7 @@ import pytest
 from opentill import merchants
 from opentill.app import OPERATIONS
 from opentill.http.operations import Operation
+from opentill.merchants import KeyFields
 from support.api_server import ApiServer, Shop, serving
 
 _UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
@@ -24,7 +25,9 @@ def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
     api_server.tx(lambda tx: merchants.revoke_key(tx, revoked.key_id, now))
     api_server.tx(lambda tx: merchants.regenerate_key(tx, old.key_id, now))
     expired = api_server.tx(
-        lambda tx: merchants.create_key(tx, expiring.id, "production", now - 10, now - 1)
+        lambda tx: merchants.create_key(
+            tx, expiring.id, "production", now - 10, KeyFields(expires_at=now - 1)
+        )
     )
     staging = api_server.tx(lambda tx: merchants.create_key(tx, shop.id, "staging", now))
     return {
@@ -98,7 +101,9 @@ def test_several_keys_of_a_merchant_are_valid_until_each_expires(
 ) -> None:
     now = shop.api_server.app.clock()
     second = shop.api_server.tx(
-        lambda tx: merchants.create_key(tx, shop.id, "production", now, now + 60_000)
+        lambda tx: merchants.create_key(
+            tx, shop.id, "production", now, KeyFields(expires_at=now + 60_000)
+        )
     )
     headers = {"x-api-key": second.key}
     for moment, status in ((now + 59_999, 200), (now + 60_000, 401)):

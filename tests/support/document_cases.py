@@ -127,8 +127,8 @@ class Caller:
         return str(answer.json()["data"]["id"])
 
     def key(self) -> str:
-        """Make an API key; its id."""
-        return self._made("keys", {})
+        """Make an API key that a developer may change; its id."""
+        return self._made("keys", {"scopes": ["products:read"]})
 
     def member(self) -> str:
         """Make another member, so that the owner stays one; their id."""
@@ -161,6 +161,8 @@ class Caller:
 
 
 RIGHT: Final[dict[str, Callable[[Caller], dict[str, Any]]]] = {
+    # Scopes that every role with a key's permission may give.
+    "/v1/merchant/keys": lambda _: {"scopes": ["orders:read", "products:write"]},
     "/v1/merchant/sessions": lambda caller: {
         "email": caller.email,
         "password": PASSWORD,

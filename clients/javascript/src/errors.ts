@@ -71,9 +71,17 @@ export class RateLimited extends OpenTillError {
   retryAfterMs: number | undefined;
 }
 
-/** Any other 4xx: what the merchant may not do, or a size or media type that is not accepted. */
+/** Any other 4xx, such as a size or media type that is not accepted. */
 export class RequestRefused extends OpenTillError {
   override name = "RequestRefused";
+}
+
+/**
+ * The merchant or its key may not do this (40301). `field` is `scope` where the key lacks one, and
+ * `reason` names it; else the capability that is switched off, or the agreement.
+ */
+export class NotPermitted extends RequestRefused {
+  override name = "NotPermitted";
 }
 
 /** The server, or a proxy in front of it, failed: 5xx. */

@@ -8,6 +8,7 @@ export {
   ConnectionFailed,
   IdempotencyKeyReused,
   NotFound,
+  NotPermitted,
   OpenTillError,
   RateLimited,
   RequestRefused,

@@ -76,7 +76,7 @@ export class ProductsResource extends Resource {
    *
    * A product has one price in one currency; a session is opened for it. A currency that is not
    * the one you settle in needs an exchange rate, which the operator sets: the product is taken
-   * without one, and no session opens until there is.
+   * without one, and no session opens until there is. Scope: `products:write`.
    *
    * `POST /v1/products`
    */
@@ -90,7 +90,7 @@ export class ProductsResource extends Resource {
   /**
    * List products.
    *
-   * Newest first, archived ones too unless `status` says otherwise.
+   * Newest first, archived ones too unless `status` says otherwise. Scope: `products:read`.
    *
    * `GET /v1/products`
    */
@@ -101,7 +101,7 @@ export class ProductsResource extends Resource {
   /**
    * Get a product.
    *
-   * An archived product can be read like any other.
+   * An archived product can be read like any other. Scope: `products:read`.
    *
    * `GET /v1/products/{id}`
    */
@@ -113,6 +113,7 @@ export class ProductsResource extends Resource {
    * Update a product.
    *
    * Only the fields that are sent change; open sessions keep the price they were opened with.
+   * Scope: `products:write`.
    *
    * `PATCH /v1/products/{id}`
    */
@@ -126,7 +127,8 @@ export class ProductsResource extends Resource {
   /**
    * Archive a product.
    *
-   * The product stays readable, and no new checkout sessions can use it.
+   * The product stays readable, and no new checkout sessions can use it. Scope:
+   * `products:write`.
    *
    * `DELETE /v1/products/{id}`
    */
@@ -143,7 +145,8 @@ export class CheckoutsResource extends Resource {
    * Send the customer to the `url` of the response. The session lasts 24 hours, or `expiresIn`.
    * What is sold is a product, or an `item` with a price of its own, such as a cart's total.
    * Whoever has the `url` sees what you prefill. `display_merchant_name` is taken as another
-   * spelling of `displayMerchantName`, `customer_name` of `customerName`.
+   * spelling of `displayMerchantName`, `customer_name` of `customerName`. Scope:
+   * `checkouts:write`.
    *
    * `POST /v1/checkouts`
    */
@@ -159,7 +162,7 @@ export class CheckoutsResource extends Resource {
    *
    * Newest first. `startDate` and `endDate` are about when sessions were created, both
    * inclusive; `customerEmail` is the e-mail of the session's order, given by you or by its
-   * customer.
+   * customer. Scope: `checkouts:read`.
    *
    * `GET /v1/checkouts`
    */
@@ -170,7 +173,7 @@ export class CheckoutsResource extends Resource {
   /**
    * Get a checkout session.
    *
-   * With the id of its order, which exists from the beginning.
+   * With the id of its order, which exists from the beginning. Scope: `checkouts:read`.
    *
    * `GET /v1/checkouts/{id}`
    */
@@ -181,7 +184,8 @@ export class CheckoutsResource extends Resource {
   /**
    * Expire a checkout session.
    *
-   * An extension of the contract: nobody can pay the session any more.
+   * An extension of the contract: nobody can pay the session any more. Scope:
+   * `checkouts:write`.
    *
    * `POST /v1/checkouts/{id}/expire`
    */
@@ -200,7 +204,7 @@ export class PaymentLinksResource extends Resource {
    *
    * Give the `url` to any number of customers: each who goes on gets a checkout session of
    * their own. A link sells a product, or an `item` with a price or with two bounds of what the
-   * customer enters.
+   * customer enters. Scope: `payment-links:write`.
    *
    * `POST /v1/payment-links`
    */
@@ -214,7 +218,7 @@ export class PaymentLinksResource extends Resource {
   /**
    * List payment links.
    *
-   * Newest first.
+   * Newest first. Scope: `payment-links:read`.
    *
    * `GET /v1/payment-links`
    */
@@ -228,7 +232,7 @@ export class PaymentLinksResource extends Resource {
   /**
    * Get a payment link.
    *
-   * With what it has sold.
+   * With what it has sold. Scope: `payment-links:read`.
    *
    * `GET /v1/payment-links/{id}`
    */
@@ -243,7 +247,8 @@ export class PaymentLinksResource extends Resource {
    * Update a payment link.
    *
    * Only the fields that are sent change. What it sells stays, at its price; an item can be
-   * called something else. Sessions that are open stay as they are.
+   * called something else. Sessions that are open stay as they are. Scope: `payment-
+   * links:write`.
    *
    * `PATCH /v1/payment-links/{id}`
    */
@@ -269,7 +274,7 @@ export class OrdersResource extends Resource {
    *
    * Newest first. `startDate` and `endDate` are about when orders were created, both inclusive.
    * All filters hold at once; `query` finds an order by whatever leads to it, from the moment
-   * at which it exists.
+   * at which it exists. Scope: `orders:read`.
    *
    * `GET /v1/orders`
    */
@@ -286,7 +291,7 @@ export class OrdersResource extends Resource {
    * UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and `endDate` are
    * about when orders were created, both inclusive. A few exports of a merchant may run at
    * once; one more gets 429 with Retry-After. The filters are those of the list: the file has
-   * exactly what the list shows.
+   * exactly what the list shows. Scope: `orders:export`.
    *
    * `GET /v1/orders/export`
    */
@@ -301,7 +306,7 @@ export class OrdersResource extends Resource {
    * Get an order.
    *
    * Everything about an order, by its id or by the `trade_no` that Epay shops know it by.
-   * Deliver when its `status` is PAID or SETTLED.
+   * Deliver when its `status` is PAID or SETTLED. Scope: `orders:read`.
    *
    * `GET /v1/orders/{id}`
    */
@@ -316,7 +321,7 @@ export class RefundsResource extends Resource {
    * Create a refund.
    *
    * Without `amount`, all that is left. The money is held at once; the refund is PROCESSING
-   * until the bank has done or refused it.
+   * until the bank has done or refused it. Scope: `refunds:write`.
    *
    * `POST /v1/orders/{id}/refunds`
    */
@@ -330,7 +335,7 @@ export class RefundsResource extends Resource {
   /**
    * List an order's refunds.
    *
-   * Newest first, failed ones too.
+   * Newest first, failed ones too. Scope: `refunds:read`.
    *
    * `GET /v1/orders/{id}/refunds`
    */
@@ -344,7 +349,7 @@ export class RefundsResource extends Resource {
   /**
    * Get a refund.
    *
-   * `status` says whether the bank has done it.
+   * `status` says whether the bank has done it. Scope: `refunds:read`.
    *
    * `GET /v1/refunds/{id}`
    */
@@ -359,7 +364,7 @@ export class DisputesResource extends Resource {
    * List disputes.
    *
    * Newest first. `debit` and `fee` are what losing the dispute takes from the balance, in
-   * `debitCurrency`.
+   * `debitCurrency`. Scope: `disputes:read`.
    *
    * `GET /v1/disputes`
    */
@@ -370,7 +375,7 @@ export class DisputesResource extends Resource {
   /**
    * Get a dispute.
    *
-   * With the notes of the operator and of your team, oldest first.
+   * With the notes of the operator and of your team, oldest first. Scope: `disputes:read`.
    *
    * `GET /v1/disputes/{id}`
    */
@@ -385,7 +390,7 @@ export class PayoutsResource extends Resource {
    * List payouts.
    *
    * Newest first. The operator makes payouts: one is PENDING until the bank has sent it; what
-   * FAILED is back on the balance with its fee.
+   * FAILED is back on the balance with its fee. Scope: `payouts:read`.
    *
    * `GET /v1/payouts`
    */
@@ -396,7 +401,7 @@ export class PayoutsResource extends Resource {
   /**
    * Get a payout.
    *
-   * With the bank's reference once it was sent.
+   * With the bank's reference once it was sent. Scope: `payouts:read`.
    *
    * `GET /v1/payouts/{id}`
    */
@@ -410,7 +415,8 @@ export class BalanceTransactionsResource extends Resource {
   /**
    * List balance transactions.
    *
-   * Every movement on the balance, newest first, with the balances after it.
+   * Every movement on the balance, newest first, with the balances after it. Scope:
+   * `balance:read`.
    *
    * `GET /v1/balance/transactions`
    */
@@ -432,7 +438,7 @@ export class BalanceResource extends Resource {
    *
    * For each currency and account the opening balance, every movement with the balances after
    * it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a header row. It
-   * adds up, or it breaks off.
+   * adds up, or it breaks off. Scope: `balance:read`.
    *
    * `GET /v1/balance/statement.csv`
    */
@@ -446,7 +452,7 @@ export class BalanceResource extends Resource {
   /**
    * Get the balance.
    *
-   * `updatedAt` is null before the first movement.
+   * `updatedAt` is null before the first movement. Scope: `balance:read`.
    *
    * `GET /v1/balance`
    */
@@ -462,7 +468,7 @@ export class WebhookEndpointsResource extends Resource {
    *
    * Events are sent to the `url`, signed with the `secret`, which is shown only here. Respond
    * with 2xx within 30 seconds; otherwise an event is sent again after 1 min, 5 min, 30 min, 2
-   * h, 5 h, 10 h, 14 h, 20 h and 24 h.
+   * h, 5 h, 10 h, 14 h, 20 h and 24 h. Scope: `webhooks:write`.
    *
    * `POST /v1/webhook-endpoints`
    */
@@ -476,7 +482,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * List webhook endpoints.
    *
-   * Newest first, without their secrets.
+   * Newest first, without their secrets. Scope: `webhooks:read`.
    *
    * `GET /v1/webhook-endpoints`
    */
@@ -490,7 +496,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Get a webhook endpoint.
    *
-   * If it was disabled by itself, it says why.
+   * If it was disabled by itself, it says why. Scope: `webhooks:read`.
    *
    * `GET /v1/webhook-endpoints/{id}`
    */
@@ -505,7 +511,7 @@ export class WebhookEndpointsResource extends Resource {
    * Update a webhook endpoint.
    *
    * While it is DISABLED nothing is sent, and what happens meanwhile is not sent later: read
-   * `/v1/events`, or send it again.
+   * `/v1/events`, or send it again. Scope: `webhooks:write`.
    *
    * `PATCH /v1/webhook-endpoints/{id}`
    */
@@ -523,7 +529,7 @@ export class WebhookEndpointsResource extends Resource {
   /**
    * Delete a webhook endpoint.
    *
-   * What still waits for it is not sent.
+   * What still waits for it is not sent. Scope: `webhooks:write`.
    *
    * `DELETE /v1/webhook-endpoints/{id}`
    */
@@ -536,7 +542,7 @@ export class WebhookEndpointsResource extends Resource {
    *
    * For 24 hours both secrets sign: `webhook-signature` has both, `X-Svc-Signature` is by the
    * new one and `X-Svc-Signature-Old` by the one before (a deployment may have another prefix
-   * than `X-Svc-`: see the headers of the webhooks).
+   * than `X-Svc-`: see the headers of the webhooks). Scope: `webhooks:write`.
    *
    * `POST /v1/webhook-endpoints/{id}/rotate-secret`
    */
@@ -551,7 +557,7 @@ export class WebhookEndpointsResource extends Resource {
    * Resend events.
    *
    * One event by `eventId`, or all since a time, 1,000 at a call: go on with `after` set to
-   * `next` until that is null. Calls are limited by the minute.
+   * `next` until that is null. Calls are limited by the minute. Scope: `events:write`.
    *
    * `POST /v1/webhook-endpoints/{id}/resend`
    */
@@ -568,7 +574,7 @@ export class WebhookEndpointsResource extends Resource {
    * Sends a `webhook.test` to this endpoint alone, whatever types it has, signed and sent again
    * as any other. Nothing has happened: it is in no list of events. What came of it is in the
    * deliveries, by `eventId`. Calls are limited by the minute, together with those that send
-   * events again.
+   * events again. Scope: `events:write`.
    *
    * `POST /v1/webhook-endpoints/{id}/test`
    */
@@ -586,7 +592,7 @@ export class WebhookDeliveriesResource extends Resource {
    * List webhook deliveries.
    *
    * Every event that was or will be sent to the endpoint, with its last 20 attempts. Newest
-   * first, kept 30 days.
+   * first, kept 30 days. Scope: `events:read`.
    *
    * `GET /v1/webhook-endpoints/{id}/deliveries`
    */
@@ -608,7 +614,7 @@ export class EventsResource extends Resource {
    * List events.
    *
    * Oldest first, kept 90 days, as they are delivered. Keep the `cursor` and come back with it:
-   * no event is ever skipped.
+   * no event is ever skipped. Scope: `events:read`.
    *
    * `GET /v1/events`
    */
@@ -619,7 +625,7 @@ export class EventsResource extends Resource {
   /**
    * Get an event.
    *
-   * The same bytes as it is delivered with.
+   * The same bytes as it is delivered with. Scope: `events:read`.
    *
    * `GET /v1/events/{id}`
    */

@@ -11,6 +11,7 @@ import {
   ConnectionFailed,
   IdempotencyKeyReused,
   NotFound,
+  NotPermitted,
   OpenTillError,
   RateLimited,
   RequestRefused,
@@ -52,6 +53,7 @@ type Kind = new (message: string, details?: ConstructorParameters<typeof OpenTil
 const ERRORS: Readonly<Record<number, Kind>> = {
   400: ValidationFailed,
   401: Unauthorized,
+  403: NotPermitted,
   404: NotFound,
   409: Conflict,
   422: IdempotencyKeyReused,

@@ -213,14 +213,14 @@ test("what a server refuses before it looks at the key decides nothing", async (
 test("a refusal without a key says nothing of an attempt before", async () => {
   const client = scripted([new Response("", { status: 502 }), problem(403, 40301, "Forbidden")]);
   const deleted = client.webhookEndpoints.delete("whe_01");
-  await assert.rejects(deleted, { name: "RequestRefused", maybeDone: true });
+  await assert.rejects(deleted, { name: "NotPermitted", maybeDone: true });
 });
 
 test("every refusal has its field and reason", async () => {
   const error = { field: "charge", reason: "is switched off" };
   const refused = Response.json({ code: 40301, message: "Not permitted", error }, { status: 403 });
   const client = scripted([refused, problem(404, 40401, "Not Found")]);
-  await assert.rejects(client.checkouts.create({}), { name: "RequestRefused", ...error });
+  await assert.rejects(client.checkouts.create({}), { name: "NotPermitted", ...error });
   await assert.rejects(client.balance.get(), { name: "NotFound", field: "", reason: "" });
 });
 

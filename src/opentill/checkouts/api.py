@@ -67,6 +67,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/checkouts",
+        scope="checkouts:write",
         tag="Checkouts",
         summary="Create a checkout session",
         description="Send the customer to the `url` of the response. The session lasts 24 hours, "
@@ -103,6 +104,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/checkouts",
+        scope="checkouts:read",
         tag="Checkouts",
         summary="List checkout sessions",
         description="An extension of the contract. Newest first. `startDate` and `endDate` are "
@@ -118,6 +120,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/checkouts/{id}",
+        scope="checkouts:read",
         tag="Checkouts",
         summary="Get a checkout session",
         description="With the id of its order, which exists from the beginning.",
@@ -128,6 +131,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/checkouts/{id}/expire",
+        scope="checkouts:write",
         tag="Checkouts",
         summary="Expire a checkout session",
         description="An extension of the contract: nobody can pay the session any more.",

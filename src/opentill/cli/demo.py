@@ -136,7 +136,12 @@ async def _make_merchant(settings: Settings) -> Demo:
             if has_bank:
                 await history.happen(tx, now)
             key = await merchants.create_key(
-                tx, merchant.id, settings.environment, now=now, name="Demo", actor=actor
+                tx,
+                merchant.id,
+                settings.environment,
+                now,
+                merchants.KeyFields(name="Demo"),
+                actor=actor,
             )
             await _set_rates(tx, actor, now)
             return history, key

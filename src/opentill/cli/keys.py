@@ -69,20 +69,29 @@ def create(
         str | None,
         typer.Option(help="When: 2027-01-31 (at its end, UTC), a time, or 90d (from now)."),
     ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What it may do, such as orders:read; once for each. Without any: everything."
+        ),
+    ] = None,
     actor: "Actor",
     as_json: Json = False,
 ) -> None:
     """Create a key for the deployment's environment."""
     from opentill import merchants
+    from opentill.people import key_scopes
 
     settings = session.settings()
+    scopes = key_scopes.read(scope, "scope") if scope else None
     until = inputs.moment("expires", expires, end=True, ahead=True)
-    made = session.transact(
-        lambda tx, now: merchants.create_key(
-            tx, merchant_id, settings.environment, now, until, name=name, actor=actor
-        ),
-        settings,
-    )
+    fields = merchants.KeyFields(name=name, expires_at=until, scopes=scopes)
+
+    async def work(tx: "Tx", now: int) -> "NewKey":
+        environment = settings.environment
+        return await merchants.create_key(tx, merchant_id, environment, now, fields, actor=actor)
+
+    made = session.transact(work, settings)
     _show(made, settings, as_json=as_json)
 
 

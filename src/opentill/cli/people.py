@@ -9,8 +9,8 @@ from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
-    from opentill.merchants import Actor
-    from opentill.people import NewLink
+    from opentill.merchants import Actor, Key
+    from opentill.people import NewLink, Person
 
 _Merchant = Annotated[str | None, typer.Option(help="Id of the merchant they work for.")]
 _HOUR_MS = 3_600_000
@@ -207,21 +207,35 @@ def remove(
     *,
     merchant: _Merchant = None,
     staff: Annotated[bool, typer.Option("--staff", help="From the staff instead.")] = False,
+    revoke_keys: Annotated[
+        bool, typer.Option("--revoke-keys", help="Revoke the valid API keys that they made.")
+    ] = False,
     actor: "Actor",
-) -> dict[str, Any]:
-    """Take a person's role away, at once; never a merchant's last owner's."""
+) -> output.Result:
+    """Take a person's role away, at once; never a merchant's last owner's.
+
+    Lists the valid API keys that they made: at the merchant or, from the staff, anywhere.
+    """
     from opentill import people
     from opentill.core.errors import Invalid
 
     if staff == (merchant is not None):
         raise Invalid("merchant", "merchant must be --merchant MER, or --staff instead")
 
-    async def work(tx: "Tx", now: int) -> dict[str, Any]:
+    async def work(tx: "Tx", now: int) -> "tuple[Person, list[Key]]":
         person = await people.find_by_email(tx, email)
+        keys = await people.key_scopes.keys_made_by(tx, person.id, now, merchant)
         if merchant is None:
-            await people.remove_staff(tx, person.id, now, actor=actor)
+            await people.remove_staff(tx, person.id, now, actor=actor, revoke_keys=revoke_keys)
         else:
-            await people.remove(tx, merchant, person.id, now, actor=actor)
-        return {"email": person.email, "personId": person.id, "removed": True}
+            await people.remove(tx, merchant, person.id, now, actor=actor, revoke_keys=revoke_keys)
+        return person, keys
 
-    return session.transact(work)
+    person, keys = session.transact(work)
+    listed = [output.plain(key) for key in keys]
+    shown: dict[str, Any] = {"email": person.email, "personId": person.id, "removed": True}
+    shown |= {"keys": listed, "keysRevoked": revoke_keys and bool(keys)}
+    note = ""
+    if keys and not revoke_keys:
+        note = "The keys that they made go on working: opentill keys revoke KEY ends one."
+    return output.Result(shown, note=note)

@@ -55,7 +55,15 @@ class RateLimited(OpenTillError):
 
 
 class RequestRefused(OpenTillError):
-    """Any other 4xx: what the merchant may not do, or a size or media type that is not accepted."""
+    """Any other 4xx, such as a size or media type that is not accepted."""
+
+
+class NotPermitted(RequestRefused):
+    """The merchant or its key may not do this (40301).
+
+    ``field`` is ``scope`` where the key lacks one, and ``reason`` names it; else the capability
+    that is switched off, or the agreement.
+    """
 
 
 class ServerError(OpenTillError):

@@ -23,6 +23,7 @@ from .errors import (
     ConnectionFailed,
     IdempotencyKeyReused,
     NotFound,
+    NotPermitted,
     OpenTillError,
     RateLimited,
     RequestRefused,
@@ -51,6 +52,7 @@ _NEVER_SENT: Final = (
 _ERRORS: Final[dict[int, type[OpenTillError]]] = {
     400: ValidationFailed,
     401: Unauthorized,
+    403: NotPermitted,
     404: NotFound,
     409: Conflict,
     422: IdempotencyKeyReused,

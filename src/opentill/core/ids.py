@@ -27,6 +27,7 @@ Prefix = Literal[
     "req",
     "aud",
     "mov",
+    "areq",
     "per",
     "ses",
     "inv",

@@ -1,6 +1,7 @@
 """A merchant's API keys: made, named, replaced and revoked, and when each was last used."""
 
 import contextlib
+from collections.abc import Mapping
 from datetime import date
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
@@ -15,10 +16,12 @@ from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.dashboard import developers
 from opentill.db.database import Tx
 from opentill.figures.model import day_of
-from opentill.merchants import Key, NewKey
+from opentill.merchants import Key, KeyFields, NewKey
+from opentill.people import key_scopes
 
 State = Literal["valid", "expired", "revoked"]
 _REASON: Final = "on the page of API keys"
+_SCOPE: Final = "scope:"  # begins the name of a checkbox
 _STATES: Final[tuple[State, ...]] = ("valid", "expired", "revoked")
 _DAY: Final = "2026-01-31"
 
@@ -49,6 +52,7 @@ async def _list(
     rows = [(key, _state(key, request.now)) for key in reversed(found)]
     chosen = lists.choice(request, "state", _STATES)
     rows = [row for row in rows if chosen in {None, row[1]}]
+    role = request.access.role
     pager = lists.Pager(lists.page_number(request), len(rows))
     start = (pager.number - 1) * pager.size
     return render.page(
@@ -61,14 +65,24 @@ async def _list(
         pager=pager,
         chosen=chosen,
         typed=typed or {},
+        scope_field=_SCOPE,
+        grantable=key_scopes.grantable(role) if role else [],
+        unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
         form_id=once.new_form_id(),
         errors=errors or {},
     )
 
 
+def _scopes(request: PageRequest, form: Mapping[str, str]) -> list[str] | None:
+    """Return the scopes that were checked, None for a key that may do everything."""
+    checked = [scope for scope in people.SCOPES if f"{_SCOPE}{scope}" in form]
+    role = request.access.role
+    return checked or (None if role is not None and key_scopes.may_give(role, None) else [])
+
+
 async def create(request: PageRequest) -> Response:
-    """Make a key and show it, this once."""
+    """Make a key that may do no more than the person, and show it, this once."""
     form = await request.form()
     name, typed = form.get("name", "").strip(), form.get("expires", "").strip()
     async with request.app.db.connection() as tx:
@@ -81,14 +95,22 @@ async def create(request: PageRequest) -> Response:
         errors["expires"] = "error_day"
     elif end is not None and end <= request.now:
         errors["expires"] = "error_key_expires"
+    scopes = _scopes(request, form)
+    if scopes == []:
+        errors["scopes"] = "error_key_scopes"
     if errors:
         return await _list(request, 400, errors, typed=form)
+    key_scopes.check(request.access.role, scopes)
 
     async def work(tx: Tx) -> NewKey:
         return await merchants.create_key(
-            tx, request.merchant_id, request.app.settings.environment, request.now, end,
-            name=name, actor=people.actor_of(request.login, _REASON),
-        )  # fmt: skip
+            tx,
+            request.merchant_id,
+            request.app.settings.environment,
+            request.now,
+            KeyFields(name=name, expires_at=end, scopes=scopes),
+            actor=people.actor_of(request.login, _REASON),
+        )
 
     try:
         new = await once.make_secret(request, work, NewKey)
@@ -132,6 +154,8 @@ async def _one(
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
+        maker = await people.email_of(tx, key.made_by)
+    role = request.access.role
     return render.page(
         request,
         "key.html",
@@ -140,6 +164,8 @@ async def _one(
         key=key,
         state=_state(key, request.now),
         word=_word(key),
+        maker=maker,
+        changes=role is not None and key_scopes.may_give(role, key.scopes),
         typed=typed or {},
         form_id=once.new_form_id(),
         errors=errors or {},
@@ -154,6 +180,7 @@ def _word(key: Key) -> str:
 async def rename(request: PageRequest) -> Response:
     """Give a key another name; the key stays as it is."""
     form, key = await request.form(), await _find(request)
+    key_scopes.check(request.access.role, key.scopes)
     name = form.get("name", "").strip()
     if not name:
         return await _one(request, key, 400, {"name": "error_key_name"}, form)
@@ -174,6 +201,7 @@ async def rename(request: PageRequest) -> Response:
 async def regenerate(request: PageRequest) -> Response:
     """Replace a key at once and show the new one, this once."""
     form, key = await request.form(), await _find(request)
+    key_scopes.check(request.access.role, key.scopes)
     if form.get("replace", "").strip() != _word(key):
         return await _one(request, key, 400, {"replace": "error_key_word"}, form)
 

@@ -14,6 +14,7 @@ from opentill.db.database import Tx
 from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
 
 _REASON: Final = "on the page of the team"
+_KEYS: Final = ("revoke", "keep")  # what becomes of the keys of somebody who is removed
 
 
 async def show(request: PageRequest) -> Response:
@@ -32,6 +33,7 @@ async def _team(
         invitations = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
     new: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
+    new |= {"leaving": "", "keys": ()}
     shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
@@ -104,13 +106,27 @@ async def change_role(request: PageRequest) -> Response:
 
 
 async def remove(request: PageRequest) -> Response:
-    """Take a member's role away."""
+    """Take a member's role away, once it is said what becomes of the API keys that they made."""
     form = await request.form()
-    person = form.get("person", "")
+    person, choice = form.get("person", ""), form.get("keys", "")
+    if choice not in _KEYS:
+        async with request.app.db.connection() as tx:
+            keys = await people.key_scopes.keys_made_by(
+                tx, person, request.now, request.merchant_id
+            )
+        if keys:
+            return await _team(request, leaving=person, keys=keys)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
-            lambda tx: people.remove(tx, request.merchant_id, person, request.now, actor=actor)
+            lambda tx: people.remove(
+                tx,
+                request.merchant_id,
+                person,
+                request.now,
+                actor=actor,
+                revoke_keys=choice == "revoke",
+            )
         )
     except Invalid:
         return await _team(request, 400, {"members": "error_last_owner"})

@@ -41,6 +41,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/disputes",
+        scope="disputes:read",
         tag="Disputes",
         summary="List disputes",
         description="An extension of the contract. Newest first. `debit` and `fee` are what "
@@ -53,6 +54,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/disputes/{id}",
+        scope="disputes:read",
         tag="Disputes",
         summary="Get a dispute",
         description="An extension of the contract. With the notes of the operator and of your "

@@ -20,6 +20,7 @@ from opentill.core.errors import (
     Invalid,
     MethodNotAllowed,
     NotFound,
+    NotPermitted,
     Problem,
     TooManyRequests,
     Unauthorized,
@@ -37,6 +38,7 @@ from opentill.http.responses import Download, send_json
 # other text, those that are stored already could not be decrypted.
 _PURPOSE: Final = "answer {} {}"
 ADMITTED: Final = "opentill_admitted"  # in a scope: the person who may make the request
+SCOPES: Final = "opentill_scopes"  # in a scope: what the API key is restricted to, None for nothing
 IGNORED: Final = "opentill_ignored"  # in a scope: the header that names ignored fields of its body
 
 
@@ -89,7 +91,10 @@ async def _perform(operation: Operation, scope: Scope, receive: Receive, send: S
 
 
 async def _authenticated(operation: Operation, scope: Scope, app: App, now: int) -> str:
-    """Return whose request it is, "" where that is nobody's. Raises Unauthorized."""
+    """Return whose request it is, "" where that is nobody's.
+
+    Raises Unauthorized, and NotPermitted for a restricted key without the operation's scope.
+    """
     if operation.admit is not None:
         admitted = await operation.admit(app, bearer(scope), scope["opentill_address"], now)
         scope[ADMITTED] = admitted
@@ -98,7 +103,16 @@ async def _authenticated(operation: Operation, scope: Scope, app: App, now: int)
     merchant_id: str = scope["opentill_merchant"] or ""
     if operation.auth and not merchant_id:
         raise Unauthorized
+    if operation.auth:
+        _check_scope(operation.scope, scope[SCOPES])
     return merchant_id
+
+
+def _check_scope(needed: str, scopes: frozenset[str] | None) -> None:
+    """Raise NotPermitted unless an API key may do what needs a scope."""
+    if scopes is not None and needed not in scopes:
+        listed = ", ".join(sorted(scopes))
+        raise NotPermitted("scope", f"this API key needs the scope {needed}; it has {listed}")
 
 
 async def _run(operation: Operation, request: ApiRequest[Any, Any], app: App) -> Any:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from opentill.core import log, metrics, tracing
 from opentill.core.ids import new_id
 from opentill.http.caller import Caller
-from opentill.http.handling import IGNORED
+from opentill.http.handling import IGNORED, SCOPES
 from opentill.http.responses import send_problem
 from opentill.server.client_address import inside
 
@@ -186,6 +186,7 @@ class RequestMiddleware:
                 scope["opentill_merchant"] = caller.merchant_id
                 log.merchant.set(caller.merchant_id)
                 scope["opentill_key"] = caller.key_id
+                scope[SCOPES] = caller.scopes
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
             if begun:  # too late for an error response: the client sees the connection end

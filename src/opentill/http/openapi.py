@@ -160,8 +160,11 @@ def _operation(
         "parameters": _parameters(operation, by_kind, components),
         "responses": _responses(operation, by_kind, components),
     }
-    if operation.description:
-        made["description"] = operation.description
+    description = operation.description
+    if operation.scope:
+        description = f"{description} Scope: `{operation.scope}`.".strip()
+    if description:
+        made["description"] = description
     if not operation.auth:
         made["security"] = []
     if operation.permission:
@@ -260,7 +263,7 @@ def _refusals(operation: Operation) -> list[errors.Problem]:
         problems += [errors.Conflict(), errors.KeyReused()]
     if takes_body:
         problems += [errors.PayloadTooLarge(), errors.UnsupportedMediaType()]
-    if operation.permission or operation.forbidden:
+    if operation.permission or operation.forbidden or operation.scope:
         problems.append(errors.NotPermitted())
     return [*problems, *_COMMON]
 
@@ -276,6 +279,8 @@ def _responses(
             description += " Refused too: " + "; ".join(operation.refusals) + "."
         if problem.status == HTTPStatus.FORBIDDEN and operation.forbidden:
             description += f" {operation.forbidden}"
+        if problem.status == HTTPStatus.FORBIDDEN and operation.scope:
+            description += f" Also: a restricted key without the scope `{operation.scope}`."
         shown: dict[str, Any] = dict(_HEADERS)
         for name, _ in headers:
             shown[name.decode()] = _OF_REFUSALS.get(name, {}) | {"schema": {"type": "string"}}

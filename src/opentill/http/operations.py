@@ -55,6 +55,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     ``write`` runs in a transaction of its own with the Idempotency-Key, if there is one; ``act``
     takes a body and has transactions of its own, if any, and knows no Idempotency-Key.
     ``admit`` lets in persons, by their token, and no API key; ``permission`` is what it asks for.
+    ``scope`` is what a restricted API key needs (people/permissions.py has them all).
     ``response`` is the struct of ``data``, None for a response without data, or ``Download``.
     """
 
@@ -73,6 +74,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     body: type[msgspec.Struct] = Nothing
     needs_body: bool = False  # though none of its fields is required
     auth: bool = True
+    scope: str = ""  # of each operation that takes an API key
     admit: Admit | None = None
     permission: str = ""
     per_merchant_limit: rate_limits.OfMerchant | None = None

@@ -73,6 +73,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/balance/transactions",
+        scope="balance:read",
         tag="Balance",
         summary="List balance transactions",
         description="Every movement on the balance, newest first, with the balances after it.",
@@ -84,6 +85,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/balance/statement.csv",
+        scope="balance:read",
         tag="Balance",
         summary="Export a statement",
         description="An extension of the contract. For each currency and account the opening "
@@ -96,6 +98,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/balance",
+        scope="balance:read",
         tag="Balance",
         summary="Get the balance",
         description="An extension of the contract. `updatedAt` is null before the first movement.",

@@ -1,5 +1,6 @@
 """Merchants, their terms and API keys, the audit log, and authentication."""
 
+from opentill.merchants import approval_limits
 from opentill.merchants.applications import LONGEST as LONGEST_OF_APPLICATION
 from opentill.merchants.applications import ApplicationForm, apply, count_waiting
 from opentill.merchants.applications import checked as check_application
@@ -27,10 +28,12 @@ from opentill.merchants.model import (
     CapabilityOff,
     FeePolicy,
     Key,
+    KeyFields,
     Logo,
     Merchant,
     MerchantChange,
     NewKey,
+    SoloMovement,
     Status,
     StatusEvent,
     Terms,
@@ -54,6 +57,7 @@ from opentill.merchants.service import (
     create_key,
     find,
     keys,
+    keys_made_by,
     lock,
     may_call,
     merchant_of_key,
@@ -95,12 +99,14 @@ __all__ = [
     "CapabilityOff",
     "FeePolicy",
     "Key",
+    "KeyFields",
     "KeyUses",
     "Logo",
     "LogoRefused",
     "Merchant",
     "MerchantChange",
     "NewKey",
+    "SoloMovement",
     "Sought",
     "Stale",
     "Status",
@@ -112,6 +118,7 @@ __all__ = [
     "all_merchants",
     "application_of",
     "apply",
+    "approval_limits",
     "audit_log",
     "authenticate",
     "change",
@@ -128,6 +135,7 @@ __all__ = [
     "find_logo",
     "history",
     "keys",
+    "keys_made_by",
     "limit_subject",
     "lock",
     "lock_audit_log",

@@ -8,6 +8,7 @@ later (``--expect``).
 """
 
 import hashlib
+import re
 import struct
 from collections.abc import AsyncIterator
 from typing import Final, Literal
@@ -22,6 +23,7 @@ from opentill.merchants import queries
 from opentill.merchants.model import AuditHead, AuditRow
 
 Finding = Literal["altered", "removed", "inserted"]
+_PERSON: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)  # as ``people.named`` writes it
 _FIRST: Final = hashlib.sha256(b"opentill audit log").hexdigest()
 
 
@@ -30,6 +32,12 @@ class Actor(msgspec.Struct, frozen=True):
 
     who: str
     reason: str
+
+    @property
+    def person_id(self) -> str | None:
+        """The id of the person, None of what no person has done."""
+        named = _PERSON.search(self.who)
+        return named and named[1]
 
 
 OPENTILL: Final = Actor("opentill", "by OpenTill itself")

@@ -220,10 +220,20 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     revoked_at: int | None
     last_used_at: int | None  # last, to the minute; what came after is written within two
+    scopes: list[str] | None = None  # None: everything that the merchant may do
+    made_by: str | None = None  # the id of the person; None: a command
 
     def opens(self, now: int) -> bool:
         """Return whether requests with it are let in."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
+
+
+class KeyFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What whoever makes a key says about it; ``name`` is for people, and may be empty."""
+
+    name: str = ""
+    expires_at: int | None = None
+    scopes: list[str] | None = None  # None: everything that the merchant may do
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +244,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     key: str
     expires_at: int | None
+    scopes: list[str] | None = None  # None: everything that the merchant may do
 
 
 class Authentication(msgspec.Struct, frozen=True):
@@ -244,6 +255,25 @@ class Authentication(msgspec.Struct, frozen=True):
     merchant_id: str | None
     environment: str | None
     ip_allowlist: list[str] | None
+    scopes: list[str] | None
+
+
+class SoloMovement(msgspec.Struct, frozen=True, kw_only=True):
+    """What one person moves at a merchant: ``id`` is of what is moved, and ``who`` moves it."""
+
+    merchant_id: str
+    id: str
+    kind: str
+    who: str
+    amount_minor: int
+    currency: str
+
+
+class MovedSum(msgspec.Struct, frozen=True):
+    """What somebody moved in a currency, in minor units."""
+
+    currency: str
+    amount_minor: int
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):

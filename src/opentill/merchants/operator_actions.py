@@ -1,6 +1,5 @@
 """Checks of what operators enter: reasons, references, amounts, a second operator's approval."""
 
-from decimal import Decimal
 from typing import Final
 
 from opentill.core import money
@@ -42,15 +41,6 @@ def amount(field: str, minor: int, currency: str) -> int:
         most = money.show(MOST_MINOR, currency)
         raise Invalid(field, f"{field} must be more than 0.00 and at most {most} {currency}")
     return minor
-
-
-def needs_second(minor: int, currency: str, above: Decimal | None) -> bool:
-    """Return whether moving this amount needs a second operator's approval.
-
-    ``above`` is the deployment's limit in whole units of any currency; None: never.
-    """
-    moved = Decimal(minor).scaleb(-money.exponent(currency))
-    return above is not None and abs(moved) > above
 
 
 def second(first: str, other: str, field: str = "by") -> str:

@@ -12,13 +12,15 @@ from opentill.merchants.model import (
     Merchant,
     MerchantChange,
     MerchantName,
+    MovedSum,
     SettlementCurrency,
     TermsVersion,
     Waiting,
 )
 
 _KEY_COLUMNS = (
-    "id, merchant_id, name, hint, environment, created_at, expires_at, revoked_at, last_used_at"
+    "id, merchant_id, name, hint, environment, created_at, expires_at, revoked_at, last_used_at,"
+    " scopes, made_by"
 )
 
 INSERT = Command(
@@ -221,13 +223,19 @@ TERMS = Query(
 INSERT_KEY = Command(
     """
     insert into api_keys (id, merchant_id, key_sha256, name, hint, environment, created_at,
-        expires_at)
-    values (:id, :merchant_id, :key_sha256, :name, :hint, :environment, :now, :expires_at)
+        expires_at, scopes, made_by)
+    values (:id, :merchant_id, :key_sha256, :name, :hint, :environment, :now, :expires_at,
+        :scopes, :made_by)
     """,
 )
 KEYS = Query(
     Key,
     f"select {_KEY_COLUMNS} from api_keys where merchant_id = :merchant_id order by created_at, id",  # noqa: S608 - ours
+)
+# Of whichever merchant; there are few keys, and somebody is seldom removed.
+KEYS_MADE_BY = Query(
+    Key,
+    f"select {_KEY_COLUMNS} from api_keys where made_by = :made_by order by created_at, id",  # noqa: S608 - ours
 )
 REVOKE_KEY = Query(
     Key,
@@ -267,7 +275,7 @@ NOTE_USES = Command(
 
 # Authentication in one statement: count the request against its address and find the caller.
 _CALLER_SQL = """
-    select k.id as key_id, k.merchant_id, k.environment, m.ip_allowlist
+    select k.id as key_id, k.merchant_id, k.environment, m.ip_allowlist, k.scopes
     from api_keys k join merchants m on m.id = k.merchant_id
     where k.key_sha256 = :key_sha256 and k.revoked_at is null
         and (k.expires_at is null or k.expires_at > :now) and m.status <> 'CLOSED'
@@ -286,6 +294,22 @@ AUTHENTICATE = Query(
 )
 OF_KEY = Value(str, "select merchant_id from api_keys where id = :id")
 EXISTS = Value(bool, "select exists (select from merchants where id = :merchant_id)")
+
+# ── the limit above which a second person approves ──
+SOLO_SUMS = Query(
+    MovedSum,
+    """
+    select currency, sum(amount_minor)::bigint as amount_minor from solo_movements
+    where merchant_id = :merchant_id and maker = :maker and at > :since
+    group by currency
+    """,
+)
+RECORD_SOLO_MOVEMENT = Command(
+    """
+    insert into solo_movements (merchant_id, id, kind, maker, amount_minor, currency, at)
+    values (:merchant_id, :id, :kind, :maker, :amount_minor, :currency, :now)
+    """,
+)
 
 # The audit log. ``hash`` is shown in hexadecimal.
 _AUDIT_COLUMNS = (

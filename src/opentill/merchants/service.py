@@ -14,7 +14,7 @@ from opentill.http.caller import Caller
 from opentill.http.csvfile import utc
 from opentill.merchants import audit, model, queries
 from opentill.merchants.audit import OPENTILL, Actor
-from opentill.merchants.model import Key, Merchant, NewKey, Status
+from opentill.merchants.model import Key, KeyFields, Merchant, NewKey, Status
 from opentill.merchants.operator_actions import words
 from opentill.server.client_address import limit_subject
 
@@ -70,54 +70,53 @@ async def create_key(
     merchant_id: str,
     environment: Environment,
     now: int,
-    expires_at: int | None = None,
+    fields: KeyFields | None = None,
     *,
-    name: str = "",
     actor: Actor = OPENTILL,
 ) -> NewKey:
     """Make a key, of which only the digest is stored.
 
-    ``name`` is for people, and may be empty. Raises NotFound, and Invalid on
-    ``expiresAt`` and ``name``.
+    Which scopes there are, and who may give them, ``people.key_scopes`` has checked. Raises
+    NotFound, and Invalid on ``expiresAt`` and ``name``.
     """
-    kept = words("name", name, LONGEST_NAME) if name.strip() else ""
-    new = await _create_key(tx, merchant_id, environment, now, expires_at, kept)
-    until = "" if expires_at is None else f", until {utc(expires_at)}"
-    named = f", named {kept}" if kept else ""
-    subject = f"{new.id} {model.hint(new.key)}{until}{named}"
+    fields = fields or KeyFields()
+    new = NewKey(
+        id=new_id("key"),
+        merchant_id=merchant_id,
+        name=words("name", fields.name, LONGEST_NAME) if fields.name.strip() else "",
+        key=model.make_key(environment),
+        expires_at=fields.expires_at,
+        scopes=fields.scopes,
+    )
+    await _create_key(tx, new, environment, actor, now)
+    until = "" if new.expires_at is None else f", until {utc(new.expires_at)}"
+    named = f", named {new.name}" if new.name else ""
+    only = "" if new.scopes is None else f", for {' '.join(new.scopes)}"
+    subject = f"{new.id} {model.hint(new.key)}{until}{named}{only}"
     await audit.record(tx, actor, "keys create", merchant_id, subject, now)
     return new
 
 
 async def _create_key(
-    tx: Tx,
-    merchant_id: str,
-    environment: Environment,
-    now: int,
-    expires_at: int | None,
-    name: str,
-) -> NewKey:
-    if not await queries.EXISTS.get(tx, merchant_id=merchant_id):
-        raise NotFound(reason=f"there is no merchant {merchant_id}")
-    if expires_at is not None and expires_at <= now:
+    tx: Tx, new: NewKey, environment: Environment, actor: Actor, now: int
+) -> None:
+    if not await queries.EXISTS.get(tx, merchant_id=new.merchant_id):
+        raise NotFound(reason=f"there is no merchant {new.merchant_id}")
+    if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("expiresAt", "expiresAt must be in the future")
-    key = model.make_key(environment)
-    new = NewKey(
-        id=new_id("key"), merchant_id=merchant_id, name=name, key=key, expires_at=expires_at
-    )
-    digest, hint = model.digest(key), model.hint(key)
     await queries.INSERT_KEY.run(
         tx,
         id=new.id,
-        merchant_id=merchant_id,
-        key_sha256=digest,
-        name=name,
-        hint=hint,
+        merchant_id=new.merchant_id,
+        key_sha256=model.digest(new.key),
+        name=new.name,
+        hint=model.hint(new.key),
         environment=environment,
         now=now,
-        expires_at=expires_at,
+        expires_at=new.expires_at,
+        scopes=new.scopes,
+        made_by=actor.person_id,
     )
-    return new
 
 
 async def revoke_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> Key:
@@ -152,14 +151,24 @@ async def rename_key(
 
 
 async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
-    """Replace a key by a new one at once, with the same name and expiry.
+    """Replace a key by a new one at once, with the same name, scopes and expiry.
+
+    Whoever replaces it has seen the new key, and counts as its maker.
 
     Raises NotFound, Invalid.
     """
     old = await _revoke_key(tx, key_id, now)
     if old.expires_at is not None and old.expires_at <= now:
         raise Invalid("key", "key must not be expired: create a new one instead")
-    new = await _create_key(tx, old.merchant_id, old.environment, now, old.expires_at, old.name)
+    new = NewKey(
+        id=new_id("key"),
+        merchant_id=old.merchant_id,
+        name=old.name,
+        key=model.make_key(old.environment),
+        expires_at=old.expires_at,
+        scopes=old.scopes,
+    )
+    await _create_key(tx, new, old.environment, actor, now)
     subject = f"{old.id} {old.hint} becomes {new.id} {model.hint(new.key)}"
     await audit.record(tx, actor, "keys regenerate", old.merchant_id, subject, now)
     return new
@@ -168,6 +177,11 @@ async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTI
 async def keys(tx: Tx, merchant_id: str) -> list[Key]:
     """Return a merchant's keys, oldest first."""
     return await queries.KEYS.all(tx, merchant_id=merchant_id)
+
+
+async def keys_made_by(tx: Tx, person_id: str) -> list[Key]:
+    """Return the keys that a person made, of whichever merchant, oldest first."""
+    return await queries.KEYS_MADE_BY.all(tx, made_by=person_id)
 
 
 async def merchant_of_key(tx: Tx, key_id: str) -> str:
@@ -218,4 +232,5 @@ async def authenticate(
         return None
     if not may_call(address, found.ip_allowlist):
         return None
-    return Caller(found.merchant_id, found.key_id or "")
+    scopes = None if found.scopes is None else frozenset(found.scopes)
+    return Caller(found.merchant_id, found.key_id or "", scopes)

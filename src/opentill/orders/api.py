@@ -102,6 +102,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/orders",
+        scope="orders:read",
         tag="Orders",
         summary="List orders",
         description="Newest first. `startDate` and `endDate` are about when orders were created, "
@@ -116,6 +117,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/orders/export",
+        scope="orders:export",
         tag="Orders",
         summary="Export orders",
         description="UTF-8 CSV (RFC 4180) with a header row, oldest order first. `startDate` and "
@@ -129,6 +131,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/orders/{id}",
+        scope="orders:read",
         tag="Orders",
         summary="Get an order",
         description="Everything about an order, by its id or by the `trade_no` that Epay shops "

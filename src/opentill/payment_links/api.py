@@ -75,6 +75,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/payment-links",
+        scope="payment-links:write",
         tag="Links",
         summary="Create a payment link",
         description="An extension of the contract. Give the `url` to any number of customers: each "
@@ -102,6 +103,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/payment-links",
+        scope="payment-links:read",
         tag="Links",
         summary="List payment links",
         description="An extension of the contract. Newest first.",
@@ -113,6 +115,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/payment-links/{id}",
+        scope="payment-links:read",
         tag="Links",
         summary="Get a payment link",
         description="An extension of the contract. With what it has sold.",
@@ -123,6 +126,7 @@ operations: Final = (
     Operation(
         method="PATCH",
         path="/v1/payment-links/{id}",
+        scope="payment-links:write",
         tag="Links",
         summary="Update a payment link",
         description="An extension of the contract. Only the fields that are sent change. What it "

@@ -1,6 +1,6 @@
 """People who log in: their roles and permissions, passwords, logins and invitations."""
 
-from opentill.people import lost_factors
+from opentill.people import key_scopes, lost_factors
 from opentill.people.limits import is_known, known_browser
 from opentill.people.logins import (
     BEGUN_MS,
@@ -51,6 +51,7 @@ from opentill.people.permissions import (
     MERCHANT_ROLES,
     NEED_PROOF,
     RULES,
+    SCOPES,
     STAFF_ROLES,
     MerchantRole,
     Permission,
@@ -66,6 +67,7 @@ from opentill.people.service import (
     change_language,
     change_password,
     change_role,
+    email_of,
     everybody,
     find_by_email,
     find_by_id,
@@ -78,6 +80,7 @@ from opentill.people.service import (
     offer_new_password,
     read_link,
     remove,
+    was_let_in_by,
     withdraw,
 )
 from opentill.people.staff import (
@@ -99,6 +102,7 @@ __all__ = [
     "NEED_PROOF",
     "OF_MEMBERS",
     "RULES",
+    "SCOPES",
     "STAFF_ROLES",
     "Access",
     "Browser",
@@ -137,6 +141,7 @@ __all__ = [
     "choose_password",
     "colleagues",
     "command_permission",
+    "email_of",
     "end",
     "end_by_id",
     "end_logins",
@@ -153,6 +158,7 @@ __all__ = [
     "is_known",
     "is_staff",
     "join",
+    "key_scopes",
     "known_browser",
     "language_of",
     "limit_subject",
@@ -177,6 +183,7 @@ __all__ = [
     "staff_invitations",
     "staff_may",
     "visit",
+    "was_let_in_by",
     "withdraw",
     "withdraw_staff_invitation",
     "workplaces",

@@ -19,6 +19,7 @@ from opentill.people.wire import (
     InvitationOut,
     KeyBody,
     KeyOut,
+    KeysQuery,
     KeyUpdate,
     KeyWithSecret,
     LoginBody,
@@ -28,6 +29,7 @@ from opentill.people.wire import (
     Profile,
     ProfileUpdate,
     RefreshBody,
+    RemovalQuery,
 )
 from opentill.webhooks import api as webhooks_api
 
@@ -71,12 +73,15 @@ _KEY: Final[dict[str, Any]] = {
     "expiresAt": None,
     "revokedAt": None,
     "lastUsedAt": 1736936100000,
+    "scopes": ["orders:read", "refunds:write"],
+    "madeBy": "per_01m7y0m0jzefzv5n8efcf1hqw1",
 }
 _NEW_KEY: Final[dict[str, Any]] = {
     "id": "key_01m7y0m0jzefzv5n8efcf1hqw1",
     "name": "Shop",
     "key": "svc_EXAMPLE",
     "expiresAt": None,
+    "scopes": ["orders:read", "refunds:write"],
 }
 _MEMBER: Final[dict[str, Any]] = {
     "id": "per_01m7y0m0jzefzv5n8efcf1hqw1",
@@ -186,25 +191,29 @@ _LOGOS: Final = (
 )  # fmt: skip
 _KEYS: Final = (
     row(
-        "GET", "/keys", "keys.read", "List API keys", query=PageQuery,
+        "GET", "/keys", "keys.read", "List API keys", query=KeysQuery,
         response=Listing[KeyOut], read=handlers.list_keys, response_example=page_example(_KEY),
         about=" Newest first, those that were revoked too.",
     ),
     row(
         "POST", "/keys", "keys.manage", "Create an API key", body=KeyBody,
         response=KeyWithSecret, status=201, write=handlers.create_key, secret=True,
-        example={"name": "Shop"},
-        response_example=_NEW_KEY, about=" The `key` is shown only here.",
+        example={"name": "Shop", "scopes": ["orders:read", "refunds:write"]},
+        response_example=_NEW_KEY, refusals=("a scope that there is not",),
+        about=" The `key` is shown only here. Nobody makes a key that may do more than their own"
+        " role; without `scopes` it may do everything, and takes an owner.",
     ),
     row(
         "PATCH", "/keys/{id}", "keys.manage", "Update an API key", body=KeyUpdate,
         response=KeyOut, write=handlers.change_key, example={"name": "Till 2"},
-        response_example=_KEY, about=" Another name; the key stays as it is.",
+        response_example=_KEY, about=" Another name; the key stays as it is. Of one that may do"
+        " more than the person's role: 403.",
     ),
     row(
         "POST", "/keys/{id}/regenerate", "keys.manage", "Regenerate an API key",
         response=KeyWithSecret, status=201, write=handlers.regenerate_key, secret=True,
-        response_example=_NEW_KEY, about=" The old key is dead at once.",
+        response_example=_NEW_KEY, about=" The old key is dead at once; the new one has its scopes."
+        " Of one that may do more than the person's role: 403.",
     ),
     row(
         "DELETE", "/keys/{id}", "keys.manage", "Revoke an API key", response=None,
@@ -225,8 +234,9 @@ _TEAM: Final = (
     ),
     row(
         "DELETE", "/team/{id}", "team.manage", "Remove a member", response=None,
-        write=handlers.remove_member, refusals=("the last owner",),
-        about=" What they could do here ends at once.",
+        query=RemovalQuery, write=handlers.remove_member, refusals=("the last owner",),
+        about=" What they could do here ends at once. The API keys that they made go on working"
+        " unless `revokeKeys` is true: `GET /v1/merchant/keys?madeBy=` lists them.",
     ),
     row(
         "GET", "/team/invitations", "team.read", "List invitations", query=PageQuery,
@@ -282,6 +292,7 @@ def _for_people() -> tuple[Operation, ...]:
                     description=f"As `{one.method} {one.path}`. Permission: `{permission}`.",
                     admit=handlers.admitting(permission),
                     permission=permission,
+                    scope="",
                 )
             )
     return tuple(made)

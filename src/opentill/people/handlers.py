@@ -14,8 +14,8 @@ from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.http.operations import Admit, Admitted, ApiRequest, Nothing
 from opentill.http.paging import Listing, PageQuery, listing
-from opentill.merchants import Actor, Merchant
-from opentill.people import logins, queries, service, tokens
+from opentill.merchants import Actor, KeyFields, Merchant
+from opentill.people import key_scopes, logins, queries, service, tokens
 from opentill.people.logins import Credentials
 from opentill.people.model import Access, Browser, Member
 from opentill.people.permissions import NEED_PROOF, Permission
@@ -27,6 +27,7 @@ from opentill.people.wire import (
     InvitationOut,
     KeyBody,
     KeyOut,
+    KeysQuery,
     KeyUpdate,
     KeyWithSecret,
     LoginBody,
@@ -36,6 +37,7 @@ from opentill.people.wire import (
     Profile,
     ProfileUpdate,
     RefreshBody,
+    RemovalQuery,
 )
 
 S = TypeVar("S")
@@ -158,22 +160,28 @@ async def _profile(request: ApiRequest[Any, Any], tx: Tx, merchant: Merchant) ->
 # ── API keys ──
 
 
-async def list_keys(request: ApiRequest[PageQuery, Nothing]) -> Listing[KeyOut]:
+async def list_keys(request: ApiRequest[KeysQuery, Nothing]) -> Listing[KeyOut]:
     """List keys, newest first."""
+    maker = request.query.made_by
     async with request.app.db.connection() as tx:
-        found = await merchants.keys(tx, request.merchant_id)
-    return _part(request.query, found[::-1], KeyOut.of)
+        keys = await merchants.keys(tx, request.merchant_id)
+    return _part(
+        request.query, [key for key in keys[::-1] if maker in {"", key.made_by}], KeyOut.of
+    )
 
 
 async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSecret:
-    """Make a key."""
+    """Make a key that may do no more than the person."""
+    scopes = request.body.scopes
+    if scopes is not None:
+        scopes = key_scopes.read(scopes)
+    key_scopes.check(request.access.role, scopes)
     new = await merchants.create_key(
         tx,
         request.merchant_id,
         request.app.settings.environment,
         request.now,
-        request.body.expires_at,
-        name=request.body.name,
+        KeyFields(name=request.body.name, expires_at=request.body.expires_at, scopes=scopes),
         actor=actor(request),
     )
     return KeyWithSecret.of(new)
@@ -182,6 +190,7 @@ async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSe
 async def change_key(request: ApiRequest[Nothing, KeyUpdate], tx: Tx) -> KeyOut:
     """Give a key another name."""
     ids = (request.merchant_id, request.path["id"])
+    await key_scopes.find_changeable(tx, *ids, request.access.role)
     key = await merchants.rename_key(tx, *ids, request.body.name, request.now, actor=actor(request))
     return KeyOut.of(key)
 
@@ -196,8 +205,9 @@ async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
 
 async def regenerate_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> KeyWithSecret:
     """Replace a key at once."""
-    key_id = await _own_key(request, tx)
-    new = await merchants.regenerate_key(tx, key_id, request.now, actor=actor(request))
+    ids = (request.merchant_id, request.path["id"])
+    key = await key_scopes.find_changeable(tx, *ids, request.access.role)
+    new = await merchants.regenerate_key(tx, key.id, request.now, actor=actor(request))
     return KeyWithSecret.of(new)
 
 
@@ -226,10 +236,15 @@ async def change_member(request: ApiRequest[Nothing, MemberUpdate], tx: Tx) -> M
     return MemberOut.of(changed)
 
 
-async def remove_member(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
-    """Take a member's role away."""
+async def remove_member(request: ApiRequest[RemovalQuery, Nothing], tx: Tx) -> None:
+    """Take a member's role away, and revoke their keys if that is asked for."""
     await service.remove(
-        tx, request.merchant_id, request.path["id"], request.now, actor=actor(request)
+        tx,
+        request.merchant_id,
+        request.path["id"],
+        request.now,
+        actor=actor(request),
+        revoke_keys=request.query.revoke_keys,
     )
 
 

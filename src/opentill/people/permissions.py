@@ -2,7 +2,9 @@
 
 A row is a permission, with the roles that have it. Members have a role at a merchant; staff have
 one at the deployment, see the pages of every merchant and change nothing there. What a row marks as
-dangerous also takes proof, within the last ten minutes, of who the person is (a step-up).
+dangerous also takes proof, within the last ten minutes, of who the person is (a step-up). The
+scopes of a row are what an API key may be restricted to (contract.md#key-scopes); whoever gives a
+key one of them has the permission of each row that names it.
 """
 
 from collections.abc import Mapping
@@ -53,6 +55,7 @@ Permission = Literal[
     "balance.adjust",
     "orders.manage",
     "orders.decide",
+    "orders.refund",
     "disputes.decide",
     "approvals.decide",
     "people.read",
@@ -75,6 +78,7 @@ class Rule(NamedTuple):
     members: str  # roles at a merchant
     staff: str  # roles at the deployment
     proof: bool = False
+    scopes: str = ""  # of API keys: resource:verb
 
 
 _ALL: Final = " ".join(MERCHANT_ROLES)
@@ -83,27 +87,37 @@ _STAFF: Final = " ".join(STAFF_ROLES)
 RULES: Final = (
     #     permission           of a merchant's members              of staff
     Rule("home.read", _ALL, _STAFF),
-    Rule("payments.read", _ALL, _STAFF),
-    Rule("payments.refund", "owner finance support", ""),
+    Rule(
+        "payments.read",
+        _ALL,
+        _STAFF,
+        scopes="orders:read refunds:read checkouts:read payment-links:read",
+    ),
+    Rule("payments.refund", "owner finance support", "", scopes="refunds:write"),
     Rule("payments.note", "owner finance support", ""),
-    Rule("payments.export", "owner finance", ""),
+    Rule("payments.export", "owner finance", "", scopes="orders:export"),
     Rule("customers.read", "owner finance support viewer", _STAFF),
-    Rule("products.read", _ALL, _STAFF),
-    Rule("products.write", "owner developer", ""),
-    Rule("sessions.write", "owner finance support developer", ""),
-    Rule("balance.read", "owner finance viewer", _STAFF),
-    Rule("payouts.read", "owner finance viewer", _STAFF),
+    Rule("products.read", _ALL, _STAFF, scopes="products:read"),
+    Rule("products.write", "owner developer", "", scopes="products:write"),
+    Rule(
+        "sessions.write",
+        "owner finance support developer",
+        "",
+        scopes="checkouts:write payment-links:write",
+    ),
+    Rule("balance.read", "owner finance viewer", _STAFF, scopes="balance:read"),
+    Rule("payouts.read", "owner finance viewer", _STAFF, scopes="payouts:read"),
     Rule("payouts.account", "owner", "", proof=True),
-    Rule("disputes.read", "owner finance support viewer", _STAFF),
+    Rule("disputes.read", "owner finance support viewer", _STAFF, scopes="disputes:read"),
     Rule("disputes.respond", "owner support", ""),
     Rule("keys.read", "owner developer viewer", _STAFF),
     Rule("keys.manage", "owner developer", "", proof=True),
-    Rule("endpoints.read", "owner developer support viewer", _STAFF),
-    Rule("endpoints.manage", "owner developer", ""),
-    Rule("endpoints.secrets", "owner developer", "", proof=True),
-    Rule("events.read", "owner developer support viewer", _STAFF),
-    Rule("events.resend", "owner developer support", ""),
-    Rule("events.test", "owner developer", ""),
+    Rule("endpoints.read", "owner developer support viewer", _STAFF, scopes="webhooks:read"),
+    Rule("endpoints.manage", "owner developer", "", proof=True, scopes="webhooks:write"),
+    Rule("endpoints.secrets", "owner developer", "", proof=True, scopes="webhooks:write"),
+    Rule("events.read", "owner developer support viewer", _STAFF, scopes="events:read"),
+    Rule("events.resend", "owner developer support", "", scopes="events:write"),
+    Rule("events.test", "owner developer", "", scopes="events:write"),
     Rule("requests.read", "owner developer viewer", _STAFF),
     Rule("epay.read", "owner developer viewer", _STAFF),
     Rule("epay.manage", "owner developer", "", proof=True),
@@ -123,6 +137,7 @@ RULES: Final = (
     Rule("balance.adjust", "", "admin finance", proof=True),
     Rule("orders.manage", "", "admin finance support"),
     Rule("orders.decide", "", "admin finance", proof=True),
+    Rule("orders.refund", "", "admin finance support", proof=True),
     Rule("disputes.decide", "", "admin support", proof=True),
     Rule("approvals.decide", "", "admin finance", proof=True),
     Rule("people.read", "", "admin auditor"),
@@ -151,10 +166,12 @@ COMMANDS: Final[Mapping[str, Permission]] = {
     "mail": "orders.manage",
     "orders": "orders.manage",
     "orders confirm": "orders.decide",
+    "orders refund": "orders.refund",
     "orders revoke": "orders.decide",
     "orders given-back": "orders.decide",
     "refunds": "orders.decide",
     "disputes": "disputes.decide",
+    "approvals": "approvals.decide",
     "balance": "balance.adjust",
     "balance approve": "approvals.decide",
     "payouts": "payouts.manage",
@@ -165,6 +182,7 @@ COMMANDS: Final[Mapping[str, Permission]] = {
     "secret-key": "deployment.manage",
     "skip-messages": "deployment.manage",
 }
+SCOPES: Final = tuple(dict.fromkeys(" ".join(rule.scopes for rule in RULES).split()))
 NEED_PROOF: Final = frozenset(rule.permission for rule in RULES if rule.proof)
 
 
@@ -176,6 +194,11 @@ def member_may(role: MerchantRole, permission: Permission) -> bool:
 def staff_may(role: StaffRole, permission: Permission) -> bool:
     """Return whether staff with this role have a permission, at whichever merchant."""
     return role in _OF_STAFF[permission]
+
+
+def member_may_give(role: MerchantRole, scope: str) -> bool:
+    """Return whether a member with this role may give an API key of their merchant a scope."""
+    return all(member_may(role, rule.permission) for rule in RULES if scope in rule.scopes.split())
 
 
 def command_permission(command: str) -> Permission:

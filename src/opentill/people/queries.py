@@ -367,6 +367,23 @@ WITHDRAW = Query(
     returning {_LINK_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
+# Whether a person follows from another one by links that were used since a time: who was invited or
+# got a new password by a link, whom those have let in, and so on.
+WAS_LET_IN = Value(
+    bool,
+    f"""
+    with recursive let_in (person_id) as (
+        select :maker::text
+        union
+        select p.id from let_in one
+        join person_links on {_MAKER} = one.person_id
+        join persons p on p.email = person_links.email
+        where person_links.used_at > :since
+    )
+    select :person_id <> :maker and exists (
+        select from let_in where person_id = :person_id)
+    """,  # noqa: S608 - constants of ours
+)
 PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
 
 # ── limits ──

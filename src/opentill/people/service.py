@@ -10,7 +10,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.http import inputs
 from opentill.merchants import Actor
-from opentill.people import logins, lost_factors, passwords, queries
+from opentill.people import key_scopes, logins, lost_factors, passwords, queries
 from opentill.people.logins import Credentials, NewLogin, normal
 from opentill.people.model import (
     LINK_MS,
@@ -310,9 +310,22 @@ async def invitations(tx: Tx, merchant_id: str, now: int) -> list[Link]:
     return await queries.INVITATIONS.all(tx, merchant_id=merchant_id, now=now)
 
 
-async def remove(tx: Tx, merchant_id: str, person_id: str, now: int, *, actor: Actor) -> Member:
-    """Take a role at a merchant away, at once. Raises NotFound, and Invalid for the last owner."""
+async def remove(
+    tx: Tx,
+    merchant_id: str,
+    person_id: str,
+    now: int,
+    *,
+    actor: Actor,
+    revoke_keys: bool = False,
+) -> Member:
+    """Take a role at a merchant away, at once; with ``revoke_keys`` the keys that they made too.
+
+    Raises NotFound, and Invalid for the last owner.
+    """
     member = await _member_but_last_owner(tx, merchant_id, person_id)
+    if revoke_keys:
+        await key_scopes.revoke_made_by(tx, person_id, now, merchant_id, actor=actor)
     await queries.REMOVE_MEMBER.run(tx, merchant_id=merchant_id, person_id=person_id)
     subject = f"{person_id} {member.email}, {member.role}"
     await merchants.record_audit(tx, actor, "people remove", merchant_id, subject, now)
@@ -382,6 +395,20 @@ async def language_of(tx: Tx, who: str) -> Language:
 async def find_by_id(tx: Tx, person_id: str) -> Person | None:
     """Return a person, None if there is no such."""
     return await queries.PERSON.first(tx, id=person_id)
+
+
+async def was_let_in_by(tx: Tx, person_id: str, maker_id: str, since: int) -> bool:
+    """Return whether somebody has let a person in since a time, by links that were followed.
+
+    By an invitation or a new password; also by way of others whom they have let in since.
+    """
+    return bool(await queries.WAS_LET_IN.get(tx, person_id=person_id, maker=maker_id, since=since))
+
+
+async def email_of(tx: Tx, person_id: str | None) -> str:
+    """Return a person's e-mail address, "" of nobody."""
+    person = None if person_id is None else await queries.PERSON.first(tx, id=person_id)
+    return "" if person is None else person.email
 
 
 async def find_by_email(tx: Tx, email: str) -> Person:

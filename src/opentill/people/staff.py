@@ -4,7 +4,7 @@ from opentill import merchants
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.db.database import Tx
 from opentill.merchants import Actor
-from opentill.people import queries
+from opentill.people import key_scopes, queries
 from opentill.people.model import Colleague, Link, Login, Staff
 from opentill.people.permissions import StaffRole
 
@@ -61,14 +61,20 @@ async def change_staff_role(
     await merchants.record_audit(tx, actor, "people role", "", subject, now)
 
 
-async def remove_staff(tx: Tx, person_id: str, now: int, *, actor: Actor) -> None:
+async def remove_staff(
+    tx: Tx, person_id: str, now: int, *, actor: Actor, revoke_keys: bool = False
+) -> None:
     """Take a person's role at the deployment away, at once.
+
+    With ``revoke_keys`` the valid API keys that they made at any merchant are revoked too.
 
     Raises NotFound, and Invalid for the last administrator.
     """
     await _locked(tx, person_id, stays_admin=False)
     if not await queries.REMOVE_STAFF.run(tx, person_id=person_id):
         raise NotFound(reason=f"{person_id} is not staff")
+    if revoke_keys:
+        await key_scopes.revoke_made_by(tx, person_id, now, actor=actor)
     await merchants.record_audit(tx, actor, "people remove", "", f"{person_id}, staff", now)
 
 

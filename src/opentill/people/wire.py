@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from opentill import agreement, merchants
 from opentill.core.settings import Environment
 from opentill.http.fields import CreatedAt
-from opentill.http.paging import Millis
+from opentill.http.paging import Millis, PageQuery
 from opentill.merchants import Key, Merchant, NewKey, version_of
 from opentill.people.model import Access, Link, Member
 from opentill.people.permissions import MerchantRole, Permission
@@ -181,6 +181,12 @@ class ProfileUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ) = UNSET
 
 
+KeyScopes = Annotated[
+    list[str] | None,
+    Meta(description="What it may do, by scope. Null if it may do everything."),
+]
+
+
 class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An API key, without the key itself: its beginning and its last four characters."""
 
@@ -202,6 +208,14 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             " minutes. Null if it was never used."
         ),
     ]
+    scopes: KeyScopes
+    made_by: Annotated[
+        str | None,
+        Meta(
+            description="The id of the person who made it. Null if the operator did, or nobody"
+            " knows."
+        ),
+    ]
 
     @classmethod
     def of(cls, key: Key) -> Self:
@@ -215,7 +229,23 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             expires_at=key.expires_at,
             revoked_at=key.revoked_at,
             last_used_at=key.last_used_at,
+            scopes=key.scopes,
+            made_by=key.made_by,
         )
+
+
+class KeysQuery(PageQuery, frozen=True, kw_only=True, rename="camel"):
+    """The filters of the list of API keys."""
+
+    made_by: Annotated[str, Meta(description="the id of a person: only keys that they made")] = ""
+
+
+class RemovalQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What else ends when a member is removed."""
+
+    revoke_keys: Annotated[
+        bool, Meta(description="true: the valid API keys that they made are revoked too")
+    ] = False
 
 
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -223,6 +253,13 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: Annotated[str, Meta(max_length=100, description="a text of at most 100 characters")] = ""
     expires_at: Annotated[Millis, Meta(description="the key's end, in Unix ms")] | None = None
+    scopes: (
+        Annotated[
+            list[str],
+            Meta(min_length=1, max_length=64, description="a list of scopes, such as orders:read"),
+        ]
+        | None
+    ) = None
 
 
 class KeyUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -255,11 +292,14 @@ class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     expires_at: Annotated[
         int | None, Meta(description="When it ends, Unix ms. Null if it has no end.")
     ]
+    scopes: KeyScopes
 
     @classmethod
     def of(cls, new: NewKey) -> Self:
         """Show a new key."""
-        return cls(id=new.id, name=new.name, key=new.key, expires_at=new.expires_at)
+        return cls(
+            id=new.id, name=new.name, key=new.key, expires_at=new.expires_at, scopes=new.scopes
+        )
 
 
 class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -63,6 +63,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/products",
+        scope="products:write",
         tag="Products",
         summary="Create a product",
         description="A product has one price in one currency; a session is opened for it. A "
@@ -79,6 +80,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/products",
+        scope="products:read",
         tag="Products",
         summary="List products",
         description="Newest first, archived ones too unless `status` says otherwise.",
@@ -90,6 +92,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/products/{id}",
+        scope="products:read",
         tag="Products",
         summary="Get a product",
         description="An archived product can be read like any other.",
@@ -100,6 +103,7 @@ operations: Final = (
     Operation(
         method="PATCH",
         path="/v1/products/{id}",
+        scope="products:write",
         tag="Products",
         summary="Update a product",
         description="An extension of the contract. Only the fields that are sent change; open "
@@ -113,6 +117,7 @@ operations: Final = (
     Operation(
         method="DELETE",
         path="/v1/products/{id}",
+        scope="products:write",
         tag="Products",
         summary="Archive a product",
         description="The product stays readable, and no new checkout sessions can use it.",

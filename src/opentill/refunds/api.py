@@ -73,6 +73,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/orders/{id}/refunds",
+        scope="refunds:write",
         tag="Refunds",
         summary="Create a refund",
         description="Without `amount`, all that is left. The money is held at once; the refund "
@@ -94,6 +95,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/orders/{id}/refunds",
+        scope="refunds:read",
         tag="Refunds",
         summary="List an order's refunds",
         description="An extension of the contract. Newest first, failed ones too.",
@@ -105,6 +107,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/refunds/{id}",
+        scope="refunds:read",
         tag="Refunds",
         summary="Get a refund",
         description="An extension of the contract. `status` says whether the bank has done it.",

@@ -225,6 +225,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/webhook-endpoints",
+        scope="webhooks:write",
         tag=TAG,
         summary="Create a webhook endpoint",
         description="An extension of the contract. Events are sent to the `url`, signed with the "
@@ -246,6 +247,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/webhook-endpoints",
+        scope="webhooks:read",
         tag=TAG,
         summary="List webhook endpoints",
         description="An extension of the contract. Newest first, without their secrets.",
@@ -257,6 +259,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/webhook-endpoints/{id}",
+        scope="webhooks:read",
         tag=TAG,
         summary="Get a webhook endpoint",
         description="An extension of the contract. If it was disabled by itself, it says why.",
@@ -267,6 +270,7 @@ operations: Final = (
     Operation(
         method="PATCH",
         path="/v1/webhook-endpoints/{id}",
+        scope="webhooks:write",
         tag=TAG,
         summary="Update a webhook endpoint",
         description="An extension of the contract. While it is DISABLED nothing is sent, and what "
@@ -281,6 +285,7 @@ operations: Final = (
     Operation(
         method="DELETE",
         path="/v1/webhook-endpoints/{id}",
+        scope="webhooks:write",
         tag=TAG,
         summary="Delete a webhook endpoint",
         description="An extension of the contract. What still waits for it is not sent.",
@@ -290,6 +295,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/webhook-endpoints/{id}/rotate-secret",
+        scope="webhooks:write",
         tag=TAG,
         summary="Rotate a webhook secret",
         description="An extension of the contract. For 24 hours both secrets sign: "
@@ -305,6 +311,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/webhook-endpoints/{id}/deliveries",
+        scope="events:read",
         tag=TAG,
         summary="List webhook deliveries",
         description="An extension of the contract. Every event that was or will be sent to the "
@@ -317,6 +324,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/webhook-endpoints/{id}/resend",
+        scope="events:write",
         tag=TAG,
         summary="Resend events",
         description="An extension of the contract. One event by `eventId`, or all since a time, "
@@ -333,6 +341,7 @@ operations: Final = (
     Operation(
         method="POST",
         path="/v1/webhook-endpoints/{id}/test",
+        scope="events:write",
         tag=TAG,
         summary="Send a test event",
         description="An extension of the contract. Sends a `webhook.test` to this endpoint alone, "
@@ -351,6 +360,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/events",
+        scope="events:read",
         tag=TAG,
         summary="List events",
         description="An extension of the contract. Oldest first, kept 90 days, as they are "
@@ -363,6 +373,7 @@ operations: Final = (
     Operation(
         method="GET",
         path="/v1/events/{id}",
+        scope="events:read",
         tag=TAG,
         summary="Get an event",
         description="An extension of the contract. The same bytes as it is delivered with.",

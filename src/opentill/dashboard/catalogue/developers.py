@@ -6,6 +6,15 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
+        "key_scopes": "May do",
+        "key_scopes_owner": "Check what the key may do. With nothing checked it may do "
+        "everything, as you.",
+        "key_scopes_hint": "Check what the key may do: at most what your role may.",
+        "key_everything": "Everything",
+        "key_maker": "Made by",
+        "key_not_yours": "This key may do more than your role, so that you can revoke it but "
+        "not rename or replace it. An owner can.",
+        "error_key_scopes": "Check at least one thing that the key may do",
         "menu_developers": "Developers",
         "way": "Where you are",
         "part_keys": "API keys",
@@ -95,6 +104,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "refusal_503": "The service could not be reached. Repeat the request",
     },
     "zh-Hans": {
+        "key_scopes": "权限",
+        "key_scopes_owner": "请勾选该密钥可以执行的操作。全部不选则与您一样可以执行所有操作。",
+        "key_scopes_hint": "请勾选该密钥可以执行的操作，不能超出您的角色。",
+        "key_everything": "所有操作",
+        "key_maker": "创建人",
+        "key_not_yours": "该密钥的权限超出您的角色：您可以吊销它，但不能重命名或更换。所有者可以。",
+        "error_key_scopes": "请至少勾选一项该密钥可以执行的操作",
         "menu_developers": "开发者",
         "way": "当前位置",
         "part_keys": "API 密钥",
@@ -178,6 +194,14 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "refusal_503": "服务暂时不可用，请重试该请求",
     },
     "zh-Hant": {
+        "key_scopes": "權限",
+        "key_scopes_owner": "請勾選該金鑰可以執行的操作。全部不選則與您一樣可以執行所有操作。",
+        "key_scopes_hint": "請勾選該金鑰可以執行的操作，不能超出您的角色。",
+        "key_everything": "所有操作",
+        "key_maker": "建立者",
+        "key_not_yours": "該金鑰的權限超出您的角色："
+        "您可以撤銷它，但不能重新命名或更換。擁有者可以。",
+        "error_key_scopes": "請至少勾選一項該金鑰可以執行的操作",
         "menu_developers": "開發者",
         "way": "目前位置",
         "part_keys": "API 密鑰",

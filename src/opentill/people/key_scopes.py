@@ -1,0 +1,76 @@
+"""Scopes of API keys: which there are, and who may give them."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from opentill import merchants
+from opentill.core.errors import Invalid, NotPermitted, or_not_found
+from opentill.db.database import Tx
+from opentill.merchants import Actor, Key
+from opentill.people.permissions import SCOPES, MerchantRole, member_may_give
+
+
+def read(scopes: Iterable[str], field: str = "scopes") -> list[str]:
+    """Return scopes in the order of the table, each once. Raises Invalid for an unknown one."""
+    given = {scope.strip() for scope in scopes}
+    for scope in sorted(given):
+        if scope not in SCOPES:
+            near = difflib.get_close_matches(scope, SCOPES, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise Invalid(field, f"{field} must be some of {', '.join(SCOPES)}{hint}")
+    if not given:
+        raise Invalid(field, f"{field} must be at least one of {', '.join(SCOPES)}")
+    return [scope for scope in SCOPES if scope in given]
+
+
+def grantable(role: MerchantRole) -> list[str]:
+    """Return the scopes that a member with this role may give."""
+    return [scope for scope in SCOPES if member_may_give(role, scope)]
+
+
+def may_give(role: MerchantRole, scopes: Sequence[str] | None) -> bool:
+    """Return whether a role may make, change or replace a key with these scopes.
+
+    A key without scopes may do everything, as an owner.
+    """
+    if scopes is None:
+        return role == "owner"
+    return all(member_may_give(role, scope) for scope in scopes)
+
+
+def check(role: MerchantRole | None, scopes: Sequence[str] | None) -> None:
+    """Raise NotPermitted unless a role may make, change or replace a key with these scopes."""
+    if role is not None and may_give(role, scopes):
+        return
+    listed = "" if role is None else ", ".join(grantable(role))
+    reason = f"scopes must be within your own role, {role}: some of {listed}"
+    raise NotPermitted("scopes", reason)
+
+
+async def find_changeable(tx: Tx, merchant_id: str, key_id: str, role: MerchantRole | None) -> Key:
+    """Return a key of a merchant that somebody with a role may change or replace.
+
+    Raises NotFound, and NotPermitted for a key that may do more than they.
+    """
+    listed = await merchants.keys(tx, merchant_id)
+    key = or_not_found(next((key for key in listed if key.id == key_id), None))
+    check(role, key.scopes)
+    return key
+
+
+async def keys_made_by(
+    tx: Tx, person_id: str, now: int, merchant_id: str | None = None
+) -> list[Key]:
+    """Return the valid keys that a person made at a merchant, or at any, oldest first."""
+    listed = await merchants.keys_made_by(tx, person_id)
+    return [key for key in listed if key.opens(now) and merchant_id in {None, key.merchant_id}]
+
+
+async def revoke_made_by(
+    tx: Tx, person_id: str, now: int, merchant_id: str | None = None, *, actor: Actor
+) -> list[Key]:
+    """Revoke the valid keys that a person made at a merchant, or at any; return them."""
+    made = await keys_made_by(tx, person_id, now, merchant_id)
+    for key in made:
+        await merchants.revoke_key(tx, key.id, now, actor=actor)
+    return made

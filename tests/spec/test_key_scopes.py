@@ -1,0 +1,253 @@
+"""API keys restricted to scopes: contract.md#key-scopes."""
+
+from typing import Final
+
+import httpx2
+import pytest
+
+from opentill import merchants
+from opentill.app import OPERATIONS, PEOPLE_OPERATIONS
+from opentill.http.operations import Operation
+from opentill.merchants import KeyFields, NewKey
+from opentill.people import MERCHANT_ROLES, RULES, SCOPES, MerchantRole, key_scopes, member_may
+from support.api_server import ApiServer, Shop, error_of
+from support.people import person, unlimited
+
+__all__ = ["unlimited"]
+
+WITH_KEY: Final = [operation for operation in OPERATIONS if operation.auth]
+# The scope of each operation, once more and by hand.
+NEEDED: Final = {
+    "POST /v1/products": "products:write",
+    "GET /v1/products": "products:read",
+    "GET /v1/products/{id}": "products:read",
+    "PATCH /v1/products/{id}": "products:write",
+    "DELETE /v1/products/{id}": "products:write",
+    "POST /v1/checkouts": "checkouts:write",
+    "GET /v1/checkouts": "checkouts:read",
+    "GET /v1/checkouts/{id}": "checkouts:read",
+    "POST /v1/checkouts/{id}/expire": "checkouts:write",
+    "POST /v1/payment-links": "payment-links:write",
+    "GET /v1/payment-links": "payment-links:read",
+    "GET /v1/payment-links/{id}": "payment-links:read",
+    "PATCH /v1/payment-links/{id}": "payment-links:write",
+    "GET /v1/orders": "orders:read",
+    "GET /v1/orders/export": "orders:export",
+    "GET /v1/orders/{id}": "orders:read",
+    "POST /v1/orders/{id}/refunds": "refunds:write",
+    "GET /v1/orders/{id}/refunds": "refunds:read",
+    "GET /v1/refunds/{id}": "refunds:read",
+    "GET /v1/disputes": "disputes:read",
+    "GET /v1/disputes/{id}": "disputes:read",
+    "GET /v1/payouts": "payouts:read",
+    "GET /v1/payouts/{id}": "payouts:read",
+    "GET /v1/balance/transactions": "balance:read",
+    "GET /v1/balance/statement.csv": "balance:read",
+    "GET /v1/balance": "balance:read",
+    "POST /v1/webhook-endpoints": "webhooks:write",
+    "GET /v1/webhook-endpoints": "webhooks:read",
+    "GET /v1/webhook-endpoints/{id}": "webhooks:read",
+    "PATCH /v1/webhook-endpoints/{id}": "webhooks:write",
+    "DELETE /v1/webhook-endpoints/{id}": "webhooks:write",
+    "POST /v1/webhook-endpoints/{id}/rotate-secret": "webhooks:write",
+    "GET /v1/webhook-endpoints/{id}/deliveries": "events:read",
+    "POST /v1/webhook-endpoints/{id}/resend": "events:write",
+    "POST /v1/webhook-endpoints/{id}/test": "events:write",
+    "GET /v1/events": "events:read",
+    "GET /v1/events/{id}": "events:read",
+}
+# What a member with each role may give a key: O owner, F finance, S support, D developer, V viewer.
+GIVEN_BY: Final = {
+    "orders:read": "OFSDV",
+    "refunds:read": "OFSDV",
+    "checkouts:read": "OFSDV",
+    "payment-links:read": "OFSDV",
+    "refunds:write": "OFS",
+    "orders:export": "OF",
+    "products:read": "OFSDV",
+    "products:write": "OD",
+    "checkouts:write": "OFSD",
+    "payment-links:write": "OFSD",
+    "balance:read": "OFV",
+    "payouts:read": "OFV",
+    "disputes:read": "OFSV",
+    "webhooks:read": "OSDV",
+    "webhooks:write": "OD",
+    "events:read": "OSDV",
+    "events:write": "OD",
+}
+
+
+def restricted(shop: Shop, *scopes: str) -> NewKey:
+    """Make a key of a shop that may do only this."""
+    now = shop.api_server.app.clock()
+    fields = KeyFields(scopes=list(scopes))
+    return shop.api_server.tx(
+        lambda tx: merchants.create_key(tx, shop.id, "production", now, fields)
+    )
+
+
+def send(api_server: ApiServer, operation: Operation, key: str) -> httpx2.Response:
+    path = operation.path.replace("{id}", "prod_01m7y0m0jzefzv5n8efcf1hqw1")
+    return api_server.http.request(operation.method, path, headers={"x-api-key": key})
+
+
+def test_each_operation_with_a_key_has_a_scope_of_the_table() -> None:
+    assert {f"{one.method} {one.path}": one.scope for one in WITH_KEY} == NEEDED
+    assert set(NEEDED.values()) == set(SCOPES) == set(GIVEN_BY)
+    assert not any(one.scope for one in (*OPERATIONS, *PEOPLE_OPERATIONS) if one not in WITH_KEY)
+
+
+def test_a_restricted_key_does_what_its_scope_says_and_nothing_else(api_server: ApiServer) -> None:
+    shop = api_server.shop()
+    keys = {scope: restricted(shop, scope).key for scope in SCOPES}
+    for operation in WITH_KEY:
+        for scope, key in keys.items():
+            response = send(api_server, operation, key)
+            label = (operation.method, operation.path, scope)
+            if scope == operation.scope:
+                assert response.status_code not in {401, 403}, label
+                continue
+            assert response.status_code == 403, label
+            body = error_of(response)
+            assert (body["code"], body["message"]) == (40301, "Not permitted"), label
+            assert body["error"] == {
+                "field": "scope",
+                "reason": f"this API key needs the scope {operation.scope}; it has {scope}",
+            }
+
+
+def test_a_restricted_key_changes_nothing_that_it_may_not(shop: Shop) -> None:
+    order = shop.paid()
+    reader = restricted(shop, "orders:read", "refunds:read").key
+    refunder = restricted(shop, "refunds:write").key
+
+    def refund(key: str, **headers: str) -> int:
+        return shop.call(
+            "POST",
+            f"/v1/orders/{order['id']}/refunds",
+            json={"amount": "1.00"},
+            headers={"x-api-key": key, **headers},
+        ).status_code
+
+    repeated = {"idempotency-key": "once"}
+    assert refund(reader, **repeated) == 403
+    assert shop.read_order(order["id"])["refundStatus"] == "NONE"
+    assert refund(refunder, **repeated) == 201
+    # Nor does it get what was answered to another key under the same Idempotency-Key.
+    assert refund(reader, **repeated) == 403
+
+
+def test_a_key_without_scopes_may_do_everything(shop: Shop) -> None:
+    for operation in WITH_KEY:
+        assert send(shop.api_server, operation, shop.key).status_code not in {401, 403}
+
+
+def test_a_replaced_key_keeps_its_scopes(shop: Shop) -> None:
+    old = restricted(shop, "orders:read")
+    now = shop.api_server.app.clock()
+    new = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, old.id, now))
+    assert new.scopes == ["orders:read"]
+    assert shop.call("GET", "/v1/orders", headers={"x-api-key": new.key}).status_code == 200
+    assert shop.call("GET", "/v1/balance", headers={"x-api-key": new.key}).status_code == 403
+
+
+def test_who_may_give_a_scope_is_the_table_of_permissions() -> None:
+    for scope, roles in GIVEN_BY.items():
+        for role in MERCHANT_ROLES:
+            assert (scope in key_scopes.grantable(role)) == (role[0].upper() in roles), (
+                scope,
+                role,
+            )
+            permissions = [one.permission for one in RULES if scope in one.scopes.split()]
+            assert permissions
+            assert (scope in key_scopes.grantable(role)) == all(
+                member_may(role, permission) for permission in permissions
+            )
+
+
+class TokenCaller:
+    """A member who calls the API for people."""
+
+    def __init__(self, shop: Shop, role: MerchantRole) -> None:
+        self.shop = shop
+        self.visitor = person(shop.api_server, shop.id, role)
+        body = {"email": self.visitor.email, "password": "nine purple lanterns hum"}
+        made = shop.api_server.http.post("/v1/merchant/sessions", json=body)
+        self.headers = {"authorization": f"Bearer {made.json()['data']['accessToken']}"}
+
+    def call(self, method: str, path: str, body: object = None) -> httpx2.Response:
+        return self.shop.api_server.http.request(
+            method, f"/v1/merchant{path}", headers=self.headers,
+            **({} if body is None else {"json": body}),
+        )  # fmt: skip
+
+
+def test_nobody_makes_a_key_that_may_do_more_than_they(shop: Shop) -> None:
+    owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
+    for scope, roles in GIVEN_BY.items():
+        made = developer.call("POST", "/keys", {"name": scope, "scopes": [scope]})
+        assert made.status_code == (201 if "D" in roles else 403), scope
+        assert owner.call("POST", "/keys", {"scopes": [scope]}).status_code == 201
+    everything = developer.call("POST", "/keys", {"name": "everything"})
+    assert everything.status_code == 403
+    assert error_of(everything)["error"]["field"] == "scopes"
+    both = developer.call("POST", "/keys", {"scopes": ["orders:read", "refunds:write"]})
+    assert both.status_code == 403
+    made = owner.call("POST", "/keys", {"name": "everything"}).json()["data"]
+    assert made["scopes"] is None
+    # Nor does a developer get hold of a key of the owner's by replacing or renaming it.
+    for method, path, body in (
+        ("POST", f"/keys/{made['id']}/regenerate", {}),
+        ("PATCH", f"/keys/{made['id']}", {"name": "mine"}),
+    ):
+        assert developer.call(method, path, body).status_code == 403
+    assert shop.call("GET", "/v1/balance", headers={"x-api-key": made["key"]}).status_code == 200
+    assert developer.call("DELETE", f"/keys/{made['id']}").status_code == 200
+    assert shop.call("GET", "/v1/balance", headers={"x-api-key": made["key"]}).status_code == 401
+
+
+@pytest.mark.parametrize("scopes", [[], ["orders:reed"], ["orders"], ["payments.read"], [""]])
+def test_a_scope_that_there_is_not_is_refused_by_name(shop: Shop, scopes: list[str]) -> None:
+    refusal = TokenCaller(shop, "owner").call("POST", "/keys", {"scopes": scopes})
+    assert refusal.status_code == 400
+    assert error_of(refusal)["error"]["field"].startswith("scopes")
+
+
+def test_keys_remember_who_made_them_and_end_with_that_person_if_asked(shop: Shop) -> None:
+    owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
+    keys = [
+        developer.call("POST", "/keys", {"name": name, "scopes": ["products:read"]}).json()["data"]
+        for name in ("first", "second")
+    ]
+    other = owner.call("POST", "/keys", {"name": "other"}).json()["data"]
+    person_id = developer.visitor.person_id
+    listed = owner.call("GET", f"/keys?madeBy={person_id}").json()["data"]
+    assert [(key["name"], key["scopes"], key["madeBy"]) for key in listed["items"]] == [
+        (name, ["products:read"], person_id) for name in ("second", "first")
+    ]
+
+    def opens(key: str) -> bool:
+        response = shop.call("GET", "/v1/products", headers={"x-api-key": key})
+        return response.status_code == 200
+
+    assert all(opens(key["key"]) for key in keys)
+    assert owner.call("DELETE", f"/team/{person_id}?revokeKeys=true").status_code == 200
+    assert not any(opens(key["key"]) for key in keys)
+    assert opens(other["key"])
+    assert opens(shop.key)
+
+
+def test_keys_go_on_working_without_their_maker_unless_it_is_asked_for(shop: Shop) -> None:
+    owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
+    key = developer.call("POST", "/keys", {"scopes": ["products:read"]}).json()["data"]
+    assert owner.call("DELETE", f"/team/{developer.visitor.person_id}").status_code == 200
+    assert shop.call("GET", "/v1/products", headers={"x-api-key": key["key"]}).status_code == 200
+
+
+def test_the_document_says_which_scope_each_operation_needs(api_server: ApiServer) -> None:
+    document = api_server.http.get("/openapi.json").json()
+    for operation in WITH_KEY:
+        shown = document["paths"][operation.path][operation.method.lower()]
+        assert f"Scope: `{operation.scope}`." in shown["description"]
+        assert operation.scope in shown["responses"]["403"]["description"]
