@@ -304,10 +304,12 @@ SOLO_SUMS = Query(
     group by currency
     """,
 )
+# A refund whose number has one already is that one, and counts once.
 RECORD_SOLO_MOVEMENT = Command(
     """
     insert into solo_movements (merchant_id, id, kind, maker, amount_minor, currency, at)
     values (:merchant_id, :id, :kind, :maker, :amount_minor, :currency, :now)
+    on conflict (merchant_id, id, kind) do nothing
     """,
 )
 

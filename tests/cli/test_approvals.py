@@ -1,0 +1,97 @@
+"""``opentill approvals``: what one person asks for above the limit, another one approves."""
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from opentill.db.database import Db
+from support import pooler
+from support.commands import Commands, opentill
+from support.staff import staff
+from support.world import in_status
+
+__all__ = ["opentill"]
+
+WHY: Final = ("--reason", "seen at the bank")
+
+
+@pytest.fixture
+def limited(opentill: Commands) -> Commands:
+    opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "5"
+    return opentill
+
+
+def order_in(opentill: Commands, status: str) -> str:
+    """Make an order over 9.99 of a new merchant."""
+
+    async def make() -> str:
+        url = opentill.environ["OPENTILL_DATABASE_URL"]
+        db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
+        try:
+            return (await db.run(lambda tx: in_status(tx, status))).id
+        finally:
+            await db.close()
+
+    return asyncio.run(make())
+
+
+def status_of(opentill: Commands, order_id: str) -> Any:
+    return opentill.json("orders", "show", order_id)["status"]
+
+
+def test_a_confirmation_is_asked_for_by_one_and_approved_by_another(limited: Commands) -> None:
+    order = order_in(limited, "PENDING")
+    ann, bob = staff(limited, "ann"), staff(limited, "bob")
+    asked = ann.json("orders", "confirm", order, *WHY)
+    assert (asked["action"], asked["status"], asked["amount"]) == ("confirm", "WAITING", "9.99")
+    assert status_of(limited, order) == "PENDING"
+    (listed,) = limited.json("approvals", "list")
+    assert (listed["id"], listed["about"], listed["askedBy"]) == (asked["id"], order, ann.who)
+    approve = ("approvals", "approve", asked["id"])
+    assert "another operator than" in ann.refusal(*approve)
+    assert "somebody who has logged in" in limited.refusal(*approve)
+    assert bob.json(*approve)["approvedBy"] == bob.who
+    assert status_of(limited, order) == "PAID"
+    assert limited.json("approvals", "list") == []
+    assert "there is no movement" not in bob.refusal(*approve)
+
+
+def test_a_refund_by_staff_waits_and_is_rejected(limited: Commands) -> None:
+    order = order_in(limited, "PAID")
+    ann, bob = staff(limited, "ann", "support"), staff(limited, "bob")
+    small = ann.json("orders", "refund", order, "--amount", "1.00", "--yes", *WHY)
+    assert small["status"] == "PROCESSING"
+    asked = ann.json("orders", "refund", order, "--amount", "4.01", "--yes", *WHY)
+    assert asked["status"] == "WAITING"  # 5.01 together
+    done = bob.json("approvals", "reject", asked["id"], "--reason", "not torn")
+    assert done["status"] == "REJECTED"
+    assert limited.json("approvals", "list") == []
+
+
+def test_the_machines_owner_asks_for_nothing_above_the_limit(limited: Commands) -> None:
+    order = order_in(limited, "PENDING")
+    for way in (("--as-root",), ()):
+        refusal = limited.run("orders", "confirm", order, *WHY, *way)
+        assert refusal.returncode == 2
+        assert "somebody who has logged in must" in refusal.stderr.decode()
+    assert limited.json("approvals", "list") == []
+    assert status_of(limited, order) == "PENDING"
+
+
+def test_requests_of_every_kind_are_approved_by_one_command(limited: Commands) -> None:
+    shop = limited.json("merchants", "create", "Harbour Books")["id"]
+    ann, bob = staff(limited, "ann"), staff(limited, "bob")
+    recharge = ("balance", "recharge", shop, "50", "--reference", "R", *WHY)
+    recharged = ann.json(*recharge)["id"]
+    bob.json("approvals", "approve", recharged)
+    payout = ann.json("payouts", "create", shop, "--amount", "40", "--reference", "P", *WHY)["id"]
+    assert [one["kind"] for one in limited.json("approvals", "list")] == ["payout"]
+    bob.json("approvals", "approve", payout)
+    (paid,) = limited.json("payouts", "list", shop)
+    assert paid["amount"] == "40.00"
+    failed = ann.json("payouts", "failed", paid["id"], "--reason", "account closed")
+    assert failed["action"] == "payout-failed"
+    assert limited.json("payouts", "list", shop)[0]["status"] == "PENDING"
+    bob.json("approvals", "approve", failed["id"])
+    assert limited.json("payouts", "list", shop)[0]["status"] == "FAILED"
