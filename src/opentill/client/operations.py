@@ -92,7 +92,7 @@ def create_product(
 
     A product has one price in one currency; a session is opened for it. A currency that is not
     the one you settle in needs an exchange rate, which the operator sets: the product is taken
-    without one, and no session opens until there is.
+    without one, and no session opens until there is. Scope: ``products:write``.
     """
     return post(
         "/v1/products",
@@ -112,7 +112,7 @@ def list_products(
 ) -> Request[Page[Product]]:
     """List products.
 
-    Newest first, archived ones too unless ``status`` says otherwise.
+    Newest first, archived ones too unless ``status`` says otherwise. Scope: ``products:read``.
     """
     return get("/v1/products", Page[Product], status=status, page=page, size=size)
 
@@ -120,7 +120,7 @@ def list_products(
 def get_product(product_id: str) -> Request[Product]:
     """Get a product.
 
-    An archived product can be read like any other.
+    An archived product can be read like any other. Scope: ``products:read``.
     """
     return get(f"/v1/products/{checked_id(product_id)}", Product)
 
@@ -138,6 +138,7 @@ def update_product(
     """Update a product.
 
     Only the fields that are sent change; open sessions keep the price they were opened with.
+    Scope: ``products:write``.
     """
     return patch(
         f"/v1/products/{checked_id(product_id)}",
@@ -154,7 +155,8 @@ def update_product(
 def archive_product(product_id: str) -> Request[None]:
     """Archive a product.
 
-    The product stays readable, and no new checkout sessions can use it.
+    The product stays readable, and no new checkout sessions can use it. Scope:
+    ``products:write``.
     """
     return delete(f"/v1/products/{checked_id(product_id)}")
 
@@ -180,7 +182,7 @@ def create_checkout(
 
     Send the customer to the ``url`` of the response. The session lasts 24 hours, or
     ``expires_in``. What is sold is a product, or an ``item`` with a price of its own, such as a
-    cart's total. Whoever has the ``url`` sees what you prefill.
+    cart's total. Whoever has the ``url`` sees what you prefill. Scope: ``checkouts:write``.
     """
     return post(
         "/v1/checkouts",
@@ -216,7 +218,7 @@ def list_checkouts(
 
     Newest first. ``start_date`` and ``end_date`` are about when sessions were created, both
     inclusive; ``customer_email`` is the e-mail of the session's order, given by you or by its
-    customer.
+    customer. Scope: ``checkouts:read``.
     """
     return get(
         "/v1/checkouts",
@@ -234,7 +236,7 @@ def list_checkouts(
 def get_checkout(checkout_id: str) -> Request[Checkout]:
     """Get a checkout session.
 
-    With the id of its order, which exists from the beginning.
+    With the id of its order, which exists from the beginning. Scope: ``checkouts:read``.
     """
     return get(f"/v1/checkouts/{checked_id(checkout_id)}", Checkout)
 
@@ -242,7 +244,8 @@ def get_checkout(checkout_id: str) -> Request[Checkout]:
 def expire_checkout(checkout_id: str, *, idempotency_key: str | None = None) -> Request[Checkout]:
     """Expire a checkout session.
 
-    An extension of the contract: nobody can pay the session any more.
+    An extension of the contract: nobody can pay the session any more. Scope:
+    ``checkouts:write``.
     """
     return post(f"/v1/checkouts/{checked_id(checkout_id)}/expire", Checkout, idempotency_key)
 
@@ -265,7 +268,7 @@ def create_payment_link(
 
     Give the ``url`` to any number of customers: each who goes on gets a checkout session of
     their own. A link sells a product, or an ``item`` with a price or with two bounds of what
-    the customer enters.
+    the customer enters. Scope: ``payment-links:write``.
     """
     return post(
         "/v1/payment-links",
@@ -289,7 +292,7 @@ def list_payment_links(
 ) -> Request[Page[PaymentLink]]:
     """List payment links.
 
-    Newest first.
+    Newest first. Scope: ``payment-links:read``.
     """
     return get("/v1/payment-links", Page[PaymentLink], active=active, page=page, size=size)
 
@@ -297,7 +300,7 @@ def list_payment_links(
 def get_payment_link(payment_link_id: str) -> Request[PaymentLink]:
     """Get a payment link.
 
-    With what it has sold.
+    With what it has sold. Scope: ``payment-links:read``.
     """
     return get(f"/v1/payment-links/{checked_id(payment_link_id)}", PaymentLink)
 
@@ -317,7 +320,8 @@ def update_payment_link(
     """Update a payment link.
 
     Only the fields that are sent change. What it sells stays, at its price; an item can be
-    called something else. Sessions that are open stay as they are.
+    called something else. Sessions that are open stay as they are. Scope: ``payment-
+    links:write``.
     """
     return patch(
         f"/v1/payment-links/{checked_id(payment_link_id)}",
@@ -350,7 +354,7 @@ def list_orders(
 
     Newest first. ``start_date`` and ``end_date`` are about when orders were created, both
     inclusive. All filters hold at once; ``query`` finds an order by whatever leads to it, from
-    the moment at which it exists.
+    the moment at which it exists. Scope: ``orders:read``.
     """
     return get(
         "/v1/orders",
@@ -385,7 +389,7 @@ def export_orders(
     UTF-8 CSV (RFC 4180) with a header row, oldest order first. ``start_date`` and ``end_date``
     are about when orders were created, both inclusive. A few exports of a merchant may run at
     once; one more gets 429 with Retry-After. The filters are those of the list: the file has
-    exactly what the list shows.
+    exactly what the list shows. Scope: ``orders:export``.
     """
     return get(
         "/v1/orders/export",
@@ -406,7 +410,7 @@ def get_order(order_id: str) -> Request[OrderDetail]:
     """Get an order.
 
     Everything about an order, by its id or by the ``trade_no`` that Epay shops know it by.
-    Deliver when its ``status`` is PAID or SETTLED.
+    Deliver when its ``status`` is PAID or SETTLED. Scope: ``orders:read``.
     """
     return get(f"/v1/orders/{checked_id(order_id)}", OrderDetail)
 
@@ -422,7 +426,7 @@ def create_refund(
     """Create a refund.
 
     Without ``amount``, all that is left. The money is held at once; the refund is PROCESSING
-    until the bank has done or refused it.
+    until the bank has done or refused it. Scope: ``refunds:write``.
     """
     return post(
         f"/v1/orders/{checked_id(order_id)}/refunds",
@@ -437,7 +441,7 @@ def create_refund(
 def list_refunds(order_id: str, *, page: int = 1, size: int = 100) -> Request[Page[Refund]]:
     """List an order's refunds.
 
-    Newest first, failed ones too.
+    Newest first, failed ones too. Scope: ``refunds:read``.
     """
     return get(f"/v1/orders/{checked_id(order_id)}/refunds", Page[Refund], page=page, size=size)
 
@@ -445,7 +449,7 @@ def list_refunds(order_id: str, *, page: int = 1, size: int = 100) -> Request[Pa
 def get_refund(refund_id: str) -> Request[Refund]:
     """Get a refund.
 
-    ``status`` says whether the bank has done it.
+    ``status`` says whether the bank has done it. Scope: ``refunds:read``.
     """
     return get(f"/v1/refunds/{checked_id(refund_id)}", Refund)
 
@@ -460,7 +464,7 @@ def list_disputes(
     """List disputes.
 
     Newest first. ``debit`` and ``fee`` are what losing the dispute takes from the balance, in
-    ``debit_currency``.
+    ``debit_currency``. Scope: ``disputes:read``.
     """
     return get(
         "/v1/disputes", Page[Dispute], status=status, order_id=order_id, page=page, size=size
@@ -470,7 +474,7 @@ def list_disputes(
 def get_dispute(dispute_id: str) -> Request[DisputeDetail]:
     """Get a dispute.
 
-    With the notes of the operator and of your team, oldest first.
+    With the notes of the operator and of your team, oldest first. Scope: ``disputes:read``.
     """
     return get(f"/v1/disputes/{checked_id(dispute_id)}", DisputeDetail)
 
@@ -481,7 +485,7 @@ def list_payouts(
     """List payouts.
 
     Newest first. The operator makes payouts: one is PENDING until the bank has sent it; what
-    FAILED is back on the balance with its fee.
+    FAILED is back on the balance with its fee. Scope: ``payouts:read``.
     """
     return get("/v1/payouts", Page[Payout], status=status, page=page, size=size)
 
@@ -489,7 +493,7 @@ def list_payouts(
 def get_payout(payout_id: str) -> Request[Payout]:
     """Get a payout.
 
-    With the bank's reference once it was sent.
+    With the bank's reference once it was sent. Scope: ``payouts:read``.
     """
     return get(f"/v1/payouts/{checked_id(payout_id)}", Payout)
 
@@ -499,7 +503,8 @@ def list_balance_transactions(
 ) -> Request[Page[Transaction]]:
     """List balance transactions.
 
-    Every movement on the balance, newest first, with the balances after it.
+    Every movement on the balance, newest first, with the balances after it. Scope:
+    ``balance:read``.
     """
     return get("/v1/balance/transactions", Page[Transaction], type=type, page=page, size=size)
 
@@ -511,7 +516,7 @@ def export_statement(
 
     For each currency and account the opening balance, every movement with the balances after
     it, the sums by type and the closing balance: UTF-8 CSV (RFC 4180) with a header row. It
-    adds up, or it breaks off.
+    adds up, or it breaks off. Scope: ``balance:read``.
     """
     return get(
         "/v1/balance/statement.csv",
@@ -525,7 +530,7 @@ def export_statement(
 def get_balance() -> Request[Balance]:
     """Get the balance.
 
-    ``updated_at`` is null before the first movement.
+    ``updated_at`` is null before the first movement. Scope: ``balance:read``.
     """
     return get("/v1/balance", Balance)
 
@@ -541,7 +546,7 @@ def create_endpoint(
 
     Events are sent to the ``url``, signed with the ``secret``, which is shown only here.
     Respond with 2xx within 30 seconds; otherwise an event is sent again after 1 min, 5 min, 30
-    min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h.
+    min, 2 h, 5 h, 10 h, 14 h, 20 h and 24 h. Scope: ``webhooks:write``.
     """
     return post(
         "/v1/webhook-endpoints",
@@ -556,7 +561,7 @@ def create_endpoint(
 def list_endpoints(*, page: int = 1, size: int = 100) -> Request[Page[WebhookEndpoint]]:
     """List webhook endpoints.
 
-    Newest first, without their secrets.
+    Newest first, without their secrets. Scope: ``webhooks:read``.
     """
     return get("/v1/webhook-endpoints", Page[WebhookEndpoint], page=page, size=size)
 
@@ -564,7 +569,7 @@ def list_endpoints(*, page: int = 1, size: int = 100) -> Request[Page[WebhookEnd
 def get_endpoint(endpoint_id: str) -> Request[WebhookEndpoint]:
     """Get a webhook endpoint.
 
-    If it was disabled by itself, it says why.
+    If it was disabled by itself, it says why. Scope: ``webhooks:read``.
     """
     return get(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}", WebhookEndpoint)
 
@@ -580,7 +585,7 @@ def update_endpoint(
     """Update a webhook endpoint.
 
     While it is DISABLED nothing is sent, and what happens meanwhile is not sent later: read
-    ``/v1/events``, or send it again.
+    ``/v1/events``, or send it again. Scope: ``webhooks:write``.
     """
     return patch(
         f"/v1/webhook-endpoints/{checked_id(endpoint_id)}",
@@ -595,7 +600,7 @@ def update_endpoint(
 def delete_endpoint(endpoint_id: str) -> Request[None]:
     """Delete a webhook endpoint.
 
-    What still waits for it is not sent.
+    What still waits for it is not sent. Scope: ``webhooks:write``.
     """
     return delete(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}")
 
@@ -607,7 +612,7 @@ def rotate_secret(
 
     For 24 hours both secrets sign: ``webhook-signature`` has both, ``X-Svc-Signature`` is by
     the new one and ``X-Svc-Signature-Old`` by the one before (a deployment may have another
-    prefix than ``X-Svc-``: see the headers of the webhooks).
+    prefix than ``X-Svc-``: see the headers of the webhooks). Scope: ``webhooks:write``.
     """
     return post(
         f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/rotate-secret",
@@ -628,7 +633,7 @@ def list_deliveries(
     """List webhook deliveries.
 
     Every event that was or will be sent to the endpoint, with its last 20 attempts. Newest
-    first, kept 30 days.
+    first, kept 30 days. Scope: ``events:read``.
     """
     return get(
         f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/deliveries",
@@ -655,7 +660,7 @@ def resend_events(
     """Resend events.
 
     One event by ``event_id``, or all since a time, 1,000 at a call: go on with ``after`` set to
-    ``next`` until that is null. Calls are limited by the minute.
+    ``next`` until that is null. Calls are limited by the minute. Scope: ``events:write``.
     """
     return post(
         f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/resend",
@@ -676,7 +681,7 @@ def send_test_event(endpoint_id: str, *, idempotency_key: str | None = None) -> 
     Sends a ``webhook.test`` to this endpoint alone, whatever types it has, signed and sent
     again as any other. Nothing has happened: it is in no list of events. What came of it is in
     the deliveries, by ``event_id``. Calls are limited by the minute, together with those that
-    send events again.
+    send events again. Scope: ``events:write``.
     """
     return post(f"/v1/webhook-endpoints/{checked_id(endpoint_id)}/test", Delivery, idempotency_key)
 
@@ -687,7 +692,7 @@ def list_events(
     """List events.
 
     Oldest first, kept 90 days, as they are delivered. Keep the ``cursor`` and come back with
-    it: no event is ever skipped.
+    it: no event is ever skipped. Scope: ``events:read``.
     """
     return get("/v1/events", EventList, cursor=cursor, type=type, size=size)
 
@@ -695,6 +700,6 @@ def list_events(
 def get_event(event_id: str) -> Request[Event]:
     """Get an event.
 
-    The same bytes as it is delivered with.
+    The same bytes as it is delivered with. Scope: ``events:read``.
     """
     return get(f"/v1/events/{checked_id(event_id)}", Event)
