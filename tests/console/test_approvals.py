@@ -12,7 +12,7 @@ from opentill import adjustments, approvals, ledger, merchants, payouts, people
 from opentill.adjustments import AdjustmentRequest
 from opentill.merchants import Actor
 from opentill.payouts import PayoutRequest
-from opentill.people import Browser
+from opentill.people import Browser, NewPassword
 from support.api_server import ApiServer, Shop
 from support.people import CHEAP, PASSWORD, TESTER, Visitor, address, person
 
@@ -227,7 +227,9 @@ def test_whoever_was_let_in_by_the_maker_lately_is_no_second_person(
     known = person(server, None, staff_role="finance")
     actor = Actor(who(maker), "forgotten")
     reset = server.tx(lambda tx: people.offer_new_password(tx, known.email, now, actor=actor))
-    server.run(people.choose_password(server.app.db, reset.token, PASSWORD, now, cost=CHEAP))
+    given = NewPassword(password=PASSWORD, browser=Browser("192.0.2.9", "Testfox/1.0"))
+    key = server.app.settings.secret_key
+    server.run(people.choose_password(server.app.db, reset.token, given, key, now, cost=CHEAP))
     known.log_in()
     waiting = asked(shop, maker)
     approve = f"/console/approvals/{waiting}/approve"
