@@ -1,7 +1,7 @@
 """Manual actions, which no gateway or bank has reported: above the limit they take two persons.
 
 A request for a second person is stored and does nothing. Approving it performs the action, if that
-is still possible; otherwise the request stays pending, to be rejected (decision 0133).
+is still possible; otherwise the request stays pending, to be rejected (decision 0141).
 """
 
 import msgspec

@@ -2,7 +2,7 @@
 
 What somebody moves at a merchant without a second person is recorded, and counts until it is 24
 hours old, so that several small movements need a second person as one large one does. Whoever asks
-holds the head of the audit log: of two at once the second one counts the first (decision 0133).
+holds the head of the audit log: of two at once the second one counts the first (decision 0141).
 """
 
 from decimal import Decimal
