@@ -217,11 +217,12 @@ async def test_a_refund_that_stripe_reverses_returns_the_merchants_money(
     after = await api_server.api("GET", "/v1/balance")
     assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
     events = (await api_server.api("GET", "/v1/events"))["items"]
-    told = [event["payload"] for event in events if "refund" in event["type"]]
-    assert [(one["type"], one["data"].get("reversed")) for one in told] in (
-        [("order.refunded", None), ("refund.failed", True)],
-        [("refund.failed", True), ("order.refunded", None)],
-    )
+    reported = {
+        event["type"]: event["data"].get("reversed")
+        for event in events
+        if "refund" in event["type"]
+    }
+    assert reported == {"order.refunded": None, "refund.failed": True}
     (case,) = await api_server.command("refunds", "cases")
     assert (case["kind"], case["refundId"]) == ("REVERSED", refund["id"])
 
