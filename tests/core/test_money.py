@@ -9,7 +9,7 @@ import pytest
 
 from opentill.core import money
 from opentill.core.money import EXPONENTS, Money
-from opentill.refunds.service import _share
+from opentill.refunds.shares import share_of
 
 ZERO: Final = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF".split()
 THREE: Final = "BHD IQD JOD KWD LYD OMR TND".split()
@@ -111,6 +111,11 @@ TIMES: Final = (
     (999, "160", "USD", "JPY", 1598),
     (1000, "3.2555", "KWD", "USD", 326),
     (100, "0.3077", "USD", "KWD", 310),  # whole ten fils
+    (50, "0.1", "KWD", "KWD", 10),  # five fils are half of ten: up
+    (150, "0.1", "KWD", "KWD", 20),
+    (250, "0.1", "KWD", "KWD", 30),
+    (240, "0.1", "KWD", "KWD", 20),
+    (5, "0.1", "USD", "KWD", 10),
     (9_999_999_999, "999999999", "USD", "USD", 9_999_999_989_000_000_001),
 )
 
@@ -130,6 +135,8 @@ def test_only_times_rounds_and_half_up(
         (1, 1, 2, "USD", 1),
         (1, 1, 3, "USD", 0),
         (30, 1, 2, "KWD", 20),
+        (50, 1, 2, "BHD", 30),
+        (10, 1, 2, "KWD", 10),
         (0, 1, 2, "USD", 0),
         (5, 1, 2, "JPY", 3),
     ],
@@ -199,7 +206,7 @@ def test_100_000_random_partial_refunds_and_fee_splits_do_not_drift() -> None:
         while left := order.amount_minor - order.refund_held_minor:
             whole = rng.random() < 0.1 or left == grain
             amount = left if whole else rng.randint(1, left // grain) * grain
-            share = _share(order, amount)
+            share = share_of(order, amount)
             assert share.debit_minor >= 0
             money.show(share.debit_minor, order.settled_currency)  # can be shown at all
             debits += share.debit_minor

@@ -1,8 +1,10 @@
 """The table of an order's life: every cell of it, and nothing else."""
 
+from decimal import Decimal
+
 import pytest
 
-from opentill import checkouts, orders
+from opentill import checkouts, orders, rates
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.orders import service
@@ -224,6 +226,21 @@ async def test_the_fee_of_the_example(tx: Tx) -> None:
     order = await in_status(tx, "PAID", price="9.99", platform_fee_rate="0.04")
     shown = orders.OrderDetail.of(order)
     assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == ("0.40", "9.59", "9.59")
+
+
+@pytest.mark.parametrize(
+    ("price", "fee", "net"), [("0.50", "0.01", "0.49"), ("1.50", "0.02", "1.48")]
+)
+async def test_half_of_ten_fils_is_rounded_up_in_a_fee(
+    tx: Tx, price: str, fee: str, net: str
+) -> None:
+    terms = {"settlement_currency": "KWD", "platform_fee_rate": "0.01"}
+    await rates.put(tx, "KWD", "USD", Decimal("3.25"), NOW)
+    order = await in_status(tx, "PAID", price=price, currency="KWD", **terms)
+    shown = orders.OrderDetail.of(order)
+    assert (shown.platform_fee, shown.net_amount, shown.settled_amount) == (fee, net, net)
+    posted = [amount for _, _, _, amount in await entries(tx, order.merchant_id)]
+    assert posted == [order.amount_minor, int(fee.replace("0.0", "")) * 10]
 
 
 async def test_an_order_without_a_fee_posts_none(tx: Tx) -> None:

@@ -236,6 +236,34 @@ def test_a_row_that_somebody_keeps_locked_is_503_and_not_kept(
     assert shop.post(path, {}, key="k").status_code == 201
 
 
+@pytest.mark.parametrize("which", ["products", "checkouts", "refunds"])
+def test_a_post_cut_between_its_effect_and_its_stored_response_has_no_effect(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Who asks again with the same key gets one effect, wherever the first request was cut."""
+    path, body = _paths(shop)[which]
+    before = _counts(shop)
+    cuts = 0
+
+    async def cut(tx: Tx, *_: object) -> None:
+        nonlocal cuts
+        cuts += 1
+        await tx.execute("select pg_terminate_backend(pg_backend_pid())")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(idempotency, "store", cut)
+        assert shop.post(path, body, key="cut").status_code == 503
+    assert cuts >= 1
+    assert _counts(shop) == before
+    response = shop.post(path, body, key="cut")
+    assert response.status_code == 201
+    assert "idempotent-replayed" not in response.headers
+    after = _counts(shop)
+    assert after != before
+    assert shop.post(path, body, key="cut").content == response.content
+    assert _counts(shop) == after
+
+
 def test_each_key_has_an_answer_of_its_own(shop: Shop) -> None:
     bodies = {key: {"name": key, "price": "1.00", "currency": "USD"} for key in ("k-1", "k-2")}
     first = {key: shop.post("/v1/products", body, key=key) for key, body in bodies.items()}

@@ -78,6 +78,7 @@ RANGES: Final = frozenset({
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
     "webhooks.queries.OF_ORDER",  # by the body of an event, which a copy has too
+    "integrity.queries.MERCHANT_EVENTS",  # likewise
     # what they leave out is named by its id, and so is what they add
     *(name for name in EVERYWHERE if name.startswith("orders.search_queries.BY_")),
     *(name for name in EVERYWHERE if name.startswith("orders.customer_queries.")),
