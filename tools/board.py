@@ -62,10 +62,7 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
                 "Refunded in 24 hours",
                 "short",
                 8,
-                {
-                    "{{currency}}": "max by (currency)"
-                    " (increase(opentill_money_refunded_minor_total[24h]))"
-                },
+                {"{{currency}}": "max by (currency) (delta(opentill_money_refunded_minor[24h]))"},
             ),
             (
                 "Lost to disputes, and fees, so far",
@@ -106,7 +103,8 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
                 8,
                 {
                     "stuck": "max(opentill_orders_stuck)",
-                    "unmatched": "max(opentill_disputes_unmatched)",
+                    "unmatched": "max(opentill_disputes_unmatched)"
+                    " + max(opentill_refunds_unmatched)",
                     "foreign {{gateway}}": "sum by (gateway)"
                     " (increase(opentill_foreign_gateway_events_total[1h]))",
                 },

@@ -29,7 +29,7 @@ from opentill.disputes.model import (
     Unmatched,
     transitions_to,
 )
-from opentill.disputes.unmatched import is_new, keep, last_kept, matched
+from opentill.disputes.unmatched import is_new, keep, last_kept, matched, why_not_again
 from opentill.gateways.model import GatewayDisputeEvent
 from opentill.orders import Change, Order, PaymentAttempt
 
@@ -252,24 +252,10 @@ def _why_not(
         is_of_order = dispute.order_id == order.id
         if not is_of_order:
             return f"{dispute.id}, of another order, has this reference"
-        return _why_not_again(dispute, gateway_event)
+        return why_not_again(dispute, gateway_event)
     if kept is not None and kept.was_closed:
         return f"an earlier report was closed: {kept.was_closed}"
     return _refusal(order, attempt)
-
-
-def _why_not_again(dispute: Dispute, gateway_event: GatewayDisputeEvent) -> str | None:
-    """Return that a gateway has opened a dispute again that was decided, None if it has not.
-
-    A late report that it was opened has the deadline that is known already; a new one is later than
-    that, and later than the decision.
-    """
-    if gateway_event.status != "OPENED" or dispute.closed_at is None:
-        return None
-    known_until = max(dispute.respond_by or 0, dispute.closed_at)
-    if (gateway_event.respond_by or 0) <= known_until:
-        return None
-    return f"{dispute.id} is {dispute.status}, and the gateway takes evidence again"
 
 
 def _why_not_given_back(kept: Unmatched | None) -> str | None:

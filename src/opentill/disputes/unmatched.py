@@ -98,6 +98,20 @@ def is_new(before: Unmatched, gateway_event: GatewayDisputeEvent) -> bool:
     )
 
 
+def why_not_again(dispute: Dispute, gateway_event: GatewayDisputeEvent) -> str | None:
+    """Return that a gateway has opened a dispute again that was decided, None if it has not.
+
+    A late report that it was opened has the deadline that is known already; a new one is later than
+    that, and later than the decision.
+    """
+    if gateway_event.status != "OPENED" or dispute.closed_at is None:
+        return None
+    known_until = max(dispute.respond_by or 0, dispute.closed_at)
+    if (gateway_event.respond_by or 0) <= known_until:
+        return None
+    return f"{dispute.id} is {dispute.status}, and the gateway takes evidence again"
+
+
 async def matched(tx: Tx, dispute: Dispute, now: int) -> None:
     """Close the unmatched event of a dispute that has been applied to its order after all."""
     if dispute.gateway_ref is None:
