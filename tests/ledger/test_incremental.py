@@ -218,6 +218,8 @@ async def _overdue(db: Db, days: int) -> int:
 
 async def test_a_disputed_order_without_its_dispute_is_found_and_shown(damaged: Db) -> None:
     order = await damaged.run(lambda tx: world.in_status(tx, "DISPUTED"))
+    async with damaged.connection() as tx:
+        dispute_id = await tx.fetchval("select id from disputes")
     await _do(damaged, "delete from disputes where merchant_id = $1", order.merchant_id)
     for _ in range(3):
         await scheduler.BooksCheck(damaged).turn()
@@ -226,6 +228,7 @@ async def test_a_disputed_order_without_its_dispute_is_found_and_shown(damaged: 
         checks = await ledger.checks(tx, None, 10)  # as the console's page of the books reads them
     assert [(found.subject, found.detail) for check in checks for found in check.wrong] == [
         (order.id, "DISPUTED, charged back 0: 0 open, 0 lost, of 0"),
+        (dispute_id, "dispute.created: 0 expected, 1 written"),
     ]
 
 
@@ -257,8 +260,8 @@ async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it
     damaged: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await _business(damaged)
-    for rule in integrity_queries.MERCHANT_RULES:
-        monkeypatch.setattr(rule, "timeout_s", 0.2)
+    for each in rules.of_merchant(first):
+        monkeypatch.setattr(each.rule, "timeout_s", 0.2)
     with structlog.testing.capture_logs() as said:
         async with damaged.transaction() as tx:
             await tx.execute("lock table disputes in access exclusive mode")
@@ -310,7 +313,8 @@ async def test_what_was_found_stands_until_the_rules_are_checked_again(
     await scheduler.BooksCheck(damaged).turn()
     before = (await _checks(damaged))[shop]
     assert before[0] > 0
-    monkeypatch.setattr(integrity_queries.MERCHANT_HISTORY, "timeout_s", 0.2)
+    for rule in (integrity_queries.MERCHANT_HISTORY, integrity_queries.MERCHANT_EVENTS):
+        monkeypatch.setattr(rule, "timeout_s", 0.2)
     await _do(damaged, "update ledger_checks set checked_at = 0")
     async with damaged.transaction() as tx:
         await tx.execute("lock table order_history in access exclusive mode")
