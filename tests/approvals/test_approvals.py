@@ -8,7 +8,7 @@ import pytest
 
 from opentill import adjustments, approvals, disputes, orders, payouts, refunds
 from opentill.adjustments import AdjustmentRequest
-from opentill.approvals import ActionRequest, Approver, RefundDetails, Rules, WaitingAction
+from opentill.approvals import ActionRequest, RefundDetails, Rules, WaitingAction
 from opentill.approvals.model import ACTIONS, Action
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
@@ -16,6 +16,7 @@ from opentill.gateways.model import Method
 from opentill.merchants import Actor
 from opentill.orders import Order, Payer
 from opentill.payouts import PayoutRequest
+from opentill.people import Approver
 from support import world
 from support.world import NOW
 

@@ -356,6 +356,29 @@ def test_staff_set_up_their_first_factor_only_in_a_login_that_a_link_has_begun(
     assert thief.get("/console").headers["location"].startswith(FACTOR)
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_an_invitation_that_a_member_has_seen_lets_no_staff_set_up_a_factor(
+    shop: Shop, live: None, confirmed: bool
+) -> None:
+    eve, grace = (
+        person(shop.api_server, shop.id, "owner"),
+        person(shop.api_server, None, None, "admin"),
+    )
+    sql = "update persons set confirmed = $2 where id = $1 returning 1"
+    shop.api_server.sql(sql, grace.person_id, confirmed)
+    thief = Visitor(shop.api_server, grace.email)
+    thief.log_in()
+    page = eve.post(f"/dashboard/{shop.id}/team/invite", {"email": grace.email, "role": "viewer"})
+    link = re.search(r"/invite/[\w-]{43}", page.text)
+    assert link is not None
+    form = {} if confirmed else {"name": "Grace", "password": "seven slow rivers sing"}
+    assert thief.post(link[0], form).status_code == 303
+    here = on_localhost(thief)
+    for place in ("authenticator/begin", "passkeys/begin"):
+        answer = thief.post(f"/security/{place}", headers=here)
+        assert _location(answer) == (303, "/security?second=1"), place
+
+
 @pytest.mark.parametrize("last", ["authenticator", "passkey"])
 def test_of_two_last_factors_of_staff_that_are_removed_at_once_one_stays(
     shop: Shop, live: None, last: str
@@ -449,6 +472,6 @@ def test_an_invitation_is_not_accepted_by_a_login_that_lacks_its_factor(shop: Sh
     shop.api_server.sql(confirm, ada.person_id)
     visitor = Visitor(shop.api_server, ada.email)
     visitor.log_in()
-    answer = visitor.post(link.path)
+    answer = visitor.post(link.path, {"name": "Eve", "password": "seven slow rivers sing"})
     assert answer.headers["location"].startswith("/login")
     assert ada.get(f"/dashboard/{other.id}/").status_code == 404

@@ -118,11 +118,10 @@ def test_a_known_person_accepts_by_logging_in_and_nobody_else_can(shop: Shop) ->
     _confirm(ada)
     eve = person(api_server, shop.id, "viewer")
     link = invitation(api_server, ada.email, other.id, "finance")
-    stranger = Visitor(api_server)
-    assert stranger.post(link.path, {"name": "Eve", "password": "p" * 20}).headers["location"] == (
-        f"/login?next=/invite/{link.token}"
-    )
-    assert eve.post(link.path).status_code == 404
+    stranger, form = Visitor(api_server), {"name": "Eve", "password": FRESH}
+    entered = stranger.post(link.path, form)
+    assert entered.headers["location"] == f"/login?next=/invite/{link.token}"
+    assert eve.post(link.path, form).status_code == 404
     assert ada.post(link.path).headers["location"] == f"/dashboard/{other.id}/"
     assert "Finance" in ada.get(f"/dashboard/{other.id}/").text
     chosen = ada.get("/dashboard")
@@ -272,6 +271,24 @@ def test_an_invitation_does_not_tell_whether_its_address_has_an_account(shop: Sh
         assert page.status_code == 200
         pages.append(page.text.replace(email, "").replace(link.rpartition("/")[2], ""))
     assert pages[0] == pages[1] == pages[2]
+
+
+def test_a_refused_form_of_an_invitation_does_not_tell_either(shop: Shop) -> None:
+    api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
+    ada, owner = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
+    confirmed = person(api_server, shop.id, "viewer")
+    _confirm(confirmed)
+    answers = []
+    for email in (ada.email, confirmed.email, address()):
+        link = _shown_to_a_member(owner, other.id, email)
+        for visitor in (Visitor(api_server), owner):
+            for form in ({"name": "", "password": FRESH}, {"name": "Eve", "password": "short"}):
+                answer = visitor.post(link, form)
+                answers.append((email, answer.status_code, answer.text.count("field-error")))
+    expected = [answer[1:] for answer in answers if answer[0] == ada.email]
+    assert {status for status, _ in expected} == {400}
+    for email in (confirmed.email, answers[-1][0]):
+        assert [answer[1:] for answer in answers if answer[0] == email] == expected
 
 
 def test_whoever_has_prepared_an_account_is_out_once_it_becomes_one_of_staff(shop: Shop) -> None:

@@ -11,7 +11,6 @@ import pytest
 from opentill import people
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.clock import now_ms
-from opentill.merchants import Actor
 from opentill.people import lost_factors, totp
 from opentill.people.model import HOUR_MS, FactorReset
 from support.api_server import Shop
@@ -22,7 +21,7 @@ from support.passkey_device import (
     on_localhost,
     options_in,
 )
-from support.people import PASSWORD, TESTER, Visitor, person, title
+from support.people import PASSWORD, TESTER, Visitor, address, person, title
 
 FRESH: Final = "seven slow rivers sing"
 DAY_MS: Final = 24 * HOUR_MS
@@ -158,15 +157,40 @@ def test_whose_factors_they_are_does_not_confirm_their_end(shop: Shop) -> None:
     add_passkey(judy)
     reset = _asked(shop, grace, judy)
     assert judy.post("/console/people/factors/confirm", {"id": reset.id}).status_code == 400
-    with pytest.raises(Invalid, match="somebody else"):
+    asker = people.Approver(reset.asked_by, lambda _account: False)
+    with pytest.raises(Invalid, match="another operator"):
         shop.api_server.tx(
-            lambda tx: lost_factors.confirm(
-                tx, reset.id, 0, actor=Actor(reset.asked_by, "again"), wait_ms=0
-            )
+            lambda tx: lost_factors.confirm(tx, reset.id, asker, 0, reason="again", wait_ms=0)
         )
     sql = "update factor_resets set confirmed_by = asked_by where id = $1 returning 1"
     with pytest.raises(Exception, match="factor_reset_takes_two"):
         shop.api_server.sql(sql, reset.id)
+
+
+def test_who_confirms_is_independent_of_who_asked(shop: Shop, clock: Callable[[int], None]) -> None:
+    start, path = shop.api_server.app.clock(), "/console/people/factors/confirm"
+    grace, judy, olga = (person(shop.api_server, None, staff_role="admin") for _ in range(3))
+    add_passkey(judy)
+    email = address()
+    invited = grace.post("/console/people/invite", {"email": email, "role": "admin"})
+    link = re.search(r"/invite/[\w-]{43}", invited.text)
+    assert link is not None
+    puppet = Visitor(shop.api_server, email)
+    assert puppet.post(link[0], {"name": "Eve", "password": FRESH}).status_code == 303
+    confirmation = {"id": _asked(shop, grace, judy).id}
+    refused = puppet.post(path, confirmation)
+    assert (refused.status_code, "has invited this person" in refused.text) == (400, True)
+    olga.http.cookies.clear()  # she logs in where Grace did
+    grace.post("/logout")
+    grace.log_in()
+    grace.post("/logout")
+    olga.http.cookies.update(grace.http.cookies)
+    olga.log_in()
+    refused = olga.post(path, confirmation)
+    assert (refused.status_code, "has logged in in this browser" in refused.text) == (400, True)
+    clock(start + 3 * DAY_MS + HOUR_MS)
+    puppet.log_in(FRESH)
+    assert puppet.post(path, confirmation).status_code == 303
 
 
 def test_either_the_end_or_the_proof_of_a_factor_comes_first(

@@ -2,7 +2,6 @@
 
 from opentill.approvals.model import (
     ActionRequest,
-    Approver,
     RefundDetails,
     Rules,
     Waiting,
@@ -13,7 +12,6 @@ from opentill.approvals.service import approve, check_run_taker, perform, reject
 
 __all__ = [
     "ActionRequest",
-    "Approver",
     "RefundDetails",
     "Rules",
     "Waiting",

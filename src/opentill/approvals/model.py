@@ -1,6 +1,6 @@
 """Manual actions that can need a second person, and the rules of a deployment about them."""
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from decimal import Decimal
 from typing import Final, Literal, Self, get_args
 
@@ -58,13 +58,6 @@ class Rules(msgspec.Struct, frozen=True):
         """Return those of a deployment."""
         reporting = gateways.reporting(settings.gateways)
         return cls(settings.approval_above, settings.livemode, reporting)
-
-
-class Approver(msgspec.Struct, frozen=True):
-    """Who approves. ``knows``: whether their browser has logged in to an account, by its e-mail."""
-
-    who: str
-    knows: Callable[[str], bool]
 
 
 class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):

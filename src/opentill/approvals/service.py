@@ -11,7 +11,6 @@ from opentill.approvals import queries
 from opentill.approvals.actions import TABLE, Done
 from opentill.approvals.model import (
     ActionRequest,
-    Approver,
     RefundDetails,
     Rules,
     Waiting,
@@ -22,8 +21,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.merchants import Actor, approval_limits, operator_actions
 from opentill.payouts import FileRequest
-
-_INVITED_MS = 72 * 3_600_000  # so long, whoever was invited cannot approve for who invited them
+from opentill.people import Approver
 
 
 async def perform(tx: Tx, asked: ActionRequest, rules: Rules, now: int) -> Done | WaitingAction:
@@ -114,14 +112,14 @@ async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now
     """
     if request_id.startswith("preq_"):
         asked_by = (await payouts.find_request(tx, request_id)).asked_by
-        await check_second(tx, asked_by, approver, now)
+        await people.check_second(tx, asked_by, approver, now)
         return await payouts.approve(tx, request_id, approver.who, now)
     if not request_id.startswith("areq_"):
         asked_by = (await adjustments.find_anywhere(tx, request_id)).asked_by
-        await check_second(tx, asked_by, approver, now)
+        await people.check_second(tx, asked_by, approver, now)
         return await adjustments.approve(tx, request_id, approver.who, now)
     held = await _locked(tx, request_id)
-    await check_second(tx, held.asked_by, approver, now)
+    await people.check_second(tx, held.asked_by, approver, now)
     subject = f"{held.described}, asked for by {held.asked_by}"
     actor = Actor(approver.who, held.reason)
     await merchants.record_audit(tx, actor, "approvals approve", held.merchant_id, subject, now)
@@ -175,28 +173,10 @@ async def _locked(tx: Tx, request_id: str) -> WaitingAction:
     return held
 
 
-async def check_second(tx: Tx, asked_by: str, approver: Approver, now: int) -> None:
-    """Raise Invalid unless somebody can approve what ``asked_by`` has asked for.
-
-    They are another person, whom the first one has neither invited nor given a new password in the
-    last 72 hours, also by way of others, and who uses no browser of the first one's.
-    """
-    operator_actions.second(asked_by, approver.who)
-    maker, other = Actor(asked_by, "").person_id, Actor(approver.who, "").person_id
-    if maker is None or other is None:
-        return
-    if await people.was_let_in_by(tx, other, maker, now - _INVITED_MS):
-        reason = f"by must be somebody whom {asked_by} has not let in within the last 72 hours"
-        raise Invalid("invited", reason)
-    if approver.knows(await people.email_of(tx, maker)):
-        reason = f"by must approve in a browser in which {asked_by} has not logged in"
-        raise Invalid("browser", reason)
-
-
 async def check_run_taker(
     tx: Tx, run_id: str, wanted: FileRequest, approver: Approver, now: int
 ) -> None:
     """Raise Invalid unless somebody can take the file of a run that needs a second person."""
     run = (await payouts.view_run(tx, run_id)).run
     if run.status != "SENT" and await payouts.run_needs_second(tx, run, wanted.above, now):
-        await check_second(tx, run.created_by, approver, now)
+        await people.check_second(tx, run.created_by, approver, now)

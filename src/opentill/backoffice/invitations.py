@@ -62,14 +62,15 @@ async def take_invitation(request: PageRequest) -> Response:
     form, token = await request.form(), request.ids["token"]
     link, person, _ = await _read(request)
     login = request.known_login
-    if person is not None and login is not None and person.confirmed:
-        await request.app.db.run(lambda tx: people.accept(tx, token, login, request.now))
+    own = login if person is not None and login and login.person_id == person.id else None
+    if person is not None and own is not None and person.confirmed:
+        await request.app.db.run(lambda tx: people.accept(tx, token, own, request.now))
     else:
         name, password = form.get("name", ""), form.get("password", "")
         values = (request.app.db, token, name, password, request.browser, request.now)
         try:
-            if person is not None and login is not None and login.person_id == person.id:
-                made = await people.accept_anew(*values, login=login)
+            if own is not None:
+                made = await people.accept_anew(*values, login=own)
             else:
                 made = await people.join(*values)
         except NotFound:

@@ -8,9 +8,9 @@ from opentill.cli import inputs, output, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
-    from opentill.approvals import Approver
     from opentill.db.database import Tx
     from opentill.merchants import Actor
+    from opentill.people import Approver
 
 _COLUMNS = ("id", "kind", "merchantId", "amount", "currency", "about", "askedBy", "createdAt")
 _BY_APPROVALS = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def approver() -> "Approver":
     """Return who runs the command as who approves: somebody who has logged in."""
-    from opentill.approvals import Approver
+    from opentill.people import Approver
 
     return Approver(inputs.actor("", as_root=False).who, lambda _account: False)
 

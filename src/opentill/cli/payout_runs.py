@@ -237,7 +237,7 @@ def file(
     Taken again, it has the same bytes. Above OPENTILL_APPROVAL_ABOVE somebody else takes it than
     who began the run.
     """
-    from opentill import approvals, payouts
+    from opentill import approvals, payouts, people
 
     settings = session.settings()
     above = settings.approval_above
@@ -248,7 +248,7 @@ def file(
         async with session.database(settings) as db:
             now = await session.now(db)
             wanted = payouts.FileRequest(form.value, actor, above)
-            taker = approvals.Approver(actor.who, lambda _account: False)
+            taker = people.Approver(actor.who, lambda _account: False)
             await db.read(lambda tx: approvals.check_run_taker(tx, run_id, wanted, taker, now))
             await payouts.send_run(db, run_id, wanted, settings.secret_key, now)
             with await payouts.make_file(db, run_id, settings.secret_key) as made:

@@ -135,11 +135,14 @@ def confirm_factors(email: str, *, actor: "Actor") -> dict[str, Any]:
 
     hours = session.settings().factor_reset_hours
     identity.require_person("confirm a reset of factors")
+    approver = people.Approver(actor.who, lambda _account: False)
 
     async def work(tx: "Tx", now: int) -> None:
         reset = await people.lost_factors.open_reset_of(tx, email)
         wait_ms = hours * _HOUR_MS
-        await people.lost_factors.confirm(tx, reset.id, now, actor=actor, wait_ms=wait_ms)
+        await people.lost_factors.confirm(
+            tx, reset.id, approver, now, reason=actor.reason, wait_ms=wait_ms
+        )
 
     session.transact(work)
     return _reset_of(email)

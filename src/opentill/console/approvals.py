@@ -10,7 +10,6 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import approvals, merchants, people, reconciliation
-from opentill.approvals import Approver
 from opentill.backoffice import cookies, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -18,6 +17,7 @@ from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
+from opentill.people import Approver
 
 _BY_APPROVALS: Final = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
 

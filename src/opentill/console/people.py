@@ -9,6 +9,7 @@ from opentill import mail, people
 from opentill.backoffice import mail_language, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.approvals import approver
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Tx
@@ -17,6 +18,8 @@ from opentill.people import STAFF_ROLES, NewLink, StaffRole
 from opentill.people.model import HOUR_MS
 
 _REASON: Final = "in the console"
+# Why somebody cannot be the second person, by the field of the refusal.
+_NOT_SECOND: Final = {"invited": "approvals_error_invited", "browser": "approvals_error_browser"}
 _KEYS: Final = ("revoke", "keep")  # what becomes of the keys of somebody who is removed
 
 
@@ -110,16 +113,17 @@ async def ask_reset(request: PageRequest) -> Response:
 async def confirm_reset(request: PageRequest) -> Response:
     """Confirm what another administrator has asked for."""
     form = await request.form()
-    actor = people.actor_of(request.login, _REASON)
     wait_ms = request.app.settings.factor_reset_hours * HOUR_MS
     try:
         await request.app.db.run(
             lambda tx: people.lost_factors.confirm(
-                tx, form.get("id", ""), request.now, actor=actor, wait_ms=wait_ms
+                tx, form.get("id", ""), approver(request), request.now,
+                reason=_REASON, wait_ms=wait_ms,
             )
-        )
-    except Invalid:
-        return await _people(request, 400, {"lost": "error_lost_same"})
+        )  # fmt: skip
+    except Invalid as problem:
+        error = _NOT_SECOND.get(problem.field or "", "error_lost_same")
+        return await _people(request, 400, {"lost": error})
     return render.see_other(request, PLACE)
 
 

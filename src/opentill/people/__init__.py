@@ -61,6 +61,7 @@ from opentill.people.permissions import (
     staff_may,
 )
 from opentill.people.second_factor import LastFactor, actor_of
+from opentill.people.second_person import Approver, check_second
 from opentill.people.service import (
     accept,
     accept_anew,
@@ -80,7 +81,6 @@ from opentill.people.service import (
     offer_new_password,
     read_link,
     remove,
-    was_let_in_by,
     withdraw,
 )
 from opentill.people.staff import (
@@ -105,6 +105,7 @@ __all__ = [
     "SCOPES",
     "STAFF_ROLES",
     "Access",
+    "Approver",
     "Browser",
     "Colleague",
     "Credentials",
@@ -138,6 +139,7 @@ __all__ = [
     "change_password",
     "change_role",
     "change_staff_role",
+    "check_second",
     "choose_password",
     "colleagues",
     "command_permission",
@@ -183,7 +185,6 @@ __all__ = [
     "staff_invitations",
     "staff_may",
     "visit",
-    "was_let_in_by",
     "withdraw",
     "withdraw_staff_invitation",
     "workplaces",

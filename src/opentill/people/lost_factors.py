@@ -18,7 +18,16 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import OPENTILL, Actor
 from opentill.people import queries, reset_queries
-from opentill.people.model import FactorReset, Person, ResetKind, digest, named, new_token
+from opentill.people.model import (
+    FactorReset,
+    Person,
+    ResetKind,
+    digest,
+    named,
+    new_token,
+    person_named,
+)
+from opentill.people.second_person import Approver, check_second
 
 _BATCH: Final = 100
 
@@ -65,14 +74,19 @@ async def _open(
     return reset_id
 
 
-async def confirm(tx: Tx, reset_id: str, now: int, *, actor: Actor, wait_ms: int) -> None:
+async def confirm(
+    tx: Tx, reset_id: str, approver: Approver, now: int, *, reason: str, wait_ms: int
+) -> None:
     """Confirm as a second administrator: the waiting time begins.
 
-    Raises NotFound, and Invalid for who has asked for it or whose factors they are.
+    Raises NotFound, and Invalid for whose factors they are and for who cannot be the second person
+    (``check_second``).
     """
     reset = or_not_found(await reset_queries.FACTOR_RESET.first(tx, id=reset_id))
-    if actor.who in {reset.asked_by, named(reset.email, reset.person_id)}:
+    actor = Actor(approver.who, reason)
+    if person_named(actor.who) == reset.person_id:
         raise Invalid("by", "by must be somebody else than who asked for it and whom it is for")
+    await check_second(tx, reset.asked_by, approver, now)
     if not await reset_queries.CONFIRM_FACTOR_RESET.run(
         tx, id=reset_id, confirmed_by=actor.who, due_at=now + wait_ms
     ):

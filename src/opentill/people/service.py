@@ -149,24 +149,25 @@ async def join(
     """Accept an invitation as a new person, who reads the browser's language, and log in.
 
     An account that is not confirmed is set anew (``accept_anew``). Raises Invalid, and NotFound for
-    a link that does not work or whose person has to log in and ``accept``.
+    a link that does not work or whose person has to log in and ``accept``. What is invalid is
+    refused before anybody looks for an account: else the refusal would disclose it.
     """
     async with db.connection() as tx:
         link, person = await read_link(tx, token, now)
         if link.kind != "INVITATION":
             raise NotFound
+        name = inputs.name("name", name, _LONGEST_NAME)
+        passwords.check("password", password, link.email, name)
         if person is not None and not await _is_set_anew_by_link(tx, link, person):
             raise NotFound
     if person is not None:
         return await accept_anew(db, token, name, password, browser, now, cost=cost)
-    name = inputs.name("name", name, _LONGEST_NAME)
-    passwords.check("password", password, link.email, name)
     stored = await passwords.hashed(password, cost, who=link.email)
 
     async def work(tx: Tx) -> NewLogin:
         person = await _create(tx, link, name, stored, browser.language, now)
         await _use_invitation(tx, link, token, person, now)
-        return await logins.begin(tx, person, browser, now, by_link=True)
+        return await logins.begin(tx, person, browser, now, by_link=_vouches(link))
 
     try:
         return await db.run(work)
@@ -185,7 +186,17 @@ async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
     if not person.confirmed:
         raise NotFound
     await _use_invitation(tx, link, token, person, now)
-    await queries.SET_BY_LINK.run(tx, id=login.id)
+    if _vouches(link):
+        await queries.SET_BY_LINK.run(tx, id=login.id)
+
+
+def _vouches(link: Link) -> bool:
+    """Return whether following a link lets staff set up their first second factor.
+
+    Any member of a merchant can invite anybody to it and see the link, so that somebody who only
+    knows the password of one of the staff could follow one.
+    """
+    return link.shown_to != "member"
 
 
 async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends it
@@ -233,7 +244,8 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
         await lost_factors.end_open(tx, locked, now, actor=actor)
         await queries.WITHDRAW_RESETS.run(tx, email=locked.email)
         await merchants.record_audit(tx, actor, "people set anew", "", person_id, now)
-        return await logins.begin(tx, locked, browser, now, by_link=True)
+        by_link = _vouches(link) or (login is not None and login.by_link)
+        return await logins.begin(tx, locked, browser, now, by_link=by_link)
 
     if login is not None and login.person_id != person_id:
         raise NotFound
@@ -395,14 +407,6 @@ async def language_of(tx: Tx, who: str) -> Language:
 async def find_by_id(tx: Tx, person_id: str) -> Person | None:
     """Return a person, None if there is no such."""
     return await queries.PERSON.first(tx, id=person_id)
-
-
-async def was_let_in_by(tx: Tx, person_id: str, maker_id: str, since: int) -> bool:
-    """Return whether somebody has let a person in since a time, by links that were followed.
-
-    By an invitation or a new password; also by way of others whom they have let in since.
-    """
-    return bool(await queries.WAS_LET_IN.get(tx, person_id=person_id, maker=maker_id, since=since))
 
 
 async def email_of(tx: Tx, person_id: str | None) -> str:
