@@ -46,5 +46,6 @@ def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = 
 
 def log_in(made: Colleague, code: str = "") -> None:
     """Log in again."""
-    words = ("login", "--email", made.email, "--password-stdin", "--code", code)
+    proof = ("--code", code) if code else ()
+    words = ("login", "--email", made.email, "--password-stdin", *proof)
     made.json(*words, given=f"{PASSWORD}\n".encode())
