@@ -55,7 +55,7 @@ def test_lost_factors_end_by_two_administrators_or_the_machines_owner(opentill: 
     assert "somebody who has logged in must" in opentill.refusal(*reset)
     asked = ann.json(*reset)
     assert (asked["status"], asked["askedBy"], asked["dueAt"]) == ("ASKED", ann.who, None)
-    assert "somebody else" in ann.refusal("people", "confirm-factors", bob.email)
+    assert "another operator" in ann.refusal("people", "confirm-factors", bob.email)
     eve = staff(opentill, "eve")
     waits = eve.json("people", "confirm-factors", bob.email)
     assert (waits["status"], waits["confirmedBy"]) == ("WAITING", eve.who)

@@ -56,16 +56,19 @@ def _check_not_empty(function: Command, given: Mapping[str, Any]) -> None:
     """Refuse an empty text of a command that only reads, as the API does.
 
     A script whose variable is empty would read what the option was to exclude. A command that
-    writes has ``--reason``, and for some of its options an empty text has a meaning of its own.
+    writes has ``--reason``, and for some of its options an empty text has a meaning of its own;
+    an option whose default is the empty text may be left out.
     Raises Invalid that names the option.
     """
     from opentill.core.errors import Invalid
 
     if "reason" in given:
         return
+    parameters = inspect.signature(function).parameters
     for name, value in given.items():
-        if value == "" or (isinstance(value, list) and "" in value):
-            shown = _shown_name(inspect.signature(function).parameters[name])
+        is_left_out = value == parameters[name].default
+        if not is_left_out and (value == "" or (isinstance(value, list) and "" in value)):
+            shown = _shown_name(parameters[name])
             raise Invalid(shown, f"{shown} must not be empty: leave it out instead")
 
 
