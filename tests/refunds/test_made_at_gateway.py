@@ -326,3 +326,47 @@ async def test_an_operator_records_a_refund_that_no_gateway_reports(tx: Tx) -> N
     ):
         with pytest.raises(Invalid):
             await refunds.record_manually(tx, *ids, bad, LATER, reporting=())
+
+
+async def test_a_late_report_of_a_second_payments_refund_that_failed_changes_nothing(
+    tx: Tx,
+) -> None:
+    order = await opened(tx)
+    second = await paid_twice(tx, order)
+    await report(tx, order, 999, attempt_id=second.id)
+    await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
+    before = await dump(tx)
+    await report(tx, order, 999, attempt_id=second.id)
+    assert await dump(tx) == before
+
+
+async def test_a_failure_that_overtakes_the_refund_of_a_second_payment_keeps_it(tx: Tx) -> None:
+    order = await opened(tx)
+    second = await paid_twice(tx, order)
+    await report(tx, order, 999, attempt_id=second.id, status="REFUSED")
+    await report(tx, order, 999, attempt_id=second.id)
+    kept = await orders.find_attempt(tx, order.merchant_id, second.id)
+    assert kept.status == "DUPLICATE"
+    assert await refunds.list_open(tx, order.merchant_id) == []
+
+
+async def test_the_case_of_a_refund_is_closed_when_its_payment_turns_out_to_be_a_second_one(
+    db: Db,
+) -> None:
+    async def work(tx: Tx) -> tuple[Order, str]:
+        order = await opened(tx)
+        first = await submitted(tx, order)
+        await said(tx, first, "ACTION_REQUIRED", action_url="https://bank.example")
+        second = await submitted(tx, await find(tx, order))
+        await report(tx, order, 999, attempt_id=second.id)
+        assert (await open_case(tx, order)).attempt_id == second.id
+        await said(tx, first, "SUCCEEDED")
+        await said(tx, second, "SUCCEEDED")
+        return order, second.id
+
+    order, second_id = await db.run(work)
+    assert await jobs.match(db, LATER + 1) == 1
+    async with db.connection() as tx:
+        attempt = await orders.find_attempt(tx, order.merchant_id, second_id)
+        assert attempt.status == "GIVEN_BACK"
+        assert await refunds.list_open(tx, order.merchant_id) == []

@@ -169,6 +169,11 @@ class RefundCase(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: int | None
     closed_by: str | None
 
+    @property
+    def waits(self) -> bool:
+        """Whether its refund has succeeded and is to be applied: nobody has closed the case."""
+        return self.closed_at is None and self.status == "SUCCEEDED"
+
 
 class Quote(msgspec.Struct, frozen=True, kw_only=True):
     """What a refund would move, before it does: minor units.

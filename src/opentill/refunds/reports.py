@@ -78,18 +78,25 @@ async def _apply_made_at_gateway(
 async def _apply_to_second_payment(
     tx: Tx, order: Order, attempt: PaymentAttempt, report: GatewayRefundEvent, now: int
 ) -> bool:
-    """Apply a refund of a second payment, which is in no balance. False where it is no such one."""
-    is_whole = report.amount == Money(attempt.amount_minor, attempt.currency)
-    if report.outcome.status == "SUCCEEDED" and is_whole:
-        await orders.given_back(tx, attempt, report.outcome, now, by_operator=True)
-        return True
-    cause = f"{attempt.id} {report.outcome.provider_ref}"
+    """Apply a refund that gives all of a second payment back, which is in no balance.
+
+    Returns False, and changes nothing, for any other refund.
+    """
+    ref, has_succeeded = report.outcome.provider_ref, report.outcome.status == "SUCCEEDED"
+    cause = f"{attempt.id} {ref}"
     lines = await orders.history(tx, order.merchant_id, order.id)
-    gave_back = any((line.event, line.cause) == ("payment_given_back", cause) for line in lines)
-    if report.outcome.status == "REFUSED" and gave_back:
-        await orders.given_back(tx, attempt, report.outcome, now)
-        return True
-    return False
+    if any((line.event, line.cause) == ("payment_given_back", cause) for line in lines):
+        if not has_succeeded:
+            await orders.given_back(tx, attempt, report.outcome, now)
+        return True  # a success that is reported again may have failed since
+    existing_case = await cases.find_unmatched(tx, attempt, ref)
+    if not has_succeeded or report.amount != Money(attempt.amount_minor, attempt.currency):
+        return False
+    if existing_case is not None and not existing_case.waits:
+        return False
+    await orders.given_back(tx, attempt, report.outcome, now, by_operator=True)
+    await cases.close_unmatched(tx, attempt, ref, "the second payment was given back", now)
+    return True
 
 
 async def _apply_failure(
@@ -121,9 +128,7 @@ async def _apply_success(
 ) -> Refund | None:
     ref = report.outcome.provider_ref
     existing_case = await cases.find_unmatched(tx, attempt, ref)
-    if existing_case is not None and (
-        existing_case.closed_at is not None or existing_case.status != "SUCCEEDED"
-    ):
+    if existing_case is not None and not existing_case.waits:
         return None  # staff have dealt with it, or it has failed since
     refusal = _refusal(order, attempt, amount)
     if refusal is None:
