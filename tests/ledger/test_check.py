@@ -6,16 +6,18 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from opentill import webhooks
+from opentill.core.ids import first_id, made_at
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query
 from opentill.integrity import queries
-from opentill.integrity.rules import check_all, check_books, statements
+from opentill.integrity.rules import check_all, check_books, event_values, statements
 from opentill.ledger import Violation, incremental_queries, rule_text
 from opentill.orders import Order
 from support.books import assert_books
 from support.corruptions import ATTEMPT, HISTORY, MOVE, OF_ORDERS, RUNNING, SESSION, SUM
-from support.world import in_status, refund_said, refunded, submitted
+from support.world import DAY, in_status, refund_said, refunded, submitted
 
 
 async def world(tx: Tx) -> Order:
@@ -119,6 +121,24 @@ async def test_two_at_a_time_find_the_same_and_of_one_moment(database_url: str) 
 
 async def test_an_empty_database_is_right(tx: Tx) -> None:
     assert await check_books(tx) == (0, [])
+
+
+async def test_an_event_of_a_machine_whose_clock_is_behind_is_not_missing(tx: Tx) -> None:
+    """Events are kept for 90 days: the first order of these may be older than its event's id."""
+    order = await in_status(tx, "PAID")
+    created_at = made_at(order.id)
+    behind = first_id("evt", created_at - 60_000)[:-2]
+    await tx.execute("set local session_replication_role = replica")
+    await tx.execute("update events set id = $1 || right(id, 2)", behind)
+    for first in (created_at - 30_000, created_at, created_at + 1):
+        now = first + webhooks.KEEP_EVENTS_MS - DAY
+        assert await queries.EVENTS.all(tx, **event_values(now)) == []
+    loss = tx.transaction()
+    await loss.start()
+    await tx.execute("delete from events")
+    now = created_at + webhooks.KEEP_EVENTS_MS - DAY
+    assert await queries.EVENTS.all(tx, **event_values(now)) != []
+    await loss.rollback()
 
 
 async def test_what_the_database_itself_refuses(tx: Tx) -> None:

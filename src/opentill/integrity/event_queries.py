@@ -51,7 +51,7 @@ EVENTS: Final = """
                 else 'order_id' end as subject
             from events where id >= :first_event
         ) as reported
-        where split_part(subject, '_', 2) >= split_part(:first_event, '_', 2)
+        where split_part(subject, '_', 2) >= split_part(:first_order, '_', 2)
     ) as both_sides
     group by merchant_id, subject, type
     having sum(due) <> sum(written)

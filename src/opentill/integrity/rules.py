@@ -44,28 +44,31 @@ _EVENTS: Final[Mapping[str, Any]] = {
     "type": [type_ for _, type_ in _EMITTED],
 }
 _DAY_MS: Final = 86_400_000
+_CLOCKS_DIFFER_MS: Final = 3_600_000  # of two machines, at most
 
 
-def _event_values() -> Mapping[str, Any]:
+def event_values(now: int) -> Mapping[str, Any]:
     """Return the values of the rule about events: it covers what was created while they are kept.
 
     One day less, so that it does not matter when the last events were removed, and by which clock.
+    Events are read from a little before: a machine whose clock is behind may have made the event of
+    the first order, with an id that is older than the order's. ``now`` is real time.
     """
-    since = now_ms() - webhooks.KEEP_EVENTS_MS + _DAY_MS
+    since = now - webhooks.KEEP_EVENTS_MS + _DAY_MS
     return {
         **_EVENTS,
         "first_order": first_id("order", since),
         "first_refund": first_id("re", since),
         "first_dispute": first_id("dp", since),
         "first_payout": first_id("po", since),
-        "first_event": first_id("evt", since),
+        "first_event": first_id("evt", since - _CLOCKS_DIFFER_MS),
     }
 
 
 def statements() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
     """Return all rules with their values, the slowest first: ``check_all`` runs two at a time."""
     rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
-    history, events = (queries.HISTORY, _TRANSITIONS), (queries.EVENTS, _event_values())
+    history, events = (queries.HISTORY, _TRANSITIONS), (queries.EVENTS, event_values(now_ms()))
     return [history, events, *ledger.rules(), *rules]
 
 
@@ -113,7 +116,7 @@ def of_merchant(merchant_id: str) -> list[MerchantRule]:
     values = {"merchant_id": merchant_id}
     rules = [(rule, values) for rule in queries.MERCHANT_RULES]
     rules.append((queries.MERCHANT_HISTORY, {**_TRANSITIONS, **values}))
-    rules.append((queries.MERCHANT_EVENTS, {**_event_values(), **values}))
+    rules.append((queries.MERCHANT_EVENTS, {**event_values(now_ms()), **values}))
     return [
         MerchantRule(holds, *each)
         for holds, each in zip(queries.MERCHANT_HOLDS, rules, strict=True)
