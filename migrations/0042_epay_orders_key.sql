@@ -2,4 +2,3 @@
 -- same number at once still collide, those of the version before as well.
 alter table epay_orders drop constraint epay_orders_pkey;
 alter table epay_orders add constraint epay_orders_pkey primary key using index epay_orders_by_submission;
-alter table epay_orders validate constraint epay_orders_submissions_count_from_one;

@@ -1,6 +1,7 @@
 """Migrations: whole or not at all, once however many migrate, and clear about what does not fit."""
 
 import asyncio
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -251,6 +252,20 @@ async def test_the_shipped_files_are_what_the_tests_run_on(
 ) -> None:
     assert (folder() / "0001_schema.sql").exists()
     assert await migrate(make_database()) == []
+
+
+_CHANGES_A_TABLE = re.compile(r"^alter table (?!.* validate constraint)", re.MULTILINE)
+_READS_A_TABLE = re.compile(r"validate constraint|^do \$|\bfrom audit_log\b", re.MULTILINE)
+
+
+def test_no_shipped_file_reads_a_long_table_under_a_lock_that_nobody_gets_past() -> None:
+    """What an ``alter table`` locks stays locked until the file is applied whole."""
+    both = [
+        migration.name
+        for migration in migrations()
+        if _CHANGES_A_TABLE.search(migration.sql) and _READS_A_TABLE.search(migration.sql)
+    ]
+    assert both == []
 
 
 # What a later version might bring: a column that its default fills, an index, another table.
