@@ -305,10 +305,12 @@ SOLO_SUMS = Query(
     """,
 )
 # A refund whose number has one already is that one, and counts once.
-RECORD_SOLO_MOVEMENT = Command(
+RECORD_SOLO_MOVEMENTS = Command(
     """
     insert into solo_movements (merchant_id, id, kind, maker, amount_minor, currency, at)
-    values (:merchant_id, :id, :kind, :maker, :amount_minor, :currency, :now)
+    select moved.*, :now::bigint
+    from unnest(:merchant_id::text[], :id::text[], :kind::text[], :maker::text[],
+        :amount_minor::bigint[], :currency::text[]) as moved
     on conflict (merchant_id, id, kind) do nothing
     """,
 )

@@ -312,12 +312,14 @@ async def in_file(db: Db, run_id: str) -> AsyncIterator[InRun]:
 
 async def _record_moved(tx: Tx, run: Run, now: int) -> None:
     """Count the payouts of a run that one person has begun and taken the file of."""
-    for payout in await queries.MOVED_BY_RUN.all(tx, run_id=run.id):
-        moved = merchants.SoloMovement(
+    moved = [
+        merchants.SoloMovement(
             merchant_id=payout.merchant_id, id=payout.id, kind="payouts file", who=run.created_by,
             amount_minor=payout.amount_minor, currency=run.currency,
-        )  # fmt: skip
-        await approval_limits.record(tx, moved, now)
+        )
+        for payout in await queries.MOVED_BY_RUN.all(tx, run_id=run.id)
+    ]  # fmt: skip
+    await approval_limits.record_many(tx, moved, now)
 
 
 def _check_form(run: Run, form: Form) -> None:
