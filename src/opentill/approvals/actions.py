@@ -22,7 +22,11 @@ _LONGEST_ERROR: Final = 200  # characters of why a refund has failed
 
 
 class Row(NamedTuple):
-    """One action: the amount in minor units that counts, 0 for nothing, and what does it."""
+    """One action.
+
+    ``measure`` returns the amount that counts against the limit (minor units, 0 for none) and its
+    currency; ``apply`` performs the action.
+    """
 
     measure: Callable[[Tx, ActionRequest, int], Awaitable[tuple[int, str]]]
     apply: Callable[[Tx, ActionRequest, Rules, int], Awaitable[Done]]

@@ -47,7 +47,7 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What of a deployment counts: the limit, real money, and which gateways report themselves."""
+    """A deployment's settings: the limit, whether money is real, which gateways report refunds."""
 
     above: Decimal | None
     livemode: bool
@@ -55,7 +55,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return those of a deployment."""
+        """Read them from a deployment's settings."""
         reporting = gateways.reporting(settings.gateways)
         return cls(settings.approval_above, settings.livemode, reporting)
 
@@ -110,9 +110,10 @@ class WaitingActionOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     decided_at: int | None
 
     @classmethod
-    def of(cls, held: WaitingAction) -> Self:
+    def of(cls, request: WaitingAction) -> Self:
         """Show a request."""
-        return structs.convert(held, cls, amount=money.show(held.amount_minor, held.currency))
+        amount = money.show(request.amount_minor, request.currency)
+        return structs.convert(request, cls, amount=amount)
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):

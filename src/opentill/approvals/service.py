@@ -60,16 +60,16 @@ async def _store(tx: Tx, asked: ActionRequest, amount: tuple[int, str], now: int
             reason = f"{asked.action} of {asked.subject} must not wait already: {first.id} does"
             raise Invalid("subject", reason)
         return first
-    held = await queries.INSERT.one(
+    request = await queries.INSERT.one(
         tx, merchant_id=asked.merchant_id, id=new_id("areq"), action=asked.action,
         subject=asked.subject, details=details, amount_minor=amount[0], currency=amount[1],
         reason=asked.actor.reason, asked_by=asked.actor.who, now=now,
     )  # fmt: skip
-    subject = f"{held.described}, waiting"
+    subject = f"{request.described}, waiting"
     await merchants.record_audit(
         tx, asked.actor, "approvals request", asked.merchant_id, subject, now
     )
-    return held
+    return request
 
 
 # ── everything that waits: adjustments and payouts too ──
@@ -118,25 +118,25 @@ async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now
         asked_by = (await adjustments.find_anywhere(tx, request_id)).asked_by
         await people.check_second(tx, asked_by, approver, now)
         return await adjustments.approve(tx, request_id, approver.who, now)
-    held = await _locked(tx, request_id)
-    await people.check_second(tx, held.asked_by, approver, now)
-    subject = f"{held.described}, asked for by {held.asked_by}"
-    actor = Actor(approver.who, held.reason)
-    await merchants.record_audit(tx, actor, "approvals approve", held.merchant_id, subject, now)
+    request = await _locked(tx, request_id)
+    await people.check_second(tx, request.asked_by, approver, now)
+    subject = f"{request.described}, asked for by {request.asked_by}"
+    actor = Actor(approver.who, request.reason)
+    await merchants.record_audit(tx, actor, "approvals approve", request.merchant_id, subject, now)
     asked = ActionRequest(
-        action=held.action,
-        merchant_id=held.merchant_id,
-        subject=held.subject,
-        actor=Actor(f"{held.asked_by} and {approver.who}", held.reason),
-        refund=msgspec.json.decode(held.details, type=RefundDetails | None),
+        action=request.action,
+        merchant_id=request.merchant_id,
+        subject=request.subject,
+        actor=Actor(f"{request.asked_by} and {approver.who}", request.reason),
+        refund=msgspec.json.decode(request.details, type=RefundDetails | None),
     )
-    row = TABLE[held.action]
+    row = TABLE[request.action]
     minor, currency = await row.measure(tx, asked, now)
-    if currency != held.currency or minor > held.amount_minor:
-        reason = f"amount must be at most {held.shown}, as it was asked for: ask for it anew"
+    if currency != request.currency or minor > request.amount_minor:
+        reason = f"amount must be at most {request.shown}, as it was asked for: ask for it anew"
         raise Invalid("amount", reason)
     await queries.DECIDE.one(
-        tx, merchant_id=held.merchant_id, id=held.id, status="APPROVED",
+        tx, merchant_id=request.merchant_id, id=request.id, status="APPROVED",
         decided_by=approver.who, rejection=None, now=now,
     )  # fmt: skip
     return await row.apply(tx, asked, rules, now)
@@ -149,13 +149,13 @@ async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> object:
     """
     if request_id.startswith("preq_"):
         return await payouts.reject(tx, request_id, actor, now)
-    held = await _locked(tx, request_id)
+    request = await _locked(tx, request_id)
     checked = operator_actions.actor(actor.who, actor.reason)
     await merchants.record_audit(
-        tx, checked, "approvals reject", held.merchant_id, held.described, now
+        tx, checked, "approvals reject", request.merchant_id, request.described, now
     )
     return await queries.DECIDE.one(
-        tx, merchant_id=held.merchant_id, id=held.id, status="REJECTED",
+        tx, merchant_id=request.merchant_id, id=request.id, status="REJECTED",
         decided_by=checked.who, rejection=checked.reason, now=now,
     )  # fmt: skip
 
@@ -167,10 +167,10 @@ async def _locked(tx: Tx, request_id: str) -> WaitingAction:
     )
     await merchants.lock(tx, seen.merchant_id)
     await merchants.lock_audit_log(tx)
-    held = await queries.BY_ID.one(tx, merchant_id=seen.merchant_id, id=seen.id)
-    if held.status != "WAITING":
-        raise Invalid("movement", f"request must be WAITING: this one is {held.status}")
-    return held
+    request = await queries.BY_ID.one(tx, merchant_id=seen.merchant_id, id=seen.id)
+    if request.status != "WAITING":
+        raise Invalid("movement", f"request must be WAITING: this one is {request.status}")
+    return request
 
 
 async def check_run_taker(

@@ -24,7 +24,7 @@ _ERROR: Final = "error"  # an adapter that raises is a defect
 
 
 def begin_series(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:
-    """Begin what is counted of gateways at 0; ``ends`` are the statuses that end an attempt."""
+    """Create the metrics of gateways with 0; ``ends`` are the statuses that end an attempt."""
     metrics.begin_gateways(
         {
             name: {

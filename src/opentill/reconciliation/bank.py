@@ -350,7 +350,7 @@ def _theirs(line: BankLine) -> str:
 
 
 async def _sums_of_payouts(tx: Tx, lines: list[BankLine], now: int) -> set[tuple[int, str]]:
-    """Return which amounts of these lines are those of payouts that they may be about."""
+    """Return those amounts of these lines that some payout has which may be meant."""
     sums = await queries.SUMS_OF_PAYOUTS.all(
         tx, since=now - _RETURNED_WITHIN_MS,
         amount_minor=[line.amount_minor for line in lines if line.amount_minor is not None],
