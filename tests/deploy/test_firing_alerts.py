@@ -51,6 +51,7 @@ READ: Final = {
     "OpenTillQueueLate": {"opentill_queue_age_seconds": 301},
     "OpenTillOrdersStuck": {"opentill_orders_stuck": 1},
     "OpenTillDisputesUnmatched": {"opentill_disputes_unmatched": 1},
+    "OpenTillRefundsUnmatched": {"opentill_refunds_unmatched": 1},
     "OpenTillMailsFail": {"opentill_mail_events_put_aside_last_day": 1},
     "OpenTillReplicaBehind": {"opentill_replica_usable": 0},
 }

@@ -3,32 +3,35 @@
 import pytest
 
 from opentill.db.database import Tx
+from opentill.integrity import event_queries
 from opentill.integrity.rules import check_books
 from support.world import dispute_said, in_status
 
 DISPUTE = "a dispute has the entries of its status, and an entry its dispute"
 ORDER = "an order is DISPUTED by one open dispute, and a CHARGEBACK by one that was lost"
 STANDS = "an order stands in pending until it is settled, and in reserve while that is held"
+EVENTS = event_queries.HOLDS
 BALANCE = "each balance is what orders, refunds, disputes and the operator keep there"
 
 # where the order came from, what was heard, what is done behind the services' back, what is found
 SPOILED = [
     ("SETTLED", "OPENED", "update disputes set debit_minor = 998", {DISPUTE, BALANCE}),
     ("SETTLED", "OPENED", "update disputes set status = 'WON', closed_at = 1",
-     {DISPUTE, ORDER, BALANCE}),
+     {DISPUTE, ORDER, BALANCE, EVENTS}),
     ("PAID", "OPENED", "update disputes set disputed_from = 'SETTLED'", {DISPUTE, ORDER, BALANCE}),
-    ("PAID", "OPENED", "delete from disputes", {ORDER}),
-    ("SETTLED", "LOST", "delete from disputes", {DISPUTE, ORDER, STANDS}),
+    ("PAID", "OPENED", "delete from disputes", {ORDER, EVENTS}),
+    ("SETTLED", "LOST", "delete from disputes", {DISPUTE, ORDER, STANDS, EVENTS}),
     ("SETTLED", "LOST", "update disputes set offset_minor = 0", {DISPUTE}),
     ("SETTLED", "LOST", "update orders set charged_back_minor = 0", {ORDER}),
     ("PAID", "LOST", "update orders set charged_back_minor = 0", {ORDER, STANDS, BALANCE}),
     ("SETTLED", "LOST", "update orders set reserve_status = 'HELD'", {STANDS, BALANCE}),
-    ("SETTLED", "LOST", "update disputes set status = 'RECOVERED'", {DISPUTE, ORDER}),
-    ("SETTLED", "RECOVERED", "update disputes set status = 'LOST'", {DISPUTE, ORDER}),
+    ("SETTLED", "LOST", "update disputes set status = 'RECOVERED'", {DISPUTE, ORDER, EVENTS}),
+    ("SETTLED", "RECOVERED", "update disputes set status = 'LOST'", {DISPUTE, ORDER, EVENTS}),
     ("SETTLED", "RECOVERED", "update orders set reserve_minor = 1", {STANDS, BALANCE}),
     ("SETTLED", "WON", "update orders set settle_at = 1", {STANDS}),
     ("PAID", "WON", "update orders set settle_at = null", {STANDS}),
-    ("PAID", "WON", "update orders set settled_at = 1, settle_at = null", {STANDS, BALANCE}),
+    ("PAID", "WON", "update orders set settled_at = 1, settle_at = null",
+     {STANDS, BALANCE, EVENTS}),
     ("SETTLED", "WON", "update orders set reserve_status = 'RELEASED'", {STANDS, BALANCE}),
 ]  # fmt: skip
 

@@ -128,8 +128,7 @@ class Reports:
                 about |= {"id": attempt.id, "method": METHOD, "action_url": "", "qr_text": None}
                 about |= {"decline_code": None}
             case "refund":
-                about = {"id": subject.refund_id, "payment_id": attempt.id, "status": status}
-                about |= {"error": None}
+                about |= {"id": subject.refund_id, "payment_id": attempt.id, "error": None}
             case _:
                 about |= {"id": f"dispute of {attempt.id}", "payment_id": attempt.id}
                 about |= {"reason": "fraudulent"}
@@ -152,6 +151,7 @@ class Reports:
             case "refund", _:
                 metadata |= {"refund_id": subject.refund_id}
                 about = {"id": "re_1", "status": status, "metadata": metadata}
+                about |= {"amount": attempt.amount_minor, "currency": attempt.currency.lower()}
                 return self.stripe.signed("refund.updated", about)
             case _:
                 # It does not carry our id along: whose it is, is asked for by the payment's name.

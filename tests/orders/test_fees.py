@@ -14,9 +14,9 @@ from opentill.core.errors import Invalid
 from opentill.core.money import EXPONENTS
 from opentill.db.database import Tx
 from opentill.merchants import fees
-from opentill.orders import Order, OrderDetail, service
+from opentill.orders import Order, OrderDetail
 from opentill.orders.fees import price
-from opentill.refunds import service as refund_service
+from opentill.refunds.shares import share_of
 from support.books import assert_books
 from support.world import (
     NOW,
@@ -102,7 +102,7 @@ async def test_the_bank_says_which_method_was_really_used(tx: Tx) -> None:
 async def test_money_confirmed_by_hand_has_the_fee_of_a_bank_transfer(tx: Tx) -> None:
     order = await opened(tx, fee_changes=("BANK_TRANSFER=0+1.50",))
     key = (order.merchant_id, order.id)
-    done = await service.confirm_manually(tx, *key, "ann", "seen", NOW)
+    done = await orders.confirm_manually(tx, *key, "ann", "seen", NOW)
     assert (done.platform_fee_rate, done.platform_fee_minor) == (0, 150)
     assert done == await orders.find(tx, *key)
 
@@ -306,7 +306,7 @@ async def test_partial_refunds_add_up_whatever_they_are(tx: Tx) -> None:
         while order.refund_held_minor < amount:
             left = (amount - order.refund_held_minor) // grain(currency)
             part = data.draw(st.integers(1, left)) * grain(currency)
-            debit = refund_service._share(order, part).debit_minor
+            debit = share_of(order, part).debit_minor
             assert debit >= 0
             accepted.append((part, debit))
             if len(accepted) > 1 and data.draw(st.integers(0, 5)) == 0:  # one of them fails

@@ -7,7 +7,6 @@ import pytest
 from opentill import checkouts, orders, rates
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
-from opentill.orders import service
 from opentill.orders.model import EVENTS, STATUSES, TRANSITIONS
 from support.world import (
     NOW,
@@ -254,5 +253,5 @@ async def test_a_product_changed_later_does_not_change_the_order(tx: Tx) -> None
     checkout = await session(tx, shop.id, mug.id)
     await tx.execute("update merchants set platform_fee_rate = 0.5")
     order = await orders.find(tx, shop.id, checkout.order_id)
-    await service.confirm_manually(tx, shop.id, order.id, "ann", "bank", LATER)
+    await orders.confirm_manually(tx, shop.id, order.id, "ann", "bank", LATER)
     assert await entries(tx, shop.id) == PAID

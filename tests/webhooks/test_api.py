@@ -194,7 +194,7 @@ def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -
         (
             "order.refunded",
             {"refund_id": refund["id"], "refund_status": "PARTIAL", **order_ids}
-            | {"amount": "4.00", "refunded_amount": "4.00", "reason": "broken"}
+            | {"amount": "4.00", "refunded_amount": "4.00", "reason": "broken", "source": "REQUEST"}
             | back,
         ),
         (
@@ -206,7 +206,7 @@ def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -
         (
             "order.refunded",
             {"refund_id": last["id"], "refund_status": "FULL", **order_ids}
-            | {"amount": "5.99", "refunded_amount": "9.99", "reason": ""}
+            | {"amount": "5.99", "refunded_amount": "9.99", "reason": "", "source": "REQUEST"}
             | back,
         ),
     ]

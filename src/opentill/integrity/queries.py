@@ -445,8 +445,6 @@ MERCHANT_HOLDS: Final = (*_ALL, _HISTORY_HOLDS, event_queries.HOLDS)
 # Whether a balance is the merchant's first: the rules about the merchant are checked with that one.
 IS_FIRST: Final = Value(
     bool,
-    """
-    select not exists (select from balances
-    where merchant_id = :merchant_id and currency < :currency)
-    """,
+    "select not exists (select from balances"
+    " where merchant_id = :merchant_id and currency < :currency)",
 )

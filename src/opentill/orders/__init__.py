@@ -34,6 +34,7 @@ from opentill.orders.livemode import known as all_with_livemode
 from opentill.orders.livemode import known_one as with_livemode
 from opentill.orders.livemode import noted_one as with_noted_livemode
 from opentill.orders.lookups import find_by_anything, orders_of
+from opentill.orders.manual import awaits_confirmation, confirm_manually, revoke_manually
 from opentill.orders.model import (
     TRANSITIONS,
     Event,
@@ -63,8 +64,6 @@ from opentill.orders.service import (
     apply_outcome,
     attempt_of,
     attempts,
-    awaits_confirmation,
-    confirm_manually,
     exists,
     find,
     find_anywhere,
@@ -77,7 +76,6 @@ from opentill.orders.service import (
     newest,
     of_ids,
     place,
-    revoke_manually,
     set_method,
     set_payment_link,
     settled_share,

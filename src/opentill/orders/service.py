@@ -10,7 +10,7 @@ import structlog
 
 from opentill import merchants, rates
 from opentill.core import metrics, money
-from opentill.core.errors import Invalid, or_not_found
+from opentill.core.errors import or_not_found
 from opentill.core.ids import new_id
 from opentill.db.database import Tx, once_committed
 from opentill.db.query import Statement
@@ -25,7 +25,6 @@ from opentill.orders import cards, queries, transition_queries
 from opentill.orders.confirmation import confirmation, count_ended
 from opentill.orders.model import (
     FINAL,
-    OPERATOR,
     UNDECIDED,
     AttemptStatus,
     Event,
@@ -232,7 +231,7 @@ def _ends(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
     return outcome.status in _ENDS
 
 
-async def _write(
+async def write_attempt(
     tx: Tx,
     attempt: PaymentAttempt,
     status: AttemptStatus,
@@ -240,6 +239,7 @@ async def _write(
     check_at: int | None,
     now: int,
 ) -> PaymentAttempt:
+    """Write the status of an attempt, with what its outcome says, and return it."""
     written = await queries.UPDATE_ATTEMPT.first(
         tx,
         merchant_id=attempt.merchant_id,
@@ -274,9 +274,9 @@ async def _received(
             cause = f"{attempt.id}: {got} instead of the amount due"
             await note(tx, order, "amount_differs", cause, now)
         differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
-        return await _write(tx, attempt, attempt.status, differs, None, now)
+        return await write_attempt(tx, attempt, attempt.status, differs, None, now)
     if can(order, "confirmed"):
-        paid = await _write(tx, attempt, "SUCCEEDED", outcome, None, now)
+        paid = await write_attempt(tx, attempt, "SUCCEEDED", outcome, None, now)
         hkd = await _hkd_rate(tx, order, outcome)
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
         await take(tx, [confirmation(order, attempt, outcome, now)], now)
@@ -284,7 +284,7 @@ async def _received(
             await cards.keep(tx, order, attempt, card)
         return paid
     await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
-    return await _write(tx, attempt, "DUPLICATE", outcome, now, now)
+    return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
 
 
 async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
@@ -311,7 +311,7 @@ async def _accepted(
     stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
     if attempt.status not in UNDECIDED or stale or attempt.status == status:
         return attempt
-    written = await _write(tx, attempt, status, outcome, now + WAITS[status], now)
+    written = await write_attempt(tx, attempt, status, outcome, now + WAITS[status], now)
     if attempt.status == "SUBMITTED" and order.status == "CREATING":
         await transition(tx, Change(order, "accepted", attempt.id), now)
     return written
@@ -324,7 +324,7 @@ async def _ended(
     if attempt.status not in UNDECIDED:
         return attempt
     status, event = _ENDS[outcome.status]
-    written = await _write(tx, attempt, status, outcome, None, now)
+    written = await write_attempt(tx, attempt, status, outcome, None, now)
     reason = outcome.reason or outcome.status.lower()
     cause = f"{attempt.id}: {reason}"
     # While another attempt is on its way to its gateway, a decline of this one leaves the order.
@@ -365,7 +365,7 @@ async def given_back(
             return
         cause = f"{attempt.id} {outcome.provider_ref}".strip()
         done = PaymentOutcome(status="SUCCEEDED")
-        await _write(tx, current, "GIVEN_BACK", done, None, now)
+        await write_attempt(tx, current, "GIVEN_BACK", done, None, now)
         await note(tx, order, "payment_given_back", cause, now)
     elif outcome.status == "REFUSED" and (is_back or current.check_at is not None):
         if is_back and await _is_noted(tx, order, "payment_not_given_back", attempt.id):
@@ -390,76 +390,7 @@ async def _is_noted(tx: Tx, order: Order, event: str, beginning: str) -> bool:
     return any(line.event == event and line.cause.startswith(beginning) for line in lines)
 
 
-async def awaits_confirmation(tx: Tx, order: Order) -> bool:
-    """Return whether a customer says that they have sent all of an order's amount by themselves.
-
-    Such as by bank transfer: an attempt that only the operator can confirm.
-    """
-    attempt = await queries.MANUAL_ATTEMPT.first(
-        tx, merchant_id=order.merchant_id, order_id=order.id
-    )
-    if attempt is None or attempt.currency != order.currency:
-        return False
-    return attempt.amount_minor >= order.amount_minor
-
-
 def settled_share(order: Order, amount_minor: int) -> int:
     """Return what a part of an order is in the currency that it settles in, in minor units."""
     currencies = order.currency, order.settled_currency
     return money.times(amount_minor, order.exchange_rate, *currencies)
-
-
-async def confirm_manually(
-    tx: Tx,
-    merchant_id: str,
-    order_id: str,
-    who: str,
-    reason: str,
-    now: int,
-    *,
-    livemode: bool | None = None,
-) -> Order:
-    """Record as the operator that an order was paid, for example by bank transfer.
-
-    ``livemode``: whether real money can be paid in this deployment, as events report it. Raises
-    NotFound, and Invalid for an order that cannot be paid any more.
-    """
-    order = await lock(tx, merchant_id, order_id)
-    if not can(order, "confirmed"):
-        raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
-    waiting = await queries.MANUAL_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order.id)
-    if waiting is not None:
-        arrived = PaymentOutcome(status="SUCCEEDED")
-        attempt = await _write(tx, waiting, "SUCCEEDED", arrived, None, now)
-    else:
-        attempt = await queries.INSERT_ATTEMPT.one(
-            tx,
-            NewAttempt(
-                merchant_id=merchant_id,
-                id=new_id("att"),
-                order_id=order.id,
-                gateway=OPERATOR,
-                method="BANK_TRANSFER",
-                status="SUCCEEDED",
-                amount_minor=order.amount_minor,
-                currency=order.currency,
-                locale="en",
-                payer_ip=order.payer_ip,
-                check_at=None,
-            ),
-            now=now,
-        )
-    outcome = PaymentOutcome(status="SUCCEEDED", method="BANK_TRANSFER")
-    change = confirmation(order, attempt, outcome, now)
-    paid = msgspec.structs.replace(change.order, payer_ip=order.payer_ip, livemode=livemode)
-    cause = f"confirmed by {who}: {reason}"
-    return await transition(tx, msgspec.structs.replace(change, order=paid, cause=cause), now)
-
-
-async def revoke_manually(
-    tx: Tx, merchant_id: str, order_id: str, who: str, reason: str, now: int
-) -> Order:
-    """Void an unpaid order as the operator. Raises NotFound, and Invalid for a paid order."""
-    order = await lock(tx, merchant_id, order_id)
-    change = Change(order, "voided", f"revoked by {who}: {reason}", reason=reason)
-    return await transition(tx, change, now)
