@@ -321,6 +321,24 @@ def test_whoever_has_prepared_an_account_is_out_once_it_becomes_one_of_staff(sho
     assert Visitor(api_server, victim).log_in(FRESH).headers["location"] == "/console"
 
 
+def test_whoever_has_prepared_an_account_keeps_its_person_out_no_more(shop: Shop) -> None:
+    api_server, victim = shop.api_server, address()
+    link = _shown_to_a_member(person(api_server, shop.id, "owner"), shop.id, victim)
+    prepared, own = Visitor(api_server, victim), Visitor(api_server, victim)
+    prepared.post(link, {"name": "Eve", "password": PASSWORD})
+    staff = invitation(api_server, victim, None, staff_role="admin")
+    assert own.post(staff.path, {"name": "Victoria", "password": FRESH}).status_code == 303
+    tries = [prepared.log_in("wrong again and again").status_code for _ in range(9)]
+    assert tries[-1] == 429
+    own.post("/logout")
+    assert own.log_in(FRESH).headers["location"] == "/console"
+    changed = {"current": FRESH, "password": "five grey owls listen"}
+    assert own.post("/security/password", changed).status_code == 303
+    tries = [prepared.log_in("wrong again and again").status_code for _ in range(9)]
+    own.post("/logout")
+    assert own.log_in("five grey owls listen").headers["location"] == "/console"
+
+
 def test_a_member_of_another_merchant_takes_over_nobody_by_a_link_that_they_see(
     shop: Shop,
 ) -> None:

@@ -36,13 +36,13 @@ async def log_in(request: PageRequest) -> Response:
     """Log somebody in, and lead to where they wanted to go."""
     form = await request.form()
     email, goal = form.get("email", ""), safe_next(form.get("next", ""))
-    settings, account = request.app.settings, people.normal(form.get("email", ""))
+    settings = request.app.settings
     given = people.Credentials(
         email=email,
         password=form.get("password", ""),
         browser=request.browser,
         code=form.get("code", ""),
-        known=cookies.knows(settings, request.headers, account),
+        shown=cookies.shown_trust(request.headers),
     )
     try:
         login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
@@ -67,7 +67,7 @@ async def log_in(request: PageRequest) -> Response:
             errors={"email": "error_wait"},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
-    request.new_cookies += cookies.begun(settings, request.headers, login, account)
+    request.new_cookies += cookies.begun(settings, request.headers, login)
     if login.pending:
         return render.see_other(request, _factor_page(goal))
     return render.see_other(request, goal or await _first_page(request, login.person.id))
@@ -120,17 +120,17 @@ async def prove_factor(request: PageRequest) -> Response:
     try:
         if credential := form.get("credential"):
             site = request.known_site
-            token = await passkeys.prove(request.app.db, login, credential, site, request.now)
+            proof = await passkeys.prove(request.app.db, login, credential, site, request.now)
         else:
             given = people.Credentials(
                 email=login.email,
                 password="",
                 code=form.get("code", ""),
                 browser=request.browser,
-                known=cookies.knows(settings, request.headers, login.email),
+                shown=cookies.shown_trust(request.headers),
             )
             key = settings.secret_key
-            token = await people.prove_code(request.app.db, login, given, key, request.now)
+            proof = await people.prove_code(request.app.db, login, given, key, request.now)
     except people.WrongCredentials:
         field = "passkey" if form.get("credential") else "code"
         return await _factor(request, goal, 401, {field: f"error_factor_{field}"})
@@ -138,8 +138,8 @@ async def prove_factor(request: PageRequest) -> Response:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         return await _factor(request, goal, 429, {"code": "error_wait"}, wait)
     request.new_cookies += [
-        cookies.logged_in(settings, token),
-        cookies.know(settings, request.headers, login.email),
+        cookies.logged_in(settings, proof.token),
+        cookies.know(settings, request.headers, proof.person),
     ]
     return render.see_other(request, goal or await _first_page(request, login.person_id))
 
@@ -186,7 +186,7 @@ async def use_passkey(request: PageRequest) -> Response:
         )
     except people.WrongCredentials:
         return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
-    request.new_cookies += cookies.begun(settings, request.headers, login, login.person.email)
+    request.new_cookies += cookies.begun(settings, request.headers, login)
     return render.see_other(request, goal or await _first_page(request, login.person.id))
 
 

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentill.core.settings import Settings
-from opentill.people import OF_MEMBERS, NewLogin, is_known, known_browser
+from opentill.people import (
+    OF_MEMBERS,
+    NewLogin,
+    Person,
+    is_known,
+    known_browser,
+    trusted_browser,
+)
 from opentill.web import cookies
 
 _KNOWN: Final = "opentill_known"
@@ -37,26 +44,31 @@ def logged_out(settings: Settings) -> str:
 
 
 def knows(settings: Settings, headers: Mapping[bytes, bytes], account: str) -> bool:
-    """Return whether this browser has logged in to an account before."""
-    return any(is_known(settings.secret_key, account, one) for one in _known(headers))
+    """Return whether this browser has logged in to an account before, with whatever password."""
+    shown = (entry.partition("-")[0] for entry in _known(headers))
+    return any(is_known(settings.secret_key, account, one) for one in shown)
 
 
-def know(settings: Settings, headers: Mapping[bytes, bytes], account: str) -> str:
+def shown_trust(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
+    """Return what this browser shows of accounts that it has logged in to (``Credentials``)."""
+    return tuple(entry.partition("-")[2] for entry in _known(headers))
+
+
+def know(settings: Settings, headers: Mapping[bytes, bytes], person: Person) -> str:
     """Return the cookie of a browser that has logged in to an account, beside those before."""
-    mine = known_browser(settings.secret_key, account)
-    others = [one for one in _known(headers) if one != mine]
-    return _cookie(settings, _KNOWN, ".".join([mine, *others][:_MOST_KNOWN]), _YEAR_S)
+    own = known_browser(settings.secret_key, person.email)
+    others = [entry for entry in _known(headers) if entry.partition("-")[0] != own]
+    entry = f"{own}-{trusted_browser(settings.secret_key, person)}"
+    return _cookie(settings, _KNOWN, ".".join([entry, *others][:_MOST_KNOWN]), _YEAR_S)
 
 
-def begun(
-    settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin, account: str
-) -> list[str]:
+def begun(settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin) -> list[str]:
     """Return the cookies of a browser in which somebody has just logged in to an account.
 
     A browser knows an account only once its second factor is proved.
     """
     made = [logged_in(settings, login.token)]
-    return made if login.pending else [*made, know(settings, headers, account)]
+    return made if login.pending else [*made, know(settings, headers, login.person)]
 
 
 def _known(headers: Mapping[bytes, bytes]) -> list[str]:

@@ -179,13 +179,13 @@ async def _proof(request: PageRequest) -> Response | None:
     if credential is not None:
         site = request.known_site
         try:
-            token = await passkeys.prove(
+            proof = await passkeys.prove(
                 request.app.db, request.login, credential, site, request.now
             )
         except people.WrongCredentials:
             errors, status = {_CREDENTIAL: "error_passkey"}, 403
         else:
-            request.new_cookies.append(cookies.logged_in(settings, token))
+            request.new_cookies.append(cookies.logged_in(settings, proof.token))
             return None
     elif password is not None:
         try:

@@ -82,7 +82,7 @@ async def take_invitation(request: PageRequest) -> Response:
         settings = request.app.settings
         request.new_cookies += [
             cookies.logged_in(settings, made.token),
-            cookies.know(settings, request.headers, link.email),
+            cookies.know(settings, request.headers, made.person),
         ]
     if link.merchant_id is None:
         return render.see_other(request, OF_CONSOLE)

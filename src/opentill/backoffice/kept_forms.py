@@ -69,7 +69,7 @@ def _to_login(request: PageRequest) -> Response:
 async def _log_in(request: PageRequest, given: dict[str, str | None], page: str) -> Response | None:
     """Log in whoever has filled the page that asks for it; else show that page."""
     email, password = given[_EMAIL] or "", given[_PASSWORD]
-    settings, account = request.app.settings, people.normal(email)
+    settings = request.app.settings
     errors, wait, status = dict[str, str](), "", 401
     if password or email:
         credentials = people.Credentials(
@@ -77,7 +77,7 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             password=password or "",
             browser=request.browser,
             code=given[_CODE] or "",
-            known=cookies.knows(settings, request.headers, account),
+            shown=cookies.shown_trust(request.headers),
         )
         try:
             login = await people.log_in(
@@ -92,7 +92,7 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             errors, status = {_EMAIL: "error_wait"}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
-            request.new_cookies += cookies.begun(settings, request.headers, login, account)
+            request.new_cookies += cookies.begun(settings, request.headers, login)
             found = await people.find(
                 request.app.db, login.token, request.browser.address, request.now
             )

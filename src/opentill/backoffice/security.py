@@ -34,7 +34,7 @@ async def change_password(request: PageRequest) -> Response:
     """Set a new password; the current one is asked for in the same form."""
     form = await request.form()
     try:
-        token = await people.change_password(
+        proof = await people.change_password(
             request.app.db,
             request.login,
             request.proof(form.get("current", ""), form.get("code", "")),
@@ -51,7 +51,11 @@ async def change_password(request: PageRequest) -> Response:
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
         return await _security(request, 429, {"current": "error_wait"}, wait)
-    request.new_cookies.append(cookies.logged_in(request.app.settings, token))
+    settings = request.app.settings
+    request.new_cookies += [
+        cookies.logged_in(settings, proof.token),
+        cookies.know(settings, request.headers, proof.person),
+    ]
     return render.see_other(request, f"{PLACE}?done=password")
 
 

@@ -1,7 +1,7 @@
 """People who log in: their roles and permissions, passwords, logins and invitations."""
 
 from opentill.people import key_scopes, lost_factors
-from opentill.people.limits import is_known, known_browser
+from opentill.people.limits import is_known, known_browser, trusted_browser
 from opentill.people.logins import (
     BEGUN_MS,
     Credentials,
@@ -184,6 +184,7 @@ __all__ = [
     "security_of",
     "staff_invitations",
     "staff_may",
+    "trusted_browser",
     "visit",
     "withdraw",
     "withdraw_staff_invitation",

@@ -3,7 +3,7 @@
 An attempt is counted under up to four subjects, and taken back if it succeeds:
 
 - the account together with where it comes from: the browser, if it has logged in to the account
-  before (it has a signed cookie that says so), else the address;
+  with its present password before (it has a signed cookie that says so), else the address;
 - the address, whatever the account: somebody who tries many of them;
 - the account together with the network (IPv6: its /48), which shows a first try;
 - the account, from browsers that it does not know: somebody who tries from many addresses.
@@ -18,14 +18,14 @@ Guesses at one account are bounded: from N networks N first tries a day, and for
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple
 
 from opentill.core.errors import TooManyRequests
 from opentill.db.database import Db, Tx
 from opentill.people import queries
-from opentill.people.model import HOUR_MS
+from opentill.people.model import HOUR_MS, Person
 from opentill.server.client_address import limit_subject
 
 FORGOTTEN_MS: Final = 24 * HOUR_MS  # after so long without an attempt, counting begins anew
@@ -68,6 +68,24 @@ def known_browser(secret_key: str, account: str) -> str:
 def is_known(secret_key: str, account: str, shown: str) -> bool:
     """Return whether a browser shows that it has logged in to an account before."""
     return hmac.compare_digest(known_browser(secret_key, account).encode(), shown.encode())
+
+
+def trusted_browser(secret_key: str, person: Person) -> str:
+    """Return what a browser keeps that has logged in to an account with its present password.
+
+    With another password, and so once the account was set anew, it is a stranger's for limits:
+    whoever had an account before does not delay whoever has it now.
+    """
+    message = f"opentill trusted browser 1\0{person.id}\0{person.password}"
+    return hmac.digest(secret_key.encode(), message.encode(), hashlib.sha256).hex()
+
+
+def is_trusted(secret_key: str, person: Person | None, shown: Iterable[str]) -> bool:
+    """Return whether a browser shows that it has logged in with a person's present password."""
+    if person is None:
+        return False
+    own = trusted_browser(secret_key, person).encode()
+    return any(hmac.compare_digest(own, one.encode()) for one in shown)
 
 
 async def count(db: Db, account: str, address: str, now: int, *, known: bool = False) -> Attempt:

@@ -61,6 +61,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     browser: Browser
     code: str = ""  # of the second factor
     known: bool = False  # the browser has logged in to this account before
+    shown: tuple[str, ...] = ()  # what the browser shows for that (``limits.is_trusted``)
 
 
 class NewLogin(msgspec.Struct, frozen=True):
@@ -105,11 +106,12 @@ async def log_in(
     one that is known.
     """
     email, address = normal(given.email), given.browser.address
+    async with db.connection() as tx:
+        person = await queries.BY_EMAIL.first(tx, email=email)
+    given = _recognised(given, person, secret_key)
     group: Group = "trusted" if given.known else "strangers"
     with QUEUE.reserve(group, email if given.known else limit_subject(address)) as place:
         attempt = await limits.count(db, email, address, now, known=given.known)
-        async with db.connection() as tx:
-            person = await queries.BY_EMAIL.first(tx, email=email)
         right = await passwords.matches(given.password, person.password if person else None, place)
     if person is None or not right:
         raise WrongCredentials
@@ -130,10 +132,17 @@ async def log_in(
         if renewed is not None:
             await queries.RENEW_PASSWORD.run(tx, id=person.id, password=renewed)
         await limits.succeeded(tx, attempt, now)
-        made = await (begin_as or begin)(tx, person, given.browser, now, strong=strong)
+        current = msgspec.structs.replace(person, password=renewed or person.password)
+        made = await (begin_as or begin)(tx, current, given.browser, now, strong=strong)
         return msgspec.structs.replace(made, pending=bool(has_factor) and not strong)
 
     return await counting_codes(db, work, person, given, now)
+
+
+def _recognised(given: Credentials, person: Person | None, secret_key: str) -> Credentials:
+    """Return credentials that say whether their browser has logged in to the account before."""
+    known = given.known or limits.is_trusted(secret_key, person, given.shown)
+    return msgspec.structs.replace(given, known=known)
 
 
 async def counting_codes(
@@ -286,8 +295,8 @@ async def prove(
     return Proof(person, token)
 
 
-async def prove_code(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> str:
-    """Prove the second factor of a login that is pending, by a code; return its new token.
+async def prove_code(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> Proof:
+    """Prove the second factor of a login that is pending, by a code, and give it a new token.
 
     Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
     """
@@ -304,8 +313,8 @@ async def prove_code(db: Db, login: Login, given: Credentials, secret_key: str, 
 
     if not given.code:
         raise WrongCode
-    await counting_codes(db, work, person, given, now)
-    return token
+    await counting_codes(db, work, person, _recognised(given, person, secret_key), now)
+    return Proof(person, token)
 
 
 async def renew(tx: Tx, login: Login, token: str, now: int, *, strong: bool) -> None:

@@ -30,7 +30,7 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.people import login_challenges, logins, lost_factors, queries, second_factor
-from opentill.people.logins import NewLogin, WrongCredentials
+from opentill.people.logins import NewLogin, Proof, WrongCredentials
 from opentill.people.model import (
     Browser,
     Challenge,
@@ -189,21 +189,21 @@ async def log_in(
     return await db.run(work)
 
 
-async def prove(db: Db, login: Login, credential: str, site: Site, now: int) -> str:
-    """Have a login's person prove who they are by one of their passkeys; return its new token.
+async def prove(db: Db, login: Login, credential: str, site: Site, now: int) -> Proof:
+    """Have a login's person prove by one of their passkeys who they are; it gets a new token.
 
     Raises WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
     """
     challenge, token = await _challenge_for(db, credential, login.person_id, now), new_token()
 
-    async def work(tx: Tx) -> None:
+    async def work(tx: Tx) -> Proof:
         person = await _verified(tx, credential, challenge, site, now, login.person_id)
         if person.id != login.person_id:  # a passkey of somebody else
             raise WrongCredentials
         await logins.renew(tx, login, token, now, strong=True)
+        return Proof(person, token)
 
-    await db.run(work)
-    return token
+    return await db.run(work)
 
 
 async def prove_person(db: Db, person_id: str, credential: str, site: Site, now: int) -> None:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import asyncpg
+import msgspec
 
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound, or_not_found
@@ -245,7 +246,8 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
         await queries.WITHDRAW_RESETS.run(tx, email=locked.email)
         await merchants.record_audit(tx, actor, "people set anew", "", person_id, now)
         by_link = _vouches(link) or (login is not None and login.by_link)
-        return await logins.begin(tx, locked, browser, now, by_link=by_link)
+        current = msgspec.structs.replace(locked, password=stored)
+        return await logins.begin(tx, current, browser, now, by_link=by_link)
 
     if login is not None and login.person_id != person_id:
         raise NotFound
@@ -371,8 +373,8 @@ async def withdraw(tx: Tx, merchant_id: str, link_id: str, now: int, *, actor: A
 
 async def change_password(
     db: Db, login: Login, given: Credentials, new: str, secret_key: str, now: int
-) -> str:
-    """Set a new password, end all other logins, and return this one's new token.
+) -> logins.Proof:
+    """Set a new password, end all other logins, and give this one a new token.
 
     ``given`` has the password until now. A second factor counts as proved for ten minutes.
     Raises TooManyRequests, WrongCredentials, and Invalid.
@@ -390,7 +392,8 @@ async def change_password(
         await merchants.record_audit(tx, actor, "people password", "", login.person_id, now)
 
     await db.run(work)
-    return proof.token
+    person = msgspec.structs.replace(proof.person, password=stored)
+    return logins.Proof(person, proof.token)
 
 
 async def change_language(tx: Tx, login: Login, language: Language, now: int) -> None:
