@@ -108,6 +108,7 @@ ROOM: Final = 4 << 30  # bytes: a whole run takes less
 DAY_S: Final = 86_400
 _numbers: Final = itertools.count(1)
 _MADE: Final = pytest.StashKey[Path]()
+pytest.register_assert_rewrite("exploration")  # a history that fails says what differs
 
 
 # `make test` tries the same examples each time, `make test-nightly` more and others each time.

@@ -63,7 +63,7 @@ class Histories(OrderRules):
         if percent is not None:
             unit = reference_model.grain(order.currency)
             named = max(unit, order.price * percent // 100 // unit * unit)
-        ref = world.fresh()
+        ref = world.fresh()  # those that fit no order have a name of their own, too
         fresh = self.find(kept)
         work = world.dispute_said(self.tx, fresh, word, self.now, ref=ref, minor=named)
         made = order.open_dispute(named)

@@ -305,6 +305,14 @@ class HistoryState(RuleBasedStateMachine):
             for kept in self.orders
         }  # fmt: skip
         rows = self._rows(
+            "select id, status, amount_minor, debit_minor, source from refunds"
+            " where merchant_id = any($1)",
+            list(self.shops),
+        )
+        assert {row[0]: row[1:] for row in rows} == {
+            kept.key: ((r := kept.of).status, r.amount, r.debit, r.source) for kept in self.refunds
+        }
+        rows = self._rows(
             "select id, status, amount_minor, debit_minor, fee_minor, offset_minor from disputes"
             " where merchant_id = any($1)",
             list(self.shops),

@@ -52,8 +52,8 @@ def due(paid_at: int, days: int, calendar: str) -> int:
 class Refund:
     """What a refund gives and takes."""
 
-    def __init__(self, amount: int, debit: int) -> None:
-        self.amount, self.debit, self.status = amount, debit, "PROCESSING"
+    def __init__(self, amount: int, debit: int, source: str = "REQUEST") -> None:
+        self.amount, self.debit, self.source, self.status = amount, debit, source, "PROCESSING"
 
 
 class Dispute:
@@ -265,7 +265,7 @@ class Order:
         """Money that has left at the provider: whatever the balance, if it fits the order."""
         if self.status not in {"PAID", "SETTLED"} or not 0 < amount <= self.price - self.held():
             return None
-        refund = Refund(amount, self.debit_of(amount))
+        refund = Refund(amount, self.debit_of(amount), "GATEWAY")
         refund.status = "SUCCEEDED"
         self.shop.move(self.place, "gateway", refund.debit)
         self.refunds.append(refund)

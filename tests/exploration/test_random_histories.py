@@ -1,9 +1,13 @@
 """Random histories against a model; the deep version is in tests/stress."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import asyncpg
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from exploration.histories import Histories
@@ -27,25 +31,25 @@ EVENTS = (
     {f"{name}{how}" for name in _BOTH for how in ("", " refused")}
     | {f"gateway: {word}" for word in _GATEWAY}
     | {f"refund: {word}" for word in ("SUCCEEDED", "REFUSED", "PENDING")}
+    | {f"refund: reversed {status}" for status in ("PROCESSING", "SUCCEEDED", "FAILED")}
+    | {"refund at the gateway", "refund at the gateway fits no order"}
     | {f"dispute: {word}" for word in ("OPENED", "WON", "LOST", "RECOVERED")}
     | {f"closed {end} {policy}" for end in _ENDS for policy in ("KEPT", "RETURNED")}
     | {"settle due", "settle early", "release", "recharge", "terms"}
 )
 
+TERMS_OF_SHOP: Final[dict[str, Any]] = {
+    "platform_fee_rate": "0.04", "refund_fee_policy": "KEPT", "overdraft_minor": 10_000,
+    "settlement_delay_days": 2, "settlement_calendar": "EVERY_DAY", "reserve_rate": "0.1",
+    "reserve_days": 3, "dispute_fee_minor": 30, "payout_minimum_minor": 0, "fees": [],
+}  # fmt: skip
 
-def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]:
-    """Run so many histories of so many steps, on one loop, one database and one connection.
 
-    ``fixed``: the same histories each time.
-
-    Returns how often each event happened, or was refused, and each ending.
-    """
+@contextmanager
+def histories_in(url: str) -> Iterator[None]:
+    """Let histories happen in a database, on one loop and one connection."""
     with asyncio.Runner() as runner:
-        Histories.url, Histories.loop, Histories.tally = (
-            url,
-            runner.get_loop(),
-            {},
-        )
+        Histories.url, Histories.loop, Histories.tally = url, runner.get_loop(), {}
         # The books' questions are planned once, and not compiled for a handful of rows. Citus has
         # no generic plans of some.
         settled = {"jit": "off"}
@@ -57,22 +61,57 @@ def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]
             else connection.connect(url, prepared=False)
         )
         try:
-            run_state_machine_as_test(
-                Histories,
-                settings=settings(
-                    max_examples=number,
-                    stateful_step_count=steps,
-                    derandomize=fixed,
-                    # A step costs a question to a database: shrinking would take minutes.
-                    phases=[Phase.generate],
-                    suppress_health_check=list(HealthCheck),
-                ),
-            )
+            yield
         finally:
             runner.run(Histories.tx.close())
-        return Histories.tally
+
+
+def explore(url: str, number: int, steps: int, *, fixed: bool) -> dict[str, int]:
+    """Run so many histories of so many steps, on one loop, one database and one connection.
+
+    ``fixed``: the same histories each time.
+
+    Returns how often each event happened, or was refused, and each ending.
+    """
+    with histories_in(url):
+        run_state_machine_as_test(
+            Histories,
+            settings=settings(
+                max_examples=number,
+                stateful_step_count=steps,
+                derandomize=fixed,
+                # A step costs a question to a database: shrinking would take minutes.
+                phases=[Phase.generate],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    return Histories.tally
 
 
 def test_random_histories_come_to_what_the_model_says(rollback_database_url: str) -> None:
     fixed = settings.default.derandomize
     explore(rollback_database_url, examples(6, at_night=150), 40, fixed=fixed)
+
+
+def test_a_dispute_that_was_ignored_does_not_stand_in_the_way_of_the_next(
+    rollback_database_url: str,
+) -> None:
+    """A gateway names each dispute anew: what it reports late of an ignored one opens none."""
+
+    @settings(max_examples=1, database=None, phases=[Phase.generate])
+    @given(st.just(0))
+    def play(which: int) -> None:
+        history = Histories()
+        try:
+            history.begins(shops=[("USD", TERMS_OF_SHOP)] * 2, bought=[(which, 999, "USD")])
+            history.the_operator_disputes(which=which, percent=None)
+            history.a_gateway_disputes(which=which, word="RECOVERED", percent=None)
+            history.the_operator_decides(which=which, event="won")
+            history.a_gateway_disputes(which=which, word="OPENED", percent=None)
+            history.all_is_well()
+        finally:
+            history.teardown()
+        assert [kept.of.status for kept in history.disputes] == ["WON", "LOST"]  # as it ends
+
+    with histories_in(rollback_database_url):
+        play()
