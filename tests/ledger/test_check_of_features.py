@@ -24,6 +24,7 @@ from support.world import (
     merchant,
     opened,
     paid,
+    refund_reported,
     refund_said,
     refunded,
     said,
@@ -39,6 +40,7 @@ async def world(tx: Tx) -> None:
     order = await settled(tx, await paid(tx, await opened(tx, reserve_rate="0.1")))
     for outcome in ("REFUSED", "SUCCEEDED"):
         await refund_said(tx, await refunded(tx, order, "1.00"), outcome)
+    await _refunds_of_providers(tx)
     recovered = await in_status(tx, "CHARGEBACK")
     await dispute_said(tx, recovered, "RECOVERED")
     await dispute_said(tx, await in_status(tx, "DISPUTED"), "WON")
@@ -58,6 +60,17 @@ async def world(tx: Tx) -> None:
             await payouts.pay(tx, payout.id, "TRN", "why", "ann", NOW)
         elif number == 1:
             await payouts.fail(tx, payout.id, "why", "ann", NOW)
+
+
+async def _refunds_of_providers(tx: Tx) -> None:
+    """Make refunds that a provider reverses, and refunds that are made at the provider."""
+    order = await in_status(tx, "SETTLED")
+    await refund_reported(tx, order, "SUCCEEDED", minor=300, ref="rf_made")
+    refund = await refund_said(tx, await refunded(tx, order, "2.00"), "SUCCEEDED")
+    await refund_reported(tx, order, "REFUSED", refund=refund)
+    order = await in_status(tx, "PAID")
+    for status in ("SUCCEEDED", "REFUSED"):  # all of the order, which is PAID again
+        await refund_reported(tx, order, status, ref="rf_reversed")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -104,8 +104,71 @@ AWAITED = "awaited money is what its entries left in the account"
 FAILED = "failed attempts are counted in the quarter hour that they name"
 EVENTS = event_queries.HOLDS
 
+_REVERSED: Final = "status = 'FAILED' and succeeded_at is not null"
+_ITS_ORDER: Final = (
+    "(merchant_id, id) in (select merchant_id, order_id from refunds "
+    "where status = 'FAILED' and succeeded_at is not null)"
+)
+# An entry of a refund once more, from another account or, without the unique key, from the same.
+_AGAIN: Final = """
+    insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
+        amount_minor, shown_minor, pending_after, available_after, frozen_after, reserve_after,
+        source_type, source_id, description, created_at)
+    select e.merchant_id, e.currency, e.number + 1000, e.id || 'x', e.type, {}, {}, e.amount_minor,
+        e.shown_minor, e.pending_after, e.available_after, e.frozen_after, e.reserve_after,
+        e.source_type, e.source_id, e.description, e.created_at
+    from entries e join refunds r on r.merchant_id = e.merchant_id and r.id = e.source_id
+    where e.type = 'REFUND' and {}
+"""
+_WITHOUT_KEY: Final = "alter table entries drop constraint entries_once;"
+_OUT: Final = "r.source = 'GATEWAY' and e.to_account = 'gateway'"
+_BACK: Final = "e.from_account = 'gateway'"
+
+# Refunds that a provider reversed, and refunds that were made at the provider.
+_OF_REFUNDS: Final = (
+    # the posting back is missing, is another amount, or is there twice
+    ("delete from entries where type = 'REFUND' and from_account = 'gateway'", REFUND),
+    (("update entries set amount_minor = amount_minor - 1, shown_minor = shown_minor - 1 "
+     "where type = 'REFUND' and from_account = 'gateway'"), REFUND),
+    (_AGAIN.format("e.from_account", "'frozen'", _BACK), REFUND),
+    (_WITHOUT_KEY + _AGAIN.format("e.from_account", "e.to_account", _BACK), REFUND),
+    # it came back to where the order's money is no more
+    (("update entries set to_account = 'pending' where type = 'REFUND' "
+     "and from_account = 'gateway' and to_account = 'available'"), STANDS),
+    # what was made at the provider is not posted, is posted twice, or was taken from frozen money
+    (("delete from entries where type = 'REFUND' and to_account = 'gateway' "
+     "and from_account <> 'frozen'"), REFUND),
+    (_AGAIN.format("'frozen'", "e.to_account", _OUT), REFUND),
+    (_WITHOUT_KEY + _AGAIN.format("e.from_account", "e.to_account", _OUT), REFUND),
+    (("update entries set from_account = 'frozen' where type = 'REFUND' "
+     "and to_account = 'gateway' and from_account <> 'frozen'"), REFUND),
+    ("update refunds set source = 'REQUEST' where source = 'GATEWAY'", REFUND),
+    (("update refunds set source = 'GATEWAY' where source = 'REQUEST' "
+     f"and {_REVERSED}"), REFUND),
+    # the refund does not say that it was reversed, or not that it had succeeded
+    (f"update refunds set status = 'SUCCEEDED' where {_REVERSED}", REFUND),
+    (f"update refunds set succeeded_at = null where {_REVERSED}", REFUND),
+    # the order counts it still, or never did
+    (f"update orders set refunded_minor = refunded_minor + 200 where {_ITS_ORDER}", COUNTS),
+    (f"update orders set refund_held_minor = refund_held_minor + 200 where {_ITS_ORDER}", COUNTS),
+    (f"update orders set refund_debit_minor = refund_debit_minor + 200 where {_ITS_ORDER}", COUNTS),
+    (f"update orders set status = 'REFUNDED' where status = 'PAID' and {_ITS_ORDER}", COUNTS),
+    (("update orders set refunded_minor = 0 "
+     "where (merchant_id, id) in (select merchant_id, order_id from refunds "
+     "where source = 'GATEWAY')"), COUNTS),
+    ("delete from refunds where source = 'GATEWAY'", SOURCE),
+    ("delete from order_history where event = 'refund_reversed'", HISTORY),
+    # the merchant was not told
+    (("delete from events where type = 'refund.failed' "
+     "and body like '%\"reversed\":true%'"), EVENTS),
+    (("delete from events where type = 'order.refunded' and exists (select from refunds r "
+     "where r.merchant_id = events.merchant_id "
+     "and r.source = 'GATEWAY' and position(r.id in body) > 0)"), EVENTS),
+)  # fmt: skip
+
 # Each statement, and the rule that has to find what it spoils.
 OF_FEATURES: Final = (
+    *_OF_REFUNDS,
     ("delete from events", EVENTS),
     ("delete from events where type = 'order.paid'", EVENTS),
     ("delete from events where type = 'order.closed'", EVENTS),
