@@ -1,0 +1,213 @@
+"""A reversal, new refund, refund at the provider, dispute and settlement of one order at once.
+
+Whichever comes first: the books are right, no more is refunded than was paid, and nothing is stuck.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import pytest
+
+from opentill import ledger, orders, refunds
+from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
+from opentill.integrity.rules import check_all
+from opentill.orders import Order, settlement
+from opentill.refunds import Refund, jobs
+from support import world
+from support.books import assert_books
+from support.concurrent_movements import STUCK
+from support.examples import is_night
+from support.world import DAY, NOW
+
+CONNECTIONS: Final = 16
+FIELDS: Final = {"orderId", "amount"}  # of what the rules refuse, because another was faster
+Step = Callable[[Tx], Awaitable[object]]
+
+
+class Contest:
+    """An order of 10.00 of which a part was refunded, and all that happens to it."""
+
+    def __init__(self, order: Order, refund: Refund) -> None:
+        self.order, self.refund = order, refund
+        self.new_refunds: list[Refund] = []
+
+    async def reverse(self, tx: Tx) -> None:
+        minor = self.refund.amount_minor
+        await world.refund_reported(
+            tx, self.order, "REFUSED", NOW + 1, refund=self.refund, minor=minor
+        )
+
+    async def refund_again(self, tx: Tx) -> Refund:
+        return await world.refunded(tx, self.order, "6.00", NOW + 1)
+
+    async def refund_at_provider(self, tx: Tx) -> None:
+        ref = f"rf_{self.order.id}"
+        await world.refund_reported(tx, self.order, "SUCCEEDED", NOW + 1, minor=300, ref=ref)
+
+    async def dispute(self, tx: Tx) -> None:
+        await self.report_dispute(tx, "OPENED")
+
+    async def lose_dispute(self, tx: Tx) -> None:
+        await self.report_dispute(tx, "LOST")
+
+    async def report_dispute(self, tx: Tx, status: str) -> None:
+        ref = f"dp_{self.order.id}"
+        await world.dispute_said(tx, self.order, status, NOW + 1, ref=ref, minor=500)
+
+    async def settle(self, tx: Tx) -> None:
+        await orders.settle_one(tx, self.order.merchant_id, self.order.id, NOW + 1, "test")
+
+    async def take(self, db: Db, step: Step) -> None:
+        """Take a step in a transaction of its own, and end the refund that it may have made."""
+        try:
+            refund = await db.run(step)
+        except Invalid as refused:
+            assert refused.field in FIELDS, refused
+            return
+        if isinstance(refund, Refund):
+            self.new_refunds.append(refund)
+            status = "SUCCEEDED" if len(self.new_refunds) % 2 else "REFUSED"
+            await db.run(lambda tx: world.refund_said(tx, refund, status, NOW + 2))
+
+
+async def create_contest(tx: Tx, shop_id: str, product_id: str, amount: str | None) -> Contest:
+    session = await world.session(tx, shop_id, product_id)
+    order = await world.paid(tx, await orders.find(tx, shop_id, session.order_id))
+    refund = await world.refund_said(tx, await world.refunded(tx, order, amount), "SUCCEEDED")
+    return Contest(order, refund)
+
+
+async def contests(db: Db, amount: str | None, number: int) -> list[Contest]:
+    """Make refunded orders of one merchant, whose money is held and fees are returned."""
+
+    async def create(tx: Tx) -> list[Contest]:
+        shop = await world.merchant(
+            tx, reserve_rate="0.1", reserve_days=3, platform_fee_rate="0.04",
+            refund_fee_policy="RETURNED", overdraft_minor=10**6, dispute_fee_minor=1_500,
+        )  # fmt: skip
+        mug = await world.product(tx, shop.id, "10.00")
+        return [await create_contest(tx, shop.id, mug.id, amount) for _ in range(number)]
+
+    return await db.run(create)
+
+
+def steps(contest: Contest) -> tuple[Step, ...]:
+    return (
+        contest.reverse, contest.refund_again, contest.refund_at_provider, contest.dispute,
+        contest.settle,
+    )  # fmt: skip
+
+
+async def watch(db: Db, done: asyncio.Event) -> None:
+    """See that the books of any moment are right, not only those of the last."""
+    while not done.is_set():
+        async with db.snapshot() as tx:
+            await assert_books(tx)
+
+
+@pytest.mark.parametrize("amount", ["4.00", None])
+async def test_a_reversal_races_a_new_refund_a_dispute_and_settlement(
+    db: Db, database_url: str, amount: str | None
+) -> None:
+    ways = list(itertools.permutations(range(5)))[:: 1 if is_night() else 7]
+    racing = await contests(db, amount, len(ways))
+    many = await Db.connect(database_url, CONNECTIONS, acquire_timeout_s=60)
+    done = asyncio.Event()
+    watching = asyncio.create_task(watch(db, done))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for contest, way in zip(racing, ways, strict=True):
+                for place in way:
+                    tasks.create_task(contest.take(many, steps(contest)[place]))
+                # Providers report again, and the loss may overtake the rest.
+                for step in (contest.reverse, contest.refund_at_provider, contest.refund_again):
+                    tasks.create_task(contest.take(many, step))
+                if way[0] % 2:
+                    tasks.create_task(contest.take(many, contest.lose_dispute))
+    finally:
+        done.set()
+        await watching
+        await many.close()
+    await _check(db, racing)
+
+
+@pytest.mark.parametrize("amount", ["4.00", None])
+async def test_a_reversal_a_new_refund_a_dispute_and_settlement_in_every_order(
+    db: Db, amount: str | None
+) -> None:
+    ways = list(itertools.permutations(range(5)))[:: 1 if is_night() else 5]
+    contested = await contests(db, amount, len(ways))
+    for contest, way in zip(contested, ways, strict=True):
+        for place in way:
+            await contest.take(db, steps(contest)[place])
+    await _check(db, contested)
+
+
+async def _check(db: Db, contested: list[Contest]) -> None:
+    """Fail unless all of it comes to rest, each order in the state that its rows explain."""
+    shop_id = contested[0].order.merchant_id
+    _, violations = await check_all(db)
+    assert violations == []
+    statuses = {await _check_order(db, contest) for contest in contested}
+    assert len(statuses) > 1, statuses  # it did not come to the same for all
+    async with db.transaction() as tx:
+        open_disputes = await tx.fetch(
+            "select order_id from disputes where merchant_id = $1 and status = 'OPEN'", shop_id
+        )
+        by_order = {contest.order.id: contest for contest in contested}
+        for row in open_disputes:
+            await by_order[row["order_id"]].report_dispute(tx, "WON")
+    later = NOW + 30 * DAY
+    await jobs.match(db, later, len(contested))
+    await settlement.settle_due(db, later)
+    await settlement.release_reserves(db, later + 30 * DAY)
+    for contest in contested:
+        await _check_order(db, contest)
+    async with db.snapshot() as tx:
+        assert [row[0] for row in await tx.fetch(STUCK, later + 60 * DAY)] == []
+        balance = await ledger.balance(tx, shop_id, "USD")
+        assert balance is not None
+        assert (balance.pending, balance.frozen, balance.reserve) == (0, 0, 0)
+        deadlocks = await tx.fetchval(
+            "select deadlocks from pg_stat_database where datname = current_database()"
+        )
+    assert deadlocks == 0
+    _, violations = await check_all(db)
+    assert violations == []
+
+
+async def _check_order(db: Db, contest: Contest) -> str:
+    """Check an order and its refunds, and return the order's status."""
+    order_id, shop_id = contest.order.id, contest.order.merchant_id
+    async with db.snapshot() as tx:
+        order = await orders.find(tx, shop_id, order_id)
+        rows = await refunds.of_order(tx, shop_id, order_id, 100)
+        cases = await tx.fetch(
+            "select kind, refund_id from refund_cases where merchant_id = $1 and order_id = $2"
+            " and closed_at is null",
+            shop_id, order_id,
+        )  # fmt: skip
+        reversals = await tx.fetchval(
+            "select count(*) from events where merchant_id = $1 and type = 'refund.failed'"
+            " and position($2 in body) > 0",
+            shop_id, contest.refund.id,
+        )  # fmt: skip
+    by_id = {refund.id: refund for refund in rows}
+    # The reversal was applied once, and staff have its case.
+    assert by_id[contest.refund.id].was_reversed
+    assert reversals == 1
+    kinds = [(row["kind"], row["refund_id"]) for row in cases]
+    assert kinds.count(("REVERSED", contest.refund.id)) == 1
+    # What the provider did is one refund, or waits for staff as one case.
+    at_provider = [refund for refund in rows if refund.source == "GATEWAY"]
+    unmatched = [kind for kind, _ in kinds if kind == "UNMATCHED"]
+    assert len(at_provider) + len(unmatched) == 1
+    # No more is refunded than was paid, and nothing is under way any more.
+    assert {refund.status for refund in rows} <= {"SUCCEEDED", "FAILED"}
+    succeeded = sum(refund.amount_minor for refund in rows if refund.status == "SUCCEEDED")
+    assert succeeded == order.refunded_minor == order.refund_held_minor <= order.amount_minor
+    assert order.status in {"PAID", "SETTLED", "REFUNDED", "DISPUTED", "CHARGEBACK"}
+    return order.status
