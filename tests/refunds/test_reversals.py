@@ -29,10 +29,10 @@ from support.world import (
 LATER = NOW + 5_000
 
 
-async def report_failure(tx: Tx, refund: Refund, now: int = LATER, **changes: object) -> None:
+async def report_failure(tx: Tx, refund: Refund, now: int = LATER, ref: str = "") -> None:
     """Report by a callback that a refund has failed, as its own gateway does."""
     attempt = await orders.find_attempt(tx, refund.merchant_id, refund.attempt_id)
-    outcome = RefundOutcome(status="REFUSED", reason="lost_or_stolen_card")
+    outcome = RefundOutcome(status="REFUSED", reason="lost_or_stolen_card", provider_ref=ref)
     report = GatewayRefundEvent(attempt_id=attempt.id, refund_id=refund.id, outcome=outcome)
     await refunds.apply_report(tx, refund.merchant_id, report, now, gateway=attempt.gateway)
 
@@ -131,6 +131,18 @@ async def test_a_refusal_in_response_to_a_repeated_request_reverses_nothing(tx: 
     before = await dump(tx)
     await refund_said(tx, refund, "REFUSED", LATER)
     assert await dump(tx) == before
+
+
+async def test_another_refund_that_failed_at_the_provider_reverses_nothing(tx: Tx) -> None:
+    """A request that is repeated after days may be another refund there, under the same id."""
+    order = await in_status(tx, "PAID")
+    refund = await refunded(tx, order, "4.00")
+    await refund_said(tx, refund, "SUCCEEDED", provider_ref="rf_1")
+    before = await dump(tx)
+    await report_failure(tx, refund, ref="rf_2")
+    assert await dump(tx) == before
+    await report_failure(tx, refund, ref="rf_1")
+    assert (await refunds.find(tx, refund.merchant_id, refund.id)).was_reversed
 
 
 async def test_one_of_two_refunds_is_reversed(tx: Tx) -> None:

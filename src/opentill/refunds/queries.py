@@ -64,13 +64,15 @@ OF_ATTEMPT = Query(
         and provider_ref = :provider_ref
     """,
 )
-# A refund that had succeeded, and whose money came back.
+# A refund that had succeeded, and whose money came back. A report that names another refund of the
+# provider than the one that succeeded says nothing about its money.
 REVERSE = Query(
     Refund,
     """
     update refunds set status = 'FAILED', error_message = :error_message,
         updated_at = greatest(updated_at, :now::bigint), failed_at = :now::bigint
     where merchant_id = :merchant_id and id = :id and status = 'SUCCEEDED'
+        and (:provider_ref = '' or provider_ref in ('', :provider_ref))
     returning *
     """,
 )

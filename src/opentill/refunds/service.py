@@ -222,7 +222,12 @@ async def apply_outcome(
     )
     if refund is None and status == "FAILED" and attempt_id is not None:
         refund = await queries.REVERSE.first(
-            tx, merchant_id=merchant_id, id=refund_id, now=now, error_message=error
+            tx,
+            merchant_id=merchant_id,
+            id=refund_id,
+            now=now,
+            error_message=error,
+            provider_ref=outcome.provider_ref,
         )
     if refund is None:  # it ended before: late and repeated events change nothing
         return await _ended_before(tx, seen, status, outcome)
@@ -283,6 +288,12 @@ async def _ended_before(tx: Tx, seen: Refund, status: Status, outcome: RefundOut
         _log.error(
             "refund ended otherwise",
             refund=ended.id, status=ended.status, reported=outcome.status, reason=outcome.reason,
+            ref=ended.provider_ref, reported_ref=outcome.provider_ref,
+        )  # fmt: skip
+    elif status == "SUCCEEDED" and "" != outcome.provider_ref != ended.provider_ref != "":
+        _log.error(
+            "refund succeeded twice at the provider",
+            refund=ended.id, ref=ended.provider_ref, reported_ref=outcome.provider_ref,
         )  # fmt: skip
     return ended
 
