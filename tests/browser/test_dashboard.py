@@ -11,10 +11,12 @@ from starlette.applications import Starlette
 from opentill import merchants, people
 from opentill.db.clock import now_ms
 from opentill.people import NewLink
+from support.console_staff import Human
 from support.page_checks import looked_at
 from support.people import PASSWORD, TESTER, address
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+PHONE: Final = {"width": 390, "height": 844}
 LOCAL: Final = "localhost"  # browsers make no passkeys for numbers
 
 
@@ -72,6 +74,61 @@ async def test_an_owner_joins_and_invites_without_any_script(
         assert page.url == f"{url}/dashboard/{shop}/"
 
 
+async def test_pages_of_links_show_only_what_a_person_fills_in(
+    browser: Browser, page_server: Starlette
+) -> None:
+    _, link = await _invited(page_server)
+    url = _url(page_server)
+    db = page_server.state.app.db
+    size = "e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height]"
+    username = (
+        "input[autocomplete=username]"  # for programs that keep passwords: a border is all of it
+    )
+    async with _page(browser, viewport=PHONE) as page:
+        await page.goto(url + link.path)
+        assert max(await page.locator(username).evaluate(size)) <= 8
+        owner = await Human.invited(browser, url, link.link.email, url + link.path)
+        await owner.set_up_authenticator()
+        await owner.page.context.close()
+        reset = await db.run(
+            lambda tx: people.offer_new_password(tx, link.link.email, now_ms(), actor=TESTER)
+        )
+        await page.goto(url + reset.path)
+        assert max(await page.locator(username).evaluate(size)) <= 8
+        box = await page.locator("[name=lost]").bounding_box()
+        label = await page.get_by_text("I have lost all of my second").bounding_box()
+        assert box is not None
+        assert label is not None
+        assert max(box["width"], box["height"]) <= 28
+        assert box["x"] + box["width"] <= label["x"]
+
+
+async def test_the_header_of_somebody_with_two_merchants_keeps_their_name_on_a_line(
+    browser: Browser, page_server: Starlette
+) -> None:
+    _, link = await _invited(page_server)
+    url = _url(page_server)
+    db = page_server.state.app.db
+    owner = await Human.invited(browser, url, link.link.email, url + link.path)
+    other = await db.run(lambda tx: merchants.create(tx, name="Tea House", now=now_ms()))
+    async with db.transaction() as tx:
+        person = await people.find_by_email(tx, link.link.email)
+        await tx.execute("update persons set name = 'Owner' where id = $1", person.id)
+        await tx.execute(
+            "insert into members (merchant_id, person_id, role, created_at)"
+            " values ($1, $2, 'owner', $3)",
+            other.id, person.id, now_ms(),
+        )  # fmt: skip
+    page = owner.page
+    await page.set_viewport_size(PHONE)
+    await page.goto(f"{url}/dashboard/{other.id}/team")
+    assert await page.get_by_text("Switch merchant").is_visible()
+    lines = """e => { const range = document.createRange(); range.selectNodeContents(e);
+                      return range.getClientRects().length; }"""
+    assert await page.locator("header .drop.right summary bdi").evaluate(lines) == 1
+    await page.context.close()
+
+
 async def test_a_passkey_is_made_and_logs_in_without_a_password(
     browser: Browser, page_server: Starlette
 ) -> None:
@@ -112,7 +169,7 @@ async def test_a_passkey_is_made_and_logs_in_without_a_password(
         await page.get_by_label("E-mail").fill(link.link.email)
         await page.get_by_label("Password").fill(PASSWORD)
         await page.get_by_role("button", name="Log in", exact=True).click()
-        await page.get_by_role("heading", name="Prove your second factor").wait_for()
+        await page.get_by_role("heading", name="Confirm your second factor").wait_for()
         await page.get_by_role("button", name="Use your passkey").click()
         await page.wait_for_url(f"{url}/dashboard/{shop}/")
         db = page_server.state.app.db

@@ -48,7 +48,7 @@ async def test_the_merchant_sees_what_the_provider_did(
     await _join(page, url + link.path)
     wrong: list[object] = []
     for language, text in (
-        ("en", "was reversed; its money is yours again"),
+        ("en", "was reversed; the money is back on the balance"),
         ("zh-Hant", "已被沖回"),
     ):
         await page.goto(f"{url}/dashboard/{order.merchant_id}/payments/{order.id}?lang={language}")

@@ -99,13 +99,13 @@ def test_rates_that_are_too_old_or_will_be_are_named(
     assert "Rates will soon be too old" not in page(4)
     seen = page(6)
     assert "Rates will soon be too old" in seen
-    assert "ISK to USD: no session opens in it in two days" in seen
+    assert "ISK to USD: in two days at the latest, no checkout session can be" in seen
     assert "ISK to USD: no session opens in it</li>" not in seen
     seen = page(8)
     assert "ISK to USD: no session opens in it</li>" in seen
     assert "Too old" in seen
     server.tx(lambda tx: rates.put(tx, "ISK", "USD", Decimal("0.007"), server.app.clock()))
-    assert '<span class="small">typed</span>' in page(400)
+    assert '<span class="small">set manually</span>' in page(400)
     assert "ISK to USD: no session opens in it" not in page(400)
 
 

@@ -95,7 +95,7 @@ def test_staff_reverse_a_refund_whose_money_came_back(shop: Shop) -> None:
     done = agent.post(place, form | {"reason": "the transfer came back"})
     assert done.status_code == 303
     page = unescape(agent.get(f"/console/payments/{order['id']}").text)
-    assert "The refund of $4.00 was reversed; its money is yours again" in page
+    assert "The refund of $4.00 was reversed; the money is back on the balance" in page
     assert "the transfer came back" in page
     after = shop.data("GET", f"/v1/refunds/{refund['id']}")
     assert (after["status"], after["errorMessage"]) == ("FAILED", "the transfer came back")

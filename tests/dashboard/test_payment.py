@@ -157,7 +157,7 @@ def test_one_timeline_has_all_that_happened_in_its_order(shop: Shop, clock: Any)
         "Event order.refunded",
         "Refund of $1.00",
         "Freeze",
-        "The refund of $1.00 failed; its money is yours again",
+        "The refund of $1.00 failed; the money is back on the balance",
         "Unfreeze",
         "Event refund.failed",
         "Settled: the money is available",

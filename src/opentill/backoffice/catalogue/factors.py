@@ -6,40 +6,38 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
-        "error_suspended": "Your new password is set, and without your second factor it opens "
-        "the account only in {wait}",
-        "error_factor_needed": "Enter a code, or say that you have lost your second factors",
-        "login_changed_later": "Your new password is set. Your account opens once the waiting "
-        "time is over: see the mail that you get.",
+        "error_suspended": "Your new password is set. Without your second factor you can log in "
+        "only in {wait}",
+        "error_factor_needed": "Enter a code, or check that you have lost your second factors",
+        "login_changed_later": "Your new password is set. You can log in once the waiting time is "
+        "over: see the mail that we sent to you.",
         "login_kept": "Your second factors stay as they are. Log in with them.",
         "reset_passkey": "Set the password and use your passkey",
         "reset_other": "Without your passkey",
         "reset_lost": "I have lost all of my second factors and recovery codes",
-        "reset_lost_hint": "They stop working at once. Your account opens in {hours}, with "
-        "the new password alone. We write to you, and you can stop it.",
+        "reset_lost_hint": "They stop working at once. In {hours} you can log in with the new "
+        "password alone. We send you a mail with a link that stops this.",
         "keep_title": "Keep your second factors",
         "keep_text": "A reset of the second factors of {email} is under way. If you "
         "still have them, or did not ask for this, stop it.",
         "keep_do": "Stop the reset",
-        "factor_title": "Prove your second factor",
-        "factor_text": "The password of {email} is right. This account has a second factor: "
-        "it opens once you prove that, too.",
+        "factor_title": "Confirm your second factor",
+        "factor_text": "Your password is correct. Use your second factor to finish logging in "
+        "as {email}.",
         "factor_passkey": "Use your passkey",
-        "factor_passkey_elsewhere": "Your passkey works at this service's own address, "
-        "not here. Use a "
-        "code instead.",
+        "factor_passkey_elsewhere": "Your passkey works only at this service’s own "
+        "address. Use a code instead.",
         "factor_code_hint": "The six digits that your authenticator shows, or a recovery code.",
         "factor_recovery_hint": "One of the recovery codes that you were shown when you added your "
         "passkey.",
         "factor_code_do": "Use the code",
         "factor_log_out": "Log out",
-        "error_factor_code": "This code is wrong, or it was used already",
+        "error_factor_code": "This code is wrong or was already used",
         "error_factor_passkey": "This passkey was not accepted. Please try again",
-        "error_factor": "Your password is right. Prove your second factor in a new tab, then "
+        "error_factor": "Your password is correct. Confirm your second factor in a new tab, then "
         "come back here",
-        "proof_text_factor": "What you are about to do needs your second "
-        "factor again. Nothing that "
-        "you entered is lost.",
+        "proof_text_factor": "Confirm your second factor again to go on. Nothing that you "
+        "entered is lost.",
         "proof_passkey": "Confirm with your passkey",
         "error_last_factor": "Staff must keep a second factor here. Set up another one first, then "
         "remove this one",

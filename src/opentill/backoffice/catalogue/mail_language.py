@@ -21,7 +21,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "invited_mailed": "链接已通过邮件发送给对方，其他人看不到。",
         "own_language_title": "发给您的邮件",
         "own_language": "语言",
-        "own_language_hint": "用于只发给您本人的邮件（例如新登录）和发给平台人员的邮件。"
+        "own_language_hint": "用于只发给您本人的邮件（例如新登录）和发给平台员工的邮件。"
         "商户团队的邮件语言在该商户的设置中选择。",
         "own_language_do": "保存语言",
     },
@@ -31,8 +31,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "invited_mailed": "連結已以郵件寄送給對方，其他人看不到。",
         "own_language_title": "寄給您的郵件",
         "own_language": "語言",
-        "own_language_hint": "用於只寄給您本人的郵件（例如新登入）和寄給平台人員的郵件。"
-        "商戶團隊的郵件語言在該商戶的設定中選擇。",
+        "own_language_hint": "用於只寄給您本人的郵件（例如新登入）和寄給平台員工的郵件。"
+        "商家團隊的郵件語言在該商家的設定中選擇。",
         "own_language_do": "儲存語言",
     },
 }

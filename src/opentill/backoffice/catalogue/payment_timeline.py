@@ -19,12 +19,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "line_refund": "Refund of {amount}",
         "line_refund_waits": "Refund of {amount}: the bank has not confirmed it yet",
         "line_refund_done": "The customer has the refund of {amount}",
-        "line_refund_failed": "The refund of {amount} failed; its money is yours again",
+        "line_refund_failed": "The refund of {amount} failed; the money is back on the balance",
         "line_refund_at_gateway": "Refund of {amount} at the payment provider",
-        "line_refund_reversed": "The refund of {amount} was reversed; its money is yours again",
-        "line_refund_at_gateway_unmatched": "A refund at the payment provider doe"
-        "s not fit this payment; the "
-        "operator takes care of it",
+        "line_refund_reversed": "The refund of {amount} was reversed; the money is back on the "
+        "balance",
+        "line_refund_at_gateway_unmatched": "A refund at the payment provider does not fit this "
+        "payment; the operator takes care of it",
         "line_dispute": "Dispute of {amount} opened",
         "line_dispute_WON": "Dispute won: {amount}",
         "line_dispute_LOST": "Dispute lost: {amount}",
@@ -70,7 +70,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "line_refund_done": "客户已收到退款 {amount}",
         "line_refund_failed": "退款 {amount} 失败，款项已退回给您",
         "line_refund_at_gateway": "在支付服务商处退款 {amount}",
-        "line_refund_reversed": "{amount} 的退款已被冲回；款项重新归您所有",
+        "line_refund_reversed": "{amount} 的退款已被冲回；款项已恢复到余额",
         "line_refund_at_gateway_unmatched": "支付服务商处的一笔退款与此付款不符，运营方会处理",
         "line_dispute": "出现 {amount} 的争议",
         "line_dispute_WON": "争议胜诉：{amount}",
@@ -116,7 +116,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "line_refund_done": "客戶已收到退款 {amount}",
         "line_refund_failed": "退款 {amount} 失敗，款項已退回給您",
         "line_refund_at_gateway": "在支付服務商處退款 {amount}",
-        "line_refund_reversed": "{amount} 的退款已被沖回；款項重新歸您所有",
+        "line_refund_reversed": "{amount} 的退款已被沖回；款項已恢復到餘額",
         "line_refund_at_gateway_unmatched": "支付服務商處的一筆退款與此付款不符，營運方會處理",
         "line_dispute": "出現 {amount} 的爭議",
         "line_dispute_WON": "爭議勝訴：{amount}",

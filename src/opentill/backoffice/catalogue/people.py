@@ -6,11 +6,11 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
-        "leaving_title": "They have made API keys",
-        "leaving_text": "These keys go on working after the person is removed, and the person may "
-        "have copies. Revoke them, or make sure that a program of yours needs them.",
+        "leaving_title": "This person created API keys",
+        "leaving_text": "These keys keep working after the person is removed, and the person may "
+        "have copies. Revoke them unless one of your programs needs them.",
         "leaving_unnamed": "Without a name",
-        "leaving_everything": "May do everything",
+        "leaving_everything": "Full access",
         "leaving_unused": "never used",
         "leaving_used": "last used {time}",
         "leaving_revoke": "Remove the person and revoke the keys",
@@ -31,10 +31,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "invitation_title": "Join {merchant}",
         "invitation_title_staff": "Join the staff of this service",
         "invitation_text": "{email} is invited. Role: {role}.",
-        "invitation_known": "You have an account with this address already? Log in with it to "
-        "accept.",
-        "invitation_anew": "Somebody else may have seen the link that your account was made by. So "
-        "choose a new password now: your old one, passkeys, authenticator and logins end.",
+        "invitation_known": "Already have an account with this address?",
+        "invitation_anew": "Somebody else may have seen the link that created your account. "
+        "Choose a new password now: your old password, passkeys, authenticator and logins stop "
+        "working.",
         "invitation_accept": "Accept the invitation",
         "your_name": "Your name",
         "new_password": "New password",
@@ -89,9 +89,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "请稍后重试",
         "error_wait": "尝试次数过多，请在 {wait} 后重试",
         "invitation_title": "加入 {merchant}",
-        "invitation_title_staff": "加入本服务的平台人员",
+        "invitation_title_staff": "加入本服务的平台员工",
         "invitation_text": "已邀请 {email}。角色：{role}。",
-        "invitation_known": "此邮箱已有账户？请登录后接受邀请。",
+        "invitation_known": "已有此邮箱的账户？",
         "invitation_anew": "创建您账户的链接可能被他人看到过。请现在设置新密码："
         "原密码、通行密钥、验证器和所有登录都将失效。",
         "invitation_accept": "接受邀请",
@@ -143,9 +143,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "請稍後重試",
         "error_wait": "嘗試次數過多，請在 {wait} 後重試",
         "invitation_title": "加入 {merchant}",
-        "invitation_title_staff": "加入本服務的平台人員",
+        "invitation_title_staff": "加入本服務的平台員工",
         "invitation_text": "已邀請 {email}。角色：{role}。",
-        "invitation_known": "此電子郵件已有帳戶？請登入後接受邀請。",
+        "invitation_known": "已有此電子郵件的帳戶？",
         "invitation_anew": "建立您帳戶的連結可能被他人看到過。請現在設定新密碼："
         "原密碼、通行密鑰、驗證器和所有登入都將失效。",
         "invitation_accept": "接受邀請",
@@ -172,7 +172,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "kept_go_on": "我已登入，繼續",
         "error_not_yet": "您尚未登入。請在此處或此瀏覽器的其他分頁中登入",
         "other_person": "開啟此表單時登入的是另一個人。未做任何變更。如確需送出，請重新填寫。",
-        "choose_title": "您的商戶",
-        "choose_none": "您還不是任何商戶的成員。請讓擁有者邀請您。",
+        "choose_title": "您的商家",
+        "choose_none": "您還不是任何商家的成員。請讓擁有者邀請您。",
     },
 }

@@ -36,8 +36,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "authenticator_confirm": "Use this authenticator",
         "error_code": "Enter the code that the authenticator shows now",
         "codes_title": "Your recovery codes",
-        "codes_text": "Each stands in for your authenticator once. Keep them in a safe "
-        "place: they are not shown again, and earlier ones no longer work.",
+        "codes_text": "Each works once in place of your authenticator or passkey. Keep them in a "
+        "safe place: they are not shown again, and earlier ones no longer work.",
         "codes_done": "I have kept them",
         "passkeys_title": "Passkeys",
         "passkeys_text": "With a passkey you log in by fingerprint, face or PIN, without a "
@@ -128,7 +128,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "authenticator_title": "設定驗證器",
         "authenticator_text": "用驗證器應用程式掃描此碼，然後輸入其顯示的驗證碼。",
         "authenticator_qr": "驗證器的 QR 碼",
-        "authenticator_secret": "或輸入此密鑰：",
+        "authenticator_secret": "或輸入此金鑰：",
         "authenticator_open": "在本裝置的應用程式中開啟",
         "authenticator_hint": "六位數字，每 30 秒更換一次。",
         "authenticator_confirm": "使用此驗證器",

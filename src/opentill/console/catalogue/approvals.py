@@ -17,8 +17,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_title": "Waiting for a second person",
         "approvals_about": "Nothing of this has moved yet. What is available is checked when "
         "somebody approves.",
-        "approvals_none": "Nothing waits. Above the limit of this deployment, payouts and "
-        "adjustments of balances wait here until somebody else than who asked approves.",
+        "approvals_none": "Nothing waits. Above the limit of this deployment, payouts, refunds by "
+        "staff, adjustments of balances and other manual actions wait here until a second person "
+        "approves.",
         "approvals_with_fee": "and a fee of {fee}",
         "approvals_asked": "Asked for by {who}",
         "approvals_yours": "You asked for this: somebody else approves it.",
@@ -44,8 +45,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_approvals": "待第二人审批：{number}",
         "approvals_title": "等待第二人审批",
         "approvals_about": "以下尚未移动任何资金。审批时会检查可用余额。",
-        "approvals_none": "没有待审批的事项。超过本部署限额的打款和余额调整会在此等待，"
-        "由申请人以外的人批准。",
+        "approvals_none": "没有待审批的事项。超过本部署限额的打款、员工退款、余额调整和其他手动操"
+        "作会在此等待，由申请人以外的人批准。",
         "approvals_with_fee": "另收费用 {fee}",
         "approvals_asked": "申请人：{who}",
         "approvals_yours": "这是您申请的：须由他人批准。",
@@ -71,8 +72,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_approvals": "待第二人核准：{number}",
         "approvals_title": "等待第二人核准",
         "approvals_about": "以下尚未移動任何資金。核准時會檢查可用餘額。",
-        "approvals_none": "沒有待核准的事項。超過本部署限額的撥款和餘額調整會在此等待，"
-        "由申請人以外的人核准。",
+        "approvals_none": "沒有待核准的事項。超過本部署限額的撥款、員工退款、餘額調整和其他手動操"
+        "作會在此等待，由申請人以外的人核准。",
         "approvals_with_fee": "另收費用 {fee}",
         "approvals_asked": "申請人：{who}",
         "approvals_yours": "這是您申請的：須由他人核准。",
@@ -85,8 +86,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "approvals_error_same": "須由申請人以外的人核准。",
         "approvals_error_decided": "此事項已有人處理。",
         "approvals_error_amount": "餘額目前不允許此金額。該事項繼續等待。",
-        "approvals_error_off": "該商戶的打款已停用。該事項繼續等待。",
-        "approvals_error_closed": "此申請提出後該商戶已關閉：請予以駁回。",
+        "approvals_error_off": "該商家的撥款已停用。該事項繼續等待。",
+        "approvals_error_closed": "此申請提出後該商家已關閉：請予以駁回。",
         "approvals_error_reason": "請簡要說明原因。",
     },
 }

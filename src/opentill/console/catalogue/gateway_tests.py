@@ -39,8 +39,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "zh-Hans": {
         "tested_link": "测试付款",
         "tested_title": "通过 {gateway} 的测试付款",
-        "tested_about": "这是商户的一笔普通付款：若该支付通道收取真实资金，付款即为真实。"
-        "它会出现在商户的列表和统计中，商户的端点会收到事件，并照常收取手续费。请创建后在其地址付款，再到付款页面退款。",
+        "tested_about": "这是商户的一笔普通付款：若该支付通道收取真实资金，付款即为真实。它会出现"
+        "在商户的列表和统计中，商户的端点会收到事件，并照常收取手续费。请创建后在其地址付款，再到"
+        "付款页面退款。",
         "tested_looks": "测试付款由管理员和财务人员创建。",
         "tested_merchant": "商户",
         "tested_merchant_hint": "商户编号 mer_…；最好是您自己的商户",
@@ -67,11 +68,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "zh-Hant": {
         "tested_link": "測試付款",
         "tested_title": "透過 {gateway} 的測試付款",
-        "tested_about": "這是商戶的一筆普通付款：若該支付通道收取真實資金，付款即為真實。"
-        "它會出現在商戶的清單和統計中，商戶的端點會收到事件，並照常收取手續費。請建立後在其位址付款，再到付款頁面退款。",
+        "tested_about": "這是商家的一筆普通付款：若該支付通道收取真實資金，付款即為真實。它會出現"
+        "在商家的清單和統計中，商家的端點會收到事件，並照常收取手續費。請建立後在其位址付款，再到"
+        "付款頁面退款。",
         "tested_looks": "測試付款由管理員和財務人員建立。",
-        "tested_merchant": "商戶",
-        "tested_merchant_hint": "商戶編號 mer_…；最好是您自己的商戶",
+        "tested_merchant": "商家",
+        "tested_merchant_hint": "商家編號 mer_…；最好是您自己的商家",
         "tested_amount_hint": "例如 1.00；支付通道有最低金額",
         "tested_method": "方式",
         "tested_open": "建立付款",
@@ -84,12 +86,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "tested_error_first": "此方式和貨幣的付款首先送往 {wait}，這一筆也會如此。"
         "請選擇其他方式或貨幣，或用 OPENTILL_ROUTES 或 OPENTILL_GATEWAYS 將此支付通道排在首位；"
         "30 秒內未能連線的支付通道排在最後",
-        "tested_error_merchant": "請輸入商戶編號，例如 mer_…",
-        "tested_error_off": "該商戶不能收款：{wait}",
-        "tested_error_agreement": "該商戶尚未接受協議",
+        "tested_error_merchant": "請輸入商家編號，例如 mer_…",
+        "tested_error_off": "該商家不能收款：{wait}",
+        "tested_error_agreement": "該商家尚未接受協議",
         "tested_error_amount": "請輸入大於 0 的金額，例如 1.00",
         "tested_error_currency": "請輸入 ISO 4217 代碼，例如 EUR",
         "tested_error_method": "請選擇此支付通道在該貨幣下提供的方式",
-        "tested_error_rate": "沒有從該貨幣到商戶貨幣的匯率，或換算後的金額過小或過大",
+        "tested_error_rate": "沒有從該貨幣到商家貨幣的匯率，或換算後的金額過小或過大",
     },
 }

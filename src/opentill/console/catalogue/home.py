@@ -80,7 +80,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "needs_none": "目前沒有需要處理的事項。",
         "range": "日期範圍",
         "volume_title": "收款情況",
-        "volume_about": "商戶金額以其結算貨幣計。",
+        "volume_about": "商家金額以其結算貨幣計。",
         "volume_none": "這些日期內沒有收款。",
         "gateways_title": "按支付通道和方式",
         "volume_behind": "尚未統計的帳簿條目：{number}，將在一分鐘內計入。",
@@ -94,11 +94,11 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "column_failed": "失敗",
         "column_rate": "成功率",
         "whose_money_title": "資金歸屬",
-        "money_about": "所有商戶合計，按結算貨幣列示。支付通道收取並扣除退回後的資金，或應付商戶"
-        "，或已付商戶，或為費用收入。支付通道尚應付給您多少，以其結算報告為準。",
+        "money_about": "所有商家合計，按結算貨幣列示。支付通道收取並扣除退回後的資金，或應付商家"
+        "，或已付商家，或為費用收入。支付通道尚應付給您多少，以其結算報告為準。",
         "money_none": "尚無資金往來。",
         "money_taken": "支付通道已收",
-        "money_owed": "應付商戶合計",
+        "money_owed": "應付商家合計",
         "money_paid_out": "已付出",
         "money_earned": "費用收入",
         "account_available": "可用餘額",

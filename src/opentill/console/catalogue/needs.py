@@ -20,10 +20,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_unmatched_at": "Reported",
         "need_refund_cases": "Refunds that need attention: {number}",
         "need_refund_cases_title": "Refunds that need attention",
-        "need_refund_cases_text": "Refunds that a gateway reversed, and"
-        " refunds that were made at a "
-        "gateway and cannot be applied to their order. The latter are tried "
-        "again by themselves.",
+        "need_refund_cases_text": "Refunds that a gateway reversed, and refunds that were made at "
+        "a gateway but do not fit their order. The latter are retried automatically.",
         "need_refund_cases_at": "Reported",
         "need_duplicates": "Second payments not given back: {number}",
         "need_duplicates_title": "Second payments not given back",
@@ -55,14 +53,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "up.",
         "need_notices_at": "Last tried",
         "case_REVERSED": "Reversed",
-        "case_UNMATCHED": "Made at the gateway, in no order",
-        "case_about": "A reversed refund is back on the merchant’s balance already: the "
-        "customer does not have the money. Of a refund that is in no order, the "
-        "merchant still has money that the customer has: correct the balance, "
-        "unless the order can take it soon.",
-        "case_reason": "Why it needs no more attention",
+        "case_UNMATCHED": "Made at the gateway, not applied to the order",
+        "case_about": "The money of a reversed refund is back on the merchant’s balance: the "
+        "customer did not get it. A refund that is not applied has left the gateway, but not the "
+        "merchant’s balance: correct the balance, unless the refund will soon fit its order.",
+        "case_reason": "Why this needs no more attention",
         "case_dismiss": "Dismiss",
-        "case_done": "It is dismissed.",
+        "case_done": "The case is dismissed.",
         "case_not_done": "Nothing was done",
         "case_typed": "You gave this reason:",
         "case_error_reason": "Say why, in 1 to 255 characters",
@@ -168,7 +165,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_paid_twice_at": "重複付款時間",
         "need_refunds": "支付通道未報告的退款：{number}",
         "need_refunds_title": "支付通道未報告的退款",
-        "need_refunds_text": "建立已超過一天，支付通道未報告結果，或不受理。商戶的資金被凍結。",
+        "need_refunds_text": "建立已超過一天，支付通道未報告結果，或不受理。商家的資金被凍結。",
         "need_refunds_at": "建立時間",
         "need_stuck": "結果未知的付款：{number}",
         "need_stuck_title": "結果未知的付款",
@@ -185,8 +182,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_notices_at": "最近嘗試",
         "case_REVERSED": "已沖回",
         "case_UNMATCHED": "在支付閘道處退款，未對應訂單",
-        "case_about": "被沖回的退款已重新計入商戶餘額：客戶並未收到款項。未對應訂單的退款，客戶"
-        "已收到的款項仍在商戶餘額中：除非訂單很快可以套用，否則請更正餘額。",
+        "case_about": "被沖回的退款已重新計入商家餘額：客戶並未收到款項。未對應訂單的退款，客戶"
+        "已收到的款項仍在商家餘額中：除非訂單很快可以套用，否則請更正餘額。",
         "case_reason": "為何不再需要處理",
         "case_dismiss": "移除",
         "case_done": "已移除。",
@@ -198,7 +195,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_nothing": "已沒有此類事項。",
         "needs_first": "顯示前 {number} 筆。",
         "back_home": "返回主控台首頁",
-        "column_merchant": "商戶",
+        "column_merchant": "商家",
         "column_what": "對象",
         "column_detail": "報告內容",
         "column_amount": "金額",

@@ -157,7 +157,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "gateways_unanswered_since": "{number} 次，最早始於 {time}",
         "gateways_none": "無",
         "gateways_refused": "最近一次拒絕",
-        "gateways_no_refusal": "每個商戶最新的 {newest} 次嘗試中沒有",
+        "gateways_no_refusal": "每個商家最新的 {newest} 次嘗試中沒有",
         "gateways_latency": "本伺服器啟動以來的平均延遲",
         "gateways_mean": "{mean} 毫秒，{calls} 次呼叫",
         "gateways_not_called": "本伺服器尚未呼叫",

@@ -66,9 +66,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "the merchant’s balance, and the merchant reads the reason.",
         "payment_done_refund-failed": "The refund has ended as failed.",
         "payment_do_refund-reversed": "Reverse a refund",
-        "payment_text_refund-reversed": "When you know that the money of the "
-        "refund came back. It is the "
-        "merchant’s again, and the payment can be refunded anew.",
+        "payment_text_refund-reversed": "When you know that the money of the refund came back. It "
+        "returns to the merchant’s balance, and the payment can be refunded again.",
         "payment_done_refund-reversed": "The refund is reversed.",
         "payment_moves_back": "The customer has got back",
         "payment_moves_left": "Leaves the merchant’s frozen balance",
@@ -164,7 +163,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_done_refund-failed": "退款已结束为失败。",
         "payment_do_refund-reversed": "冲回退款",
         "payment_text_refund-reversed": "适用于已知退款款项被退回的情况。"
-        "款项重新归商户所有，付款可再次退款。",
+        "款项恢复到商户余额，付款可再次退款。",
         "payment_done_refund-reversed": "退款已冲回。",
         "payment_moves_back": "客户已收到",
         "payment_moves_left": "从商户冻结余额扣除",
@@ -201,34 +200,34 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hant": {
         "menu_payments": "付款紀錄",
-        "payments_about": "輸入編號可直接開啟任一商戶的付款。文字、"
-        "金額和卡號末尾數字只能在一個商戶"
-        "內搜尋：請在下方選擇商戶。",
+        "payments_about": "輸入編號可直接開啟任一商家的付款。文字、"
+        "金額和卡號末尾數字只能在一個商家"
+        "內搜尋：請在下方選擇商家。",
         "payments_query": "搜尋",
         "payments_query_hint": "任意編號、refundNo 或易支付單號；"
-        "選擇商戶後還可搜尋電子郵件、商戶單號、"
+        "選擇商家後還可搜尋電子郵件、商家單號、"
         "金額或卡號末四碼。",
-        "payments_merchant": "商戶",
-        "payments_merchant_hint": "商戶編號或名稱。",
+        "payments_merchant": "商家",
+        "payments_merchant_hint": "商家編號或名稱。",
         "payments_status": "狀態",
         "payments_when": "建立時間",
         "payments_customer": "客戶",
         "payments_product": "產品",
-        "payments_none": "此商戶尚無付款。",
-        "payments_visit": "您檢視此商戶付款的行為已記入稽核日誌。",
+        "payments_none": "此商家尚無付款。",
+        "payments_visit": "您檢視此商家付款的行為已記入稽核記錄。",
         "payments_of_it": "在主控台中檢視並處理其付款",
         "payments_led": "對應的付款：{number}",
-        "payments_not_led": "沒有付款使用此編號。如要搜尋文字，請同時選擇商戶。",
-        "payments_choose": "請搜尋編號，或選擇商戶以檢視其最近的付款。",
-        "payments_find_merchant": "尋找商戶",
+        "payments_not_led": "沒有付款使用此編號。如要搜尋文字，請同時選擇商家。",
+        "payments_choose": "請搜尋編號，或選擇商家以檢視其最近的付款。",
+        "payments_find_merchant": "尋找商家",
         "payments_error_query": "結果過多或內容過長。請輸入更多內容，或加上日期",
-        "payments_error_merchant": "沒有商戶使用此編號或名稱",
-        "payments_error_merchants": "多個商戶的名稱包含此內容。請輸入完整名稱或編號",
+        "payments_error_merchant": "沒有商家使用此編號或名稱",
+        "payments_error_merchants": "多個商家的名稱包含此內容。請輸入完整名稱或編號",
         "payment_staff_title": "員工檢視",
-        "payment_staff": "您以員工身分檢視，此次造訪已記入稽核日誌。"
-        "以下內容與商戶所見相同，其中的「您」"
-        "指商戶。",
-        "payment_its_page": "商戶自己的頁面",
+        "payment_staff": "您以員工身分檢視，此次造訪已記入稽核記錄。"
+        "以下內容與商家所見相同，其中的「您」"
+        "指商家。",
+        "payment_its_page": "商家自己的頁面",
         "payment_actions": "可執行的操作",
         "payment_disputes": "爭議：截止時間、證據和備註",
         "payment_reason": "原因",
@@ -245,7 +244,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_done_confirm": "付款已確認。",
         "payment_moves_taken": "視為已收款項",
         "payment_moves_fee": "平台手續費",
-        "payment_moves_pending": "商戶待結算餘額增加",
+        "payment_moves_pending": "商家待結算餘額增加",
         "payment_do_revoke": "撤銷付款",
         "payment_text_revoke": "此付款將不能再支付。沒有資金變動。",
         "payment_done_revoke": "付款已撤銷。",
@@ -253,16 +252,16 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_text_refund-done": "適用於已知客戶收到款項、而閘道不回報結果的情況。",
         "payment_done_refund-done": "退款已結束為成功。",
         "payment_do_refund-failed": "將退款結束為失敗",
-        "payment_text_refund-failed": "適用於已知款項未送出的情況。款項退回商戶餘額，"
-        "原因會告知商戶。",
+        "payment_text_refund-failed": "適用於已知款項未送出的情況。款項退回商家餘額，"
+        "原因會告知商家。",
         "payment_done_refund-failed": "退款已結束為失敗。",
         "payment_do_refund-reversed": "沖回退款",
         "payment_text_refund-reversed": "適用於已知退款款項被退回的情況。"
-        "款項重新歸商戶所有，付款可再次退款。",
+        "款項恢復到商家餘額，付款可再次退款。",
         "payment_done_refund-reversed": "退款已沖回。",
         "payment_moves_back": "客戶已收到",
-        "payment_moves_left": "從商戶凍結餘額扣除",
-        "payment_moves_returned": "退回商戶餘額",
+        "payment_moves_left": "從商家凍結餘額扣除",
+        "payment_moves_returned": "退回商家餘額",
         "payment_do_given-back": "重複付款已退回",
         "payment_text_given-back": "適用於閘道最終拒絕退回重複付款或不告知其結果、而您已知客戶"
         "以其他方式（例如轉帳）收到款項的情況。帳目中從未計入此款，沒有資金變動。",
@@ -273,7 +272,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "凍結。",
         "payment_done_dispute-open": "爭議已提出。",
         "payment_do_dispute-won": "爭議勝訴",
-        "payment_text_dispute-won": "銀行裁定商戶勝訴。凍結的款項解凍。",
+        "payment_text_dispute-won": "銀行裁定商家勝訴。凍結的款項解凍。",
         "payment_done_dispute-won": "爭議已結束為勝訴。",
         "payment_do_dispute-lost": "爭議敗訴",
         "payment_text_dispute-lost": "銀行裁定客戶勝訴，即拒付。優先由此付款的保證金承擔。",
@@ -281,15 +280,15 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "payment_do_dispute-recovered": "敗訴後追回款項",
         "payment_text_dispute-recovered": "銀行已退還款項。手續費不退，保證金承擔的部分重新保留。",
         "payment_done_dispute-recovered": "已記錄追回款項。",
-        "payment_moves_kept": "商戶保留",
-        "payment_moves_lost": "商戶損失",
+        "payment_moves_kept": "商家保留",
+        "payment_moves_lost": "商家損失",
         "payment_moves_dispute_fee": "另加爭議手續費",
         "payment_do_notify": "重新傳送易支付通知",
         "payment_text_notify": "立即再次通知商店此付款已支付，並重新計算嘗試次數。沒有資金變動。",
         "payment_done_notify": "正在重新傳送通知。",
         "payment_done_refund": "退款正在處理，結果會顯示在時間軸中。",
         "payment_done_note": "備註已新增，顯示在時間軸中。",
-        "payment_note_hint": "純文字，最多 {number} 個字元。商戶團隊可以看到，客戶看不到；"
+        "payment_note_hint": "純文字，最多 {number} 個字元。商家團隊可以看到，客戶看不到；"
         "新增後不能"
         "更改。",
     },

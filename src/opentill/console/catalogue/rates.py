@@ -17,10 +17,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "rate_counts": "Used",
         "rate_too_old": "Too old",
         "rate_dropped": "No longer in the file",
-        "rate_typed": "typed",
+        "rate_typed": "set manually",
         "expiring_title": "Rates will soon be too old",
-        "expiring_pair": "{base} to {quote}: no session opens in it in two days. Import a newer "
-        "file, or set a rate",
+        "expiring_pair": "{base} to {quote}: in two days at the latest, no checkout session can be "
+        "opened in {base}. Import a newer file or set a rate.",
         "lacking_title": "Rates are missing",
         "lacking_opening": "{base} to {quote}: no session opens in it",
         "lacking_refunds": "{base} to {quote}: refunds are refused",
@@ -38,8 +38,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_rate": "Enter a positive decimal number of at most 18 digits, such as 1.08",
         "error_sent": "This form has set a rate already. Look at the list, then send it again",
         "rates_import": "Import reference rates",
-        "rates_import_about": "A file of the European Central Bank, as CSV or XML: rates between "
-        "all its currencies, of its last 90 days. “opentill rates import” takes all of a file.",
+        "rates_import_about": "A file of the European Central Bank, as CSV, XML or zip: rates "
+        "between all its currencies, of its last 90 days. “opentill rates import” takes all of a "
+        "file.",
         "field_rates_file": "File",
         "rates_import_do": "Import",
         "error_rates_none": "Choose the file",
@@ -61,7 +62,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "rate_dropped": "文件中已无此货币",
         "rate_typed": "手动输入",
         "expiring_title": "汇率即将过期",
-        "expiring_pair": "{base} 兑 {quote}：两天后将无法以此货币创建结账会话。"
+        "expiring_pair": "{base} 兑 {quote}：最迟两天后将无法以 {base} 创建结账会话。"
         "请导入新文件或设置汇率",
         "lacking_title": "缺少汇率",
         "lacking_opening": "{base} 兑 {quote}：无法以此货币创建收银台",
@@ -79,8 +80,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_rate": "请输入至多 18 位的正小数，例如 1.08",
         "error_sent": "此表单已设置过一个汇率。请查看列表后再次提交",
         "rates_import": "导入参考汇率",
-        "rates_import_about": "欧洲中央银行的文件，CSV 或 XML 格式：其所有货币之间最近 90 天的汇"
-        "率。“opentill rates import”可导入整个文件。",
+        "rates_import_about": "欧洲中央银行的文件，CSV、XML 或 zip 格式：其所有货币之间最近 90 天"
+        "的汇率。“opentill rates import”可导入整个文件。",
         "field_rates_file": "文件",
         "rates_import_do": "导入汇率",
         "error_rates_none": "请选择文件",
@@ -102,7 +103,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "rate_dropped": "檔案中已無此貨幣",
         "rate_typed": "手動輸入",
         "expiring_title": "匯率即將過期",
-        "expiring_pair": "{base} 兌 {quote}：兩天後將無法以此貨幣建立結帳工作階段。"
+        "expiring_pair": "{base} 兌 {quote}：最遲兩天後將無法以 {base} 建立結帳工作階段。"
         "請匯入新檔案或設定匯率",
         "lacking_title": "缺少匯率",
         "lacking_opening": "{base} 兌 {quote}：無法以此貨幣建立結帳",
@@ -120,8 +121,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_rate": "請輸入至多 18 位的正小數，例如 1.08",
         "error_sent": "此表單已設定過一個匯率。請檢視清單後再次送出",
         "rates_import": "匯入參考匯率",
-        "rates_import_about": "歐洲中央銀行的檔案，CSV 或 XML 格式：其所有貨幣之間最近 90 天的匯"
-        "率。「opentill rates import」可匯入整個檔案。",
+        "rates_import_about": "歐洲中央銀行的檔案，CSV、XML 或 zip 格式：其所有貨幣之間最近 90 天"
+        "的匯率。「opentill rates import」可匯入整個檔案。",
         "field_rates_file": "檔案",
         "rates_import_do": "匯入匯率",
         "error_rates_none": "請選擇檔案",

@@ -50,7 +50,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hant": {
         "menu_agreement": "協議",
-        "agreement_text": "商戶服務協議",
+        "agreement_text": "商家服務協議",
         "agreement_version": "版次",
         "agreement_since": "生效日",
         "agreement_address": "公開網址",

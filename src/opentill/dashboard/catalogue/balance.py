@@ -68,7 +68,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hans": {
         "menu_balance": "余额",
-        "balance_about_available": "可以提款到您银行账户的金额。"
+        "balance_about_available": "可以打款到您银行账户的金额。"
         "退款或拒付扣除的金额多于余额时为负数。",
         "balance_about_pending": "客户已付款但尚未结算的金额。",
         "balance_about_frozen": "为处理中的退款和未结的争议而冻结的金额。",
@@ -90,7 +90,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "source_order": "付款",
         "source_refund": "被退款的付款",
         "source_dispute": "争议",
-        "source_payout": "提款",
+        "source_payout": "打款",
         "source_operator": "运营方",
         "statement_title": "对账单",
         "statement_of_days": "这些日期的对账单",
@@ -111,7 +111,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "reason_refunds": "退款",
         "reason_disputes": "争议损失，扣除追回",
         "reason_fees": "手续费，扣除退还",
-        "reason_payouts": "提款，扣除退回",
+        "reason_payouts": "打款，扣除退回",
         "reason_recharges": "运营方充值",
         "reason_corrections": "运营方更正",
         "accounts_title": "按账户",
@@ -125,7 +125,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hant": {
         "menu_balance": "餘額",
-        "balance_about_available": "可以提款到您銀行帳戶的金額。"
+        "balance_about_available": "可以撥款到您銀行帳戶的金額。"
         "退款或拒付扣除的金額多於餘額時為負數。",
         "balance_about_pending": "客戶已付款但尚未結算的金額。",
         "balance_about_frozen": "為處理中的退款和未結的爭議而凍結的金額。",
@@ -147,7 +147,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "source_order": "付款",
         "source_refund": "被退款的付款",
         "source_dispute": "爭議",
-        "source_payout": "提款",
+        "source_payout": "撥款",
         "source_operator": "營運方",
         "statement_title": "對帳單",
         "statement_of_days": "這些日期的對帳單",
@@ -168,7 +168,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "reason_refunds": "退款",
         "reason_disputes": "爭議損失，扣除追回",
         "reason_fees": "手續費，扣除退還",
-        "reason_payouts": "提款，扣除退回",
+        "reason_payouts": "撥款，扣除退回",
         "reason_recharges": "營運方儲值",
         "reason_corrections": "營運方更正",
         "accounts_title": "按帳戶",

@@ -6,15 +6,15 @@ from opentill.web.catalogue import Language
 
 SENTENCES: Final[dict[Language, dict[str, str]]] = {
     "en": {
-        "key_scopes": "May do",
-        "key_scopes_owner": "Check what the key may do. With nothing checked it may do "
-        "everything, as you.",
-        "key_scopes_hint": "Check what the key may do: at most what your role may.",
-        "key_everything": "Everything",
-        "key_maker": "Made by",
-        "key_not_yours": "This key may do more than your role, so that you can revoke it but "
-        "not rename or replace it. An owner can.",
-        "error_key_scopes": "Check at least one thing that the key may do",
+        "key_scopes": "Permissions",
+        "key_scopes_owner": "Select what the key may do. With nothing selected, it has "
+        "full access.",
+        "key_scopes_hint": "Select what the key may do, within the limits of your role.",
+        "key_everything": "Full access",
+        "key_maker": "Created by",
+        "key_not_yours": "This key may do more than your role. You can revoke it; only an owner "
+        "can rename or replace it.",
+        "error_key_scopes": "Select at least one permission",
         "menu_developers": "Developers",
         "way": "Where you are",
         "part_keys": "API keys",
@@ -34,8 +34,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "about_part_reference": "Every operation, with samples and a box to try it out.",
         "copy": "Copy",
         "copied": "Copied",
-        "keys_text": "A key lets a program do everything that the API offers. Keep it on your "
-        "server, and use a key of its own for each program.",
+        "keys_text": "A key lets a program use the API, with the permissions that you give to it. "
+        "Keep it on your server, and use a key of its own for each program.",
         "keys_title": "Keys",
         "keys_none": "There are no keys yet. Your shop needs one to call the API.",
         "key_made": "Your new key: {name}",
@@ -105,7 +105,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hans": {
         "key_scopes": "权限",
-        "key_scopes_owner": "请勾选该密钥可以执行的操作。全部不选则与您一样可以执行所有操作。",
+        "key_scopes_owner": "请勾选该密钥的权限。全部不选则可以执行所有操作。",
         "key_scopes_hint": "请勾选该密钥可以执行的操作，不能超出您的角色。",
         "key_everything": "所有操作",
         "key_maker": "创建人",
@@ -128,7 +128,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "about_part_reference": "所有接口，附示例，并可直接试用。",
         "copy": "复制",
         "copied": "已复制",
-        "keys_text": "持有密钥的程序可以使用 API 的全部功能。请将密钥保存在您的服务器上，"
+        "keys_text": "程序凭密钥使用 API，权限由您设定。请将密钥保存在您的服务器上，"
         "并为每个程序使用单独的密钥。",
         "keys_title": "密钥",
         "keys_none": "还没有密钥。您的商店需要密钥才能调用 API。",
@@ -195,7 +195,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
     },
     "zh-Hant": {
         "key_scopes": "權限",
-        "key_scopes_owner": "請勾選該金鑰可以執行的操作。全部不選則與您一樣可以執行所有操作。",
+        "key_scopes_owner": "請勾選該金鑰的權限。全部不選則可以執行所有操作。",
         "key_scopes_hint": "請勾選該金鑰可以執行的操作，不能超出您的角色。",
         "key_everything": "所有操作",
         "key_maker": "建立者",
@@ -204,9 +204,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "error_key_scopes": "請至少勾選一項該金鑰可以執行的操作",
         "menu_developers": "開發者",
         "way": "目前位置",
-        "part_keys": "API 密鑰",
-        "about_part_keys": "建立、更換和撤銷您的商店呼叫 API 所用的密鑰，"
-        "並檢視每個密鑰上次使用的時間。",
+        "part_keys": "API 金鑰",
+        "about_part_keys": "建立、更換和撤銷您的商店呼叫 API 所用的金鑰，"
+        "並檢視每個金鑰上次使用的時間。",
         "part_webhooks": "Webhook 端點",
         "about_part_webhooks": "您的商店在何處收到付款通知，以及已送達的內容。",
         "part_events": "事件",
@@ -219,17 +219,17 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "about_part_reference": "所有介面，附範例，並可直接試用。",
         "copy": "複製",
         "copied": "已複製",
-        "keys_text": "持有密鑰的程式可以使用 API 的全部功能。請將密鑰保存在您的伺服器上，"
-        "並為每個程式使用單獨的密鑰。",
-        "keys_title": "密鑰",
-        "keys_none": "還沒有密鑰。您的商店需要密鑰才能呼叫 API。",
-        "key_made": "您的新密鑰：{name}",
+        "keys_text": "程式憑金鑰使用 API，權限由您設定。請將金鑰保存在您的伺服器上，"
+        "並為每個程式使用單獨的金鑰。",
+        "keys_title": "金鑰",
+        "keys_none": "還沒有金鑰。您的商店需要金鑰才能呼叫 API。",
+        "key_made": "您的新金鑰：{name}",
         "key_once": "請立即複製並填入您的程式：它不會再次顯示。",
         "key_name": "名稱",
         "key_name_hint": "用途，例如「商店」或「財務」。",
         "key_unnamed": "未命名",
-        "key_hint": "密鑰",
-        "key_id": "密鑰編號",
+        "key_hint": "金鑰",
+        "key_id": "金鑰編號",
         "key_state": "狀態",
         "key_valid": "有效",
         "key_expired": "已到期",
@@ -240,28 +240,28 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "key_expires": "到期",
         "key_endless": "不會到期",
         "key_last_day": "最後一天",
-        "key_last_day_hint": "密鑰在這一天結束前有效（{zone}）。不填寫則不會到期。",
-        "key_create": "建立密鑰",
-        "key_replace": "更換此密鑰",
-        "key_replace_text": "您將得到一個名稱和到期時間相同的新密鑰。從那一刻起，"
-        "使用舊密鑰的請求會被拒絕，請先準備好您的程式。",
-        "key_revoke": "撤銷此密鑰",
-        "key_revoke_text": "使用此密鑰的請求將立即且永久被拒絕，無法復原。",
-        "key_is_revoked": "密鑰已撤銷：使用它的請求會被拒絕。",
-        "key_word": "請輸入此密鑰的結尾 {word} 以確認",
+        "key_last_day_hint": "金鑰在這一天結束前有效（{zone}）。不填寫則不會到期。",
+        "key_create": "建立金鑰",
+        "key_replace": "更換此金鑰",
+        "key_replace_text": "您將得到一個名稱和到期時間相同的新金鑰。從那一刻起，"
+        "使用舊金鑰的請求會被拒絕，請先準備好您的程式。",
+        "key_revoke": "撤銷此金鑰",
+        "key_revoke_text": "使用此金鑰的請求將立即且永久被拒絕，無法復原。",
+        "key_is_revoked": "金鑰已撤銷：使用它的請求會被拒絕。",
+        "key_word": "請輸入此金鑰的結尾 {word} 以確認",
         "error_key_name": "請填寫 1 至 100 個字元的名稱",
         "error_key_expires": "請填寫今天或之後的日期",
-        "error_key_word": "請填寫此密鑰的最後四個字元，注意大小寫",
-        "error_key_over": "此密鑰已失效，因此沒有更換",
-        "requests_text": "最近 {days} 天內，使用您的密鑰而被拒絕的最後 {most} 個請求。"
-        "不保存傳送的內容，也不保存查詢參數的值。沒有有效密鑰的請求不在此顯示：無法得知屬於誰。",
+        "error_key_word": "請填寫此金鑰的最後四個字元，注意大小寫",
+        "error_key_over": "此金鑰已失效，因此沒有更換",
+        "requests_text": "最近 {days} 天內，使用您的金鑰而被拒絕的最後 {most} 個請求。"
+        "不保存傳送的內容，也不保存查詢參數的值。沒有有效金鑰的請求不在此顯示：無法得知屬於誰。",
         "requests_title": "請求",
         "requests_none": "沒有被拒絕的請求。被拒絕的請求幾秒後顯示在這裡。",
         "request_when": "時間",
         "request_what": "請求",
         "request_status": "狀態碼",
         "request_reason": "欄位和原因",
-        "request_key": "密鑰",
+        "request_key": "金鑰",
         "request_ignored": "未被讀取的欄位：{fields}",
         "vain_title": "已接受，但含有未被讀取的欄位",
         "vain_text": "最近 {days} 天內，這些請求已被接受，但其內容含有 API 不認識的欄位："
@@ -270,9 +270,9 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "vain_fields": "欄位",
         "vain_requests": "請求數",
         "vain_none": "已接受的請求中，所有欄位都已讀取。",
-        "key_rename": "重新命名此密鑰",
+        "key_rename": "重新命名此金鑰",
         "key_rename_do": "重新命名",
-        "key_renamed": "密鑰已重新命名。",
+        "key_renamed": "金鑰已重新命名。",
         "refusal_403": "沒有權限",
         "refusal_404": "沒有此地址，或沒有屬於您的此編號",
         "refusal_405": "此地址不接受該方法",

@@ -69,7 +69,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mails_done_saved": "已保存。",
         "error_mail_again": "无法重新发送：邮件仍在发送中，或其链接仅可使用一次",
         "mails_sent_title": "发送哪些邮件",
-        "mails_sent_text": "所有者和相关成员会收到争议、出款、端点停用和密钥变更的通知。"
+        "mails_sent_text": "所有者和相关成员会收到争议、打款、端点停用和密钥变更的通知。"
         "其余由您决定。",
         "mails_send_receipts": "向客户发送收据",
         "mails_send_refunds": "向客户发送退款通知",
@@ -92,8 +92,8 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mail_topic_refund_at_gateway": "支付服务商处的退款",
         "mail_topic_dispute_opened": "新争议",
         "mail_topic_dispute_deadline": "争议即将截止",
-        "mail_topic_payout_paid": "出款已支付",
-        "mail_topic_payout_failed": "出款失败",
+        "mail_topic_payout_paid": "打款已支付",
+        "mail_topic_payout_failed": "打款失败",
         "mail_topic_endpoint_disabled": "端点已停用",
         "mail_topic_key_changed": "API 密钥变更",
         "mail_topic_endpoint_changed": "Webhook 地址变更",
@@ -118,7 +118,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mails_done_saved": "已儲存。",
         "error_mail_again": "無法重新寄送：郵件仍在寄送中，或其連結僅可使用一次",
         "mails_sent_title": "寄送哪些郵件",
-        "mails_sent_text": "擁有者和相關成員會收到爭議、出款、端點停用和密鑰變更的通知。"
+        "mails_sent_text": "擁有者和相關成員會收到爭議、撥款、端點停用和金鑰變更的通知。"
         "其餘由您決定。",
         "mails_send_receipts": "向客戶寄送收據",
         "mails_send_refunds": "向客戶寄送退款通知",
@@ -141,10 +141,10 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "mail_topic_refund_at_gateway": "支付服務商處的退款",
         "mail_topic_dispute_opened": "新爭議",
         "mail_topic_dispute_deadline": "爭議即將截止",
-        "mail_topic_payout_paid": "出款已支付",
-        "mail_topic_payout_failed": "出款失敗",
+        "mail_topic_payout_paid": "撥款已支付",
+        "mail_topic_payout_failed": "撥款失敗",
         "mail_topic_endpoint_disabled": "端點已停用",
-        "mail_topic_key_changed": "API 密鑰變更",
+        "mail_topic_key_changed": "API 金鑰變更",
         "mail_topic_endpoint_changed": "Webhook 網址變更",
         "mail_topic_account_changed": "銀行帳戶變更",
         "mail_topic_digest": "每日彙總",

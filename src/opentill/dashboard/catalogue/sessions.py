@@ -145,7 +145,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "session_ended": "工作階段已結束，無法再付款。",
         "error_session_product": "請選擇您的一個商品",
         "error_session_archived": "此商品已封存，不能為其建立工作階段",
-        "error_session_agreement": "擁有者接受商戶服務協議之前，無法建立工作階段",
+        "error_session_agreement": "擁有者接受商家服務協議之前，無法建立工作階段",
         "error_session_rate": "此商品的貨幣沒有匯率。匯率由本服務的營運者設定",
         "error_session_amount": "按今天的匯率，此價格過低或過高：請選擇其他價格",
         "error_session_busy": "一分鐘內建立的工作階段過多。請在 {wait}後重試",

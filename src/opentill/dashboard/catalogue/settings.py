@@ -105,7 +105,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "profile_title": "客戶看到的內容",
         "profile_text": "顯示在付款頁面上。名稱對此後開始的付款生效，其他內容立即生效。",
         "display_name": "向客戶顯示的名稱",
-        "display_name_hint": "最多 80 個字元。未填寫時顯示商戶名稱。",
+        "display_name_hint": "最多 80 個字元。未填寫時顯示商家名稱。",
         "accent_color": "強調色",
         "accent_color_hint": "付款按鈕的顏色，例如 #0d5c49。按鈕文字會自動選用較清晰的黑色或白色。",
         "accent_preview": "淺色和深色模式下顏色為 {color} 的按鈕",

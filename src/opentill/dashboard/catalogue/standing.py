@@ -24,7 +24,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "off_status_CLOSED": "此账户已关闭。",
         "off_charge": "无法创建会话，也无法发起付款。",
         "off_refund": "无法退款。",
-        "off_payout": "余额暂停出款。",
+        "off_payout": "余额暂停打款。",
         "error_session_off": "无法创建会话。运营方已关闭收款：{wait}",
     },
     "zh-Hant": {
@@ -34,7 +34,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "off_status_CLOSED": "此帳戶已關閉。",
         "off_charge": "無法建立工作階段，也無法發起付款。",
         "off_refund": "無法退款。",
-        "off_payout": "餘額暫停出款。",
+        "off_payout": "餘額暫停撥款。",
         "error_session_off": "無法建立工作階段。營運方已關閉收款：{wait}",
     },
 }

@@ -15,26 +15,26 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "change_set_anew": "The account was set up anew",
         "change_joined": "An invitation was accepted",
         "change_role": "The role was changed",
-        "change_removed": "The role was taken away",
+        "change_removed": "A role was removed",
         "change_codes_wrong": "Wrong codes were entered with the right password",
         "change_factors_asked": "A reset of the second factors was asked for",
         "change_factors_begun": "A reset of the second factors has begun",
         "change_factors_stopped": "The reset of the second factors was stopped",
         "change_factors_ended": "The second factors were reset",
         "account_change_subject": "{change}",
-        "account_change_text": "{change}: your account {email}.",
-        "account_change_else": "If that was not you, and you did not expect it, choose a new "
-        "password at once and write to whoever runs the payments.",
+        "account_change_text": "{change}. It is your account {email}.",
+        "account_change_else": "If you did not expect this, change your password at once and "
+        "contact the operator of this service.",
         "account_change_open": "See your account",
         "account_change_staff_subject": "{change}: {email}",
         "account_change_staff_text": "{change}. It is the account of somebody on the staff: "
         "{email}.",
-        "account_change_staff_else": "If nobody of you expected this, end their logins and ask "
-        "them.",
+        "account_change_staff_else": "If nobody on the staff expected this, end the person’s "
+        "logins and ask them.",
         "account_change_staff_open": "See the staff",
         "factors_waiting_subject": "Your second factors are about to be reset",
-        "factors_waiting_text": "Your passkeys, authenticator and recovery codes end at "
-        "{time}. After that, your password alone opens your account.",
+        "factors_waiting_text": "Your passkeys, authenticator and recovery codes are removed on "
+        "{time}. After that, you can log in with your password alone.",
         "factors_waiting_open": "Stop the reset",
         "factors_waiting_else": "If you still have your second factors, or did not ask for "
         "this, stop it.",
@@ -65,7 +65,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "account_change_staff_else": "如果你们都没有预期此更改，请结束其登录并询问本人。",
         "account_change_staff_open": "查看平台员工",
         "factors_waiting_subject": "您的第二重验证即将重置",
-        "factors_waiting_text": "您的通行密钥、验证器和恢复码将于 {time} 失效。此后仅"
+        "factors_waiting_text": "您的通行密钥、验证器和恢复码将于 {time} 移除。此后仅"
         "凭密码即可进入账户。",
         "factors_waiting_open": "停止重置",
         "factors_waiting_else": "如果您仍持有第二重验证方式，或并未提出此要求，请停止。",
@@ -96,7 +96,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "account_change_staff_else": "如果你們都沒有預期此變更，請結束其登入並詢問本人。",
         "account_change_staff_open": "檢視平台員工",
         "factors_waiting_subject": "您的第二重驗證即將重設",
-        "factors_waiting_text": "您的通行密鑰、驗證器和復原碼將於 {time} 失效。此後僅"
+        "factors_waiting_text": "您的通行密鑰、驗證器和復原碼將於 {time} 移除。此後僅"
         "憑密碼即可進入帳戶。",
         "factors_waiting_open": "停止重設",
         "factors_waiting_else": "如果您仍持有第二重驗證方式，或並未提出此要求，請停止。",

@@ -38,16 +38,12 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_text": "{shop} has given back {amount} to you.",
     "refund_days": "It can take some days until your bank shows it.",
     "refund_reversed_subject": "A refund of {amount} was reversed",
-    "refund_reversed_text": "A refund of {shop} had succeeded, an"
-    "d the customer’s bank has sent the m"
-    "oney "
-    "back. It is on your balance again, and the customer does not have it. You can "
-    "refund the payment again.",
+    "refund_reversed_text": "A refund by {shop} succeeded at first, but the customer’s bank sent "
+    "the money back. The amount is on your balance again, and the customer did not get it. You "
+    "can refund the payment again.",
     "refund_at_gateway_subject": "A payment was refunded at the payment provider: {amount}",
-    "refund_at_gateway_text": "{amount} of a payment of {shop} was "
-    "refunded directly at the payment pro"
-    "vider, "
-    "and not through OpenTill. It was taken from your balance.",
+    "refund_at_gateway_text": "{amount} of a payment to {shop} was refunded directly at the "
+    "payment provider, not through OpenTill. The amount was taken from your balance.",
     "refund_report_open": "See the payment",
     "dispute_subject": "A payment of {amount} is disputed",
     "dispute_text": "A customer of {shop} disputes a payment. If you can show that it was "
@@ -69,9 +65,9 @@ SENTENCES: Final[dict[str, str]] = {
     "dashboard, or read it from /v1/events.",
     "endpoint_open": "See the endpoints",
     "endpoint_changed_subject": "A webhook address of {shop} was changed",
-    "endpoint_changed_text": "Events of {shop}, with what customers paid, go to a new address. If "
-    "that was none of you, "
-    "change the address back, rotate its secret and change your passwords.",
+    "endpoint_changed_text": "Events of {shop}, such as payments of customers, go to a new "
+    "address. If nobody on your team changed it, change the address back, rotate its secret and "
+    "change your passwords.",
     "endpoint_changed_open": "See the endpoints",
     "key_subject": "An API key of {shop} was changed",
     "key_text": "Somebody has created, replaced or revoked an API key of {shop}. If that was "
@@ -87,17 +83,17 @@ SENTENCES: Final[dict[str, str]] = {
     "change your password at once.",
     "login_open": "See your logins",
     "invitation_subject": "You are invited to a team on OpenTill",
-    "invitation_text": "You are invited to a team on OpenTill. The merchant and the person chose "
+    "invitation_text": "You are invited to a team on OpenTill. Whoever invites you chose "
     "the names below themselves; nobody has checked them.",
     "invitation_open": "Accept the invitation",
-    "invitation_else": "If you did not expect this, leave it alone.",
+    "invitation_else": "If you did not expect this, ignore this mail.",
     "link_once": "The link works once, for 24 hours. Whoever has it can use it: do not pass it on.",
     "reset_subject": "Choose a new password",
     "reset_text": "Somebody, hopefully you, wants to choose a new password for this address.",
     "reset_offered": "Whoever runs the payments has made a link for that, which still works: "
     "follow that one. If you do not have it, ask them for another.",
     "reset_open": "Choose a new password",
-    "reset_else": "If that was not you, leave this alone: your password stays as it is.",
+    "reset_else": "If that was not you, ignore this mail: your password stays as it is.",
     "digest_subject": "{shop}: {date}",
     "digest_text": "What happened on {date} ({zone}).",
     "digest_nothing": "Nothing was paid, refunded or disputed on {date} ({zone}).",

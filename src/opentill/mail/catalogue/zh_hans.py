@@ -49,14 +49,14 @@ SENTENCES: Final[dict[str, str]] = {
     "请在截止时间前提交证据：不回应通常会损失这笔款项。",
     "dispute_no_deadline": "尚未确定",
     "dispute_open": "回应争议",
-    "payout_paid_subject": "出款 {amount} 已支付",
-    "payout_paid_text": "{shop} 的一笔出款已汇往您的银行。",
-    "payout_failed_subject": "出款 {amount} 失败",
-    "payout_failed_text": "{shop} 的一笔出款未能汇出，款项已恢复可用。",
+    "payout_paid_subject": "打款 {amount} 已支付",
+    "payout_paid_text": "{shop} 的一笔打款已汇往您的银行。",
+    "payout_failed_subject": "打款 {amount} 失败",
+    "payout_failed_text": "{shop} 的一笔打款未能汇出，款项已恢复可用。",
     "payout_returned_subject": "打款 {amount} 被银行退回",
     "payout_returned_text": "{shop} 的一笔已汇出的打款被银行退回，款项已恢复可用。"
     "请在下次打款前核对您的银行账户。",
-    "payout_open": "查看出款",
+    "payout_open": "查看打款",
     "endpoint_subject": "{shop} 的一个 Webhook 端点已停用",
     "endpoint_text": "{shop} 的一个端点未能接收事件，OpenTill 已停止向其发送。重新启用后，只会发送"
     "此前已在等待的事件；停用期间发生的事件不会自动发送：请在管理后台的“事件”页面发送，"
@@ -72,7 +72,7 @@ SENTENCES: Final[dict[str, str]] = {
     "请吊销该密钥并更改密码。",
     "key_open": "查看密钥",
     "account_subject": "{shop} 的银行账户已更改",
-    "account_text": "有人填写了 {shop} 的出款银行账户。如果不是你们所为，"
+    "account_text": "有人填写了 {shop} 的打款银行账户。如果不是你们所为，"
     "请立即告知支付服务的运营方，并更改密码。",
     "account_open": "查看银行账户",
     "login_subject": "您的账户有新的登录",
@@ -80,8 +80,7 @@ SENTENCES: Final[dict[str, str]] = {
     "login_else": "如果是您本人，无需处理。否则请立即结束该登录并更改密码。",
     "login_open": "查看登录记录",
     "invitation_subject": "您被邀请加入 OpenTill 上的一个团队",
-    "invitation_text": "您被邀请加入 OpenTill 上的一个团队。"
-    "以下名称由商户和邀请人自行填写，未经核实。",
+    "invitation_text": "您被邀请加入 OpenTill 上的一个团队。以下名称由邀请方自行填写，未经核实。",
     "invitation_open": "接受邀请",
     "invitation_else": "如果这不在您的预料之中，请忽略本邮件。",
     "link_once": "此链接仅可使用一次，24 小时内有效。任何持有链接的人都能使用，请勿转发。",
@@ -102,7 +101,7 @@ SENTENCES: Final[dict[str, str]] = {
     "digest_open": "查看管理后台",
     "digest_off": "所有者可以在设置中关闭此每日邮件。",
     "violated_subject": "账目有误",
-    "violated_text": "账本的持续检查发现了 {number} 处违规。出款前请先查明：",
+    "violated_text": "账本的持续检查发现了 {number} 处违规。打款前请先查明：",
     "stuck_subject": "网关 {gateway} 没有响应",
     "stuck_text": "通过 {gateway} 的付款长时间没有得到回应。客户可能已经付款；OpenTill "
     "会继续查询。",

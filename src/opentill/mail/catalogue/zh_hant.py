@@ -49,14 +49,14 @@ SENTENCES: Final[dict[str, str]] = {
     "請在期限前提交證據：不回應通常會損失這筆款項。",
     "dispute_no_deadline": "尚未確定",
     "dispute_open": "回應爭議",
-    "payout_paid_subject": "出款 {amount} 已支付",
-    "payout_paid_text": "{shop} 的一筆出款已匯往您的銀行。",
-    "payout_failed_subject": "出款 {amount} 失敗",
-    "payout_failed_text": "{shop} 的一筆出款未能匯出，款項已恢復可用。",
+    "payout_paid_subject": "撥款 {amount} 已支付",
+    "payout_paid_text": "{shop} 的一筆撥款已匯往您的銀行。",
+    "payout_failed_subject": "撥款 {amount} 失敗",
+    "payout_failed_text": "{shop} 的一筆撥款未能匯出，款項已恢復可用。",
     "payout_returned_subject": "撥款 {amount} 遭銀行退回",
     "payout_returned_text": "{shop} 的一筆已匯出的撥款遭銀行退回，款項已恢復可用。"
     "請在下次撥款前核對您的銀行帳戶。",
-    "payout_open": "檢視出款",
+    "payout_open": "檢視撥款",
     "endpoint_subject": "{shop} 的一個 Webhook 端點已停用",
     "endpoint_text": "{shop} 的一個端點未能接收事件，OpenTill 已停止向其傳送。重新啟用後，只會傳送"
     "此前已在等候的事件；停用期間發生的事件不會自動傳送：請在管理後台的「事件」頁面傳送，"
@@ -65,14 +65,14 @@ SENTENCES: Final[dict[str, str]] = {
     "endpoint_changed_subject": "{shop} 的 Webhook 網址已變更",
     "endpoint_changed_text": "{shop} 的事件（包括客戶的付款資訊）將傳送到新的網址。"
     "如果不是你們所為，"
-    "請改回網址、輪換簽章密鑰並變更密碼。",
+    "請改回網址、輪換簽名金鑰並變更密碼。",
     "endpoint_changed_open": "檢視端點",
-    "key_subject": "{shop} 的 API 密鑰有變更",
-    "key_text": "有人建立、更換或撤銷了 {shop} 的一個 API 密鑰。如果不是你們所為，"
-    "請撤銷該密鑰並變更密碼。",
-    "key_open": "檢視密鑰",
+    "key_subject": "{shop} 的 API 金鑰有變更",
+    "key_text": "有人建立、更換或撤銷了 {shop} 的一個 API 金鑰。如果不是你們所為，"
+    "請撤銷該金鑰並變更密碼。",
+    "key_open": "檢視金鑰",
     "account_subject": "{shop} 的銀行帳戶已變更",
-    "account_text": "有人填寫了 {shop} 的出款銀行帳戶。如果不是你們所為，"
+    "account_text": "有人填寫了 {shop} 的撥款銀行帳戶。如果不是你們所為，"
     "請立即告知付款服務的營運方，並變更密碼。",
     "account_open": "查看銀行帳戶",
     "login_subject": "您的帳戶有新的登入",
@@ -80,8 +80,7 @@ SENTENCES: Final[dict[str, str]] = {
     "login_else": "如果是您本人，無需處理。否則請立即結束該登入並變更密碼。",
     "login_open": "檢視登入紀錄",
     "invitation_subject": "您獲邀加入 OpenTill 上的一個團隊",
-    "invitation_text": "您獲邀加入 OpenTill 上的一個團隊。"
-    "以下名稱由商家和邀請人自行填寫，未經核實。",
+    "invitation_text": "您獲邀加入 OpenTill 上的一個團隊。以下名稱由邀請方自行填寫，未經核實。",
     "invitation_open": "接受邀請",
     "invitation_else": "如果這不在您的預料之中，請忽略本郵件。",
     "link_once": "此連結僅可使用一次，24 小時內有效。任何持有連結的人都能使用，請勿轉寄。",
@@ -102,13 +101,13 @@ SENTENCES: Final[dict[str, str]] = {
     "digest_open": "檢視管理後台",
     "digest_off": "擁有者可以在設定中關閉此每日郵件。",
     "violated_subject": "帳目有誤",
-    "violated_text": "帳本的持續檢查發現了 {number} 處違規。出款前請先查明：",
+    "violated_text": "帳本的持續檢查發現了 {number} 處違規。撥款前請先查明：",
     "stuck_subject": "閘道 {gateway} 沒有回應",
     "stuck_text": "透過 {gateway} 的付款長時間沒有得到回應。客戶可能已經付款；OpenTill "
     "會繼續查詢。",
     "stuck_payments": "付款筆數",
     "stuck_since": "最早始於",
-    "fact_merchant": "商戶",
+    "fact_merchant": "商家",
     "approval_subject": "{kind} {amount}：需要第二人審批",
     "approval_text": "此事項須由申請人以外的人審批。尚未移動任何資金。",
     "approval_open": "檢視待審批事項",
@@ -116,8 +115,8 @@ SENTENCES: Final[dict[str, str]] = {
     "deadline_text": "{shop} 的一項爭議的回應時間不足 {left}，且尚未提交證據。"
     "不回應通常會損失這筆款項。",
     "deadline_open": "回應爭議",
-    "deadline_staff_text": "{shop} 的一項爭議的回應時間不足 {left}。商戶尚未提交證據。",
-    "deadline_staff_responded": "{shop} 的一項爭議的回應時間不足 {left}。商戶已提交證據："
+    "deadline_staff_text": "{shop} 的一項爭議的回應時間不足 {left}。商家尚未提交證據。",
+    "deadline_staff_responded": "{shop} 的一項爭議的回應時間不足 {left}。商家已提交證據："
     "請轉交銀行，並在爭議中備註。",
     "deadline_staff_open": "檢視爭議",
     "test_subject": "OpenTill 郵件測試",
