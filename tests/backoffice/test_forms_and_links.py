@@ -82,7 +82,7 @@ def test_every_secret_field_is_marked_as_one() -> None:
     """By its autocomplete token, which ``faces.py`` reads from the templates."""
     source = "".join(one.read_text("utf-8") for one in TEMPLATES.glob("*.html"))
     passwords = re.findall(r'parts\.field\(say, "(\w+)", say\("\w+"\), "password"', source)
-    codes = re.findall(r'parts\.field\(say, "(\w*code)"', source)
+    codes = re.findall(r'parts\.field\(say, "(\w+)", say\("\w+"\), "text", "one-time-code"', source)
     assert {"password", "current", "proof_password", "login_password"} <= set(passwords)
     assert {"code", "proof_code", "login_code"} <= set(codes)
     assert {*passwords, *codes, "credential", "proof_credential"} == FACE.not_kept
