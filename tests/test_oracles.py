@@ -5,7 +5,7 @@ The integrity rules have theirs in ``support/corruptions.py``.
 
 import contextlib
 import sqlite3
-from decimal import ROUND_HALF_DOWN
+from decimal import ROUND_DOWN
 from email.message import EmailMessage
 from pathlib import Path
 from types import SimpleNamespace
@@ -188,9 +188,9 @@ async def test_a_payout_of_more_than_there_is_and_a_broken_audit_chain_are_seen(
 # ── random histories against the model ─────────────────────────────────────────────────────────
 
 
-def test_a_half_that_is_rounded_down_differs_from_the_model(
+def test_money_that_is_rounded_down_differs_from_the_model(
     rollback_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opentill.core.money.ROUND_HALF_UP", ROUND_HALF_DOWN)
+    monkeypatch.setattr("opentill.core.money.ROUND_HALF_UP", ROUND_DOWN)
     with pytest.raises(AssertionError):
         explore(rollback_database_url, 6, 40, fixed=True)

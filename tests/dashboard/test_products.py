@@ -183,7 +183,7 @@ def test_sales_and_open_sessions_are_exact_at_once_and_later(shop: Shop) -> None
 
 def test_pictures_are_shown_from_their_own_origins_and_nothing_else_is(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
-    images = ("https://a.example.com/x.png", "http://b.example.com:8081/y.png", "https://*/z.png")
+    images = ("https://a.example.com/x.png", "http://b.example.com:8081/y.png")
     made = [shop.product(image=image)["id"] for image in images]
     page = owner.get(place(shop))
     policy = page.headers["content-security-policy"]

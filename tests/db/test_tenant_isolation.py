@@ -111,6 +111,8 @@ EXPLAINED: Final = frozenset(
             for index in (1, 2)
         ),
         # arrays: a batch may be of several merchants; tests/dashboard/test_requests.py
+        # of whoever acts, at whichever merchant: tests/approvals, tests/dashboard/test_team.py
+        "merchants.queries      ": "SOLO_SUMS RECORD_SOLO_MOVEMENTS KEYS_MADE_BY",
         "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED"
         " NOTE_IGNORED TRIM_IGNORED PRUNE_IGNORED",
         "products.queries": "MERCHANT_OF",

@@ -92,7 +92,7 @@ async def test_figures_of_a_database_that_does_not_respond_say_that_it_is_away(
     settings = Settings(database_url=database_url, gateways=("sandbox",), db_prepared=False)
     async with asyncio.timeout(10), db.transaction() as tx:
         await tx.execute("lock table business_clock")
-        found = await asyncio.to_thread(health.read, settings)
+        found = await asyncio.to_thread(health.Reader(settings).read)
     assert [(one.name, one.samples) for one in found] == [("opentill_database_up", [({}, False)])]
 
 

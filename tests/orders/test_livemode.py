@@ -78,8 +78,10 @@ async def test_play_money_is_told_from_real_money(
     assert cells[names.index("livemode")] == ("true" if expected else "false")
 
 
-async def _events(tx: Tx, order: Order) -> dict[str, object]:
-    rows = await tx.fetch("select type, body from events where merchant_id = $1", order.merchant_id)
+async def _events(tx: Tx, order: Order, after: str = "") -> dict[str, object]:
+    rows = await tx.fetch(
+        "select type, body from events where merchant_id = $1 and id > $2", order.merchant_id, after
+    )
     return {row["type"]: json.loads(row["body"])["data"].get("livemode") for row in rows}
 
 
@@ -103,15 +105,16 @@ async def test_events_of_what_was_paid_say_it_too(
 ) -> None:
     """Also where the version before, which does not note it, has confirmed the payment."""
     order = await made(tx, how)
-    if not noted:
+    after = ""
+    if not noted:  # and its events do not say it either
         await tx.execute("update orders set livemode = null where id = $1", order.id)
-        await tx.execute("delete from events where merchant_id = $1", order.merchant_id)
+        after = await tx.fetchval("select max(id) from events")
     await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "SUCCEEDED")
     await world.refund_said(tx, await world.refunded(tx, order, "1.00"), "REFUSED")
     settled = await world.settled(tx, order)
     await world.dispute_said(tx, settled, "OPENED")
     confirmed = ("order.paid", "checkout.completed") if noted else ()
-    assert await _events(tx, order) == dict.fromkeys(
+    assert await _events(tx, order, after) == dict.fromkeys(
         (*confirmed, "order.refunded", "refund.failed", "order.settled", "dispute.created"), live
     )
 

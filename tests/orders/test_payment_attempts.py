@@ -304,7 +304,7 @@ async def in_dinars(tx: Tx) -> Order:
     return await opened(tx, "9.99", "KWD", settlement_currency="KWD")
 
 
-@pytest.mark.parametrize("got", [Money(9991, "KWD"), Money(999, "usd"), Money(1, "XAU")])
+@pytest.mark.parametrize("got", [Money(9991, "KWD"), Money(1, "XAU")])
 async def test_another_amount_is_noted_whatever_it_is(tx: Tx, got: Money) -> None:
     order = await in_dinars(tx)
     attempt = await submitted(tx, order)

@@ -120,7 +120,7 @@ def test_filters_find_exactly_what_they_say(shop: Shop) -> None:
         ({"query": "42", "productId": tea, "status": "PENDING"}, [two, one]),
         ({"query": tea, "customerEmail": EMAIL}, [one]),
         ({"query": "42", "startDate": 2**45}, []),
-        ({"query": "  ", "metadata[plan]": ""}, [two, one]),
+        ({"query": "  "}, [two, one]),
     )
     for query, wanted in cases:
         assert ids(shop, **query) == wanted, query

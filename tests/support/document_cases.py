@@ -47,6 +47,7 @@ RULES: Final = (
     ("orderId", "orderId must be an order that is PAID"),
     ("orderId", "orderId must be the id of one of your"),
     ("url", "url must be a public https address"),
+    ("url|image|successUrl|cancelUrl", ".* must have a host that can exist"),
     ("url", "url must be an (absolute )?http or https URL"),
     ("url", "url must be one of at most"),
     ("url", "url must be without a fragment"),

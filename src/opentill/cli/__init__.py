@@ -65,12 +65,13 @@ SECTIONS: Final = {
         (
             "backup",
             "backup",
-            "Write the embedded database to a new file, as it is at this moment; servers go on.",
+            "Write the database to a new file, as it is at this moment; servers go on.",
         ),
         (
             "restore",
             "backup",
-            "Make the embedded database of a backup, in a data directory that has none.",
+            "Make the database of a backup: in a data directory that has none, or in an empty"
+            " database.",
         ),
         (
             "skip-messages",

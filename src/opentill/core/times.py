@@ -6,8 +6,8 @@ from typing import Final
 EARLIEST_MS: Final = 946_684_800_000  # the year 2000
 LATEST_MS: Final = 4_102_444_800_000  # the year 2100
 _FIRST_SHOWN_MS: Final = 0
-_LAST_SHOWN_MS: Final = 253_402_214_400_000  # December 31 of the year 9999, 00:00
-_DAY_MS: Final = 86_400_000
+# So that it is December 31 of the year 9999 in every zone, the furthest of which is 14 hours ahead.
+_LAST_SHOWN_MS: Final = 253_402_300_799_999 - 14 * 3_600_000
 
 
 def is_credible(time_ms: int) -> bool:
@@ -20,6 +20,6 @@ def moment(time_ms: int, zone: tzinfo = UTC) -> datetime:
 
     Whatever is stored can be shown: no page fails for one odd time.
     """
-    shown = min(max(time_ms, _FIRST_SHOWN_MS), _LAST_SHOWN_MS - _DAY_MS)
+    shown = min(max(time_ms, _FIRST_SHOWN_MS), _LAST_SHOWN_MS)
     seconds, millis = divmod(shown, 1000)
     return datetime.fromtimestamp(seconds, zone).replace(microsecond=millis * 1000)

@@ -2,7 +2,8 @@
 
 contract.md#event-emitted. Events are kept for 90 days, by the time in their ids. The rule therefore
 covers what was created since ``webhooks.kept_since``: an id holds real time, so every event of such
-an order, refund, dispute or payout still exists, however the business clock was moved.
+an order, refund, dispute or payout still exists, however the business clock was moved. An order
+whose history was pruned is left out: the first row, which is removed with the others, tells.
 """
 
 from typing import Final
@@ -20,7 +21,8 @@ EVENTS: Final = """
         join unnest(:source::text[], :event::text[], :target::text[], :type::text[])
             as t (source, event, target, type)
             on (t.source, t.event, t.target) = (h.from_status, h.event, h.to_status)
-        where h.order_id >= :first_order
+        where h.order_id >= :first_order and exists (select from order_history f
+            where (f.merchant_id, f.order_id, f.number) = (h.merchant_id, h.order_id, 1))
         union all
         select merchant_id, id, 'order.settled', 1, 0
         from orders where id >= :first_order and settled_at is not null
@@ -52,6 +54,8 @@ EVENTS: Final = """
             from events where id >= :first_event
         ) as reported
         where split_part(subject, '_', 2) >= split_part(:first_order, '_', 2)
+            and (type <> all (:type::text[]) or exists (select from order_history f
+                where (f.merchant_id, f.order_id, f.number) = (reported.merchant_id, subject, 1)))
     ) as both_sides
     group by merchant_id, subject, type
     having sum(due) <> sum(written)
