@@ -70,8 +70,7 @@ SECTIONS: Final = {
         (
             "restore",
             "backup",
-            "Make the database of a backup: in a data directory that has none, or in an empty"
-            " database.",
+            "Make the database of a backup: in a data directory that has none.",
         ),
         (
             "skip-messages",
