@@ -21,7 +21,7 @@ from support import concurrent_movements, mailing, world
 from support.crash_load import Storm
 from support.dispatcher_crashes import all_arrived
 from support.mail_server import MailServer
-from support.webhook_harness import WebhookHarness, until
+from support.webhook_harness import until, webhook_harness
 from support.webhook_receiver import receiving
 
 
@@ -57,13 +57,12 @@ async def test_a_mail_that_is_lost_or_sent_twice_is_seen(db: Db, copies: int) ->
 async def test_an_event_that_does_not_arrive_or_arrives_changed_is_seen(
     db: Db, database_url: str
 ) -> None:
-    harness = WebhookHarness(db, database_url)
-    merchant_id = await harness.merchant()
+    async with webhook_harness(database_url) as harness, receiving() as receiver:
+        merchant_id = await harness.merchant()
 
-    async def _nothing_is_pending() -> bool:
-        return "PENDING" not in await harness.statuses()
+        async def _nothing_is_pending() -> bool:
+            return "PENDING" not in await harness.statuses()
 
-    async with receiving() as receiver:
         await harness.endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 2)
         with pytest.raises(AssertionError):
