@@ -51,6 +51,9 @@ class Bank:
     def __init__(self) -> None:
         self.refunds: dict[str, str] = {}
 
+    def methods(self, _currency: str) -> tuple[str, ...]:
+        return ("CREDIT_CARD",)
+
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
         await asyncio.sleep(0)
         return PaymentOutcome(status=_random.choice(("SUCCEEDED", "VOIDED", "UNKNOWN")))
@@ -337,6 +340,8 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
                 tasks.create_task(hammer.hit(end))
             watching = tasks.create_task(hammer.watch(end))
         assert watching.result() >= 1
+        if working.done():
+            working.result()  # a worker that has ended says why
         await _comes_to_rest(hammer)
     finally:
         stop.set()
