@@ -210,7 +210,13 @@ class OrderRules(HistoryState):
         kept = self.pick(self.refunds, which)
         order = self.run(orders.find(self.tx, kept.shop_id, kept.row.order_id))
         work = world.refund_reported(
-            self.tx, order, "REFUSED", self.now, refund=kept.row, minor=kept.of.amount
+            self.tx,
+            order,
+            "REFUSED",
+            self.now,
+            refund=kept.row,
+            minor=kept.of.amount,
+            ref=kept.row.provider_ref or "rf_1",
         )
         self.take(f"refund: reversed {kept.of.status}", work, fine=True)
         kept.order.reverse_refund(kept.of)
