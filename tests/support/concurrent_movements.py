@@ -167,8 +167,9 @@ class Hammer:
             refund = await refunds.find(tx, self.shop_id, found)
             order = await orders.find(tx, self.shop_id, refund.order_id)
             await world.refund_reported(
-                tx, order, "REFUSED", self.now(), refund=refund, minor=refund.amount_minor
-            )
+                tx, order, "REFUSED", self.now(), refund=refund, minor=refund.amount_minor,
+                ref=refund.provider_ref or "rf_1",
+            )  # fmt: skip
 
     async def dispute(self, tx: Tx) -> None:
         order = await orders.find(tx, self.shop_id, self.order_id())
