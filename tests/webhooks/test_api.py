@@ -201,6 +201,7 @@ def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -
             "refund.failed",
             {"refund_id": failing["id"], "amount": "1.00", **order_ids}
             | {"currency": "USD", "reason": "", "error_message": "account closed"}
+            | {"reversed": False}
             | {"metadata": meta},
         ),
         (

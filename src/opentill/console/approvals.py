@@ -36,13 +36,17 @@ async def _all(
     async with request.app.db.connection() as tx:
         found = await approvals.waiting(tx)
         names = await merchants.names(tx, (one.merchant_id for one in found))
+
+    def amount(minor: int, currency: str) -> str:
+        return request.localizer.amount(Money(minor, currency))
+
     return render.page(
         request,
         "approvals.html",
         status,
         found=found,
         names=names,
-        money=lambda minor, currency: request.localizer.amount(Money(minor, currency)),
+        money=amount,
         me=people.actor_of(request.login, "").who,
         errors=errors or {},
         typed=typed or {},

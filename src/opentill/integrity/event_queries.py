@@ -1,9 +1,10 @@
 """The integrity rule about events: all that happened was reported, each time by one event.
 
-contract.md#event-emitted. Events are kept for 90 days, by the time in their ids. The rule therefore
-covers what was created since ``webhooks.kept_since``: an id holds real time, so every event of such
-an order, refund, dispute or payout still exists, however the business clock was moved. An order
-whose history was pruned is left out: the first row, which is removed with the others, tells.
+contract.md#event-emitted. Events are kept for 90 days (``webhooks.KEEP_EVENTS_MS``), by the time in
+their ids. The rule therefore covers what was created in the last 89 days: an id holds real time, so
+every event of such an order, refund, dispute or payout still exists, however the business clock was
+moved. An order whose history was pruned is left out: its first row is removed with all others but
+the last.
 """
 
 from typing import Final
