@@ -147,13 +147,15 @@ def _with_authenticator(opentill: Commands, name: str) -> Colleague:
         assert login is not None
         await second_factor.begin(tx, login, key)
         secret = await second_factor.pending(tx, login, key)
-        now = await tx.fetchval("select extract(epoch from now())::bigint")
+        now = await tx.fetchval("select floor(extract(epoch from now()))::bigint")
         code = totp.code_at(secret, now // 30)
         await second_factor.confirm(tx, login, code, key, now * 1000)
         return secret
 
     secret = in_database(opentill, confirm)
-    now = in_database(opentill, lambda tx: tx.fetchval("select extract(epoch from now())::bigint"))
+    now = in_database(
+        opentill, lambda tx: tx.fetchval("select floor(extract(epoch from now()))::bigint")
+    )
     opentill.environ |= REAL
     log_in(made, totp.code_at(secret, now // 30 + 1))
     return made
