@@ -1,6 +1,7 @@
 """Payment links: what they sell, to whom, how often: contract.md#payment-links."""
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -302,7 +303,9 @@ def test_a_customer_who_comes_while_the_idle_session_of_a_link_ends_gets_its_use
 
         answer = server.tx(end_the_session).result()
     usable = 303 if method == "post" else 200
-    assert answer.status_code == (usable if ends else 410), answer.text
+    # A page that is read in one snapshot shows the moment before; its form says what has happened.
+    is_snapshot = os.environ.get("OPENTILL_TEST_ISOLATION") == "serializable" and method == "get"
+    assert answer.status_code == (usable if ends or is_snapshot else 410), answer.text
     assert read(shop, made)["openSessions"] == (0 if ends and method == "get" else 1)
     server.check_books()
 
