@@ -241,11 +241,11 @@ class Timeline:
 
     def _entries(self) -> Iterator[Item]:
         for one in self._payment.entries:
-            after = (
-                ("after_pending", one.pending_after),
-                ("after_available", one.available_after),
-                ("after_frozen", one.frozen_after),
-                ("after_reserve", one.reserve_after),
+            balances = (
+                ("pending", "after_pending", one.pending_after),
+                ("available", "after_available", one.available_after),
+                ("frozen", "after_frozen", one.frozen_after),
+                ("reserve", "after_reserve", one.reserve_after),
             )
             moved = {one.from_account, one.to_account}
             yield Item(
@@ -253,8 +253,8 @@ class Timeline:
                 sentence=self._say(f"type_{one.type}"),
                 facts=tuple(
                     (name, self._amount(minor, one.currency))
-                    for name, minor in after
-                    if name.removeprefix("after_") in moved
+                    for account, name, minor in balances
+                    if account in moved
                 ),
                 entry=one,
             )

@@ -1,4 +1,4 @@
-"""Puts what each message says (``contents.py``) into words; the sentences are in ``catalogue``."""
+"""Messages to merchants, their people and staff: what each says (``contents.py``), in words."""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,8 +14,6 @@ from opentill.mail.contents import (
     Invitation,
     Login,
     Payout,
-    Receipt,
-    Refund,
     RefundReport,
     Reset,
     Stuck,
@@ -27,54 +25,14 @@ from opentill.mail.words import Fact, Message, Words
 _DAY_MS: Final = 86_400_000
 
 
-def _reference(reference: str, words: Words) -> list[Fact]:
-    return [(words.say("fact_reference"), reference)] if reference else []
-
-
-def receipt(it: Receipt, words: Words) -> Message:
-    """Write of an order that was paid, to its customer."""
-    say = words.say
-    return Message(
-        subject=say("receipt_subject", shop=words.shop),
-        paragraphs=[say("receipt_text", shop=words.shop, amount=words.amount(it.amount))],
-        facts=[
-            (say("fact_item"), it.item),
-            (say("fact_amount"), words.amount(it.amount)),
-            (say("fact_method"), say(it.method) if it.method else "–"),
-            (say("fact_paid_at"), words.when(it.paid_at)),
-            (say("fact_order"), it.order_id),
-            *_reference(it.reference, words),
-        ],
-        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
-    )
-
-
-def refund(it: Refund, words: Words) -> Message:
-    """Write of money given back, to its customer."""
-    say, amount = words.say, words.amount(it.amount)
-    return Message(
-        subject=say("refund_subject", shop=words.shop, amount=amount),
-        paragraphs=[say("refund_text", shop=words.shop, amount=amount), say("refund_days")],
-        facts=[
-            (say("fact_item"), it.item),
-            (say("fact_refund"), amount),
-            (say("fact_refunded"), words.amount(it.refunded)),
-            (say("fact_refunded_at"), words.when(it.at)),
-            (say("fact_order"), it.order_id),
-            *_reference(it.reference, words),
-        ],
-        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
-    )
-
-
-def refund_report(key: str) -> Callable[[RefundReport, Words], Message]:
+def refund_report(subject: str, text: str) -> Callable[[RefundReport, Words], Message]:
     """Return what writes of a refund that was reversed or made at the provider."""
 
     def compose(it: RefundReport, words: Words) -> Message:
         say, amount = words.say, words.amount(it.amount)
         return Message(
-            subject=say(f"{key}_subject", amount=amount),
-            paragraphs=[say(f"{key}_text", shop=words.shop, amount=amount)],
+            subject=say(subject, amount=amount),
+            paragraphs=[say(text, shop=words.shop, amount=amount)],
             facts=[
                 (say("fact_amount"), amount),
                 (say("fact_reason"), it.reason or "–"),
@@ -110,20 +68,21 @@ def dispute(it: Dispute, words: Words) -> Message:
     )
 
 
-def payout(key: str) -> Callable[[Payout, Words], Message]:
+def payout(subject: str, text: str) -> Callable[[Payout, Words], Message]:
     """Return what writes of a payout, paid or failed."""
 
     def compose(it: Payout, words: Words) -> Message:
         say, amount = words.say, words.amount(it.amount)
-        sentence = "payout_returned" if it.returned else key
+        returned = ("payout_returned_subject", "payout_returned_text")
+        own_subject, own_text = returned if it.returned else (subject, text)
         facts = [
             (say("fact_amount"), amount),
             (say("fact_bank"), it.reference),
             (say("fact_reason"), it.reason),
         ]
         return Message(
-            subject=say(f"{sentence}_subject", amount=amount),
-            paragraphs=[say(f"{sentence}_text", shop=words.shop, amount=amount)],
+            subject=say(own_subject, amount=amount),
+            paragraphs=[say(own_text, shop=words.shop, amount=amount)],
             facts=[fact for fact in facts if fact[1]],
             action=(
                 say("payout_open"),
@@ -134,47 +93,63 @@ def payout(key: str) -> Callable[[Payout, Words], Message]:
     return compose
 
 
-def entry(key: str, page: str) -> Callable[[Entry, Words], Message]:
+def entry(subject: str, text: str, label: str, page: str) -> Callable[[Entry, Words], Message]:
     """Return what writes of a change that somebody made, and of the page where it stands."""
 
     def compose(it: Entry, words: Words) -> Message:
         say = words.say
         return Message(
-            subject=say(f"{key}_subject", shop=words.shop),
-            paragraphs=[say(f"{key}_text", shop=words.shop)],
+            subject=say(subject, shop=words.shop),
+            paragraphs=[say(text, shop=words.shop)],
             facts=[
                 (say("fact_what"), f"{it.action}: {it.subject}"),
                 (say("fact_who"), it.who),
                 (say("fact_when"), words.when(it.at)),
             ],
-            action=(say(f"{key}_open"), words.url(f"/dashboard/{it.merchant_id}/{page}")),
+            action=(say(label), words.url(f"/dashboard/{it.merchant_id}/{page}")),
         )
 
     return compose
 
 
-def account_change(key: str) -> Callable[[AccountChange, Words], Message]:
-    """Return what writes of a change of an account, to its person or to other administrators."""
-
-    def compose(it: AccountChange, words: Words) -> Message:
-        say = words.say
-        change = say(f"change_{it.change}")
-        return Message(
-            subject=say(f"{key}_subject", change=change, email=it.email),
-            paragraphs=[say(f"{key}_text", change=change, email=it.email), say(f"{key}_else")],
-            facts=[
-                (say("fact_what"), change),
-                (say("fact_who"), it.who),
-                (say("fact_reason"), it.reason),
-                (say("fact_when"), words.when(it.at)),
-            ],
-            action=(say(f"{key}_open"), words.url(_ACCOUNT_PAGES[key])),
-        )
-
-    return compose
+def account_change(it: AccountChange, words: Words) -> Message:
+    """Write of a change of an account, to its person."""
+    say = words.say
+    change = say(f"change_{it.change}")
+    return Message(
+        subject=say("account_change_subject", change=change),
+        paragraphs=[
+            say("account_change_text", change=change, email=it.email),
+            say("account_change_else"),
+        ],
+        facts=_facts_of_change(it, change, words),
+        action=(say("account_change_open"), words.url("/security")),
+    )
 
 
-_ACCOUNT_PAGES: Final = {"account_change": "/security", "account_change_staff": "/console/people"}
+def account_change_staff(it: AccountChange, words: Words) -> Message:
+    """Write of a change of an account, to other administrators."""
+    say = words.say
+    change = say(f"change_{it.change}")
+    return Message(
+        subject=say("account_change_staff_subject", change=change, email=it.email),
+        paragraphs=[
+            say("account_change_staff_text", change=change, email=it.email),
+            say("account_change_staff_else"),
+        ],
+        facts=_facts_of_change(it, change, words),
+        action=(say("account_change_staff_open"), words.url("/console/people")),
+    )
+
+
+def _facts_of_change(it: AccountChange, change: str, words: Words) -> list[Fact]:
+    say = words.say
+    return [
+        (say("fact_what"), change),
+        (say("fact_who"), it.who),
+        (say("fact_reason"), it.reason),
+        (say("fact_when"), words.when(it.at)),
+    ]
 
 
 def factors_waiting(it: FactorsWaiting, words: Words) -> Message:
@@ -315,13 +290,12 @@ def approval(it: Approval, words: Words) -> Message:
     )
 
 
-def deadline(key: str) -> Callable[[Deadline, Words], Message]:
+def deadline(text: str, text_responded: str, label: str) -> Callable[[Deadline, Words], Message]:
     """Return what writes of a dispute's deadline, to members or to staff."""
 
     def compose(it: Deadline, words: Words) -> Message:
         say, amount = words.say, words.amount(it.amount)
         left = words.localizer.duration(it.days * _DAY_MS)
-        text = f"{key}_responded" if it.responded else f"{key}_text"
         facts: list[Fact] = [
             (say("fact_amount"), amount),
             (say("fact_merchant"), it.shop),
@@ -331,9 +305,9 @@ def deadline(key: str) -> Callable[[Deadline, Words], Message]:
         ]
         return Message(
             subject=say("deadline_subject", amount=amount, left=left),
-            paragraphs=[say(text, shop=it.shop, left=left)],
+            paragraphs=[say(text_responded if it.responded else text, shop=it.shop, left=left)],
             facts=facts,
-            action=(say(f"{key}_open"), words.url(it.path)),
+            action=(say(label), words.url(it.path)),
         )
 
     return compose
