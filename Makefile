@@ -100,6 +100,7 @@ notice: .venv/stamp-dev
 check: .venv/stamp-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python -m tools.plain_names
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/ci.yml
 	$(BIN)/zizmor --offline --quiet --persona=pedantic .github
 	env PYTHONPATH=src $(BIN)/lint-imports

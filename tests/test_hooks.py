@@ -10,19 +10,24 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from tools.commit_subject import problems
+from tools.plain_names import UNCHECKED, banned_names, findings
 
 TOP: Final = Path(__file__).parents[1]
 MAKEFILE: Final = (TOP / "Makefile").read_text()
 CONFIG: Final = yaml.safe_load((TOP / ".pre-commit-config.yaml").read_text())
-HOOKS: Final = [hook for repo in CONFIG["repos"] for hook in repo["hooks"]]
+EVERY_HOOK: Final = [hook for repo in CONFIG["repos"] for hook in repo["hooks"]]
+# The one that reads the message instead of the files.
+OF_MESSAGES: Final = "commit-msg"
+HOOKS: Final = [hook for hook in EVERY_HOOK if hook["stages"] != [OF_MESSAGES]]
 WORKFLOWS: Final = sorted((TOP / ".github" / "workflows").iterdir())
 
 
 def recipe(target: str) -> list[str]:
     """Return the commands of a target of the Makefile, as they are run."""
-    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
-    assert found is not None, target
-    return [line.strip().replace("$(BIN)", ".venv/bin") for line in found[1].splitlines()]
+    block = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert block is not None, target
+    return [line.strip().replace("$(BIN)", ".venv/bin") for line in block[1].splitlines()]
 
 
 def test_the_hooks_run_what_make_check_runs() -> None:
@@ -42,8 +47,8 @@ def test_hooks_are_those_of_the_checkout_and_look_at_everything() -> None:
 
 def test_each_hook_runs_at_a_moment_that_make_hooks_installs() -> None:
     installed = CONFIG["default_install_hook_types"]
-    assert {stage for hook in HOOKS for stage in hook["stages"]} == set(installed)
-    assert all(len(hook["stages"]) == 1 for hook in HOOKS)
+    assert {stage for hook in EVERY_HOOK for stage in hook["stages"]} == set(installed)
+    assert all(len(hook["stages"]) == 1 for hook in EVERY_HOOK)
     assert recipe("hooks") == [".venv/bin/pre-commit install"]
 
 
@@ -122,3 +127,76 @@ def test_the_workflow_checks_and_tests_on_every_python_that_is_promised() -> Non
         assert job["strategy"]["matrix"]["python"] == promised
         assert job["timeout-minutes"] <= 60
         assert job["steps"][-1]["run"] == f"make {name}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "found = 1",
+        "for one in orders: pass",
+        "def of(order): pass",
+        "def pay(wanted): pass",
+        "async def pay(*, _known): pass",
+        "with lock() as made: pass",
+        "def pay(**given): pass",
+        "if (said := read()): pass",
+        "[kept for order in orders if (kept := order)]",
+    ],
+)
+def test_a_name_that_does_not_say_what_the_value_is_is_reported(source: str) -> None:
+    assert len(list(banned_names(source, "file.py"))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["order = 1", "[one for one in orders]", "{made: 1 for made, _ in pairs}", "order.found = 1"],
+)
+def test_names_in_a_comprehension_may_be_short(source: str) -> None:
+    assert list(banned_names(source, "file.py")) == []
+
+
+def test_a_file_that_nobody_would_guess_is_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "opentill" / "mail"
+    folder.mkdir(parents=True)
+    for name in ("wording.py", "templates.py"):
+        (folder / name).write_text('"""Texts."""\n')
+    assert [finding.file for finding in findings(tmp_path)] == ["src/opentill/mail/wording.py"]
+
+
+def test_unchecked_places_exist() -> None:
+    assert [place for place in UNCHECKED if not (TOP / place).exists()] == []
+    assert list(UNCHECKED) == sorted(UNCHECKED)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Reject a refund that the provider reversed",
+        "Bring old Epay numbers back to life\n\nA shop cannot change its number.\n",
+        "Pass the reason on\n# a comment of git's\n",
+        "Merge branch 'main'",
+        "Address-check each redirect",
+    ],
+)
+def test_an_imperative_subject_is_accepted(message: str) -> None:
+    assert problems(message) == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "\n\nBody only",
+        "A sentence in its lines",
+        "What became of all",
+        "fix a thing",
+        "Fixed a thing",
+        "Fixing a thing",
+        "Rejects a refund",
+        "Reject a refund.",
+        "Reject a refund\nthat the provider reversed",
+        "Reject " + "a" * 66,
+    ],
+)
+def test_another_subject_is_refused_with_a_reason(message: str) -> None:
+    assert len(problems(message)) == 1

@@ -1,0 +1,216 @@
+"""Report names that do not say what the value is, and file names nobody would guess.
+
+``make check`` runs it as ``python -m tools.plain_names``. A name is banned where it is bound:
+as a variable, a parameter or a function. Variables of comprehensions and lambdas may stay short.
+Folders and files that still have such names stand in ``UNCHECKED``; each leaves that list once it
+is free of them, and none is added.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+TOP: Final = Path(__file__).parents[1]
+ROOTS: Final = ("src", "tests", "tools", "benchmarks", "mutants", "examples")
+# Participles and pronouns: they say what happened to a value, not what it is.
+BANNED: Final = frozenset({
+    "asked", "found", "given", "kept", "known", "led", "made", "noted", "of", "one", "said",
+    "sought", "told", "took", "wanted",
+})  # fmt: skip
+# File names of a private language; the field's nouns stand in docs/glossary.md.
+BANNED_FILES: Final = frozenset({
+    "aside", "asking", "composing", "contents", "following", "letters", "looking", "noting",
+    "parts", "reminding", "trial", "wording", "words",
+})  # fmt: skip
+UNCHECKED: Final = (
+    "benchmarks",
+    "examples",
+    "mutants",
+    "src/opentill/adjustments",
+    "src/opentill/agreement",
+    "src/opentill/app.py",
+    "src/opentill/approvals",
+    "src/opentill/backoffice",
+    "src/opentill/callbacks",
+    "src/opentill/checkouts",
+    "src/opentill/cli",
+    "src/opentill/client",
+    "src/opentill/config.py",
+    "src/opentill/console",
+    "src/opentill/context.py",
+    "src/opentill/core",
+    "src/opentill/dashboard",
+    "src/opentill/db",
+    "src/opentill/disputes",
+    "src/opentill/epay",
+    "src/opentill/figures",
+    "src/opentill/gateways",
+    "src/opentill/health.py",
+    "src/opentill/healthcheck.py",
+    "src/opentill/http",
+    "src/opentill/integrity",
+    "src/opentill/ledger",
+    "src/opentill/list_counts",
+    "src/opentill/mail",
+    "src/opentill/merchants",
+    "src/opentill/onboarding",
+    "src/opentill/orders",
+    "src/opentill/outgoing",
+    "src/opentill/pages",
+    "src/opentill/payment_links",
+    "src/opentill/payouts",
+    "src/opentill/people",
+    "src/opentill/products",
+    "src/opentill/queues.py",
+    "src/opentill/rates",
+    "src/opentill/reconciliation",
+    "src/opentill/reference",
+    "src/opentill/refunds",
+    "src/opentill/sandbox",
+    "src/opentill/server",
+    "src/opentill/web",
+    "src/opentill/webhooks",
+    "src/opentill/worker.py",
+    "tests/adjustments",
+    "tests/agreement",
+    "tests/approvals",
+    "tests/backoffice",
+    "tests/browser",
+    "tests/citus",
+    "tests/cli",
+    "tests/client",
+    "tests/conftest.py",
+    "tests/console",
+    "tests/core",
+    "tests/dashboard",
+    "tests/db",
+    "tests/deploy",
+    "tests/disputes",
+    "tests/epay",
+    "tests/exploration",
+    "tests/figures",
+    "tests/gateways",
+    "tests/generated",
+    "tests/http",
+    "tests/image",
+    "tests/javascript",
+    "tests/ledger",
+    "tests/list_counts",
+    "tests/mail",
+    "tests/merchants",
+    "tests/onboarding",
+    "tests/orders",
+    "tests/outgoing",
+    "tests/pages",
+    "tests/payment_links",
+    "tests/payouts",
+    "tests/people",
+    "tests/rates",
+    "tests/reconciliation",
+    "tests/reference",
+    "tests/refunds",
+    "tests/sandbox",
+    "tests/server",
+    "tests/spec",
+    "tests/stress",
+    "tests/support",
+    "tests/test_benchmarks.py",
+    "tests/test_contract.py",
+    "tests/test_lockfiles.py",
+    "tests/test_queries.py",
+    "tests/test_recipes.py",
+    "tests/test_references.py",
+    "tests/test_schema.py",
+    "tests/test_simulation.py",
+    "tests/test_spread.py",
+    "tests/test_tidy.py",
+    "tests/test_words.py",
+    "tests/web",
+    "tests/webhooks",
+    "tools",
+)
+
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Finding(NamedTuple):
+    """A banned name: its file, relative to the top, its line and what it is called."""
+
+    file: str
+    line: int
+    name: str
+
+    def __str__(self) -> str:
+        """Write it as compilers do."""
+        return f"{self.file}:{self.line}: {self.name}: name what the value is (a noun)"
+
+
+def banned_names(source: str, file: str) -> Iterator[Finding]:
+    """Yield the banned bindings of one file's source, in no order."""
+    tree = ast.parse(source, file)
+    short = {
+        id(name)
+        for comprehension in ast.walk(tree)
+        if isinstance(comprehension, _COMPREHENSIONS)
+        for generator in comprehension.generators
+        for name in ast.walk(generator.target)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            bindings = [(node.name, node.lineno)]
+            bindings += [(argument.arg, argument.lineno) for argument in _arguments(node.args)]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bindings = [] if id(node) in short else [(node.id, node.lineno)]
+        elif isinstance(node, ast.ExceptHandler) and node.name is not None:
+            bindings = [(node.name, node.lineno)]
+        else:
+            continue
+        for name, line in bindings:
+            if name.lstrip("_") in BANNED:
+                yield Finding(file, line, name)
+
+
+def _arguments(arguments: ast.arguments) -> list[ast.arg]:
+    stars = [star for star in (arguments.vararg, arguments.kwarg) if star is not None]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *stars]
+
+
+def findings(top: Path) -> Iterator[Finding]:
+    """Yield every banned name and file name below ``top``, unchecked folders included."""
+    for root in ROOTS:
+        for path in sorted((top / root).rglob("*.py")):
+            file = path.relative_to(top).as_posix()
+            if "node_modules" in path.parts:
+                continue
+            if path.stem.removeprefix("test_") in BANNED_FILES:
+                yield Finding(file, 1, path.stem)
+            yield from sorted(banned_names(path.read_text(), file))
+
+
+def _lies_in(file: str, place: str) -> bool:
+    """Whether a file is, or lies in, an entry of UNCHECKED."""
+    return file == place or file.startswith(f"{place}/")
+
+
+def main() -> int:
+    """Print what is wrong, and entries of UNCHECKED that are clean; return the exit code."""
+    every = list(findings(TOP))
+    problems = [
+        str(finding)
+        for finding in every
+        if not any(_lies_in(finding.file, place) for place in UNCHECKED)
+    ]
+    problems += [
+        f"tools/plain_names.py: {place} is clean: take it out of UNCHECKED"
+        for place in UNCHECKED
+        if not any(_lies_in(finding.file, place) for finding in every)
+    ]
+    for problem in problems:
+        sys.stderr.write(f"{problem}\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
