@@ -78,6 +78,9 @@ MERCHANT: Final = Case("merchants", lambda row: {"merchant_id": row["id"]}, show
 CASES: Final = {
     "orders.queries.LOCKED": Case("orders", ids),
     "orders.confirmation_queries.LOCK_MANY": Case("orders", many),
+    "orders.confirmation_queries.LOCK_NUMBER": Case(
+        "orders", ids, shows=None, where="id in (select order_id from epay_orders)"
+    ),
     "orders.queries.LOCK_SETTLEABLE": Case("orders", ids, where="settle_at is not null"),
     "orders.queries.LOCK_DUE": Case(
         "orders",
@@ -317,6 +320,17 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
         """,
         merchant_id,
         world.NOW,
+    )
+    await tx.execute(
+        """
+        insert into epay_orders (merchant_id, out_trade_no, order_id, checkout_id, type, name,
+            money, money_type, notify_url, return_url, param, created_at)
+        select merchant_id, 'N-1', id, checkout_id, 'bank', 'Tea', '1', 'USD', '', '', '',
+            created_at
+        from orders where merchant_id = $1 and id = $2
+        """,
+        merchant_id,
+        order_id,
     )
     await tx.execute(
         "insert into epay_notifications values ($1, $2, 'WAITING', $3, 0, '', $3, $3)",

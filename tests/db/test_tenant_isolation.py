@@ -54,7 +54,7 @@ from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import catchup
 from opentill.webhooks.dispatch import Dispatcher
-from support import world
+from support import epay_numbers, world
 from support.api_server import ApiServer, Shop
 from support.epay_shop import EpayShop, Inbox
 from support.people import TESTER
@@ -636,6 +636,28 @@ class Business:
 
         self.api_server.tx(read)
 
+    def _paid_number_again(self) -> None:
+        """A number is paid by its second order, and then by its first."""
+        first = self.epay_shop.placed(out_trade_no="N-3", type="creditcard")
+        attempt = epay_numbers.start_attempt(self.epay_shop, first)
+        declined = PaymentOutcome(status="DECLINED")
+        self._apply(attempt, declined)
+        session_id = first["payurl"].rpartition("/")[2]
+        self.api_server.tx(lambda tx: checkouts.expire(tx, self.id, session_id, "test", self.now))
+        self.epay_shop.pay(self.epay_shop.placed(out_trade_no="N-3", type="creditcard"))
+        outcome = PaymentOutcome(status="SUCCEEDED")
+        gateway_event = GatewayPaymentEvent(attempt_id=attempt.id, outcome=outcome)
+        report = orders.Report("sandbox", gateway_event)
+        self.api_server.tx(lambda tx: confirmation.confirm_many(tx, [report], self.now))
+        self._apply(attempt, outcome)
+
+    def _apply(self, attempt: orders.PaymentAttempt, outcome: PaymentOutcome) -> None:
+        self.api_server.tx(
+            lambda tx: orders.apply_outcome(
+                tx, self.id, attempt.id, outcome, self.now, gateway="sandbox"
+            )
+        )
+
     def door(self) -> None:
         """The Epay door: orders, all its acts, what is told and told again."""
         epay_shop, api_server = self.epay_shop, self.api_server
@@ -650,6 +672,7 @@ class Business:
         api_server.tx(lambda tx: checkouts.expire(tx, self.id, session_id, "test", self.now))
         epay_shop.placed(out_trade_no="N-2", type="creditcard")
         epay_shop.pay(late)
+        self._paid_number_again()
         for act, more in (
             ("query", {}), ("settle", {}), ("orders", {}), ("orders", {"status": "1"}),
             ("order", {"trade_no": placed["trade_no"]}),

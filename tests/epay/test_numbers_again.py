@@ -4,63 +4,34 @@ Shops, and every shop behind a chain of servers, cannot change the number of an 
 """
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from opentill import checkouts, merchants, orders
-from opentill.checkouts import jobs as checkout_jobs
 from opentill.console.needs import NEEDS
 from opentill.core.errors import Invalid
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.gateways.model import PaymentOutcome
+from opentill.orders import epay_numbers
+from support.epay_numbers import (
+    WAITS_FOR_LOCK,
+    Clock,
+    days_later,
+    reopen_number,
+    start_attempt,
+    statuses,
+    submit,
+)
 from support.epay_shop import EpayShop, assert_chinese
-
-DAY_MS: Final = 86_400_000
-WAITS_FOR_LOCK: Final = """
-    select exists (select from pg_stat_activity
-        where wait_event_type = 'Lock' and datname = current_database())
-"""
-Clock = Callable[[int], None]
 
 
 @pytest.fixture
 def form(epay_shop: EpayShop) -> dict[str, str]:
     """An invoice of a shop, signed."""
     return epay_shop.signed(epay_shop.form(param="uid=7", type="creditcard"))
-
-
-def days_later(epay_shop: EpayShop, clock: Clock, days: float, *, expire: bool = True) -> None:
-    """Move the business clock ahead, and let the worker end the sessions that are over."""
-    now = epay_shop.api_server.app.clock() + int(days * DAY_MS)
-    clock(now)
-    if expire:
-        epay_shop.api_server.run(checkout_jobs.expire_due(epay_shop.api_server.app.db, now))
-
-
-def submit(epay_shop: EpayShop, form: dict[str, str]) -> dict[str, Any]:
-    body: dict[str, Any] = epay_shop.post("mapi", form).json()
-    return body
-
-
-def reopened(
-    epay_shop: EpayShop, clock: Clock, form: dict[str, str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Submit an invoice on day 0 and on day 2: both responses."""
-    first = submit(epay_shop, form)
-    days_later(epay_shop, clock, 2)
-    second = submit(epay_shop, form)
-    assert (first["code"], second["code"]) == (1, 1), second
-    assert first["trade_no"] != second["trade_no"]
-    return first, second
-
-
-def statuses(epay_shop: EpayShop, *placed: dict[str, Any]) -> list[str]:
-    ids = [epay_shop.order_id(answer) for answer in placed]
-    return [epay_shop.shop.read_order(order_id)["status"] for order_id in ids]
 
 
 @pytest.mark.parametrize("expire", [True, False], ids=["closed", "over, and not closed yet"])
@@ -183,18 +154,6 @@ def test_twenty_submissions_of_an_old_number_at_once_make_one_order(
 # ── Payments that are under way, or come late ────────────────────────────────────────────────────
 
 
-def start_attempt(epay_shop: EpayShop, placed: dict[str, Any]) -> orders.PaymentAttempt:
-    """Begin to pay an order at the sandbox bank; its outcome is not there yet."""
-    app, order_id = epay_shop.api_server.app, epay_shop.order_id(placed)
-
-    async def begin(tx: Tx) -> orders.PaymentAttempt:
-        order = await orders.lock(tx, epay_shop.id, order_id)
-        payer = orders.Payer(email="", name=None, ip="203.0.113.7", locale="zh")
-        return await orders.start_attempt(tx, order, "sandbox", "CREDIT_CARD", payer, app.clock())
-
-    return epay_shop.api_server.tx(begin)
-
-
 def apply_outcome(epay_shop: EpayShop, attempt: orders.PaymentAttempt, status: Any) -> None:
     """Apply what the attempt's own gateway reports."""
     now, outcome = epay_shop.api_server.app.clock(), PaymentOutcome(status=status)
@@ -239,7 +198,7 @@ def test_nobody_is_asked_to_pay_again_while_a_bank_decides_on_a_closed_order(
 def test_a_late_payment_of_the_old_order_counts_and_ends_the_new_session(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
-    first, second = reopened(epay_shop, clock, form)
+    first, second = reopen_number(epay_shop, clock, form)
     epay_shop.pay(first)
     refused = submit(epay_shop, form)
     assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
@@ -262,7 +221,7 @@ def test_a_late_payment_of_the_old_order_counts_and_ends_the_new_session(
 def test_a_late_payment_leaves_a_session_that_is_being_paid(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
-    first, second = reopened(epay_shop, clock, form)
+    first, second = reopen_number(epay_shop, clock, form)
     start_attempt(epay_shop, second)
     epay_shop.pay(first)
     epay_shop.tell()
@@ -293,16 +252,27 @@ def test_a_payment_that_arrives_while_its_number_is_submitted_again_is_seen(
     assert epay_shop.act("query")["orders"] == 1
 
 
+@pytest.fixture
+def _without_paid_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Confirm every payment of a number, as servers of earlier versions did."""
+
+    async def find_none(_tx: Tx, _order: orders.Order) -> None:
+        return None
+
+    monkeypatch.setattr(epay_numbers, "find_paid_beside", find_none)
+
+
 def pay_twice(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Let a customer pay the new order, and the money of the old one arrive after that."""
-    first, second = reopened(epay_shop, clock, form)
+    first, second = reopen_number(epay_shop, clock, form)
     epay_shop.pay(second)
     epay_shop.pay(first)
     return first, second
 
 
+@pytest.mark.usefixtures("_without_paid_beside")
 def test_a_number_that_was_paid_twice_is_told_to_the_shop_and_shown_to_staff(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
@@ -340,6 +310,7 @@ def refund_id(epay_shop: EpayShop, done: dict[str, Any]) -> str:
     return str(rows[0]["id"])
 
 
+@pytest.mark.usefixtures("_without_paid_beside")
 def test_refunds_by_a_number_that_was_paid_twice_give_back_one_after_the_other(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
@@ -364,7 +335,7 @@ def test_refunds_by_a_number_that_was_paid_twice_give_back_one_after_the_other(
 def test_an_id_of_a_number_with_two_orders_leads_to_both(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
-    first, second = reopened(epay_shop, clock, form)
+    first, second = reopen_number(epay_shop, clock, form)
     listed = epay_shop.shop.get("/v1/orders", query=form["out_trade_no"]).json()["data"]["items"]
     assert {order["id"] for order in listed} == {
         epay_shop.order_id(first),

@@ -1,9 +1,10 @@
 """Confirming many payments in one transaction, for gateways that report many at once.
 
 A usual report is confirmed in a batch: its attempt waits, its order can be paid, and the amount is
-the one that was due. Any other (a second payment, another amount, money in HKD) is applied in a
-transaction of its own, by ``service.apply_outcome``. Locks are taken in the order of ids, orders
-before balances, so that batches of several processes cannot deadlock.
+the one that was due. Any other (a second payment, another amount, money in HKD, an Epay order that
+shares its number) is applied in a transaction of its own, by ``service.apply_outcome``. Locks are
+taken in the order of ids, orders before balances, so that batches of several processes cannot
+deadlock.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from opentill.db.query import Statement
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
 from opentill.orders import confirmation_queries as queries
+from opentill.orders import epay_numbers
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
@@ -121,7 +123,12 @@ async def confirm_many(
         merchant_id=[merchant_id for merchant_id, _ in wanted],
         id=[order_id for _, order_id in wanted],
     )
-    orders = {(order.merchant_id, order.id): order for order in locked}
+    shared = await epay_numbers.with_shared_numbers(tx, locked)
+    orders = {
+        (order.merchant_id, order.id): order
+        for order in locked
+        if (order.merchant_id, order.id) not in shared
+    }
     usual: dict[tuple[str, str], tuple[PaymentAttempt, Change]] = {}
     for report in reports:
         gateway_event, attempt = report.gateway_event, attempts.get(report.key)

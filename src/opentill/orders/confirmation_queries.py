@@ -1,8 +1,8 @@
-"""The statements by which a batch of reported payments is found and locked."""
+"""The statements by which reported payments are found and their orders locked."""
 
 import msgspec
 
-from opentill.db.query import Query
+from opentill.db.query import Query, Value
 from opentill.orders.model import Order, PaymentAttempt
 
 
@@ -11,6 +11,13 @@ class OfMerchant(msgspec.Struct, frozen=True):
 
     id: str
     merchant_id: str
+
+
+class SharedNumber(msgspec.Struct, frozen=True):
+    """An order whose number has other orders, too."""
+
+    merchant_id: str
+    id: str
 
 
 # Attempts of any merchants, each if it went through the gateway that speaks of it. The
@@ -53,5 +60,36 @@ LOCK_MANY = Query(
     distributed="""
     select * from orders where merchant_id = (:merchant_id::text[])[1] and id = any (:id::text[])
     order by id for update
+    """,
+)
+
+# ── Orders that share a number of an Epay shop ──
+
+_OF_NUMBER = """
+    from epay_orders e
+    join epay_orders b on b.merchant_id = e.merchant_id and b.out_trade_no = e.out_trade_no
+    join orders o on o.merchant_id = b.merchant_id and o.id = b.order_id
+    where e.merchant_id = :merchant_id and e.order_id = :id
+"""
+# Oldest first, as `epay.queries.ORDERS_OF_NUMBER` has them: two that lock cannot deadlock.
+LOCK_NUMBER = Query(
+    SharedNumber,
+    f"select o.merchant_id, o.id {_OF_NUMBER} order by b.submission for update of o",
+)
+PAID_BESIDE = Value(
+    str,
+    f"select o.id {_OF_NUMBER} and o.id <> e.order_id and o.paid_at is not null limit 1",
+)
+SHARED_NUMBERS = Query(
+    SharedNumber,
+    """
+    select e.merchant_id, e.order_id as id
+    from unnest(:merchant_id::text[], :id::text[]) as wanted (merchant_id, id)
+    join epay_orders e on e.merchant_id = wanted.merchant_id and e.order_id = wanted.id
+    where exists (
+        select from epay_orders b
+        where b.merchant_id = e.merchant_id and b.out_trade_no = e.out_trade_no
+            and b.submission <> e.submission
+    )
     """,
 )

@@ -6,7 +6,7 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.gateways.model import PaymentOutcome
-from opentill.orders import queries
+from opentill.orders import epay_numbers, queries
 from opentill.orders.confirmation import confirmation
 from opentill.orders.model import OPERATOR, NewAttempt, Order
 from opentill.orders.service import lock, write_attempt
@@ -41,9 +41,13 @@ async def confirm_manually(
     ``livemode``: whether real money can be paid in this deployment, as events report it. Raises
     NotFound, and Invalid for an order that cannot be paid any more.
     """
+    await epay_numbers.lock_number(tx, merchant_id, order_id)
     order = await lock(tx, merchant_id, order_id)
     if not can(order, "confirmed"):
         raise Invalid("orderId", f"an order that is {order.status} cannot be confirmed")
+    if paid_beside := await epay_numbers.find_paid_beside(tx, order):
+        reason = f"{paid_beside} was paid under the same out_trade_no: return this payment"
+        raise Invalid("orderId", f"orderId must be the first paid order of its number: {reason}")
     waiting = await queries.MANUAL_ATTEMPT.first(tx, merchant_id=merchant_id, order_id=order.id)
     if waiting is not None:
         arrived = PaymentOutcome(status="SUCCEEDED")

@@ -21,7 +21,7 @@ from opentill.gateways.model import (
     PaymentStatus,
     RefundOutcome,
 )
-from opentill.orders import cards, queries, transition_queries
+from opentill.orders import cards, epay_numbers, queries, transition_queries
 from opentill.orders.confirmation import confirmation, count_ended
 from opentill.orders.model import (
     FINAL,
@@ -206,6 +206,8 @@ async def apply_to(
 
     ``seen`` may be out of date: the attempt is read again with the order's lock.
     """
+    if outcome.status == "SUCCEEDED":
+        await epay_numbers.lock_number(tx, seen.merchant_id, seen.order_id)
     order = await lock(tx, seen.merchant_id, seen.order_id)
     attempt = await find_attempt(tx, seen.merchant_id, seen.id)
     match outcome.status:
@@ -275,7 +277,8 @@ async def _received(
             await note(tx, order, "amount_differs", cause, now)
         differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
         return await write_attempt(tx, attempt, attempt.status, differs, None, now)
-    if can(order, "confirmed"):
+    paid_beside = await epay_numbers.find_paid_beside(tx, order)
+    if paid_beside is None and can(order, "confirmed"):
         paid = await write_attempt(tx, attempt, "SUCCEEDED", outcome, None, now)
         hkd = await _hkd_rate(tx, order, outcome)
         order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
@@ -283,8 +286,22 @@ async def _received(
         if card:
             await cards.keep(tx, order, attempt, card)
         return paid
-    await note(tx, order, "duplicate_payment", f"{attempt.id} is given back", now)
+    cause = f"{attempt.id} is given back"
+    if paid_beside is not None:
+        cause += f": {paid_beside} was paid under the same out_trade_no"
+        order = await _close_beside(tx, order, paid_beside, now)
+    await note(tx, order, "duplicate_payment", cause, now)
     return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
+
+
+async def _close_beside(tx: Tx, order: Order, paid_order_id: str, now: int) -> Order:
+    """Close and return an order whose number another one paid: nobody is to pay it again."""
+    reason = f"{paid_order_id} was paid under the same out_trade_no"
+    if can(order, "accepted"):
+        order = await transition(tx, Change(order, "accepted", reason), now)
+    if can(order, "expired"):
+        order = await transition(tx, Change(order, "expired", reason, reason=reason), now)
+    return order
 
 
 async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
