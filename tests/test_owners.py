@@ -24,6 +24,7 @@ OWNERS: Final = {
     "attempt_figures": "figures",
     "awaited_figures": "figures",
     "balances": "ledger",
+    "bank_account_confirmations": "payouts",
     "bank_accounts": "payouts",
     "begun_logins": "people",
     "business_clock": "db",

@@ -316,7 +316,8 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "epay_notifications", "search_terms", "search_counts", "search_changes", "search_heads",
         "merchant_history", "merchant_applications",
         "late_payments", "members", "agreement_acceptances", "merchant_logos", "bank_accounts",
-        "payout_transfers", "payout_requests", "approval_requests", "solo_movements",
+        "bank_account_confirmations", "payout_transfers", "payout_requests", "approval_requests",
+        "solo_movements",
         "payment_links", "payment_link_uses", "payment_link_sales", "gateway_tests",
     )  # fmt: skip
     wrong = {

@@ -50,7 +50,8 @@ OTHERS: Final = {
     " disputes:open,win,lose,recover,deadline,dismiss,note"
     " payouts:create,approve,reject,paid,failed,run,file,report"
     " approvals:approve,reject"
-    " payouts:set-account reconcile:compare,resolve balance:approve,reject rates:set,import",
+    " payouts:set-account,confirm-account"
+    " reconcile:compare,resolve balance:approve,reject rates:set,import",
     "sends again what was sent, or a test": "epay:resend webhooks:resend,test"
     " mail:resend,reread,test",
     "what merchants may do; tests/cli/test_standing.py looks into the audit log": "merchants:apply"

@@ -152,3 +152,20 @@ def test_what_is_refused_says_what_would_be_accepted(opentill: Commands, tmp_pat
         assert says in opentill.refusal(*words), words
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:nonsense"
     assert "OPENTILL_PAYOUT_ACCOUNTS" in opentill.refusal("payouts", "due")
+
+
+def test_an_account_is_confirmed_after_a_return(opentill: Commands, tmp_path: Path) -> None:
+    opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
+    shop = _shop(opentill)
+    run = opentill.json("payouts", "run", "EUR", "--reference", "W-R", *WHY)
+    opentill.text("payouts", "file", run["id"], "--output", str(tmp_path / "file.xml"))
+    opentill.json("payouts", "paid", run["id"], "--bank-reference", "B-1")
+    (payout,) = opentill.json("payouts", "list", shop)
+    opentill.json("payouts", "failed", payout["id"], "--returned", "--reason", "AC04")
+    (due,) = [row for row in opentill.json("payouts", "due") if row["merchantId"] == shop]
+    assert due["waitsFor"] == "payout returned"
+    confirm = ("payouts", "confirm-account", shop, "--reason", "asked their bank")
+    assert opentill.json(*confirm)["account"] == "DE ···· 3000"
+    assert "account must be one to which the bank returned" in opentill.refusal(*confirm)
+    (due,) = [row for row in opentill.json("payouts", "due") if row["merchantId"] == shop]
+    assert (due["waitsFor"], due["heldSince"]) == (None, None)

@@ -190,6 +190,43 @@ def _payouts(shop: Shop, payout_id: str) -> list[dict[str, object]]:
     return shop.api_server.sql("select status from payouts where id = $1", payout_id)
 
 
+def test_staff_confirm_an_account_after_a_return(shop: Shop, finance: Visitor) -> None:
+    server = shop.api_server
+    rule = payouts.HoldRule(server.app.settings.secret_key, 3)
+    now = server.app.clock()
+    merchant = server.tx(lambda tx: payee(tx, rule=rule))
+    asked = payouts.PayoutRequest(amount_minor=100, reference="W", reason="weekly", by="ann")
+    payout = server.tx(lambda tx: payouts.create(tx, merchant.id, asked, None, now))
+    server.tx(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", now))
+    server.tx(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "ann", now))
+    assert "Bank returned a payout" in finance.get("/console/payouts").text
+    path = f"/console/merchants/{merchant.id}/bank-account"
+    page = finance.get(path).text
+    assert "Confirm this account" in page
+    (form,) = re.findall(
+        r'name="version" value="(\d+)">\s*<input type="hidden" name="held" value="(\d+)"', page
+    )
+    fields = {"version": form[0], "held": form[1]}
+    refused = finance.post(f"{path}/confirm", fields)
+    assert (refused.status_code, 'id="confirmation-error"' in refused.text) == (400, True)
+    stale = finance.post(f"{path}/confirm", {**fields, "held": "1", "confirmation": "asked"})
+    assert (stale.status_code, "Nothing was confirmed" in stale.text) == (409, True)
+    fields["confirmation"] = "asked their bank"
+    support = person(server, None, staff_role="support")
+    assert support.post(f"{path}/confirm", fields).status_code == 403
+    done = finance.post(f"{path}/confirm", fields)
+    assert done.headers["location"] == f"{path}?confirmed=1"
+    assert "Confirm this account" not in finance.get(path).text
+    again = finance.post(f"{path}/confirm", fields)
+    assert (again.status_code, "Nothing was confirmed" in again.text) == (400, True)
+    rows = server.sql(
+        "select reason from audit_log where merchant_id = $1 and action = $2",
+        merchant.id,
+        "payouts confirm-account",
+    )
+    assert rows == [{"reason": "asked their bank"}]
+
+
 def test_staff_enter_a_bank_account_with_a_reason(shop: Shop, finance: Visitor) -> None:
     path = f"/console/merchants/{shop.id}/bank-account"
     form = {"holder": "Harbour Books", "account": IBAN.number, "version": "0"}

@@ -7,6 +7,7 @@ from opentill import payouts
 from opentill.core.ids import new_id
 from opentill.figures import jobs
 from support.api_server import Shop
+from support.payout_runs import ANN, IBAN, NATIONAL
 from support.people import Visitor, person
 
 
@@ -91,3 +92,27 @@ def test_the_next_money_is_named_with_its_day(shop: Shop, clock: Any) -> None:
     assert "$9.59 was due already and is held back" in seen(due + 86_400_000)  # not settled
     later = "Nothing becomes available within two weeks; $9.59 does later."
     assert later in seen(due - 40 * 86_400_000)
+
+
+def test_a_returned_payout_says_what_the_merchant_can_do(shop: Shop) -> None:
+    server = shop.api_server
+    now = server.app.clock()
+    rule = payouts.HoldRule(server.app.settings.secret_key, 3)
+    server.tx(lambda tx: payouts.change_account(tx, shop.id, IBAN, ANN, rule, now - 1))
+    payout = shop.payout(3300)
+    owner = person(server, shop.id, "owner")
+    assert "Payouts wait" not in page(owner, shop)
+    ended(shop, payout, bank="TRN-1")
+    server.tx(lambda tx: payouts.record_return(tx, payout.id, "AC04 closed", "op", now))
+    for below, text in (
+        ("payouts", "The bank sent a payout back, so the next one waits."),
+        ("payouts/account", "an owner of your team enters another one on this page"),
+    ):
+        seen = words(page(owner, shop, below))
+        assert "Payouts wait" in seen
+        assert text in seen
+    for language, title in (("zh-Hans", "打款等待中"), ("zh-Hant", "撥款等待中")):
+        assert title in page(owner, shop, lang=language)
+    change = (shop.id, NATIONAL, ANN, payouts.HoldRule(rule.secret_key, 0), now + 1)
+    server.tx(lambda tx: payouts.change_account(tx, *change))
+    assert "Payouts wait" not in page(owner, shop, lang="en")

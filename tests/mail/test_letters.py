@@ -157,9 +157,14 @@ def test_a_payout_that_the_bank_returned_is_not_called_unsent(language: Language
         for is_returned in (False, True)
     )
     assert failed.subject != returned.subject
+    sentences = SENTENCES[language]
     assert returned.paragraphs == [
-        SENTENCES[language]["payout_returned_text"].format(shop="Harbour Books")
+        sentences["payout_returned_text"].format(shop="Harbour Books"),
+        sentences["payout_waits_text"],
     ]
+    assert failed.paragraphs[1:] == [sentences["payout_waits_text"]]  # the bank names the account
+    other = contents.Payout(merchant_id="mer_1", payout_id="po_1", amount=USD, reason="AM04")
+    assert len(BY_NAME["payout_failed"].compose(other, _words(language)).paragraphs) == 1
     assert returned.facts == failed.facts
 
 

@@ -43,12 +43,14 @@ async def show(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         stored = await payouts.account(tx, request.merchant_id)
+        held_since = await payouts.account_held_since(tx, request.merchant_id)
     return render.page(
         request,
         "bank_account.html",
         status,
         merchant=merchant,
         stored=stored,
+        held_since=held_since,
         waits=stored is not None and stored.usable_from > request.now,
         zone=place.zone or ZoneInfo(merchant.time_zone),
         values={name: (typed or {}).get(name, "") for name in _FIELDS},

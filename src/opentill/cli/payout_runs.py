@@ -1,4 +1,4 @@
-"""``opentill payouts account|set-account|run|runs|file|report``: many payouts in one bank file."""
+"""Commands of ``opentill payouts`` about bank accounts and runs, whose payouts are in one file."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -96,6 +96,19 @@ def set_account(  # noqa: PLR0913 - the fields of an account
         lambda tx, now: payouts.change_account(tx, merchant_id, checked, actor, rule, now), settings
     )
     return _account_shown(made)
+
+
+@acting()
+def confirm_account(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
+    """Let payouts go to a merchant's account again after the bank returned one.
+
+    Runs leave the merchant out until then, or until the account is changed.
+    """
+    from opentill import payouts
+
+    return _account_shown(
+        session.transact(lambda tx, now: payouts.confirm_account(tx, merchant_id, actor, now))
+    )
 
 
 def _run_shown(found: "Run") -> dict[str, Any]:
@@ -314,6 +327,7 @@ def report(
 COMMANDS: Final[dict[str, Callable[..., Any]]] = {
     "account": account,
     "set-account": set_account,
+    "confirm-account": confirm_account,
     "run": run,
     "runs": runs,
     "file": file,

@@ -204,7 +204,9 @@ def due(
 ) -> output.Result:
     """List the merchants with money that can be paid out, by currency.
 
-    A run leaves out who has no bank account, has changed it lately, or has less than the minimum.
+    A run leaves out who has no bank account, has changed it lately, or has less than the minimum;
+    and those whose bank returned a payout, until their account is changed or confirmed (opentill
+    payouts confirm-account).
     """
     from opentill import payouts
     from opentill.core import money
@@ -222,6 +224,7 @@ def due(
             "account": one.account,
             "waitsFor": one.waits_for(now),
             "usableFrom": one.usable_from,
+            "heldSince": one.held_since,
             "lastPayoutAt": one.last_at,
         }
         for one in found

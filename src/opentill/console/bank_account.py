@@ -1,16 +1,47 @@
-"""The bank account that a merchant's payouts go to, as staff see and change it."""
+"""The bank account that a merchant's payouts go to, as staff see, change and confirm it."""
 
 from functools import partial
 from typing import Final
 
-from opentill.backoffice import bank_account
+from starlette.responses import Response
+
+from opentill import merchants, payouts, people
+from opentill.backoffice import bank_account, render
 from opentill.backoffice.model import Page
+from opentill.backoffice.request import PageRequest
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
+from opentill.core.errors import Invalid
 
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/bank-account"
 _HERE: Final = bank_account.Place("payouts.manage", ZONE)
+
+
+async def confirm(request: PageRequest) -> Response:
+    """Let payouts go to the account again after the bank returned one. Raises NotFound."""
+    form = await request.form()
+    actor = people.actor_of(request.login, form.get("confirmation", "").strip())
+    version, held_since = form.get("version", ""), form.get("held", "")
+    try:
+        seen = int(version), int(held_since)
+    except ValueError:
+        seen = 0, 0  # no form of ours
+    merchant_id, now = request.merchant_id, request.now
+    try:
+        await request.app.db.run(
+            lambda tx: payouts.confirm_account(tx, merchant_id, actor, now, seen)
+        )
+    except merchants.Stale:
+        return await bank_account.show(request, _HERE, 409, {"confirmation": "error_bank_held"})
+    except Invalid as problem:
+        field = "reason" if problem.field == "reason" else "held"
+        return await bank_account.show(request, _HERE, 400, {"confirmation": f"error_bank_{field}"})
+    place = request.path.removesuffix("/confirm")
+    return render.see_other(request, f"{place}?confirmed=1")
+
+
 pages: Final = (
     Page("GET", _PLACE, "payouts.read", partial(bank_account.show, place=_HERE)),
     Page("POST", _PLACE, "payouts.manage", partial(bank_account.save, place=_HERE)),
+    Page("POST", f"{_PLACE}/confirm", "payouts.manage", confirm),
 )

@@ -20,6 +20,7 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         account = await payouts.account(tx, merchant_id)
+        held_since = await payouts.account_held_since(tx, merchant_id)
     zone = ZoneInfo(merchant.time_zone)
     days = lists.days(request, zone)
     status = lists.choice(request, "status", payouts.STATUSES)
@@ -33,6 +34,7 @@ async def show(request: PageRequest) -> Response:
         "payouts.html",
         errors=days.errors,
         account=account,
+        held_since=held_since,
         zone=zone,
         days=days,
         chosen=status,

@@ -21,6 +21,7 @@ PLACES: Final[Mapping[str, Place]] = MappingProxyType({
     "attempt_figures": "distributed",
     "awaited_figures": "distributed",
     "balances": "distributed",
+    "bank_account_confirmations": "distributed",
     "bank_accounts": "distributed",
     "checkouts": "distributed",
     "delivery_attempts": "distributed",

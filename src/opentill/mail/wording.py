@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from opentill import payouts
 from opentill.mail.contents import (
     AccountChange,
     Approval,
@@ -75,6 +76,8 @@ def payout(subject: str, text: str) -> Callable[[Payout, Words], Message]:
         say, amount = words.say, words.amount(it.amount)
         returned = ("payout_returned_subject", "payout_returned_text")
         own_subject, own_text = returned if it.returned else (subject, text)
+        is_held = it.returned or payouts.names_account(it.reason)
+        waits = [say("payout_waits_text")] if is_held else []
         facts = [
             (say("fact_amount"), amount),
             (say("fact_bank"), it.reference),
@@ -82,7 +85,7 @@ def payout(subject: str, text: str) -> Callable[[Payout, Words], Message]:
         ]
         return Message(
             subject=say(own_subject, amount=amount),
-            paragraphs=[say(own_text, shop=words.shop, amount=amount)],
+            paragraphs=[say(own_text, shop=words.shop, amount=amount), *waits],
             facts=[fact for fact in facts if fact[1]],
             action=(
                 say("payout_open"),

@@ -2,11 +2,14 @@
 
 from opentill.payouts.accounts import HoldRule, check_from
 from opentill.payouts.accounts import change as change_account
+from opentill.payouts.accounts import confirm as confirm_account
 from opentill.payouts.accounts import current as account
+from opentill.payouts.accounts import current_held_since as account_held_since
 from opentill.payouts.bankfile import MEDIA_TYPES
 from opentill.payouts.bankfile import filename as file_name
 from opentill.payouts.bankfile import make as make_file
 from opentill.payouts.model import (
+    BANK_REFERENCE,
     FORMS,
     STATUSES,
     TRANSITIONS,
@@ -25,6 +28,7 @@ from opentill.payouts.model import (
     StoredAccount,
     Transition,
     WaitingPayout,
+    names_account,
 )
 from opentill.payouts.requests import approve, find_request, reject, request, waiting
 from opentill.payouts.runs import described as describe_run
@@ -57,6 +61,7 @@ from opentill.payouts.service import (
 )
 
 __all__ = [
+    "BANK_REFERENCE",
     "FORMS",
     "LONGEST_BANK_REFERENCE",
     "MEDIA_TYPES",
@@ -80,9 +85,11 @@ __all__ = [
     "Transition",
     "WaitingPayout",
     "account",
+    "account_held_since",
     "approve",
     "change_account",
     "check_from",
+    "confirm_account",
     "create",
     "describe_run",
     "due",
@@ -96,6 +103,7 @@ __all__ = [
     "in_file_of_run",
     "make_file",
     "named",
+    "names_account",
     "newest",
     "newest_runs",
     "page",

@@ -2,7 +2,8 @@
 
 The number is encrypted, and pages, logs and the audit log have its last four characters only. A
 change holds payouts back for some days (decision 0090), so that whoever took over a login cannot
-have money sent away before the merchant has noticed.
+have money sent away before the merchant has noticed. So does a payout that the bank returned, until
+the account is changed or staff confirm it.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ import msgspec
 from opentill import merchants
 from opentill.core import encryption
 from opentill.core.bankaccounts import BankAccount, PostalAddress
-from opentill.core.errors import Invalid
+from opentill.core.errors import Invalid, or_not_found
 from opentill.db.database import Tx
 from opentill.merchants import Actor, operator_actions
 from opentill.payouts import queries
@@ -111,6 +112,49 @@ async def change(
     subject = f"{before}{made.shown}, of {made.holder}"
     await merchants.record_audit(tx, actor, "payouts account", merchant_id, subject, now)
     return made
+
+
+async def held_since(tx: Tx, account: StoredAccount) -> int | None:
+    """Return when the bank returned a payout to an account, Unix ms; None if nothing waits for it.
+
+    The same for a payout that the bank could not send, if it named the account as the reason.
+    """
+    return await queries.HELD_SINCE.get(
+        tx, merchant_id=account.merchant_id, version=account.version
+    )
+
+
+async def current_held_since(tx: Tx, merchant_id: str) -> int | None:
+    """As ``held_since``, of a merchant's account; None without one."""
+    account = await current(tx, merchant_id)
+    return None if account is None else await held_since(tx, account)
+
+
+async def confirm(
+    tx: Tx, merchant_id: str, actor: Actor, now: int, seen: tuple[int, int] | None = None
+) -> StoredAccount:
+    """Let payouts go to an account again although the bank returned one.
+
+    ``seen`` is what was shown: the account's version, and since when it is held. Raises NotFound,
+    ``merchants.Stale``, and Invalid for an account that payouts do not wait for.
+    """
+    await merchants.lock(tx, merchant_id)
+    await merchants.find(tx, merchant_id)
+    actor = operator_actions.actor(actor.who, actor.reason)
+    account = or_not_found(await current(tx, merchant_id), f"{merchant_id} has no bank account yet")
+    since = await held_since(tx, account)
+    if since is None:
+        raise Invalid("account", "account must be one to which the bank returned a payout")
+    if seen is not None and seen != (account.version, since):
+        raise merchants.Stale
+    await queries.CONFIRM_ACCOUNT.run(
+        tx, merchant_id=merchant_id, version=account.version, at=max(now, since), who=actor.who,
+        reason=actor.reason,
+    )  # fmt: skip
+    await merchants.record_audit(
+        tx, actor, "payouts confirm-account", merchant_id, account.shown, now
+    )
+    return account
 
 
 def _read_old(old: StoredAccount | None, secret_key: str) -> BankAccount | None:

@@ -1,5 +1,6 @@
 """What a payout is, the table of its transitions, and its shape on the wire."""
 
+import re
 from decimal import Decimal
 from typing import Annotated, Final, Literal, Self, get_args
 
@@ -19,10 +20,21 @@ Event = Literal["created", "paid", "failed", "returned"]
 RunStatus = Literal["OPEN", "READY", "SENT"]
 Form = Literal["xml", "csv"]
 Made = Literal["made", "left out", "unreadable"]
-Waits = Literal["no account", "account changed", "below minimum"]
+Waits = Literal["no account", "payout returned", "account changed", "below minimum"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 EVENTS: Final[tuple[Event, ...]] = get_args(Event)
+
+
+# Reasons of ISO 20022 (ExternalReturnReason1Code) that are about the account that a payout goes to
+# or its holder, so that another one to it fails again. AC02, AC05, BE05, BE07 and RC03 are about
+# the payer. Written so that Python and PostgreSQL read it alike.
+ACCOUNT_REASON: Final = (
+    "(^|[^A-Za-z0-9])((?!AC02|AC05|BE05|BE07|RC03)(AC|BE|RC)[0-9][0-9]|AG01|CNOR|MD07|RR03)"
+    "($|[^A-Za-z0-9])"
+)
+# What follows it in a reason is the bank's own name of a booking.
+BANK_REFERENCE: Final = " (bank reference "
 
 
 class Transition(msgspec.Struct, frozen=True):
@@ -71,6 +83,18 @@ class Payout(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the bank returned it after it was PAID."""
         return self.status == "FAILED" and self.paid_at is not None
 
+    @property
+    def concerns_account(self) -> bool:
+        """Whether the next payout waits for another or a confirmed account: see ``_HELD``."""
+        return self.status == "FAILED" and (
+            self.paid_at is not None or names_account(self.failure_reason)
+        )
+
+
+def names_account(failure_reason: str) -> bool:
+    """Return whether a payout has failed because of the account that it was sent to."""
+    return re.search(ACCOUNT_REASON, failure_reason.partition(BANK_REFERENCE)[0]) is not None
+
 
 class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
     """A merchant's money that can be paid out now; ``last_at`` is of the last payout, Unix ms."""
@@ -82,12 +106,15 @@ class DuePayout(msgspec.Struct, frozen=True, kw_only=True):
     minimum: int  # of a payout
     account: str | None  # the last characters of the bank account, None without one
     usable_from: int | None  # from when on money may be sent there, Unix ms
+    held_since: int | None  # the bank returned a payout to this account, Unix ms
     last_at: int | None
 
     def waits_for(self, now: int) -> Waits | None:
         """Return why a run leaves it out, None if it does not."""
         if self.usable_from is None:
             return "no account"
+        if self.held_since is not None:
+            return "payout returned"
         if self.usable_from > now:
             return "account changed"
         return "below minimum" if self.available < self.minimum else None
@@ -238,9 +265,13 @@ class Transfer(StoredAccount, frozen=True, kw_only=True):
 
 
 class Waiting(Transfer, frozen=True, kw_only=True):
-    """A payout of a run that is in no file; ``is_changed``: its account is not the newest."""
+    """A payout of a run that is in no file; ``is_changed``: its account is not the newest.
+
+    ``held_since``: the bank returned another payout to this account, Unix ms.
+    """
 
     is_changed: bool
+    held_since: int | None
 
 
 class PayoutRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,8 @@ from opentill.db.query import Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 from opentill.payouts.model import (
+    ACCOUNT_REASON,
+    BANK_REFERENCE,
     DuePayout,
     InRun,
     Moved,
@@ -119,7 +121,7 @@ FAILED_SINCE = Query(
     """,
 )
 # Payouts that the bank returned since a time, which nothing has followed: neither another bank
-# account nor another payout.
+# account, nor a confirmation of it, nor another payout.
 RETURNED = Query(
     Payout,
     """
@@ -128,6 +130,9 @@ RETURNED = Query(
         and not exists (
             select from bank_accounts a
             where a.merchant_id = p.merchant_id and a.created_at >= p.failed_at)
+        and not exists (
+            select from bank_account_confirmations c
+            where c.merchant_id = p.merchant_id and c.at >= p.failed_at)
         and not exists (
             select from payouts later
             where later.merchant_id = p.merchant_id and later.created_at >= p.failed_at
@@ -144,22 +149,57 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
+# When the bank last returned a payout to the account ``a``, or refused one because of it, and staff
+# have not confirmed the account since; null otherwise. Versions of one account that differ in the
+# holder's address have the same usable_from (``accounts.change``); the address alone is enough of a
+# change where the bank named it or the holder (BE). A single payout of no run is sent wherever its
+# maker sends it, so that only a change after it counts.
+_BANKS_REASON: Final = f"split_part(p.failure_reason, '{BANK_REFERENCE}', 1)"
+_HELD: Final = f"""(
+        select max(p.failed_at) from payouts p
+        left join payout_transfers t on t.merchant_id = p.merchant_id and t.payout_id = p.id
+        left join bank_accounts sent
+            on sent.merchant_id = t.merchant_id and sent.version = t.account_version
+        where p.merchant_id = a.merchant_id and p.failed_at is not null
+            and (p.paid_at is not null or {_BANKS_REASON} ~ '{ACCOUNT_REASON}')
+            and not exists (
+                select from bank_account_confirmations c
+                where c.merchant_id = p.merchant_id and c.at >= p.failed_at)
+            and case
+                when {_BANKS_REASON} ~ '(^|[^A-Za-z0-9])BE[0-9][0-9]' then
+                    coalesce(sent.version = a.version, p.failed_at > a.created_at)
+                else coalesce(sent.usable_from = a.usable_from, p.failed_at > (
+                    select min(same.created_at) from bank_accounts same
+                    where same.merchant_id = a.merchant_id and same.usable_from = a.usable_from))
+            end)"""  # noqa: S608 - constants of ours
+HELD_SINCE = Value(
+    int,
+    f"""
+    select {_HELD} from bank_accounts a where a.merchant_id = :merchant_id and a.version = :version
+    """,  # noqa: S608 - a constant of ours
+)
+CONFIRM_ACCOUNT = Command(
+    """
+    insert into bank_account_confirmations (merchant_id, version, at, who, reason)
+    values (:merchant_id, :version, :at, :who, :reason)
+    """
+)
 # Merchants with money that can be paid out, but for those whose payouts are off; and the account
 # that it would go to.
-_DUE: Final = """
+_DUE: Final = f"""
     select b.merchant_id, m.name as merchant_name, b.currency, b.available,
-        m.payout_minimum_minor as minimum, a.hint as account, a.usable_from, (
+        m.payout_minimum_minor as minimum, a.hint as account, a.usable_from, a.held_since, (
             select max(p.created_at) from payouts p
             where p.merchant_id = b.merchant_id and p.currency = b.currency
                 and p.status <> 'FAILED'
         ) as last_at
     from balances b join merchants m on m.id = b.merchant_id
     left join lateral (
-        select hint, usable_from from bank_accounts
-        where merchant_id = b.merchant_id order by version desc limit 1
+        select a.hint, a.usable_from, {_HELD} as held_since from bank_accounts a
+        where a.merchant_id = b.merchant_id order by a.version desc limit 1
     ) a on true
     where b.available > 0 and m.payout_off is null
-"""
+"""  # noqa: S608 - a constant of ours
 # The most first.
 DUE = Query(DuePayout, _DUE + "order by b.currency, b.available desc, b.merchant_id limit :limit")
 # What a run looks at: a batch of the merchants after one.
@@ -227,13 +267,16 @@ _CHANGED: Final = """exists (
             select from bank_accounts later
             where later.merchant_id = t.merchant_id and later.version > t.account_version)"""
 # What can still be sent is in the file from now on, and nothing else ever is; nor is a payout of a
-# merchant whose payouts were switched off, or whose account was changed, since the run was made.
+# merchant whose payouts were switched off, whose account was changed, or to whose account the bank
+# returned another payout, since the run was made.
 PUT_IN_FILE = Command(
     f"""
     update payout_transfers t set in_file = true
     from payouts p join merchants m on m.id = p.merchant_id
+        join bank_accounts a on a.merchant_id = p.merchant_id
     where t.run_id = :run_id and p.merchant_id = t.merchant_id and p.id = t.payout_id
-        and p.status = 'PENDING' and m.payout_off is null and not {_CHANGED}
+        and a.version = t.account_version
+        and p.status = 'PENDING' and m.payout_off is null and not {_CHANGED} and {_HELD} is null
     """  # noqa: S608 - a constant of ours
 )
 # Payouts of a run, or one of them, that no file has.
@@ -242,7 +285,7 @@ WAITING_OF_RUN = Query(
     f"""
     select t.merchant_id, t.payout_id, p.amount_minor, p.currency, a.version, a.holder, a.number,
         a.hint, a.country, a.bic, a.bank_code, a.usable_from, a.who, a.reason, a.created_at,
-        a.address, {_CHANGED} as is_changed
+        a.address, {_CHANGED} as is_changed, {_HELD} as held_since
     from payout_transfers t
     join payouts p on p.merchant_id = t.merchant_id and p.id = t.payout_id
     join bank_accounts a on a.merchant_id = t.merchant_id and a.version = t.account_version

@@ -128,7 +128,7 @@ async def _pay_one(tx: Tx, run: Run, due: DuePayout, secret_key: str, now: int) 
     if await queries.IS_IN_RUN.get(tx, merchant_id=merchant_id, run_id=run.id):
         return "left out"
     account = await accounts.current(tx, merchant_id)
-    if account is None or account.usable_from > now:
+    if account is None or account.usable_from > now or await accounts.held_since(tx, account):
         return "left out"
     try:
         accounts.read(secret_key, account)
@@ -175,8 +175,8 @@ async def send(db: Db, run_id: str, wanted: FileRequest, secret_key: str, now: i
     """Say that somebody takes the bank's file; what is in it is fixed from then on.
 
     Whoever takes it again gets the same file in the same form. What was made for an account that
-    has changed since, or that cannot be read any more, is not in it: it fails, and its money is
-    available again. Raises NotFound and Invalid.
+    has changed since, that the bank returned another payout to, or that cannot be read any more, is
+    not in it: it fails, and its money is available again. Raises NotFound and Invalid.
     """
     await db.read(lambda tx: _check_taker(tx, run_id, wanted, now))
     await _give_back(db, run_id, wanted.actor, secret_key, now)
@@ -239,6 +239,8 @@ def _of_no_use(waiting: Waiting, secret_key: str) -> str | None:
     """Return why the account that a payout was made for is of no use, None if it is."""
     if waiting.is_changed:
         return "the bank account was changed after this payout was made"
+    if waiting.held_since is not None:
+        return "the bank returned another payout to this account"
     try:
         accounts.read(secret_key, waiting)
     except encryption.WrongKey:

@@ -324,7 +324,7 @@ def _why(line: BankLine) -> str:
 
 def _named(line: BankLine) -> str:
     given = _reference(line, None)
-    return f" (bank reference {given})" if given else ""
+    return f"{payouts.BANK_REFERENCE}{given})" if given else ""
 
 
 def _printable(text: str) -> str:

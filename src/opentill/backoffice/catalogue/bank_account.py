@@ -15,6 +15,14 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "bank_waits_title": "Payouts wait",
         "bank_waits": "The account was changed. For your safety, payouts wait until {moment}. If "
         "nobody of your team changed it, inform the operator at once.",
+        "bank_held": "The bank sent a payout to this account back on {moment}, so the next payout "
+        "waits. If the account is closed or wrong, an owner of your team enters another one on "
+        "this page. If it is right, ask your bank why it sent the money back, and ask the operator "
+        "to confirm the account.",
+        "bank_held_link": "The bank sent a payout back, so the next one waits. See what to do on "
+        "the page",
+        "bank_held_staff": "The bank sent a payout to this account back on {moment}, so payouts "
+        "by runs wait until the merchant enters another account or you confirm this one.",
         "bank_holder": "Account holder",
         "bank_holder_hint": "As the bank knows it, at most 70 characters.",
         "bank_account": "Account",
@@ -70,6 +78,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "bank_waits_title": "打款等待中",
         "bank_waits": "账户已更改。为安全起见，打款将等到 {moment}。"
         "如果不是您的团队所为，请立即联系运营方。",
+        "bank_held": "银行已于 {moment} 退回汇入此账户的打款，因此下一笔打款正在等待。"
+        "如果账户已关闭或有误，请由您团队的所有者在此页面填写另一个账户。"
+        "如果账户无误，请向您的银行询问退回原因，并请运营方确认此账户。",
+        "bank_held_link": "银行退回了一笔打款，因此下一笔打款正在等待。处理方法请见",
+        "bank_held_staff": "银行已于 {moment} 退回汇入此账户的打款，因此批量打款不会包含此商户，"
+        "直到商户填写另一个账户或您确认此账户。",
         "bank_holder": "账户持有人",
         "bank_holder_hint": "与银行记录一致，最多 70 个字符。",
         "bank_account": "账户",
@@ -120,6 +134,12 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "bank_waits_title": "撥款等待中",
         "bank_waits": "帳戶已變更。為安全起見，撥款將等到 {moment}。"
         "如果不是您的團隊所為，請立即聯絡營運方。",
+        "bank_held": "銀行已於 {moment} 退回匯入此帳戶的撥款，因此下一筆撥款正在等待。"
+        "如果帳戶已關閉或有誤，請由您團隊的擁有者在此頁面填寫另一個帳戶。"
+        "如果帳戶無誤，請向您的銀行詢問退回原因，並請營運方確認此帳戶。",
+        "bank_held_link": "銀行退回了一筆撥款，因此下一筆撥款正在等待。處理方法請見",
+        "bank_held_staff": "銀行已於 {moment} 退回匯入此帳戶的撥款，因此批次撥款不會包含此商家，"
+        "直到商家填寫另一個帳戶或您確認此帳戶。",
         "bank_holder": "帳戶持有人",
         "bank_holder_hint": "與銀行紀錄一致，最多 70 個字元。",
         "bank_account": "帳戶",

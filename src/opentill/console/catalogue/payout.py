@@ -28,7 +28,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_returned_title": "Payouts that banks returned",
         "need_returned_text": "They were paid and came back; the money is available again. Ask the "
         "merchant for the right account. A payout leaves this list with the merchant’s next "
-        "payout or another bank account.",
+        "payout, another bank account, or once you confirm the account on its page.",
         "need_returned_at": "Came back",
     },
     "zh-Hans": {
@@ -52,7 +52,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_returned": "被银行退回的打款：{number}",
         "need_returned_title": "被银行退回的打款",
         "need_returned_text": "这些打款付出后被退回，款项已恢复可用。请向商户确认正确的账户。"
-        "商户有下一笔打款或更换银行账户后，即从此列表移除。",
+        "商户有下一笔打款、更换银行账户，或您确认其账户后，即从此列表移除。",
         "need_returned_at": "退回时间",
     },
     "zh-Hant": {
@@ -76,7 +76,7 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_returned": "遭銀行退回的撥款：{number}",
         "need_returned_title": "遭銀行退回的撥款",
         "need_returned_text": "這些撥款付出後遭退回，款項已恢復可用。請向商家確認正確的帳戶。"
-        "商家有下一筆撥款或更換銀行帳戶後，即從此清單移除。",
+        "商家有下一筆撥款、更換銀行帳戶，或您確認其帳戶後，即從此清單移除。",
         "need_returned_at": "退回時間",
     },
 }

@@ -24,6 +24,14 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "run_is_due": "Due",
         "run_waits_no_account": "No bank account",
         "run_waits_account_changed": "Account changed, waits until",
+        "run_waits_payout_returned": "Bank returned a payout: needs another or a confirmed account",
+        "bank_confirm": "Confirm this account",
+        "bank_confirm_about": "Payouts go to it again from the next run on. Confirm it only after "
+        "the merchant or their bank has assured you that it takes payouts.",
+        "bank_confirm_do": "Confirm the account",
+        "bank_confirmed": "The account is confirmed. Payouts go to it again.",
+        "error_bank_held": "Nothing was confirmed: the account or its payouts have changed since "
+        "you opened this page.",
         "run_waits_below_minimum": "Less than the minimum",
         "run_begin": "Begin a run",
         "run_about": "It makes a payout of everything available for each merchant that is due. The "
@@ -123,6 +131,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "run_is_due": "待付款",
         "run_waits_no_account": "没有银行账户",
         "run_waits_account_changed": "账户已更改，等待至",
+        "run_waits_payout_returned": "银行退回了打款：需要另一个账户或确认此账户",
+        "bank_confirm": "确认此账户",
+        "bank_confirm_about": "从下一次批量打款起，打款将再次汇入此账户。"
+        "仅在商户或其银行告知此账户可以收款后确认。",
+        "bank_confirm_do": "确认账户",
+        "bank_confirmed": "账户已确认，打款将再次汇入此账户。",
+        "error_bank_held": "未确认：您打开此页面后，账户或其打款已发生变化。",
         "run_waits_below_minimum": "低于最低金额",
         "run_begin": "开始批量付款",
         "run_about": "为每个待付款商户支付全部可用余额。"
@@ -216,6 +231,13 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "run_is_due": "待付款",
         "run_waits_no_account": "沒有銀行帳戶",
         "run_waits_account_changed": "帳戶已變更，等待至",
+        "run_waits_payout_returned": "銀行退回了撥款：需要另一個帳戶或確認此帳戶",
+        "bank_confirm": "確認此帳戶",
+        "bank_confirm_about": "從下一次批次撥款起，撥款將再次匯入此帳戶。"
+        "僅在商家或其銀行告知此帳戶可以收款後確認。",
+        "bank_confirm_do": "確認帳戶",
+        "bank_confirmed": "帳戶已確認，撥款將再次匯入此帳戶。",
+        "error_bank_held": "未確認：您開啟此頁面後，帳戶或其撥款已發生變化。",
         "run_waits_below_minimum": "低於最低金額",
         "run_begin": "開始批次付款",
         "run_about": "為每個待付款商家支付全部可用餘額。"

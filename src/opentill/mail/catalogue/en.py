@@ -56,7 +56,11 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_failed_text": "A payout of {shop} could not be sent. Its money is available again.",
     "payout_returned_subject": "Your bank returned a payout of {amount}",
     "payout_returned_text": "Your bank returned a payout of {shop} that had been sent. Its money "
-    "is available again. Check your bank account before the next payout.",
+    "is available again.",
+    "payout_waits_text": "Unless you have changed your bank account since then, the next payout "
+    "waits until an owner of your team enters another account or the operator confirms this one. "
+    "If it is closed or wrong, enter another one on the page of payouts; if it is right, write to "
+    "the operator.",
     "payout_open": "See the payout",
     "endpoint_subject": "A webhook endpoint of {shop} was switched off",
     "endpoint_text": "OpenTill sends no more events to an endpoint of {shop}, because it "

@@ -54,8 +54,10 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_failed_subject": "打款 {amount} 失败",
     "payout_failed_text": "{shop} 的一笔打款未能汇出，款项已恢复可用。",
     "payout_returned_subject": "打款 {amount} 被银行退回",
-    "payout_returned_text": "{shop} 的一笔已汇出的打款被银行退回，款项已恢复可用。"
-    "请在下次打款前核对您的银行账户。",
+    "payout_returned_text": "{shop} 的一笔已汇出的打款被银行退回，款项已恢复可用。",
+    "payout_waits_text": "除非您之后已更改银行账户，否则下一笔打款将等待，"
+    "直到您团队的所有者填写另一个账户，或运营方确认此账户。"
+    "如果账户已关闭或有误，请在打款页面填写另一个账户；如果账户无误，请联系运营方。",
     "payout_open": "查看打款",
     "endpoint_subject": "{shop} 的一个 Webhook 端点已停用",
     "endpoint_text": "{shop} 的一个端点未能接收事件，OpenTill 已停止向其发送。重新启用后，只会发送"

@@ -54,8 +54,10 @@ SENTENCES: Final[dict[str, str]] = {
     "payout_failed_subject": "撥款 {amount} 失敗",
     "payout_failed_text": "{shop} 的一筆撥款未能匯出，款項已恢復可用。",
     "payout_returned_subject": "撥款 {amount} 遭銀行退回",
-    "payout_returned_text": "{shop} 的一筆已匯出的撥款遭銀行退回，款項已恢復可用。"
-    "請在下次撥款前核對您的銀行帳戶。",
+    "payout_returned_text": "{shop} 的一筆已匯出的撥款遭銀行退回，款項已恢復可用。",
+    "payout_waits_text": "除非您之後已變更銀行帳戶，否則下一筆撥款將等待，"
+    "直到您團隊的擁有者填寫另一個帳戶，或營運方確認此帳戶。"
+    "如果帳戶已關閉或有誤，請在撥款頁面填寫另一個帳戶；如果帳戶無誤，請聯絡營運方。",
     "payout_open": "檢視撥款",
     "endpoint_subject": "{shop} 的一個 Webhook 端點已停用",
     "endpoint_text": "{shop} 的一個端點未能接收事件，OpenTill 已停止向其傳送。重新啟用後，只會傳送"
