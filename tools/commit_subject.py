@@ -12,7 +12,7 @@ from typing import Final
 LONGEST: Final = 72
 # Git writes these subjects itself, or takes them away again.
 _BY_GIT: Final = re.compile(r"(Merge|Revert|fixup!|squash!|amend!) ")
-# No imperative begins so: articles, pronouns, question words, prepositions.
+# No imperative begins so: articles, pronouns, prepositions and the like.
 _NO_VERBS: Final = frozenset({
     "a", "an", "the", "this", "that", "these", "those", "it", "its", "they", "we", "you", "i",
     "what", "who", "which", "how", "when", "where", "why", "one", "two", "three", "some", "all",

@@ -132,8 +132,6 @@ UNCHECKED: Final = (
     "tools",
 )
 
-_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
 
 class Finding(NamedTuple):
     """A banned name: its file, relative to the top, its line and what it is called."""
@@ -147,34 +145,56 @@ class Finding(NamedTuple):
         return f"{self.file}:{self.line}: {self.name}: name what the value is (a noun)"
 
 
-def banned_names(source: str, file: str) -> Iterator[Finding]:
-    """Yield the banned bindings of one file's source, in no order."""
-    tree = ast.parse(source, file)
-    short = {
-        id(name)
-        for comprehension in ast.walk(tree)
-        if isinstance(comprehension, _COMPREHENSIONS)
-        for generator in comprehension.generators
-        for name in ast.walk(generator.target)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            bindings = [(node.name, node.lineno)]
-            bindings += [(argument.arg, argument.lineno) for argument in _arguments(node.args)]
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            bindings = [] if id(node) in short else [(node.id, node.lineno)]
-        elif isinstance(node, ast.ExceptHandler) and node.name is not None:
-            bindings = [(node.name, node.lineno)]
-        else:
-            continue
-        for name, line in bindings:
-            if name.lstrip("_") in BANNED:
-                yield Finding(file, line, name)
+class _Bindings(ast.NodeVisitor):
+    """Collects names where they are bound, with their lines."""
+
+    def __init__(self) -> None:
+        self.bindings: list[tuple[int, str]] = []
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Collect a function's name."""
+        self.bindings.append((node.lineno, node.name))
+        self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        """Collect an asynchronous function's name."""
+        self.visit_FunctionDef(node)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """Collect a parameter of a function."""
+        self.bindings.append((node.lineno, node.arg))
+        self.generic_visit(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        """Leave out the parameters: they may stay short."""
+        self.visit(node.body)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        """Leave out the variables: they may stay short."""
+        for part in (node.iter, *node.ifs):
+            self.visit(part)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """Collect an assigned variable."""
+        if isinstance(node.ctx, ast.Store):
+            self.bindings.append((node.lineno, node.id))
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        """Collect the name of a caught exception."""
+        if node.name is not None:
+            self.bindings.append((node.lineno, node.name))
+        self.generic_visit(node)
 
 
-def _arguments(arguments: ast.arguments) -> list[ast.arg]:
-    stars = [star for star in (arguments.vararg, arguments.kwarg) if star is not None]
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *stars]
+def banned_names(source: str, file: str) -> list[Finding]:
+    """Return the banned bindings of one file's source, by line."""
+    visitor = _Bindings()
+    visitor.visit(ast.parse(source, file))
+    return [
+        Finding(file, line, name)
+        for line, name in sorted(visitor.bindings)
+        if name.lstrip("_") in BANNED
+    ]
 
 
 def findings(top: Path) -> Iterator[Finding]:
@@ -186,7 +206,7 @@ def findings(top: Path) -> Iterator[Finding]:
                 continue
             if path.stem.removeprefix("test_") in BANNED_FILES:
                 yield Finding(file, 1, path.stem)
-            yield from sorted(banned_names(path.read_text(), file))
+            yield from banned_names(path.read_text(), file)
 
 
 def _lies_in(file: str, place: str) -> bool:
