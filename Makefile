@@ -65,7 +65,7 @@ test-serializable: .venv/stamp-dev browser languages
 # Apart at the end: tests that kill the nodes of the cluster, if they are told how.
 test-citus: .venv/stamp-dev
 	@test -n "$$OPENTILL_TEST_CITUS" || \
-		{ echo 'OPENTILL_TEST_CITUS is to be the address of a coordinator: CONTRIBUTING.md' >&2; exit 1; }
+		{ echo 'OPENTILL_TEST_CITUS is to be the address of a coordinator: docs/testing.md' >&2; exit 1; }
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -rfE -m '$(USUAL)' --deselect tests/citus/ $(ARGS)
 	$(BIN)/pytest -n 0 -m '$(USUAL)' tests/citus
 

@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 TEMPLATE: Final = "opentill_template"
-# Switches for whole runs, see CONTRIBUTING.md: every transaction in this isolation, and everything
+# Switches for whole runs, see docs/testing.md: every transaction in this isolation, and everything
 # of ours through a PgBouncer in transaction mode.
 # A whole number here has modules, and the tests in each, run in an order of chance: the same for
 # the same number.

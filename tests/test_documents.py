@@ -1,4 +1,4 @@
-"""What SECURITY.md, CONTRIBUTING.md and the recipes name is there, and so is what they quote."""
+"""Documents are short, lead to each other, and name and quote only what is there."""
 
 import re
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ TOP: Final = Path(__file__).parents[1]
 DOCUMENTS: Final = (
     TOP / "SECURITY.md",
     TOP / "CONTRIBUTING.md",
+    *sorted((TOP / "docs").glob("*.md")),
     *sorted((TOP / "docs" / "recipes").glob("*.md")),
 )
 GAP: Final = "…"
@@ -43,7 +44,8 @@ def test_every_link_leads_somewhere(document: Path) -> None:
         assert "://" in link or (document.parent / link).exists(), link
 
 
-SNIPPETS: Final = _SNIPPET.findall((TOP / "CONTRIBUTING.md").read_text())
+ANATOMY: Final = (TOP / "docs" / "anatomy-of-a-feature.md").read_text()
+SNIPPETS: Final = _SNIPPET.findall(ANATOMY)
 
 
 def parts(snippet: str) -> Iterator[list[str]]:
@@ -66,4 +68,28 @@ def test_there_is_a_snippet_of_each_kind_of_file() -> None:
     kinds = {Path(path).name for path, _ in SNIPPETS}
     of_a_feature = {"api.py", "model.py", "service.py", "queries.py", "events.py", "jobs.py"}
     assert of_a_feature | {"test_refunds.py"} == kinds
-    assert (TOP / "CONTRIBUTING.md").read_text().count("```python") == len(SNIPPETS)
+    assert ANATOMY.count("```python") == len(SNIPPETS)
+
+
+# How many words each entrance to the project has at most, and the index page of each reader.
+LONGEST: Final = {"README.md": 900, "CONTRIBUTING.md": 1200}
+INDEXES: Final = ("developers.md", "operators.md", "contributors.md")
+
+
+@pytest.mark.parametrize(("name", "most"), LONGEST.items())
+def test_what_everybody_reads_is_short(name: str, most: int) -> None:
+    assert len((TOP / name).read_text().split()) <= most
+
+
+def _links(document: Path) -> set[Path]:
+    links = _LINK.findall(document.read_text())
+    return {(document.parent / link).resolve() for link in links if "://" not in link}
+
+
+def test_the_readme_leads_to_every_document_in_one_click() -> None:
+    assert set((TOP / "docs").glob("*.md")) - _links(TOP / "README.md") == set()
+
+
+def test_an_index_page_leads_to_every_recipe() -> None:
+    linked = {path for name in INDEXES for path in _links(TOP / "docs" / name)}
+    assert set((TOP / "docs" / "recipes").glob("*.md")) - linked == set()

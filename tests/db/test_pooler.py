@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode between us and PostgreSQL. The whole suite: see CONTRIBUTING.md."""
+"""PgBouncer in transaction mode between us and PostgreSQL. The whole suite: see docs/testing.md."""
 
 import json
 from collections.abc import Callable, Iterator

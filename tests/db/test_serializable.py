@@ -1,4 +1,4 @@
-"""A database whose default isolation is serializable. The whole suite: see CONTRIBUTING.md."""
+"""A database whose default isolation is serializable. The whole suite: see docs/testing.md."""
 
 import asyncio
 import collections

@@ -23,7 +23,7 @@ from opentill.db.query import Statement
 
 CITUS: Final = os.environ.get("OPENTILL_TEST_CITUS", "")
 needed: Final = pytest.mark.skipif(
-    not CITUS, reason="OPENTILL_TEST_CITUS names no cluster: see CONTRIBUTING.md"
+    not CITUS, reason="OPENTILL_TEST_CITUS names no cluster: see docs/testing.md"
 )
 KILL: Final = os.environ.get("OPENTILL_TEST_CITUS_KILL", "")
 START: Final = os.environ.get("OPENTILL_TEST_CITUS_START", "")
