@@ -1,6 +1,7 @@
 """Documents are short, lead to each other, and name and quote only what is there."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -72,7 +73,7 @@ def test_there_is_a_snippet_of_each_kind_of_file() -> None:
 
 
 # How many words each entrance to the project has at most, and the index page of each reader.
-LONGEST: Final = {"README.md": 900, "CONTRIBUTING.md": 1200}
+LONGEST: Final = {"README.md": 900, "CONTRIBUTING.md": 1200, "ARCHITECTURE.md": 1500}
 INDEXES: Final = ("developers.md", "operators.md", "contributors.md")
 
 
@@ -93,3 +94,11 @@ def test_the_readme_leads_to_every_document_in_one_click() -> None:
 def test_an_index_page_leads_to_every_recipe() -> None:
     linked = {path for name in INDEXES for path in _links(TOP / "docs" / name)}
     assert set((TOP / "docs" / "recipes").glob("*.md")) - linked == set()
+
+
+def test_the_drawing_of_the_layers_shows_those_that_are_checked() -> None:
+    settings = tomllib.loads((TOP / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    block = (TOP / "ARCHITECTURE.md").read_text().partition("```text\n")[2].partition("```")[0]
+    drawing = re.findall(r"│ (\w.*?) +│$", block, re.MULTILINE)
+    assert [line.split(" · ") for line in drawing] == [layer.split(" | ") for layer in layers]
