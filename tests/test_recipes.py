@@ -34,10 +34,13 @@ QUICK: Final = frozenset(
 SLOW: Final = frozenset({"tests/cli/test_merchants.py::test_all_terms_are_set_shown_and_kept"})
 # How many files each recipe changes, and in how many places: it may get shorter, not longer.
 MOST: Final = {
+    "add-a-command": (6, 6),
     "add-a-fee-rule": (12, 18),
     "add-a-field": (17, 24),
     "add-a-list-filter": (3, 3),
+    "add-a-page": (7, 9),
     "add-a-posting-type": (11, 20),
+    "add-a-role": (10, 21),
     "add-a-setting": (7, 9),
 }
 # The folders of tests of what the recipes change and of what shows it. All their quick tests run at

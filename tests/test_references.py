@@ -234,6 +234,13 @@ NOT_OURS: Final = {
     "opentill_piggy.py": "the made-up gateway of a recipe",
     "migrations/NNNN_order_reference.sql": "the migration of a recipe",
     "migrations/NNNN_goodwill.sql": "the migration of a recipe",
+    "migrations/NNNN_accountants.sql": "the migration of a recipe",
+    "src/opentill/cli/products.py": "the file of a recipe",
+    "src/opentill/dashboard/catalogue/rates.py": "the file of a recipe",
+    "src/opentill/dashboard/rates.py": "the file of a recipe",
+    "src/opentill/dashboard/templates/rates.html": "the file of a recipe",
+    "tests/dashboard/test_rates.py": "the test of a recipe",
+    "tests/cli/test_products.py": "the test of a recipe",
 }
 
 
