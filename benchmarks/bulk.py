@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.deployment import Serving, environment, free_port, resident_mb
 from benchmarks.run import Apart, Run
 from opentill.db.clock import now_ms
-from opentill.orders import settlement as settling
+from opentill.orders.settlement import service as settling
 
 _SAMPLE_S = 0.05
 _LONG_S = 10.0

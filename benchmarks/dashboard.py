@@ -22,7 +22,8 @@ from opentill.db.clock import now_ms
 from opentill.figures import jobs
 from opentill.list_counts import jobs as list_counts
 from opentill.merchants import Actor
-from opentill.orders import indexing, settlement
+from opentill.orders.search import jobs as indexing
+from opentill.orders.settlement import service as settlement
 from opentill.people import Browser
 from opentill.people.passwords import Cost
 

@@ -24,7 +24,6 @@ from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.http.operations import ApiRequest, Nothing
 from opentill.orders import api as orders_api
-from opentill.orders import service as orders_service
 from opentill.outgoing.client import to_merchants
 from opentill.products import service as products_service
 from opentill.products.model import ProductBody
@@ -209,7 +208,7 @@ async def _tenant(tx: Tx, settings: Settings, place: int, now: int) -> Tenant:
     session = await checkouts.open_session(tx, merchant.id, body, now)
     order = await orders.lock(tx, merchant.id, session.order_id)
     payer = orders.Payer(email="ada@example.com", name="Ada", ip=ADDRESS, locale="en")
-    attempt = await orders_service.start_attempt(tx, order, "sandbox", "ALIPAY", payer, now)
+    attempt = await orders.start_attempt(tx, order, "sandbox", "ALIPAY", payer, now)
     url = "http://127.0.0.1:8081/pay/1"
     waits = PaymentOutcome(status="ACTION_REQUIRED", provider_ref=attempt.id, action_url=url)
     await orders.apply_outcome(tx, merchant.id, attempt.id, waits, now, gateway="sandbox")

@@ -19,7 +19,8 @@ from opentill.core.settings import Settings
 from opentill.db.clock import now_ms
 from opentill.db.database import Db
 from opentill.integrity.rules import check_books
-from opentill.orders import OrderDetail, settlement
+from opentill.orders import OrderDetail
+from opentill.orders.settlement import service as settlement
 
 ROOT = Path(__file__).parents[1]
 RATIO = Target("ours beside theirs", "ours", 2.0, "theirs")

@@ -18,9 +18,9 @@ from opentill.gateways.registry import OPTIONS
 from opentill.ledger.postings import POSTINGS
 from opentill.merchants.model import PREFIXES
 from opentill.orders import OrderOut
-from opentill.orders.filters import ExportQuery, OrdersQuery
-from opentill.orders.lookups import FORMS
 from opentill.orders.model import STATUSES
+from opentill.orders.search.filters import ExportQuery, OrdersQuery
+from opentill.orders.search.lookups import FORMS
 from opentill.refunds.model import RefundOut
 from opentill.sandbox.cards import TEST_CARDS
 from opentill.webhooks.model import SENT_TYPES

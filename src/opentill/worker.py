@@ -31,8 +31,9 @@ from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
 from opentill.mail import Mailer
 from opentill.mail import jobs as mail_jobs
-from opentill.orders import indexing, settlement
 from opentill.orders import jobs as order_jobs
+from opentill.orders.search import jobs as indexing
+from opentill.orders.settlement import service as settlement
 from opentill.payment_links import jobs as payment_link_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs

@@ -4,7 +4,8 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from opentill.orders import indexing, sums_of_customer
+from opentill.orders import sums_of_customer
+from opentill.orders.search import jobs as indexing
 from support.api_server import Shop
 from support.people import person
 
@@ -66,7 +67,7 @@ def test_an_address_that_an_order_had_before_is_no_customer(shop: Shop) -> None:
 
 
 def test_too_many_addresses_that_begin_so_are_refused_at_the_field(shop: Shop, monkeypatch) -> None:
-    monkeypatch.setattr("opentill.orders.search.MOST_ADDRESSES", 2)
+    monkeypatch.setattr("opentill.orders.search.service.MOST_ADDRESSES", 2)
     for name in "abc":
         shop.order(customerEmail=f"x{name}@example.com")
     owner, path = person(shop.api_server, shop.id, "owner"), f"/dashboard/{shop.id}/customers"

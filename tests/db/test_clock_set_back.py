@@ -13,7 +13,7 @@ from support.transactions import rolled_back
 
 # What is woken, and when it is due.
 PLACES = {
-    "orders.queries.MAKE_DUE": ("payment_attempts", "check_at"),
+    "orders.payments.queries.MAKE_DUE": ("payment_attempts", "check_at"),
     "refunds.queries.MAKE_DUE": ("refunds", "try_at"),
     "refunds.queries.MAKE_CASES_DUE": ("refund_cases", "try_at"),
     "disputes.queries.MAKE_DUE": ("unmatched_disputes", "try_at"),

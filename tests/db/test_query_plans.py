@@ -11,7 +11,7 @@ import pytest
 
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import ROLL
-from opentill.orders import indexing
+from opentill.orders.search import jobs as indexing
 from support import filled_database
 from support.databases import clone
 from test_queries import EVERYWHERE, STATEMENTS
@@ -33,11 +33,11 @@ _RECENT: Final = f"cs_{BIG * 9 // 10:026}"
 # Read as much as there is to be found, and why that is right.
 WHOLE: Final = {
     "checkouts.queries.COUNT_DUE": "counts what an advance of the sandbox's clock ends",
-    "orders.queries.COUNT_FAILED": "what is not counted yet, by the index of just that",
-    "orders.queries.DUE_MERCHANTS": "counts what is due, by the index of what is due",
-    "orders.queries.SETTLEABLE": "lists what is due, for the operator",
-    "orders.search_queries.PENDING": "a merchant's orders that are not indexed yet, all of them",
-    "orders.queries.MAKE_DUE": "the sandbox's clock went back",
+    "orders.payments.queries.COUNT_FAILED": "what is not counted yet, by the index of just that",
+    "orders.settlement.queries.DUE_MERCHANTS": "counts what is due, by the index of what is due",
+    "orders.settlement.queries.SETTLEABLE": "lists what is due, for the operator",
+    "orders.search.queries.PENDING": "a merchant's orders that are not indexed yet, all of them",
+    "orders.payments.queries.MAKE_DUE": "the sandbox's clock went back",
     "refunds.queries.MAKE_DUE": "the sandbox's clock went back",
     "webhooks.queries.MAKE_DUE": "the sandbox's clock went back",
     "webhooks.queries.SKIP_WAITING": "a restored backup: all that waits",

@@ -19,7 +19,7 @@ from opentill import merchants, payment_links, payouts, webhooks
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
-from opentill.orders import search_queries
+from opentill.orders.search import queries as search_queries
 from opentill.payment_links import LinkBody, LinkItemBody
 from opentill.webhooks import catchup_queries
 from opentill.webhooks import queries as webhook_queries
@@ -77,17 +77,17 @@ IDLE: Final = Case(
 MERCHANT: Final = Case("merchants", lambda row: {"merchant_id": row["id"]}, shows=None, beside=True)
 CASES: Final = {
     "orders.queries.LOCKED": Case("orders", ids),
-    "orders.confirmation_queries.LOCK_MANY": Case("orders", many),
-    "orders.confirmation_queries.LOCK_NUMBER": Case(
+    "orders.payments.queries.LOCK_MANY": Case("orders", many),
+    "orders.payments.queries.LOCK_NUMBER": Case(
         "orders", ids, shows=None, where="id in (select order_id from epay_orders)"
     ),
-    "orders.queries.LOCK_SETTLEABLE": Case("orders", ids, where="settle_at is not null"),
-    "orders.queries.LOCK_DUE": Case(
+    "orders.settlement.queries.LOCK_SETTLEABLE": Case("orders", ids, where="settle_at is not null"),
+    "orders.settlement.queries.LOCK_DUE": Case(
         "orders",
         lambda row: {"merchant_id": row["merchant_id"], "until": LATE, "limit": 1000},
         where="settle_at is not null",
     ),
-    "orders.queries.CLAIM_ATTEMPTS": Case(
+    "orders.payments.queries.CLAIM_ATTEMPTS": Case(
         "payment_attempts", lambda _: CLAIM, where="check_at is not null"
     ),
     "refunds.queries.SENDING": Case("refunds", ids, "sent = not sent", "sent", PROCESSING),
@@ -145,7 +145,7 @@ CASES: Final = {
     "epay.queries.PRUNE_REQUESTS": Case(
         "epay_refunds", lambda _: {"until": LATE}, "created_at = created_at + 1", None
     ),
-    "orders.search_queries.LOCK_HEAD": Case(
+    "orders.search.queries.LOCK_HEAD": Case(
         "search_heads", mine, "merchant_id = merchant_id", None
     ),
     "webhooks.catchup_queries.LOCK_HEAD": Case(
@@ -175,7 +175,7 @@ CASES: Final = {
     "figures.queries.LOCK_ATTEMPTS": Case(
         "attempt_figures", mine, "failed = failed + 1", None, "since = 0"
     ),
-    "orders.queries.COUNT_FAILED": Case(
+    "orders.payments.queries.COUNT_FAILED": Case(
         "payment_attempts",
         lambda row: {**mine(row), "limit": 1000},
         where="status = 'DECLINED' and counted_at is null",
@@ -585,7 +585,7 @@ async def _locked(sessions: Sessions, case: Case) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "table", "key"),
     [
-        ("orders.confirmation_queries.LOCK_MANY", "orders", "id"),
+        ("orders.payments.queries.LOCK_MANY", "orders", "id"),
         ("ledger.queries.LOCK_MANY", "balances", "currency"),
     ],
 )

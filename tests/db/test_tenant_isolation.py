@@ -48,8 +48,11 @@ from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.queries import Lists
 from opentill.mail import looking, noting
 from opentill.mail import queries as mail_queries
-from opentill.orders import confirmation, indexing, payments, sending, settlement
 from opentill.orders import jobs as order_jobs
+from opentill.orders.payments import confirmation, duplicates
+from opentill.orders.payments import service as payments
+from opentill.orders.search import jobs as indexing
+from opentill.orders.settlement import service as settlement
 from opentill.payment_links import queries as link_queries
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import catchup
@@ -124,7 +127,7 @@ EXPLAINED: Final = frozenset(
         # asked by staff: tests/console
         "figures.gateway_queries": "DIFFER RECOUNT",
         "ledger.queries   ": "FOUND PASSES CHECKS",
-        "orders.operations_queries": "LAST_REFUSED",
+        "orders.payments.queries ": "LAST_REFUSED",
         "epay.queries  ": "FAILED_NOTICES PAID_TWICE",
         "merchants.queries  ": "SEARCH_AUDIT",
         "people.queries   ": "STAFF_INVITATIONS WITHDRAW_OF_STAFF",
@@ -134,8 +137,8 @@ EXPLAINED: Final = frozenset(
         " APPLIED_FROM WAITS_FROM",
         # and tests/cli/test_orders.py
         "merchants.queries ": "OF_KEY",
-        # which of them reads what is found depends on numbers: tests/orders/test_search.py
-        "orders.search_queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
+        # which of them reads what is found depends on numbers: tests/orders/search/test_search.py
+        "orders.search.queries": "WAITING BY_TERM1 BY_TERM3 BY_TERM_AND_MORE1"
         " BY_COLUMNS_BY_PRODUCT_ID0 BY_COLUMNS_BY_PRODUCT_ID1 BY_COLUMNS_BY_PRODUCT_ID2"
         " BY_COLUMNS_BY_PRODUCT_ID3 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID0"
         " BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID1 BY_COLUMNS_BY_STATUS_BY_PRODUCT_ID3",
@@ -162,7 +165,7 @@ EXPLAINED: Final = frozenset(
         # of a number that nobody pays, as here, it says no: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
         # who asks while somebody else may not yet: tests/gateways/test_asking.py
-        "orders.queries  ": "ASK_SOON",
+        "orders.payments.queries  ": "ASK_SOON",
         # members, whose pages are walked role by role: tests/backoffice/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK OPEN_RESET INVITATIONS",
@@ -170,19 +173,20 @@ EXPLAINED: Final = frozenset(
         "agreement.queries": "INSERT ACCEPTED ANY ALL",
         # asked by commands: tests/cli/test_rates.py
         "rates.queries": "LACKING",
-        # long exports: tests/orders/test_export.py
-        "orders.export_queries": "EXPORT_EDGES",
+        # long exports: tests/orders/export/test_export.py
+        "orders.export.queries": "EXPORT_EDGES",
         # where tables are distributed: tests/db/test_distribution.py
         "orders.transition_queries ": "NOTED NOTIFIED",
         "ledger.queries    ": "WRITE",
         # a card that is reported after its payment: tests/orders/test_cards.py
         "orders.queries   ": "KEEP_CARD INDEX_ANEW",
         "merchants.queries     ": "HOLD_STANDING LOCK_STANDING",
-        # payments that are confirmed together: tests/orders/test_confirmation.py
-        "orders.confirmation_queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
-        "orders.queries": "MERCHANT_OF ANYWHERE DUE_MERCHANTS FORGOTTEN"
-        " UNCOUNTED_MERCHANTS OLD_HISTORY"
-        " ASK_NOW PRUNE_HISTORY ASK_AGAIN SET_CUSTOMER LAST_ATTEMPT",  # tests/pages, tests/ledger
+        # payments that are confirmed together: tests/orders/payments/test_confirmation.py
+        "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
+        # tests/pages, tests/ledger
+        "orders.queries": "MERCHANT_OF ANYWHERE FORGOTTEN OLD_HISTORY PRUNE_HISTORY LAST_ATTEMPT",
+        "orders.settlement.queries": "DUE_MERCHANTS",
+        "orders.payments.queries   ": "UNCOUNTED_MERCHANTS ASK_NOW ASK_AGAIN SET_CUSTOMER",
         # what is wrong in the books: tests/ledger/test_incremental.py
         "ledger.incremental_queries": "NEXT WRONG UNKNOWN",
     }.items()
@@ -334,11 +338,10 @@ class Business:
             for one in api_server.tx(lambda tx: world.attempts(tx, order))
             if one.status == "DUPLICATE"
         )
-        api_server.run(
-            payments.give_back(self.app.db, self.app.gateways, again, api_server.url, self.later())
-        )
+        give_back = partial(duplicates.give_back, self.app.db)
+        api_server.run(give_back(self.app.gateways, again, api_server.url, self.later()))
         with self.unreachable() as closed:
-            api_server.run(payments.give_back(self.app.db, closed, again, api_server.url, self.now))
+            api_server.run(give_back(closed, again, api_server.url, self.now))
         self._confirmed_together()
         manual = self.order()
         api_server.tx(lambda tx: world.submitted(tx, manual, self.now, gateway="manual"))
@@ -355,15 +358,15 @@ class Business:
     def _sent(self, order: orders.Order) -> None:
         payer = orders.Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
         begin = partial(
-            sending.start_first_attempt,
+            payments.start_first_attempt,
             order=order, gateway="sandbox", method="CREDIT_CARD", payer=payer, now=self.now,
         )  # fmt: skip
         attempt = self.api_server.tx(begin)
         assert attempt is not None
         page = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
-        sent = sending.as_sent(order)
+        sent = payments.as_sent(order)
         accept = partial(
-            sending.accept_sent, sent=sent, attempt=attempt, outcome=page, now=self.now
+            payments.accept_sent, sent=sent, attempt=attempt, outcome=page, now=self.now
         )
         assert self.api_server.tx(accept) is not None
 

@@ -11,7 +11,8 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.notes import MOST_NOTES, NotesFull
 from opentill.db.database import Db, Tx
 from opentill.disputes import DisputeOut
-from opentill.orders import Order, settlement
+from opentill.orders import Order
+from opentill.orders.settlement import service as settlement
 from support import world
 from support.world import (
     DAY,

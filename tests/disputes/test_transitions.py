@@ -8,7 +8,8 @@ from opentill import disputes, orders
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.disputes.model import STATUSES, TRANSITIONS, transitions_to
-from opentill.orders import Order, settlement
+from opentill.orders import Order
+from opentill.orders.settlement import service as settlement
 from support.world import (
     DAY,
     NOW,

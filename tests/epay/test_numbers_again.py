@@ -15,7 +15,7 @@ from opentill.core.errors import Invalid
 from opentill.db.clock import now_ms
 from opentill.db.database import Tx
 from opentill.gateways.model import PaymentOutcome
-from opentill.orders import epay_numbers
+from opentill.orders.payments import epay_numbers
 from support.epay_numbers import (
     WAITS_FOR_LOCK,
     Clock,

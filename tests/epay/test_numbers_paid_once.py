@@ -11,8 +11,9 @@ from opentill import orders
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import Report, service
+from opentill.orders import Report
 from opentill.orders import queries as order_queries
+from opentill.orders.payments import service as payments
 from support.api_server import Shop
 from support.epay_numbers import (
     WAITS_FOR_LOCK,
@@ -108,7 +109,7 @@ def start_late(epay_shop: EpayShop, placed_order: dict[str, Any]) -> orders.Paym
     async def insert(tx: Tx) -> orders.PaymentAttempt:
         order = await orders.find(tx, epay_shop.id, order_id)
         payer = orders.Payer(email="", name=None, ip="203.0.113.7", locale="zh")
-        new, _, _ = service.to_send(order, "sandbox", "CREDIT_CARD", payer, order.created_at)
+        new, _, _ = payments.to_send(order, "sandbox", "CREDIT_CARD", payer, order.created_at)
         return await order_queries.INSERT_ATTEMPT.one(tx, new, now=order.created_at)
 
     return epay_shop.api_server.tx(insert)

@@ -11,8 +11,7 @@ from opentill import checkouts, orders
 from opentill.checkouts.jobs import expire_due
 from opentill.core.money import Money
 from opentill.gateways.model import RefundOutcome
-from opentill.orders import service as order_service
-from opentill.orders import settlement
+from opentill.orders.settlement import service as settlement
 from support import world
 
 
@@ -132,7 +131,7 @@ class OrderRules(HistoryState):
         found = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
         seen = self.attempts[self.pick(found, which)]
         outcome = RefundOutcome(status=word)
-        self.run(order_service.given_back(self.tx, seen, outcome, self.now))
+        self.run(orders.given_back(self.tx, seen, outcome, self.now))
         after = self.run(orders.find_attempt(self.tx, seen.merchant_id, seen.id))
         assert after.status == ("GIVEN_BACK" if word == "SUCCEEDED" else "DUPLICATE")
         self.attempts[self.attempts.index(seen)] = after

@@ -16,8 +16,9 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db
 from opentill.gateways import Gateway, Gateways, PaymentOutcome, PaymentRequest, RefundOutcome
 from opentill.gateways.manual import ManualGateway
-from opentill.orders import Order, PaymentAttempt, payments
+from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
+from opentill.orders.payments import service as payments
 from opentill.outgoing.client import to_merchants
 from opentill.refunds import jobs as refund_jobs
 from support.waits import waits

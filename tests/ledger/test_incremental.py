@@ -17,7 +17,8 @@ from opentill.integrity import rules, scheduler
 from opentill.ledger import incremental, incremental_queries
 from opentill.ledger.model import Progress
 from opentill.ledger.postings import ACCOUNTS
-from opentill.orders import jobs, queries
+from opentill.orders import jobs
+from opentill.orders.payments import queries as attempt_queries
 from opentill.refunds import jobs as refund_jobs
 from support import pooler, world
 from support.books import assert_books
@@ -476,7 +477,7 @@ async def test_no_order_is_forgotten(db: Db, status: str | None, after: str) -> 
     assert await jobs.find_forgotten(db, late) == 0
     async with db.connection() as tx:
         assert (await world.orders.find(tx, order.merchant_id, order.id)).status == after
-        due = await queries.CLAIM_ATTEMPTS.all(
+        due = await attempt_queries.CLAIM_ATTEMPTS.all(
             tx, now=late, lease_until=late + 1, limit=10, gateways=None, included=True
         )
         assert len(due) == (after == "CREATING")
@@ -490,7 +491,7 @@ async def test_another_amount_is_asked_about_again(db: Db) -> None:
     assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS) == 1
     async with db.connection() as tx:
         assert (
-            await queries.CLAIM_ATTEMPTS.all(
+            await attempt_queries.CLAIM_ATTEMPTS.all(
                 tx,
                 now=world.NOW + jobs.STUCK_MS,
                 lease_until=0,

@@ -16,7 +16,7 @@ from opentill.gateways import RefundOutcome
 from opentill.gateways.model import GatewayRefundEvent
 from opentill.mail import jobs, looking, noting, outbox, queries
 from opentill.mail.model import Mail
-from opentill.orders import Order, Payer, service
+from opentill.orders import Order, Payer
 from opentill.people import Browser
 from opentill.people import queries as people_queries
 from support import world
@@ -44,7 +44,7 @@ async def _open(db: Db, **what: Any) -> Order:
 async def _pay(tx: Tx, order: Order, locale: str = "en", now: int = NOW) -> Order:
     locked = await orders.lock(tx, order.merchant_id, order.id)
     payer = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale=locale)
-    attempt = await service.start_attempt(tx, locked, "sandbox", "CREDIT_CARD", payer, now)
+    attempt = await orders.start_attempt(tx, locked, "sandbox", "CREDIT_CARD", payer, now)
     await world.said(
         tx, attempt, "SUCCEEDED", now, amount=Money(order.amount_minor, order.currency)
     )

@@ -6,8 +6,11 @@ from opentill import orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import Order, filters, indexing, search_queries
-from opentill.orders.filters import OrdersQuery
+from opentill.orders import Order
+from opentill.orders.search import filters
+from opentill.orders.search import jobs as indexing
+from opentill.orders.search import queries as search_queries
+from opentill.orders.search.filters import OrdersQuery
 from support import world
 from support.list_connection import OneConnection
 

@@ -9,7 +9,8 @@ from opentill import orders
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
-from opentill.orders import OrderDetail, OrderOut, export_queries
+from opentill.orders import OrderDetail, OrderOut
+from opentill.orders.export import queries as export_queries
 from opentill.orders.model import Order
 from support import world
 from support.export_lines import line

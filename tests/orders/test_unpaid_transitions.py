@@ -4,7 +4,7 @@ import msgspec
 
 from opentill import orders
 from opentill.db.database import Tx
-from opentill.orders import service, transition_queries
+from opentill.orders import transition_queries
 from opentill.orders.model import TRANSITIONS, Order
 from support.world import NOW, opened
 
@@ -20,7 +20,7 @@ async def test_of_the_columns_of_an_order_a_submitted_payment_writes_those_of_th
 ) -> None:
     order = await opened(tx)
     payer = orders.Payer(email="eve@example.com", name="Eve", ip="203.0.113.9", locale="en")
-    await service.start_attempt(tx, order, "sandbox", "ALIPAY", payer, NOW + 5)
+    await orders.start_attempt(tx, order, "sandbox", "ALIPAY", payer, NOW + 5)
     after = await orders.find(tx, order.merchant_id, order.id)
     assert _differing(order, after) == {
         "status", "history_number", "updated_at", *transition_queries.OF_UNPAID

@@ -14,7 +14,8 @@ from opentill import ledger, orders, refunds
 from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.integrity.rules import check_all
-from opentill.orders import Order, settlement
+from opentill.orders import Order
+from opentill.orders.settlement import service as settlement
 from opentill.refunds import Refund, jobs
 from support import world
 from support.books import assert_books

@@ -12,7 +12,7 @@ import pytest
 from support.api_server import ApiServer, Shop, refused
 
 NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
-# They keep their places; a new one comes after them (tests/orders/test_export.py has all).
+# They keep their places; a new one comes after them (tests/orders/export/test_export.py has all).
 COLUMNS: Final = (
     "id,checkoutSessionId,productId,customerEmail,customerName,amount,currency,platformFeeRate,"
     "platformFee,netAmount,settledAmount,settledCurrency,exchangeRate,hkdExchangeRate,"

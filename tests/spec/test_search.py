@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from opentill.orders import indexing
+from opentill.orders.search import jobs as indexing
 from support import world
 from support.api_server import ApiServer, Shop, refused
 from support.epay_shop import EpayShop, Inbox

@@ -15,8 +15,9 @@ from opentill.adjustments import AdjustmentRequest
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.ledger.postings import ACCOUNTS, BY_MOVE, Type
-from opentill.orders import Order, settlement
+from opentill.orders import Order
 from opentill.orders.model import STATUSES as ORDER
+from opentill.orders.settlement import service as settlement
 from opentill.payouts import PayoutRequest
 from support.world import (
     DAY,

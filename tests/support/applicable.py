@@ -50,8 +50,8 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "batches of several merchants: there a batch is one merchant's": (
         "tests/ledger/test_postings.py::test_many_books_at_once",
-        "tests/orders/test_confirmation.py::test_together_is_as_alone",
-        "tests/orders/test_confirmation.py::test_what_is_not_usual_is_left_as_it_was",
+        "tests/orders/payments/test_confirmation.py::test_together_is_as_alone",
+        "tests/orders/payments/test_confirmation.py::test_what_is_not_usual_is_left_as_it_was",
     ),
     "a trigger is switched off, which Citus refuses": (
         "tests/adjustments/test_audit.py::test_tampering_is_named[statements16",

@@ -30,7 +30,7 @@ from opentill.core.money import Money
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome, RefundOutcome
-from opentill.orders import settlement
+from opentill.orders.settlement import service as settlement
 from opentill.outgoing.client import to_merchants
 from opentill.payouts import PayoutRequest
 from support import world

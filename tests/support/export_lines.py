@@ -3,7 +3,8 @@
 import msgspec
 
 from opentill.http import csvfile
-from opentill.orders import Order, export_queries
+from opentill.orders import Order
+from opentill.orders.export import queries as export_queries
 from opentill.orders.wire import OrderDetail
 
 

@@ -73,15 +73,15 @@ NUMBERED: Final = frozenset({
 AN_ID: Final = re.compile(r"(?!mer_)[a-z]{2,6}_[0-9a-z]{12,}")
 # They name something as a place to go on from, or tell every endpoint of it.
 RANGES: Final = frozenset({
-    "orders.export_queries.EXPORT", "orders.export_queries.EXPORT_EDGES",
-    "orders.export_queries.LOCAL_EXPORT",
+    "orders.export.queries.EXPORT", "orders.export.queries.EXPORT_EDGES",
+    "orders.export.queries.LOCAL_EXPORT",
     "webhooks.queries.RESEND_RANGE",
     "webhooks.queries.EMIT",
     "webhooks.queries.OF_ORDER",  # by the body of an event, which a copy has too
     "integrity.queries.MERCHANT_EVENTS",  # likewise
     # what they leave out is named by its id, and so is what they add
-    *(name for name in EVERYWHERE if name.startswith("orders.search_queries.BY_")),
-    *(name for name in EVERYWHERE if name.startswith("orders.customer_queries.")),
+    *(name for name in EVERYWHERE if name.startswith("orders.search.queries.BY_")),
+    *(name for name in EVERYWHERE if name.startswith("orders.customers.queries.")),
 })  # fmt: skip
 # What no statement without one of these words does: none calls a function that writes.
 _WRITES: Final = re.compile(r"\b(insert|update|delete|merge)\b")

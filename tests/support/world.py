@@ -20,7 +20,8 @@ from opentill.gateways.model import (
     RefundOutcome,
 )
 from opentill.merchants import Merchant
-from opentill.orders import HistoryRow, Order, Payer, PaymentAttempt, queries, service
+from opentill.orders import HistoryRow, Order, Payer, PaymentAttempt, queries
+from opentill.orders.payments import outcomes
 from opentill.products import service as products
 from opentill.products.model import Product, ProductBody
 from opentill.refunds.model import Refund, RefundBody
@@ -29,7 +30,7 @@ NOW: Final = 1_750_000_000_000
 _numbers: Final = itertools.count(1)
 HOUR: Final = 3_600_000
 DAY: Final = 24 * HOUR
-LATE: Final = service.FIRST_CHECK_MS  # after this, a call to a gateway has surely ended
+LATE: Final = outcomes.FIRST_CHECK_MS  # after this, a call to a gateway has surely ended
 _tables: Final[list[str]] = []  # of the schema, which is the same in each of a worker's databases
 
 
@@ -71,7 +72,7 @@ async def submitted(
     """Start an attempt to pay the order, as it stands before the gateway is called."""
     locked = await orders.lock(tx, order.merchant_id, order.id)
     payer = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
-    return await service.start_attempt(tx, locked, gateway, "CREDIT_CARD", payer, now)
+    return await orders.start_attempt(tx, locked, gateway, "CREDIT_CARD", payer, now)
 
 
 async def said(

@@ -119,7 +119,7 @@ async def _settle(
     ``due`` is about how many there are of each merchant.
     """
     from opentill import merchants, orders
-    from opentill.orders.settlement import BATCH
+    from opentill.orders.settlement.service import BATCH
 
     cause = f"settled by {actor.who}: {actor.reason}"
 

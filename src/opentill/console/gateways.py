@@ -19,7 +19,7 @@ from opentill.figures import GatewaySums
 from opentill.gateways.routing import Gateways
 from opentill.orders import PaymentAttempt
 from opentill.orders import jobs as order_jobs
-from opentill.orders.model import Unanswered
+from opentill.orders.payments.model import UnansweredAttempts
 from opentill.web import charts
 from opentill.web.language import Localizer
 
@@ -37,7 +37,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     away: bool
     spans: list[tuple[str, str, str]]  # of the last hour and day: key, attempts, success rate
     calls: list[tuple[str, str, str]]  # operation, how many, mean duration in ms
-    unanswered: Unanswered | None
+    unanswered: UnansweredAttempts | None
     refused: PaymentAttempt | None
 
 

@@ -3,22 +3,48 @@
 from opentill.orders.cards import of_attempt as card_of_attempt
 from opentill.orders.cards import of_order as card_of
 from opentill.orders.cards import shown as show_card
-from opentill.orders.confirmation import ENDS, Batch, Report, by_transaction, confirm_many
-from opentill.orders.confirmation import MOST as CONFIRMED_TOGETHER
-from opentill.orders.customer_model import CustomerOrder, CustomerSums
-from opentill.orders.customers import (
+from opentill.orders.customers.model import CustomerOrder, CustomerSums
+from opentill.orders.customers.service import (
     MOST_SUMMED,
     find_customers,
     recent_customers,
     sums_of_customer,
 )
 from opentill.orders.events import livemode_of, metadata
-from opentill.orders.export import chunks as export_csv
-from opentill.orders.export import counted as counted_export
-from opentill.orders.failed_attempts import count_failed, uncounted_since, with_uncounted
-from opentill.orders.failed_attempts_model import FailedAttempts
+from opentill.orders.export.service import chunks as export_csv
+from opentill.orders.export.service import counted as counted_export
 from opentill.orders.fees import with_fee_of
-from opentill.orders.filters import (
+from opentill.orders.livemode import known as all_with_livemode
+from opentill.orders.livemode import known_one as with_livemode
+from opentill.orders.livemode import noted_one as with_noted_livemode
+from opentill.orders.model import (
+    TRANSITIONS,
+    Event,
+    HistoryRow,
+    NewOrder,
+    Order,
+    OrderNote,
+    PaymentAttempt,
+    Status,
+    Transition,
+)
+from opentill.orders.order_history import (
+    complete_refund,
+    count_refund,
+    hold_refund,
+    note,
+    release_refund,
+)
+from opentill.orders.order_notes import add_note, notes_of
+from opentill.orders.payments.confirmation import ENDS, by_transaction, confirm_many
+from opentill.orders.payments.confirmation import MOST as CONFIRMED_TOGETHER
+from opentill.orders.payments.duplicates import given_back, given_back_manually, is_kept
+from opentill.orders.payments.failed_attempts import count_failed, uncounted_since, with_uncounted
+from opentill.orders.payments.manual import awaits_confirmation, confirm_manually, revoke_manually
+from opentill.orders.payments.model import Batch, FailedAttempts, Payer, PaymentIntent, Report
+from opentill.orders.payments.outcomes import apply_outcome
+from opentill.orders.payments.service import ask, callback_url, start_attempt, submit
+from opentill.orders.search.filters import (
     Email,
     ExportQuery,
     OrdersQuery,
@@ -29,46 +55,16 @@ from opentill.orders.filters import (
     has_product,
     of_customer,
 )
-from opentill.orders.filters import page as list_page
-from opentill.orders.livemode import known as all_with_livemode
-from opentill.orders.livemode import known_one as with_livemode
-from opentill.orders.livemode import noted_one as with_noted_livemode
-from opentill.orders.lookups import find_by_anything, orders_of
-from opentill.orders.manual import awaits_confirmation, confirm_manually, revoke_manually
-from opentill.orders.model import (
-    TRANSITIONS,
-    Event,
-    HistoryRow,
-    NewOrder,
-    Order,
-    Payer,
-    PaymentAttempt,
-    PaymentIntent,
-    Status,
-    Transition,
-)
-from opentill.orders.note_model import OrderNote
-from opentill.orders.notes import (
-    complete_refund,
-    count_refund,
-    hold_refund,
-    note,
-    release_refund,
-)
-from opentill.orders.order_notes import add_note, notes_of
-from opentill.orders.payments import ask, callback_url, submit
-from opentill.orders.reversals import reverse_refund
-from opentill.orders.search_model import Concerned
-from opentill.orders.second_payments import given_back_manually, is_kept
+from opentill.orders.search.filters import page as list_page
+from opentill.orders.search.lookups import find_by_anything, orders_of
+from opentill.orders.search.model import Concerned
 from opentill.orders.service import (
-    apply_outcome,
     attempt_of,
     attempts,
     exists,
     find,
     find_anywhere,
     find_attempt,
-    given_back,
     history,
     last_attempt,
     lock,
@@ -79,10 +75,15 @@ from opentill.orders.service import (
     set_method,
     set_payment_link,
     settled_share,
-    start_attempt,
 )
-from opentill.orders.settlement import Settled, due_merchants, settle_batch, settle_one, settleable
-from opentill.orders.transitions import Change, can, transition
+from opentill.orders.settlement.service import (
+    Settled,
+    due_merchants,
+    settle_batch,
+    settle_one,
+    settleable,
+)
+from opentill.orders.transitions import Change, can, reverse_refund, transition
 from opentill.orders.wire import OrderDetail, OrderOut
 
 __all__ = [

@@ -6,9 +6,11 @@ from opentill.http import csvfile
 from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, listing, page_example
 from opentill.http.responses import Download
-from opentill.orders import cards, export, filters, livemode, service
-from opentill.orders.filters import ExportQuery, OrdersQuery
+from opentill.orders import cards, livemode, service
+from opentill.orders.export import service as export
 from opentill.orders.model import named
+from opentill.orders.search import filters
+from opentill.orders.search.filters import ExportQuery, OrdersQuery
 from opentill.orders.wire import OrderDetail, OrderOut
 
 

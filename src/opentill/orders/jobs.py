@@ -14,7 +14,7 @@ from opentill.core.ids import first_id, made_at
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
-from opentill.orders import operations_queries, payments, queries, search_queries, service
+from opentill.orders import queries, service
 from opentill.orders.model import (
     DAY_MS,
     UNDECIDED,
@@ -24,8 +24,13 @@ from opentill.orders.model import (
     HistoryPart,
     Order,
     PaymentAttempt,
-    Unanswered,
 )
+from opentill.orders.payments import duplicates
+from opentill.orders.payments import queries as attempt_queries
+from opentill.orders.payments import service as payments
+from opentill.orders.payments.model import UnansweredAttempts
+from opentill.orders.search import queries as search_queries
+from opentill.orders.settlement import queries as settlement_queries
 from opentill.orders.transitions import Change, transition
 
 _LEASE_MS: Final = 60_000
@@ -51,13 +56,13 @@ async def check_attempts(
 ) -> int:
     """Ask about a batch of attempts that are due and return how many there were."""
     async with db.connection() as tx:
-        due = await queries.CLAIM_ATTEMPTS.all(
+        due = await attempt_queries.CLAIM_ATTEMPTS.all(
             tx, only, now=now, lease_until=now + _LEASE_MS, limit=batch
         )
 
     async def one(attempt: PaymentAttempt) -> None:
         if attempt.status == "DUPLICATE":
-            await payments.give_back(db, gateways, attempt, public_url, now)
+            await duplicates.give_back(db, gateways, attempt, public_url, now)
             after = attempt
         elif attempt.status == "ACTION_REQUIRED":
             after = await payments.close(db, gateways, attempt, now)
@@ -66,7 +71,7 @@ async def check_attempts(
         if after.status == attempt.status:
             again = payments.next_check(attempt, now)
             async with db.connection() as tx:
-                await queries.ASK_AGAIN.run(
+                await attempt_queries.ASK_AGAIN.run(
                     tx,
                     merchant_id=attempt.merchant_id,
                     id=attempt.id,
@@ -102,7 +107,7 @@ async def _resume(tx: Tx, found: Forgotten, now: int) -> None:
     last = attempts[-1] if attempts else None
     _log.warning("order forgotten", order=order.id, attempt=last.id if last else None)
     if last is not None and last.status in UNDECIDED:
-        await queries.ASK_NOW.run(tx, merchant_id=last.merchant_id, id=last.id, now=now)
+        await attempt_queries.ASK_NOW.run(tx, merchant_id=last.merchant_id, id=last.id, now=now)
     elif event := _MISSED.get(last.status) if last else "declined":
         await transition(tx, Change(order, event, "nothing is on its way any more"), now)
 
@@ -181,7 +186,7 @@ async def _prune_orders(tx: Tx, *, merchant_id: str, order_id: list[str], before
 
 async def make_due(tx: Tx, now: int) -> None:
     """Make every check of an attempt due now that is due later: the clock was set back."""
-    await queries.MAKE_DUE.run(tx, now=now)
+    await attempt_queries.MAKE_DUE.run(tx, now=now)
 
 
 async def count_stuck(tx: Tx, now: int) -> int:
@@ -196,42 +201,42 @@ async def stuck(tx: Tx, now: int, limit: int) -> list[Order]:
 
 async def not_given_back(tx: Tx, until: int, limit: int) -> list[PaymentAttempt]:
     """Return second payments that came in until a time (Unix ms) and have not gone back."""
-    return await queries.DUPLICATES.all(tx, until=until, limit=limit)
+    return await attempt_queries.DUPLICATES.all(tx, until=until, limit=limit)
 
 
 async def count_due(tx: Tx, now: int) -> int:
     """Return about how many attempts a gateway is to be asked now, at most 10,000."""
-    return await queries.COUNT_DUE.get(tx, now=now) or 0
+    return await attempt_queries.COUNT_DUE.get(tx, now=now) or 0
 
 
 async def oldest_check(tx: Tx) -> int | None:
     """Return when the first attempt is due to be asked about (Unix ms); None if none is."""
-    return await queries.OLDEST_CHECK.get(tx)
+    return await attempt_queries.OLDEST_CHECK.get(tx)
 
 
 async def oldest_settlement(tx: Tx) -> int | None:
     """Return when the first order is due to settle (Unix ms); None if none is."""
-    return await queries.OLDEST_SETTLEMENT.get(tx)
+    return await settlement_queries.OLDEST_SETTLEMENT.get(tx)
 
 
 async def oldest_release(tx: Tx) -> int | None:
     """Return when the first rolling reserve is due for release (Unix ms); None if none is."""
-    return await queries.OLDEST_RELEASE.get(tx)
+    return await settlement_queries.OLDEST_RELEASE.get(tx)
 
 
 async def count_settlements(tx: Tx, now: int) -> int:
     """Return how many orders are due to settle, at most 10,000."""
-    return await operations_queries.COUNT_SETTLEMENTS.get(tx, now=now) or 0
+    return await settlement_queries.COUNT_SETTLEMENTS.get(tx, now=now) or 0
 
 
 async def count_releases(tx: Tx, now: int) -> int:
     """Return how many rolling reserves are due for release, at most 10,000."""
-    return await operations_queries.COUNT_RELEASES.get(tx, now=now) or 0
+    return await settlement_queries.COUNT_RELEASES.get(tx, now=now) or 0
 
 
-async def unanswered(tx: Tx, until: int) -> list[Unanswered]:
+async def unanswered(tx: Tx, until: int) -> list[UnansweredAttempts]:
     """Return, by gateway, attempts made until then whose outcome nobody knows, at most 10,000."""
-    return await operations_queries.UNANSWERED.all(tx, until=until)
+    return await attempt_queries.UNANSWERED.all(tx, until=until)
 
 
 async def last_refused(tx: Tx, newest: int) -> list[PaymentAttempt]:
@@ -239,7 +244,7 @@ async def last_refused(tx: Tx, newest: int) -> list[PaymentAttempt]:
 
     It is looked for among the ``newest`` attempts of each merchant, so that no index is needed.
     """
-    return await operations_queries.LAST_REFUSED.all(tx, newest=newest)
+    return await attempt_queries.LAST_REFUSED.all(tx, newest=newest)
 
 
 async def count_to_index(tx: Tx) -> int:

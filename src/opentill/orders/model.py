@@ -308,32 +308,6 @@ class NewAttempt(msgspec.Struct, frozen=True, kw_only=True):
     check_at: int | None
 
 
-class Payer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who pays, as entered on the payment page."""
-
-    email: str
-    name: str | None
-    prefilled: str | None = None  # the name that the merchant gave, where the payer enters none
-    ip: str
-    locale: str
-
-    @property
-    def known_name(self) -> str | None:
-        """The name that the order keeps."""
-        return self.name or self.prefilled or None
-
-
-class PaymentIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a customer is about to pay, and how; ``expires_at`` (Unix ms) is the last moment."""
-
-    merchant_id: str
-    order_id: str
-    payer: Payer
-    method: Method
-    merchant_name: str  # as the gateway shows it
-    expires_at: int | None = None
-
-
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of an order's history."""
 
@@ -387,13 +361,6 @@ def named(text: str) -> str:
     return text if "_" in text else order_id_of(text)
 
 
-class ExportCursor(msgspec.Struct, frozen=True):
-    """A place in the list of orders, oldest first: right after the order of this time and id."""
-
-    created_at: int
-    id: str
-
-
 class PaidThrough(msgspec.Struct, frozen=True):
     """An attempt and the gateway that it went through."""
 
@@ -415,14 +382,6 @@ class DueMerchant(msgspec.Struct, frozen=True):
     orders: int
 
 
-class Unanswered(msgspec.Struct, frozen=True):
-    """How many attempts at a gateway have no known outcome, and since when the oldest (Unix ms)."""
-
-    gateway: str
-    number: int
-    since: int
-
-
 class Forgotten(msgspec.Struct, frozen=True):
     """An order that is CREATING while no gateway will be asked about any of its attempts."""
 
@@ -439,3 +398,15 @@ class HistoryPart(msgspec.Struct, frozen=True):
     rows: int
     last: str
     old: list[str]
+
+
+class OrderNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody noted about an order, at ``at`` (Unix ms)."""
+
+    merchant_id: str
+    order_id: str
+    number: int
+    at: int
+    who: str
+    note: str
+    by_merchant: bool  # a member of the merchant wrote it, and not the operator

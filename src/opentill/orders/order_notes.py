@@ -1,14 +1,13 @@
 """Notes on orders: what the merchant's team and the operator write down about a payment.
 
 A note is never changed or removed. What happens to an order by itself is in its history
-(``notes.py``).
+(``order_history.py``).
 """
 
 from opentill.core.notes import MOST_NOTES, NotesFull, read_note
 from opentill.db.database import Tx
 from opentill.orders import queries, service
-from opentill.orders.model import Order
-from opentill.orders.note_model import OrderNote
+from opentill.orders.model import Order, OrderNote
 
 
 async def notes_of(tx: Tx, order: Order) -> list[OrderNote]:

@@ -153,7 +153,7 @@ _TRANSITION: Final = f"""
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where source = 'EPAY' and :event = 'confirmed'
     ), indexed as (
-        -- The last digits of its card are a term of it, see search_queries.py.
+        -- The last digits of its card are a term of it, see search/queries.py.
         insert into search_changes (merchant_id, order_id, was)
         select merchant_id, id, customer_email from moved where :card_last4 is not null
     ), released as (
@@ -304,7 +304,7 @@ _CONFIRMATIONS: Final = f"""
         select merchant_id, id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
         from moved where placed_by = 'EPAY'
     ), indexed as (
-        -- The last digits of its card are a term of it, see search_queries.py.
+        -- The last digits of its card are a term of it, see search/queries.py.
         insert into search_changes (merchant_id, order_id, was)
         select merchant_id, id, customer_email from moved where card_last4 is not null
     ), released as (

@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.db.query import Statement
 from opentill.ledger import Movement
-from opentill.orders import cards, events, history_lines, livemode, queries, transition_queries
+from opentill.orders import cards, events, livemode, order_history, queries, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -173,10 +173,10 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
 
 async def _note(tx: Tx, noted: Sequence[_Taken], now: int) -> None:
     """Write what the statement of a transition does not write where tables are distributed."""
-    await history_lines.note(
+    await order_history.insert_lines(
         tx,
         [
-            history_lines.Noted(
+            order_history.HistoryLine(
                 merchant_id=after.merchant_id,
                 order_id=after.id,
                 number=after.history_number,
@@ -283,3 +283,23 @@ def _values(taken: _Taken, statement: Statement) -> dict[str, Any]:
 def can(order: Order, event: Event) -> bool:
     """Return whether the table has a transition by this event from the order's status."""
     return (order.status, event) in BY_EVENT
+
+
+async def reverse_refund(
+    tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
+) -> Order:
+    """Reverse a refund that had succeeded, and return the order, which the caller has locked.
+
+    ``amount_minor`` is in minor units of the order, ``debit_minor`` of the settled currency. A
+    REFUNDED order is PAID again as long as its money is in pending, else SETTLED.
+    """
+    if order.status != "REFUNDED":
+        return await order_history.uncount_refund(tx, order, amount_minor, debit_minor, cause, now)
+    paid_again = msgspec.structs.replace(
+        order,
+        refunded_minor=order.refunded_minor - amount_minor,
+        refund_held_minor=order.refund_held_minor - amount_minor,
+        refund_debit_minor=order.refund_debit_minor - debit_minor,
+    )
+    back_to: Status = "PAID" if order.stands_in == "pending" else "SETTLED"
+    return await transition(tx, Change(paid_again, "refund_reversed", cause, back_to=back_to), now)

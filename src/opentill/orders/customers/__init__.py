@@ -1,0 +1,1 @@
+"""Customers: a view of the orders by e-mail."""

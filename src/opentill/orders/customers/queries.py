@@ -1,0 +1,61 @@
+"""SQL about customers: those who have orders under an e-mail. Beside orders they have no rows."""
+
+from typing import Final
+
+from opentill.db.query import Query
+from opentill.orders.customers.model import CustomerOrder, CustomerSums
+
+# The newest orders of a merchant, with the e-mails that they have.
+RECENT: Final = Query(
+    CustomerOrder,
+    """
+    select customer_email as email, id as order_id, created_at, status, amount_minor, currency
+    from orders where merchant_id = :merchant_id
+    order by created_at desc, id desc limit :limit
+    """,
+)
+# The newest order of each of some e-mails, by the index of terms; not those that are `apart`.
+NEWEST_OF: Final = Query(
+    CustomerOrder,
+    """
+    select o.customer_email as email, o.id as order_id, o.created_at, o.status, o.amount_minor,
+        o.currency
+    from unnest(:term::text[], :place::text[]) as bucket (term, place)
+    cross join lateral (
+        select t.order_id from search_terms t
+        where t.merchant_id = :merchant_id and t.term = bucket.term and t.place = bucket.place
+            and t.order_id <> all (:apart::text[])
+        order by t.created_at desc, t.order_id desc limit 1
+    ) hit
+    join orders o on o.merchant_id = :merchant_id and o.id = hit.order_id
+    """,
+)
+# What one customer paid and got back, by currency: the newest orders that the index of terms has,
+# but those `apart`, and those `beside` it.
+SUMS: Final = Query(
+    CustomerSums,
+    """
+    select o.currency, count(*) as orders, count(o.paid_at) as payments,
+        coalesce(sum(o.amount_minor) filter (where o.paid_at is not null), 0)::bigint as paid_minor,
+        sum(o.refunded_minor)::bigint as refunded_minor,
+        count(*) filter (where o.status in ('DISPUTED', 'CHARGEBACK')) as disputed,
+        min(o.paid_at) as first_paid_at, max(o.paid_at) as last_paid_at
+    from (
+        select id from (
+            select hit.order_id as id, hit.created_at
+            from unnest(:term::text[], :place::text[]) as bucket (term, place)
+            cross join lateral (
+                select t.order_id, t.created_at from search_terms t
+                where t.merchant_id = :merchant_id and t.term = bucket.term
+                    and t.place = bucket.place and t.order_id <> all (:apart::text[])
+                order by t.created_at desc, t.order_id desc limit :limit
+            ) hit
+            union all
+            select * from unnest(:id::text[], :created_at::bigint[]) as beside (id, created_at)
+        ) found
+        order by created_at desc, id desc limit :limit
+    ) newest
+    join orders o on o.merchant_id = :merchant_id and o.id = newest.id
+    group by o.currency order by o.currency
+    """,
+)

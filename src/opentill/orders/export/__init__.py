@@ -1,0 +1,1 @@
+"""The CSV export of orders."""

@@ -1,0 +1,196 @@
+"""The CSV export as PostgreSQL writes it: the table of its columns, and the lines of a part."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from opentill.core.money import EXPONENTS
+from opentill.core.settings import SANDBOX
+from opentill.db.query import Query, Value
+from opentill.http import csvfile
+from opentill.orders.model import OPERATOR
+from opentill.orders.search.model import ExportCursor
+
+# The cells of a line, written as ``http/csvfile.py`` writes them, byte for byte. These functions
+# take and return SQL; what goes in are names of columns, constants of ours.
+
+
+def _quoted(text: str) -> str:
+    """Write a cell as RFC 4180 does: in quotes where it has to be."""
+    special = "position({} in {}) = 0"
+    plain = " and ".join(special.format(c, text) for c in ("'\"'", "','", "e'\\n'", "e'\\r'"))
+    return f"""case when {plain} then {text} else '"' || replace({text}, '"', '""') || '"' end"""
+
+
+def _inert(text: str) -> str:
+    """Write text of others as csvfile.cell does: an apostrophe before what would be run."""
+    return f"""case when {text} ~ '{csvfile.ANYWHERE}' then
+        case when {text} ~ '{csvfile.AT_START}' then '''' else '' end
+        || regexp_replace({text}, '{csvfile.AFTER_SEPARATOR}', '\\1''', 'g') else {text} end"""
+
+
+def _inert_json(text: str) -> str:
+    """Write JSON of others as csvfile.cell does."""
+    escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # a backslash of the replacement
+    return f"""case when position(';' in {text}) = 0 then {text}
+        else regexp_replace({text}, '{csvfile.IN_JSON}', '{escaped}', 'g') end"""
+
+
+def _codes(decimals: int) -> str:
+    return ", ".join(f"'{code}'" for code, has in EXPONENTS.items() if has == decimals)
+
+
+def _unit(currency: str) -> str:
+    """Return what a minor unit is worth. Lists of constants are hashed by PostgreSQL."""
+    return f"""case when {currency} in ({_codes(2)}) then 0.01 when {currency} in ({_codes(3)})
+        then 0.001 when {currency} in ({_codes(0)}) then 1.00 end"""
+
+
+def _utc(millis: str) -> str:
+    """Write a time as csvfile.utc does."""
+    return f"""trim('"' from to_json(timestamp '1970-01-01'
+        + {millis} / 1000 * interval '1 second')::text)
+        || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""
+
+
+def _local(millis: str) -> str:
+    """Write a time to the second as `:zone` has it."""
+    return f"""to_char(to_timestamp({millis} / 1000) at time zone :zone::text,
+        'YYYY-MM-DD HH24:MI:SS')"""
+
+
+class Column(NamedTuple):
+    """A column of the file: its name, and the SQL of its cells, which are not null.
+
+    For what somebody typed, ``sql`` is a column, which may be null, and ``text`` the function that
+    makes it inert; such a cell is quoted, and its length counts for the size of a line.
+    """
+
+    name: str
+    sql: str
+    text: Callable[[str], str] | None = None
+
+
+# New columns come last: those before keep their places. `unit` and `settled_unit` are what a minor
+# unit is worth; an amount of three decimals ends in a zero (money.show). `:livemode` is whether
+# real money can be paid in this deployment (livemode.known).
+COLUMNS: Final = (
+    Column("id", "id"),
+    Column("checkoutSessionId", "checkout_id"),
+    Column("productId", "product_id"),
+    Column("customerEmail", "customer_email", _inert),
+    Column("customerName", "customer_name", _inert),
+    Column("amount", "round(amount_minor * unit, 2)"),
+    Column("currency", "currency"),
+    Column("platformFeeRate", "trim_scale(platform_fee_rate)"),
+    Column("platformFee", "round(platform_fee_minor * unit, 2)"),
+    Column("netAmount", "round((amount_minor - platform_fee_minor) * unit, 2)"),
+    Column("settledAmount", "round(net_settled_minor * settled_unit, 2)"),
+    Column("settledCurrency", "settled_currency"),
+    Column("exchangeRate", "trim_scale(exchange_rate)"),
+    Column("hkdExchangeRate", "coalesce(trim_scale(hkd_exchange_rate)::text, '')"),
+    Column("paymentMethod", "coalesce(payment_method, '')"),
+    Column("status", "status"),
+    Column("paidAt", "coalesce(paid_at::text, '')"),
+    Column("settledAt", "coalesce(settled_at::text, '')"),
+    Column("metadata", "metadata", _inert_json),
+    Column("createdAt", "created_at"),
+    Column(
+        "refundStatus",
+        "case refunded_minor when 0 then 'NONE' when amount_minor then 'FULL' else 'PARTIAL' end",
+    ),
+    Column(
+        "refundedAmount",
+        "case refunded_minor when 0 then '0' else round(refunded_minor * unit, 2)::text end",
+    ),
+    Column("createdAtUtc", _utc("created_at")),
+    Column("paidAtUtc", f"coalesce({_utc('paid_at')}, '')"),
+    Column(
+        "livemode",
+        f"""
+        (case when livemode is not null then livemode
+            when paid_attempt_id is null then :livemode
+            else coalesce((
+                select nullif(gateway, '{OPERATOR}') <> '{SANDBOX}' from payment_attempts a
+                where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), :livemode)
+            end)::text
+        """,  # noqa: S608 - constants of ours
+    ),
+    Column("quantity", "coalesce(quantity, 1)"),
+    Column("clientReference", "client_reference", _inert),
+    Column("paymentLinkId", "coalesce(payment_link_id, '')"),
+)
+# What a file for people has besides: times as the merchant's `:zone` has them.
+LOCAL_COLUMNS: Final = (
+    Column("createdAtLocal", _local("created_at")),
+    Column("paidAtLocal", f"coalesce({_local('paid_at')}, '')"),
+    Column("timeZone", ":zone::text"),
+)
+_INERT_TEXTS: Final = ", ".join(
+    f"coalesce({column.text(column.sql)}, '') as inert_{column.sql}"
+    for column in COLUMNS
+    if column.text
+)
+# About how many bytes the line of an order has.
+SIZE: Final = "350 + " + " + ".join(
+    f"coalesce(octet_length({column.sql}), 0)" for column in COLUMNS if column.text
+)
+
+# Where the parts of a list of orders end, each about `:bytes` long as CSV: the last order of each.
+# The sizes of long texts are known without reading them.
+EXPORT_EDGES = Query(
+    ExportCursor,
+    f"""
+    select created_at, id from (
+        select created_at, id, size,
+            sum(size) over (order by created_at, id rows unbounded preceding) as bytes
+        from (
+            select created_at, id, {SIZE} as size
+            from orders
+            where merchant_id = :merchant_id
+                and (created_at, id) > (:after_at::bigint, :after_id::text)
+                and created_at <= :until
+            order by created_at, id limit :limit
+        ) sized
+    ) summed
+    where bytes / :bytes::bigint > (bytes - size) / :bytes::bigint
+    order by created_at, id
+    """,  # noqa: S608 - columns of ours
+)
+
+
+def _lines(which: str, columns: tuple[Column, ...] = COLUMNS) -> Value[bytes]:
+    """Make the statement that writes the lines of some orders as CSV, oldest first."""
+    cells = ", ".join(
+        _quoted(f"inert_{column.sql}") if column.text else column.sql for column in columns
+    )
+    return Value(
+        bytes,
+        f"""
+        select convert_to(string_agg(line, '' order by created_at, id), 'UTF8')
+        from (
+            select created_at, id, concat_ws(',', {cells}) || e'\\r\\n' as line
+            from (
+                select *, {_unit("currency")} as unit,
+                    {_unit("settled_currency")} as settled_unit,
+                    {_INERT_TEXTS}
+                from orders
+                where merchant_id = :merchant_id and {which}
+                offset 0 -- or what it computes would be computed wherever it is used
+            ) o
+        ) as part
+        """,  # noqa: S608 - columns of ours
+    )
+
+
+# The lines of a part of the orders, and of those that filters left: of these what still has the
+# status that was asked for.
+_BETWEEN: Final = (
+    "(created_at, id) > (:after_at::bigint, :after_id::text)"
+    " and (created_at, id) <= (:until_at::bigint, :until_id::text)"
+)
+_OF: Final = "id = any (:ids::text[]) and (:status::text is null or status = :status)"
+EXPORT = _lines(_BETWEEN)
+EXPORT_OF = _lines(_OF)
+# The same with the times of a zone.
+LOCAL_EXPORT = _lines(_BETWEEN, (*COLUMNS, *LOCAL_COLUMNS))
+LOCAL_EXPORT_OF = _lines(_OF, (*COLUMNS, *LOCAL_COLUMNS))

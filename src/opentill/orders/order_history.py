@@ -1,0 +1,118 @@
+"""The history of orders, and the sums of refunds in an order's row.
+
+An event that keeps the status of an order, such as a partial refund, is recorded here. How much of
+an order its refunds hold and have returned stands in the order's row, which only this feature
+writes. The caller holds the order's lock.
+
+Where tables are distributed, an order and its history are written by two statements of one
+transaction (decision 0118).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from opentill.db.database import Tx
+from opentill.db.query import Statement, columns
+from opentill.orders import transition_queries
+from opentill.orders.model import Order, ReserveStatus
+
+
+class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the history to be inserted."""
+
+    merchant_id: str
+    order_id: str
+    number: int
+    at: int
+    event: str
+    from_status: str
+    to_status: str
+    cause: str
+
+
+async def insert_lines(tx: Tx, lines: Sequence[HistoryLine]) -> None:
+    """Insert rows of the history of one merchant's orders."""
+    await transition_queries.NOTED.run(tx, **columns(HistoryLine, lines))
+
+
+async def note(tx: Tx, order: Order, event: str, cause: str, now: int) -> Order:
+    """Record an event in an order's history, and return the order."""
+    return await _note(tx, order, event, cause, now)
+
+
+async def hold_refund(
+    tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
+) -> Order:
+    """Hold a refund's amount (minor units of the order) and its debit (of the settled currency)."""
+    sums = {"refund_held_minor": amount_minor, "refund_debit_minor": debit_minor}
+    return await _note(tx, order, "refund_created", cause, now, **sums)
+
+
+async def release_refund(
+    tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
+) -> Order:
+    """Undo ``hold_refund`` for a refund that failed."""
+    sums = {"refund_held_minor": -amount_minor, "refund_debit_minor": -debit_minor}
+    return await _note(tx, order, "refund_failed", cause, now, **sums)
+
+
+async def count_refund(
+    tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
+) -> Order:
+    """Count a refund that was made at the provider: no amount was held for it before."""
+    sums = {"refund_held_minor": amount_minor, "refund_debit_minor": debit_minor}
+    return await _note(
+        tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor, **sums
+    )
+
+
+async def uncount_refund(
+    tx: Tx, order: Order, amount_minor: int, debit_minor: int, cause: str, now: int
+) -> Order:
+    """Subtract a reversed refund from the sums of an order that is not REFUNDED."""
+    sums = {"refund_held_minor": -amount_minor, "refund_debit_minor": -debit_minor}
+    return await _note(
+        tx, order, "refund_reversed", cause, now, refunded_minor=-amount_minor, **sums
+    )
+
+
+async def complete_refund(tx: Tx, order: Order, amount_minor: int, cause: str, now: int) -> Order:
+    """Count a refund that succeeded; ``amount_minor`` in minor units of the order."""
+    return await _note(tx, order, "refund_succeeded", cause, now, refunded_minor=amount_minor)
+
+
+async def release_reserve(tx: Tx, order: Order, now: int) -> Order:
+    """Record that the order's rolling reserve is no longer held."""
+    status: ReserveStatus = "RELEASED"
+    return await _note(tx, order, "reserve_released", "due", now, reserve_status=status)
+
+
+async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **changes: Any) -> Order:
+    unchanged = {
+        "refund_held_minor": 0, "refund_debit_minor": 0, "refunded_minor": 0,
+        "reserve_status": None,
+    }  # fmt: skip
+    after = await transition_queries.NOTE.one(
+        tx,
+        merchant_id=order.merchant_id,
+        id=order.id,
+        event=event,
+        cause=cause,
+        now=now,
+        **{**unchanged, **changes},
+    )
+    if Statement.distributes:
+        line = HistoryLine(
+            merchant_id=after.merchant_id,
+            order_id=after.id,
+            number=after.history_number,
+            at=after.updated_at,
+            event=event,
+            from_status=after.status,
+            to_status=after.status,
+            cause=cause,
+        )
+        await insert_lines(tx, [line])
+    return after

@@ -1,0 +1,1 @@
+"""Payment attempts: starting them, applying their outcomes, and returning second payments."""

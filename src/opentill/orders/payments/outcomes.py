@@ -1,0 +1,215 @@
+"""Applying the outcome of a payment attempt, as its gateway reports it."""
+
+from decimal import Decimal
+from typing import Final, Literal
+
+import msgspec
+import structlog
+
+from opentill import rates
+from opentill.core import money
+from opentill.db.database import Tx
+from opentill.gateways.model import PaymentOutcome, PaymentStatus
+from opentill.orders import cards
+from opentill.orders.model import (
+    FINAL,
+    UNDECIDED,
+    AttemptStatus,
+    Event,
+    Order,
+    PaymentAttempt,
+)
+from opentill.orders.order_history import note
+from opentill.orders.payments import epay_numbers, queries
+from opentill.orders.payments.confirmation import confirmation, count_ended
+from opentill.orders.service import attempt_of, find_attempt, lock
+from opentill.orders.transitions import Change, can, take, transition
+
+_log: Final = structlog.get_logger()
+
+FIRST_CHECK_MS: Final = 15_000  # longer than any call to a gateway lasts
+
+
+ACTION_CHECK_MS: Final = 60_000
+
+
+PENDING_CHECK_MS: Final = 2_000
+
+
+WAITS: Final = {"ACTION_REQUIRED": ACTION_CHECK_MS, "PENDING": PENDING_CHECK_MS}
+
+
+# The status of an attempt that failed, and the event of its order, by the outcome.
+_ENDS: Final[dict[PaymentStatus, tuple[AttemptStatus, Event]]] = {
+    "DECLINED": ("DECLINED", "declined"),
+    "UNREACHABLE": ("DECLINED", "declined"),
+    "NOT_FOUND": ("DECLINED", "declined"),
+    "REFUSED": ("REFUSED", "refused"),
+    "VOIDED": ("VOIDED", "voided"),
+}
+
+
+async def apply_outcome(
+    tx: Tx, merchant_id: str, attempt_id: str, outcome: PaymentOutcome, now: int, *, gateway: str
+) -> PaymentAttempt:
+    """Apply the outcome of an attempt: from a response, a callback or a query, however often.
+
+    ``gateway`` is the one that reports it. Raises NotFound for an unknown attempt, and
+    OfAnotherGateway.
+    """
+    seen = await attempt_of(tx, gateway, merchant_id, attempt_id)
+    return await apply_to(tx, seen, outcome, now)
+
+
+async def apply_to(
+    tx: Tx, seen: PaymentAttempt, outcome: PaymentOutcome, now: int
+) -> PaymentAttempt:
+    """Apply the outcome that an attempt's own gateway reports of it, as ``apply_outcome`` does.
+
+    ``seen`` may be out of date: the attempt is read again with the order's lock.
+    """
+    if outcome.status == "SUCCEEDED":
+        await epay_numbers.lock_number(tx, seen.merchant_id, seen.order_id)
+    order = await lock(tx, seen.merchant_id, seen.order_id)
+    attempt = await find_attempt(tx, seen.merchant_id, seen.id)
+    match outcome.status:
+        case "SUCCEEDED":
+            return await _received(tx, order, attempt, outcome, now)
+        case "ACTION_REQUIRED" | "PENDING" as status:
+            return await _accepted(tx, order, attempt, outcome, status, now)
+        case _ if _ends(attempt, outcome, now):
+            return await _ended(tx, order, attempt, outcome, now)
+        case _:  # UNKNOWN, or NOT_FOUND though the gateway has known the attempt: ask again
+            _log.warning("attempt unknown", attempt=attempt.id, reason=outcome.reason)
+            return attempt
+
+
+def _ends(attempt: PaymentAttempt, outcome: PaymentOutcome, now: int) -> bool:
+    """Return whether an attempt failed by an outcome.
+
+    NOT_FOUND counts only once the call to the gateway has surely ended: before, the request may
+    still arrive.
+    """
+    if outcome.status == "NOT_FOUND":
+        return attempt.status == "SUBMITTED" and now - attempt.created_at >= FIRST_CHECK_MS
+    return outcome.status in _ENDS
+
+
+async def write_attempt(
+    tx: Tx,
+    attempt: PaymentAttempt,
+    status: AttemptStatus,
+    outcome: PaymentOutcome,
+    check_at: int | None,
+    now: int,
+) -> PaymentAttempt:
+    """Write the status of an attempt, with what its outcome says, and return it."""
+    written = await queries.UPDATE_ATTEMPT.first(
+        tx,
+        merchant_id=attempt.merchant_id,
+        id=attempt.id,
+        status=status,
+        provider_ref=outcome.provider_ref,
+        action_url=outcome.action_url,
+        qr_text=outcome.qr_text,
+        reason=outcome.reason,
+        check_at=check_at,
+        now=now,
+    )
+    if status != attempt.status:
+        count_ended(tx, attempt, status)
+    return written or attempt
+
+
+async def _received(
+    tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
+) -> PaymentAttempt:
+    """Apply that money was received: it pays the order, or it is to be given back."""
+    card = outcome.card
+    if attempt.status in FINAL:
+        if card and attempt.status == "SUCCEEDED" and attempt.card_last4 is None:
+            await cards.keep(tx, order, attempt, card)  # another report has confirmed it without
+        return attempt
+    amount = outcome.amount
+    if amount and (amount.minor, amount.currency) != (attempt.amount_minor, attempt.currency):
+        got = money.named(amount.minor, amount.currency)
+        _log.error("amount differs", attempt=attempt.id, got=got)
+        if attempt.reason != "amount_differs":
+            cause = f"{attempt.id}: {got} instead of the amount due"
+            await note(tx, order, "amount_differs", cause, now)
+        differs = PaymentOutcome(status="UNKNOWN", reason="amount_differs")
+        return await write_attempt(tx, attempt, attempt.status, differs, None, now)
+    paid_beside = await epay_numbers.find_paid_beside(tx, order)
+    if paid_beside is None and can(order, "confirmed"):
+        paid = await write_attempt(tx, attempt, "SUCCEEDED", outcome, None, now)
+        hkd = await _hkd_rate(tx, order, outcome)
+        order = msgspec.structs.replace(order, hkd_exchange_rate=hkd)
+        await take(tx, [confirmation(order, attempt, outcome, now)], now)
+        if card:
+            await cards.keep(tx, order, attempt, card)
+        return paid
+    cause = f"{attempt.id} is given back"
+    if paid_beside is not None:
+        cause += f": {paid_beside} was paid under the same out_trade_no"
+        order = await _close_beside(tx, order, paid_beside, now)
+    await note(tx, order, "duplicate_payment", cause, now)
+    return await write_attempt(tx, attempt, "DUPLICATE", outcome, now, now)
+
+
+async def _close_beside(tx: Tx, order: Order, paid_order_id: str, now: int) -> Order:
+    """Close and return an order whose number another one paid: nobody is to pay it again."""
+    reason = f"{paid_order_id} was paid under the same out_trade_no"
+    if can(order, "accepted"):
+        order = await transition(tx, Change(order, "accepted", reason), now)
+    if can(order, "expired"):
+        order = await transition(tx, Change(order, "expired", reason, reason=reason), now)
+    return order
+
+
+async def _hkd_rate(tx: Tx, order: Order, outcome: PaymentOutcome) -> Decimal | None:
+    """Return the order's rate to HKD when it was opened, if the payment is cleared in HKD.
+
+    It is only shown: None where no rate was known.
+    """
+    if outcome.clearing_currency != "HKD":
+        return None
+    if order.settled_currency == "HKD":
+        return order.exchange_rate
+    return await rates.find(tx, order.currency, "HKD", order.created_at)
+
+
+async def _accepted(
+    tx: Tx,
+    order: Order,
+    attempt: PaymentAttempt,
+    outcome: PaymentOutcome,
+    status: Literal["ACTION_REQUIRED", "PENDING"],
+    now: int,
+) -> PaymentAttempt:
+    """Apply that the customer must act, or that the outcome comes later."""
+    stale = attempt.status == "PENDING" and status == "ACTION_REQUIRED"
+    if attempt.status not in UNDECIDED or stale or attempt.status == status:
+        return attempt
+    written = await write_attempt(tx, attempt, status, outcome, now + WAITS[status], now)
+    if attempt.status == "SUBMITTED" and order.status == "CREATING":
+        await transition(tx, Change(order, "accepted", attempt.id), now)
+    return written
+
+
+async def _ended(
+    tx: Tx, order: Order, attempt: PaymentAttempt, outcome: PaymentOutcome, now: int
+) -> PaymentAttempt:
+    """Apply that the attempt failed: the order can be paid by another one, or is closed."""
+    if attempt.status not in UNDECIDED:
+        return attempt
+    status, event = _ENDS[outcome.status]
+    written = await write_attempt(tx, attempt, status, outcome, None, now)
+    reason = outcome.reason or outcome.status.lower()
+    cause = f"{attempt.id}: {reason}"
+    # While another attempt is on its way to its gateway, a decline of this one leaves the order.
+    waits_for_other = order.status == "CREATING" and attempt.status != "SUBMITTED"
+    if can(order, event) and not (waits_for_other and event == "declined"):
+        await transition(tx, Change(order, event, cause, reason=reason), now)
+    else:
+        await note(tx, order, event, cause, now)
+    return written

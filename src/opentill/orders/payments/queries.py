@@ -1,0 +1,331 @@
+"""SQL about payment attempts: their checks, outcomes, duplicates, counts and batches."""
+
+from opentill.db.query import Command, Query, Value, waiting
+from opentill.orders.model import Order, PaymentAttempt
+from opentill.orders.payments.model import (
+    AttemptMerchant,
+    FailedAttempts,
+    SharedNumber,
+    UnansweredAttempts,
+    UncountedMerchant,
+)
+
+# Attempts of any merchants, each if it went through the gateway that speaks of it. The
+# transaction then waits half a second for a lock, lest one merchant's hold up the others'. One plan
+# serves for any number (decision 0111).
+ATTEMPTS_OF_GATEWAYS = Query(
+    PaymentAttempt,
+    """
+    with patience as materialized (select set_config('lock_timeout', '500ms', true))
+    select a.* from patience
+    cross join unnest((select :gateway::text[]), :id::text[]) as wanted (gateway, id)
+    join directory d on d.id = wanted.id
+    join payment_attempts a on a.merchant_id = d.merchant_id and a.id = d.id
+        and a.gateway = wanted.gateway
+    """,
+)
+# The same of one merchant, where tables are distributed: a batch there is of one (decision 0118).
+ATTEMPTS_OF_MERCHANT = Query(
+    PaymentAttempt,
+    """
+    select a.* from unnest(:gateway::text[], :id::text[]) as wanted (gateway, id)
+    join payment_attempts a on a.merchant_id = :merchant_id and a.id = wanted.id
+        and a.gateway = wanted.gateway
+    """,
+)
+MERCHANTS_OF = Query(
+    AttemptMerchant, "select id, merchant_id from directory where id = any (:ids::text[])"
+)
+# Many orders, in the order in which everybody locks them. The subquery hides how many they are from
+# PostgreSQL, so that it keeps one plan (decision 0111).
+LOCK_MANY = Query(
+    Order,
+    """
+    select o.*
+    from unnest((select :merchant_id::text[]), :id::text[]) as wanted (merchant_id, id)
+    join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
+    order by o.merchant_id, o.id for update of o
+    """,
+    # All of one merchant there: rows are locked on one node only.
+    distributed="""
+    select * from orders where merchant_id = (:merchant_id::text[])[1] and id = any (:id::text[])
+    order by id for update
+    """,
+)
+
+SET_CUSTOMER = Command(
+    """
+    update orders set customer_name = :customer_name,
+        customer_email = case when :customer_email = '' then customer_email else :customer_email end
+    where merchant_id = :merchant_id and id = :id
+    """,
+)
+
+
+# The latest attempt that the operator is to confirm: its gateway is `manual`.
+MANUAL_ATTEMPT = Query(
+    PaymentAttempt,
+    """
+    select * from payment_attempts where merchant_id = :merchant_id and order_id = :order_id
+        and gateway = 'manual' and status in ('SUBMITTED', 'ACTION_REQUIRED', 'PENDING')
+    order by created_at desc, id desc limit 1
+    """,
+)
+
+
+UPDATE_ATTEMPT = Query(
+    PaymentAttempt,
+    """
+    update payment_attempts set status = :status,
+        provider_ref = case when :provider_ref = '' then provider_ref else :provider_ref end,
+        action_url = case when :action_url = '' then action_url else :action_url end,
+        qr_text = case when :qr_text = '' then qr_text else :qr_text end,
+        reason = :reason, check_at = :check_at, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id
+    returning *
+    """,
+)
+
+
+# Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
+# `:gateways` only those of these, or, if they are not `:included`, of all others.
+_CLAIM_ATTEMPTS = """
+    update payment_attempts a set check_at = :lease_until, checks = checks + 1
+    from (
+        select merchant_id, id from payment_attempts
+        where check_at <= :now and (:gateways::text[] is null
+            or (gateway = any(:gateways)) = :included::boolean)
+        order by check_at limit :limit for update skip locked
+    ) due
+    where a.merchant_id = due.merchant_id and a.id = due.id and a.check_at <= :now
+    returning a.*
+    """
+
+
+CLAIM_ATTEMPTS = Query(PaymentAttempt, _CLAIM_ATTEMPTS, distributed=waiting(_CLAIM_ATTEMPTS))
+
+
+# Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
+# may have been; taken back only if the request surely did not reach it.
+GIVING_BACK = Command(
+    """
+    update payment_attempts set reason = 'giving_back'
+    where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
+        and reason <> 'giving_back'
+    """,
+)
+
+
+NOT_GIVEN_BACK = Command(
+    """
+    update payment_attempts set reason = ''
+    where merchant_id = :merchant_id and id = :id and status = 'DUPLICATE'
+    """,
+)
+
+
+# Second payments of all merchants that have not gone back, the oldest first: an attempt that has
+# become one was changed last when it did.
+DUPLICATES = Query(
+    PaymentAttempt,
+    """
+    select * from payment_attempts where status = 'DUPLICATE' and updated_at <= :until
+    order by updated_at, id limit :limit
+    """,
+)
+
+
+# Not if it became something else, or another time was set, since it was claimed.
+ASK_AGAIN = Command(
+    """
+    update payment_attempts set check_at = :check_at
+    where merchant_id = :merchant_id and id = :id and status = :status and check_at = :claimed_until
+    """,
+)
+
+
+STOP_GIVING_BACK = Command(
+    """
+    update payment_attempts set check_at = null, reason = :reason
+    where merchant_id = :merchant_id and id = :id
+    """,
+)
+
+
+# The money of a second payment that had gone back came back: as STOP_GIVING_BACK.
+CAME_BACK = Command(
+    """
+    update payment_attempts
+    set status = 'DUPLICATE', check_at = null, reason = :reason,
+        updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id and status = 'GIVEN_BACK'
+    """,
+)
+
+
+# Take the turn to ask a gateway about an attempt, unless the last one was taken less than
+# `:every_ms` ago. A time further ahead than that is from before the clock was set back.
+TAKE_TURN = Command(
+    """
+    update payment_attempts set asked_at = :now::bigint
+    where merchant_id = :merchant_id and id = :id
+        and (asked_at is null or abs(:now::bigint - asked_at) >= :every_ms::bigint)
+    """,
+)
+
+
+# Have the worker ask at the next turn, since something may have happened after the last one; not
+# about an attempt that is not to be asked about any more. The coalesce keeps PostgreSQL from the
+# index of all attempts that are due: the row is found by its id.
+ASK_SOON = Command(
+    """
+    update payment_attempts set check_at = asked_at + :every_ms::bigint
+    where merchant_id = :merchant_id and id = :id
+        and coalesce(check_at, 0) - asked_at > :every_ms::bigint
+    """,
+)
+
+
+ASK_NOW = Command(
+    """
+    update payment_attempts set check_at = :now, updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id and check_at is null
+    """,
+)
+
+
+# Mark failed attempts as counted in the quarter hour of their end, and take the mark from those
+# whose money arrived after all; see `failed_attempts.py`. Changes are returned with their sign.
+COUNT_FAILED = Query(
+    FailedAttempts,
+    """
+    with uncounted as materialized (
+        select merchant_id, id, counted_at as was, case when status in ('DECLINED', 'REFUSED',
+            'VOIDED') then updated_at / 900000 * 900000 end as at
+        from payment_attempts
+        where merchant_id = :merchant_id
+            and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+        order by updated_at limit :limit for update skip locked
+    ), marked as (
+        update payment_attempts a set counted_at = u.at from uncounted u
+        where a.merchant_id = :merchant_id and a.id = u.id
+        returning coalesce(u.at, u.was) as since, a.gateway, a.method, a.currency,
+            case when u.at is null then -1 else 1 end as failed
+    )
+    select since, gateway, method, currency, sum(failed) as failed, count(*) as attempts
+    from marked group by since, gateway, method, currency order by since
+    """,
+)
+
+
+# The next merchants after one that have attempts to be counted: a look into the index for each.
+UNCOUNTED_MERCHANTS = Query(
+    UncountedMerchant,
+    """
+    with recursive merchant (id) as (
+        (select merchant_id from payment_attempts where merchant_id > :after
+                and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+            order by merchant_id limit 1)
+        union all
+        select (select a.merchant_id from payment_attempts a where a.merchant_id > merchant.id
+                and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+            order by a.merchant_id limit 1)
+        from merchant where merchant.id is not null
+    )
+    select id as merchant_id from merchant where id is not null limit :limit
+    """,
+    distributed="""
+    select distinct merchant_id from payment_attempts
+    where merchant_id > :after
+        and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+    order by merchant_id limit :limit
+    """,
+)
+
+
+# When the first attempt of a merchant ended that is not counted, or whose count is out of date.
+UNCOUNTED_SINCE = Value(
+    int,
+    """
+    select min(updated_at) from payment_attempts where merchant_id = :merchant_id
+        and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
+    """,
+)
+
+
+MAKE_DUE = Command("update payment_attempts set check_at = :now where check_at > :now")
+
+
+COUNT_DUE = Value(
+    int,
+    "select count(*) from (select 1 from payment_attempts where check_at <= :now limit 10000) due",
+)
+
+
+# The oldest row of each queue: one look into its index.
+OLDEST_CHECK = Value(int, "select min(check_at) from payment_attempts where check_at is not null")
+
+# Attempts whose gateway has not said what became of them, among those that it is to be asked about.
+UNANSWERED = Query(
+    UnansweredAttempts,
+    """
+    select gateway, count(*) as number, min(created_at) as since from (
+        select gateway, status, created_at from payment_attempts
+        where check_at is not null order by check_at limit 10000
+    ) asked
+    where status = 'SUBMITTED' and created_at <= :until group by gateway
+    """,
+)
+
+
+# Each gateway's last refusal among the newest attempts of every merchant.
+LAST_REFUSED = Query(
+    PaymentAttempt,
+    """
+    select distinct on (a.gateway) a.* from merchants m cross join lateral (
+        select * from payment_attempts where merchant_id = m.id
+        order by id desc limit :newest
+    ) a
+    where a.status in ('DECLINED', 'REFUSED') order by a.gateway, a.updated_at desc
+    """,
+    # Each merchant has one first version of its terms, on the node of the merchant.
+    distributed="""
+    select distinct on (a.gateway) a.* from merchant_terms m cross join lateral (
+        select * from payment_attempts where merchant_id = m.merchant_id
+        order by id desc limit :newest
+    ) a
+    where m.version = 1 and a.status in ('DECLINED', 'REFUSED')
+    order by a.gateway, a.updated_at desc
+    """,
+)
+
+# ── Orders that share a number of an Epay shop ──
+
+_OF_NUMBER = """
+    from epay_orders e
+    join epay_orders b on b.merchant_id = e.merchant_id and b.out_trade_no = e.out_trade_no
+    join orders o on o.merchant_id = b.merchant_id and o.id = b.order_id
+    where e.merchant_id = :merchant_id and e.order_id = :id
+"""
+# Oldest first, as `epay.queries.ORDERS_OF_NUMBER` has them: two that lock cannot deadlock.
+LOCK_NUMBER = Query(
+    SharedNumber,
+    f"select o.merchant_id, o.id {_OF_NUMBER} order by b.submission for update of o",
+)
+PAID_BESIDE = Value(
+    str,
+    f"select o.id {_OF_NUMBER} and o.id <> e.order_id and o.paid_at is not null limit 1",
+)
+SHARED_NUMBERS = Query(
+    SharedNumber,
+    """
+    select e.merchant_id, e.order_id as id
+    from unnest(:merchant_id::text[], :id::text[]) as wanted (merchant_id, id)
+    join epay_orders e on e.merchant_id = wanted.merchant_id and e.order_id = wanted.id
+    where exists (
+        select from epay_orders b
+        where b.merchant_id = e.merchant_id and b.out_trade_no = e.out_trade_no
+            and b.submission <> e.submission
+    )
+    """,
+)

@@ -1,0 +1,1 @@
+"""Finding orders: filters, the index of search terms, and look-ups by an id or a number."""

@@ -1,0 +1,131 @@
+"""What the worker does for searches: writes the terms of orders into the index, in batches."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import asyncpg
+
+from opentill.db.database import Db, Tx
+from opentill.db.query import columns
+from opentill.orders.model import DAY_MS
+from opentill.orders.search import queries
+from opentill.orders.search.model import ChangedOrder, IndexRow
+
+WORTH_IT: Final = 200  # changes; fewer cost a search less than writing the index would
+MANY: Final = 1000  # rows of a term in a place, from which on they are counted beforehand
+_MERCHANTS: Final = 200  # looked at in one statement
+# How often it is looked whether a term has become one of many rows where a batch has one row of it.
+# Always would cost as much as the row; so it is found before it has some hundreds more.
+_ONE_OF: Final = 8
+_turn: Final = itertools.count()
+_Day: TypeAlias = tuple[str, str, int]  # a term, its place, and when a day begins
+
+
+async def index_orders(db: Db, at_least: int = WORTH_IT) -> int:
+    """Index the orders of merchants with ``at_least`` so many changes; return how many orders."""
+    done = 0
+    last = ""
+    while True:
+        async with db.connection() as tx:
+            seen = await queries.WAITING.all(tx, after=last, limit=_MERCHANTS, most=at_least)
+        for merchant in seen:
+            if merchant.changes >= at_least:
+                done += await index_merchant(db, merchant.merchant_id)
+        if len(seen) < _MERCHANTS:
+            return done
+        last = seen[-1].merchant_id
+
+
+async def index_merchant(db: Db, merchant_id: str, batch: int = 1000, many: int = MANY) -> int:
+    """Index the orders of a merchant that wait; return how many. 0 while another worker does it."""
+
+    async def work(tx: Tx) -> int:
+        await queries.ADD_HEAD.run(tx, merchant_id=merchant_id)
+        if await queries.LOCK_HEAD.get(tx, merchant_id=merchant_id) is None:
+            return 0
+        return await _index(tx, merchant_id, batch, many)
+
+    done = 0
+    while True:
+        indexed = await db.run(work)
+        done += indexed
+        if indexed < batch:
+            return done
+
+
+async def _index(tx: Tx, merchant_id: str, batch: int, many: int) -> int:
+    """Index a batch of orders, as they are now; the merchant's head is locked."""
+    changed = await queries.TAKE.all(tx, merchant_id=merchant_id, limit=batch)
+    new = [order for order in changed if order.is_new]
+    others = [order for order in changed if not order.is_new]
+    counts: Counter[_Day] = Counter()
+    if new and not await _add(tx, merchant_id, new, counts):
+        others = changed
+    if others:
+        await _replace(tx, merchant_id, others, counts)
+    if counts:
+        await queries.COUNT.run(
+            tx,
+            merchant_id=merchant_id,
+            many=many,
+            term=[term for term, _, _ in counts],
+            place=[place for _, place, _ in counts],
+            since=[since for _, _, since in counts],
+            rows=list(counts.values()),
+            looked_at=[rows > 1 or not next(_turn) % _ONE_OF for rows in counts.values()],
+        )
+    return len(changed)
+
+
+async def _add(
+    tx: Tx, merchant_id: str, new: Sequence[ChangedOrder], counts: Counter[_Day]
+) -> bool:
+    """Add the rows of new orders; False if some were there, which nothing of ours does."""
+    found = [
+        (term, place, order.created_at, order.id)
+        for order in new
+        for term, place in order.terms(order.customer_email, order.card_last4).items()
+    ]
+    term, place, created_at, order_id = zip(*found, strict=True)
+    try:
+        async with tx.transaction():
+            await queries.ADD.run(
+                tx,
+                merchant_id=merchant_id,
+                term=term,
+                place=place,
+                created_at=created_at,
+                order_id=order_id,
+            )
+    except asyncpg.UniqueViolationError:
+        return False
+    days = [at - at % DAY_MS for at in created_at]
+    counts.update(zip(term, place, days, strict=True))
+    return True
+
+
+async def _replace(
+    tx: Tx, merchant_id: str, orders: Sequence[ChangedOrder], counts: Counter[_Day]
+) -> None:
+    """Replace the rows of orders that are in the index, under some e-mail, maybe without card."""
+    new: list[IndexRow] = []
+    old: set[IndexRow] = set()
+    for order in orders:
+        now = _rows(order, order.customer_email, order.card_last4)
+        new += now
+        for email in order.were:
+            for card in {None, order.card_last4}:
+                old |= set(_rows(order, email, card)).difference(now)
+    removed = {f"old_{name}": values for name, values in columns(IndexRow, old).items()}
+    given: dict[str, Any] = {**columns(IndexRow, new), **removed}
+    for change in await queries.REPLACE.all(tx, merchant_id=merchant_id, **given):
+        counts[change.term, change.place, change.since] += change.rows
+
+
+def _rows(order: ChangedOrder, email: str, card_last4: str | None) -> list[IndexRow]:
+    """Return the rows of an order in the index, with an e-mail and a card."""
+    at, order_id = order.created_at, order.id
+    found = order.terms(email, card_last4)
+    return [IndexRow(term, place, at, order_id) for term, place in found.items()]

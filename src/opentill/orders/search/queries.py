@@ -1,0 +1,425 @@
+"""SQL that finds orders by search terms, ids and numbers, and SQL of the index of terms."""
+
+from typing import Final, NamedTuple
+
+from opentill.db.query import Command, Query, Value
+from opentill.orders.export.queries import SIZE
+from opentill.orders.model import Order
+from opentill.orders.search.model import (
+    Bucket,
+    Candidate,
+    ChangedOrder,
+    Concerned,
+    CountChange,
+    Place,
+    SearchedMerchant,
+    Sized,
+)
+
+# ── Indexing ──────────────────────────────────────────────────────────────────────────────────
+
+# The next merchants after one with orders to be indexed, and how many rows wait, up to `:most`.
+WAITING = Query(
+    SearchedMerchant,
+    """
+    with recursive merchant (id) as (
+        (select merchant_id from search_changes where merchant_id > :after
+            order by merchant_id limit 1)
+        union all
+        select (select c.merchant_id from search_changes c where c.merchant_id > merchant.id
+            order by c.merchant_id limit 1)
+        from merchant where merchant.id is not null
+    )
+    select id as merchant_id, (
+        select count(*) from (
+            select from search_changes c where c.merchant_id = merchant.id limit :most
+        ) few
+    ) as changes
+    from merchant where id is not null limit :limit
+    """,
+    distributed="""
+    select merchant_id, least(count(*), :most) as changes from search_changes
+    where merchant_id > :after group by merchant_id order by merchant_id limit :limit
+    """,
+)
+ADD_HEAD = Command(
+    "insert into search_heads (merchant_id) values (:merchant_id) on conflict do nothing"
+)
+# One worker at a time indexes the orders of a merchant; nothing where another one does.
+LOCK_HEAD = Value(
+    str,
+    """
+    select merchant_id from search_heads where merchant_id = :merchant_id for update skip locked
+    """,
+)
+# Take all that waits of some orders, and return these as they are now.
+TAKE = Query(
+    ChangedOrder,
+    """
+    with taken as (
+        delete from search_changes where merchant_id = :merchant_id and order_id = any (array(
+            select distinct order_id from (
+                select order_id from search_changes where merchant_id = :merchant_id
+                order by order_id limit :limit) few))
+        returning order_id, was
+    )
+    select o.id, o.created_at, o.customer_email, o.amount_minor, o.currency, o.metadata,
+        o.client_reference, a.card_last4, t.were, t.is_new
+    from (
+        select order_id, array_remove(array_agg(was), null) as were, bool_or(was is null) as is_new
+        from taken group by order_id
+    ) t
+    join orders o on o.merchant_id = :merchant_id and o.id = t.order_id
+    left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
+    """,
+)
+# The rows of orders that are new to the index.
+_ADD = """
+    insert into search_terms (merchant_id, term, place, created_at, order_id)
+    select :merchant_id, new.* from unnest(:term::text[], :place::text[], :created_at::bigint[],
+        :order_id::text[]) as new (term, place, created_at, order_id)
+    order by term, place, created_at, order_id
+    """
+# Returned there, lest Citus copies them: it then says only that something was refused.
+ADD = Command(_ADD, distributed=f"with added as ({_ADD} returning 1) select")
+# Remove and add rows of orders that may be in the index; returns by day what came and went.
+REPLACE = Query(
+    CountChange,
+    """
+    with gone as (
+        delete from search_terms t
+        using unnest(:old_term::text[], :old_place::text[], :old_created_at::bigint[],
+            :old_order_id::text[]) as old (old_term, old_place, old_created_at, old_order_id)
+        where t.merchant_id = :merchant_id and t.term = old_term and t.place = old_place
+            and t.created_at = old_created_at and t.order_id = old_order_id
+        returning t.term, t.place, t.created_at
+    ), come as (
+        insert into search_terms (merchant_id, term, place, created_at, order_id)
+        select :merchant_id, new.* from unnest(:term::text[], :place::text[],
+            :created_at::bigint[], :order_id::text[]) as new (term, place, created_at, order_id)
+        on conflict do nothing
+        returning term, place, created_at
+    )
+    select term, place, created_at / 86400000 * 86400000 as since, sum(rows)::bigint as rows
+    from (
+        select term, place, created_at, 1 as rows from come
+        union all select term, place, created_at, -1 from gone
+    ) change
+    group by 1, 2, 3
+    """,
+)
+# Count by day what came and went of terms and places that are counted, and begin to count those of
+# the `:looked_at` that have `:many` rows by now.
+COUNT = Command(
+    """
+    with change as (
+        select change.*, exists (
+            select from search_counts c where c.merchant_id = :merchant_id
+                and c.term = change.term and c.place = change.place) as counted
+        from unnest(:term::text[], :place::text[], :since::bigint[], :rows::bigint[],
+            :looked_at::boolean[]) as change (term, place, since, rows, looked_at)
+    ), many as (
+        select distinct term, place from change where looked_at and not counted and (
+            select count(*) from (
+                select from search_terms t where t.merchant_id = :merchant_id
+                    and t.term = change.term and t.place = change.place limit :many) few
+            ) >= :many
+    )
+    insert into search_counts (merchant_id, term, place, since, rows)
+    select :merchant_id, term, place, since, rows from change where counted and rows <> 0
+    union all
+    select :merchant_id, t.term, t.place, t.created_at / 86400000 * 86400000, count(*)
+    from many join search_terms t on t.merchant_id = :merchant_id and t.term = many.term
+        and t.place = many.place
+    group by t.term, t.place, t.created_at / 86400000
+    order by 2, 3, 4
+    on conflict (merchant_id, term, place, since)
+        do update set rows = search_counts.rows + excluded.rows
+    """,
+)
+
+# ── Searching by terms ────────────────────────────────────────────────────────────────────────
+
+# Orders of a merchant whose terms are not in the index, or not all of them.
+PENDING = Query(
+    Candidate,
+    """
+    select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
+        o.currency, o.metadata, o.client_reference, a.card_last4, s.status as session_status,
+        c.is_new
+    from (
+        select order_id, bool_or(was is null) as is_new from search_changes
+        where merchant_id = :merchant_id group by order_id
+    ) c
+    join orders o on o.merchant_id = :merchant_id and o.id = c.order_id
+    join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
+    left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
+    """,
+)
+# Orders by their ids.
+NAMED = Query(
+    Candidate,
+    """
+    select o.id, o.created_at, o.status, o.product_id, o.customer_email, o.amount_minor,
+        o.currency, o.metadata, o.client_reference, a.card_last4, s.status as session_status,
+        false as is_new
+    from unnest(:id::text[]) as named (id)
+    join orders o on o.merchant_id = :merchant_id and o.id = named.id
+    join checkouts s on s.merchant_id = :merchant_id and s.id = o.checkout_id
+    left join payment_attempts a on a.merchant_id = :merchant_id and a.id = o.paid_attempt_id
+    """,
+)
+# The places of a term.
+PLACES = Query(
+    Place,
+    """
+    with recursive found (place) as (
+        (select place from search_terms where merchant_id = :merchant_id and term = :term
+            order by place limit 1)
+        union all
+        select (select t.place from search_terms t
+            where t.merchant_id = :merchant_id and t.term = :term and t.place > found.place
+            order by t.place limit 1)
+        from found where found.place is not null
+    )
+    select :term as term, place from found where place is not null
+    """,
+)
+# The terms from one on and before another, each with its places: up to `:limit` pairs of them.
+BEGINNING = Query(
+    Place,
+    """
+    with recursive found (term, place) as (
+        (select term, place from search_terms
+            where merchant_id = :merchant_id and term >= :term and term < :before
+            order by term, place limit 1)
+        union all
+        select next.term, next.place from found cross join lateral (
+            select t.term, t.place from search_terms t
+            where t.merchant_id = :merchant_id and (t.term, t.place) > (found.term, found.place)
+                and t.term < :before
+            order by t.term, t.place limit 1
+        ) next
+    )
+    select term, place from found limit :limit
+    """,
+)
+# How many rows some terms and places have from `:since` until `:until`: whole days, from `:day` to
+# before `:days_end`, by the counts where there are any, and the edges before and after.
+COUNTS = Query(
+    Bucket,
+    """
+    select * from (select bucket.term, bucket.place, case
+        when exists (
+            select from search_counts c where c.merchant_id = :merchant_id
+                and c.term = bucket.term and c.place = bucket.place)
+        then coalesce((
+                select sum(c.rows) from search_counts c where c.merchant_id = :merchant_id
+                    and c.term = bucket.term and c.place = bucket.place
+                    and c.since >= :day and c.since < :days_end), 0)
+            + (select count(*) from search_terms t where t.merchant_id = :merchant_id
+                and t.term = bucket.term and t.place = bucket.place
+                and t.created_at between :since and least(:until, :day - 1))
+            + (select count(*) from search_terms t where t.merchant_id = :merchant_id
+                and t.term = bucket.term and t.place = bucket.place
+                and t.created_at between greatest(:since, :days_end, :day) and :until)
+        else (select count(*) from search_terms t where t.merchant_id = :merchant_id
+            and t.term = bucket.term and t.place = bucket.place
+            and t.created_at between :since and :until)
+        end::bigint as rows
+    from unnest(:term::text[], :place::text[]) as bucket (term, place)) counted
+    where rows > 0
+    """,
+)
+# How many of some orders are in the index under some terms and places.
+INDEXED_OF = Value(
+    int,
+    """
+    select count(*) from unnest(:term::text[], :place::text[]) as bucket (term, place)
+    cross join unnest(:created_at::bigint[], :order_id::text[]) as apart (created_at, order_id)
+    join search_terms t on t.merchant_id = :merchant_id and t.term = bucket.term
+        and t.place = bucket.place and t.created_at = apart.created_at
+        and t.order_id = apart.order_id
+    where t.created_at between :since and :until
+    """,
+)
+
+# ── Pages, counts and exports ─────────────────────────────────────────────────────────────────
+# Orders are found from one side, the driver: the rows of a term, or the orders of a status or
+# product, whichever are fewer. The other conditions are looked up for each of its rows. Orders that
+# were looked at themselves (`beside`) are added, and not taken from the index (`apart`).
+
+
+class SearchStatements(NamedTuple):
+    """How to read what a search finds, from one driver."""
+
+    newest: Query[Order]
+    oldest: Query[Order]
+    after: Query[Sized]  # the next ones after an order, oldest first
+    counted: Value[int]
+
+
+# The orders of a status, a product or a session's status, where these are given.
+_FITS: Final = """
+    and exists (
+        select from orders o where o.merchant_id = :merchant_id and o.id = t.order_id
+            and (:status::text is null or o.status = :status)
+            and (:product_id::text is null or o.product_id = :product_id)
+            and (:session_status::text is null or :session_status = (
+                select s.status from checkouts s
+                where s.merchant_id = :merchant_id and s.id = o.checkout_id)))
+"""
+# The orders that are under one of the terms and places of each of so many conditions.
+_ALSO: Final = """
+    and (select count(distinct also.number)
+        from unnest(:number::int[], :also_term::text[], :also_place::text[])
+            as also (number, also_term, also_place)
+        join search_terms a on a.merchant_id = :merchant_id and a.term = also_term
+            and a.place = also_place and a.created_at = {created_at} and a.order_id = {id}
+    ) = :conditions::int
+"""
+_AFTER: Final = "and ({created_at}, {id}) > (:after_at::bigint, :after_id::text)"
+_BUCKETS: Final = """
+    select hit.created_at, hit.order_id as id
+    from unnest(:term::text[], :place::text[]) as bucket (term, place)
+    cross join lateral (
+        select t.created_at, t.order_id from search_terms t
+        where t.merchant_id = :merchant_id and t.term = bucket.term and t.place = bucket.place
+            and t.created_at between :since and :until and t.order_id <> all (:apart::text[])
+            {more} {order}
+    ) hit
+"""
+_ORDERS: Final = """
+    (select o.created_at, o.id from orders o
+    where o.merchant_id = :merchant_id {columns} and o.created_at between :since and :until
+        and o.id <> all (:apart::text[]) {more} {order})
+"""
+_BESIDE: Final = """
+    union all select * from unnest(:created_at::bigint[], :id::text[]) as beside (created_at, id)
+"""
+
+
+def _statements(source: str, names: dict[str, str], more: str) -> SearchStatements:
+    """Make the statements of a driver; ``names`` are those of its time and id."""
+
+    def rows(direction: str, after: str = "") -> str:
+        order = "order by {created_at} {0}, {id} {0} limit :limit".format(direction, **names)
+        return source.format(more=f"{more} {after}".format(**names), order=order)
+
+    def page(direction: str) -> str:
+        return f"""
+        select o.* from (
+            select created_at, id from ({rows(direction)} {_BESIDE}) found
+            order by created_at {direction}, id {direction} limit :size offset :offset
+        ) page
+        join orders o on o.merchant_id = :merchant_id and o.id = page.id
+        order by page.created_at {direction}, page.id {direction}
+        """  # noqa: S608 - constants of ours
+
+    after = f"""
+    select page.created_at, page.id, {SIZE} as size from (
+        select created_at, id from ({rows("asc", _AFTER)} {_BESIDE}) found
+        order by created_at, id limit :limit
+    ) page
+    join orders o on o.merchant_id = :merchant_id and o.id = page.id
+    order by page.created_at, page.id
+    """  # noqa: S608 - constants of ours
+    every = source.format(more=more.format(**names), order="")
+    return SearchStatements(
+        Query(Order, page("desc")),
+        Query(Order, page("asc")),
+        Query(Sized, after),
+        Value(int, f"select count(*) from ({every}) found"),  # noqa: S608 - constants of ours
+    )
+
+
+_OF_TERM: Final = {"created_at": "t.created_at", "id": "t.order_id"}
+_OF_ORDER: Final = {"created_at": "o.created_at", "id": "o.id"}
+# By one condition alone, and with others.
+BY_TERM: Final = _statements(_BUCKETS, _OF_TERM, "")
+BY_TERM_AND_MORE: Final = _statements(_BUCKETS, _OF_TERM, _FITS + _ALSO)
+# By the filters that are columns of orders.
+BY_COLUMNS: Final[dict[tuple[str, ...], SearchStatements]] = {
+    columns: _statements(
+        _ORDERS.replace("{columns}", "".join(f" and o.{name} = :{name}" for name in columns)),
+        _OF_ORDER,
+        _ALSO,
+    )
+    for columns in (("status",), ("product_id",), ("status", "product_id"))
+}
+COUNT_WAITING = Value(
+    int, "select count(*) from (select 1 from search_changes limit 10000) waiting"
+)
+
+
+# ── Looking up orders by ids and numbers ──────────────────────────────────────────────────────
+# Each statement takes the merchants and an id or a number: one index lookup for each merchant.
+
+
+def _by(found: str, *, distributed: str | None = None) -> Query[Concerned]:
+    """Make the statement that looks for an order in each of the merchants."""
+    return Query(
+        Concerned,
+        f"""
+        select m.merchant_id, found.order_id
+        from unnest(:merchant_id::text[]) as m (merchant_id) cross join lateral ({found}) found
+        """,  # noqa: S608 - constants of ours
+        distributed=distributed,
+    )
+
+
+ORDER: Final = _by(
+    "select o.id as order_id from orders o where o.merchant_id = m.merchant_id and o.id = :id"
+)
+SESSION: Final = _by(
+    "select c.order_id from checkouts c where c.merchant_id = m.merchant_id and c.id = :id"
+)
+ATTEMPT: Final = _by(
+    "select a.order_id from payment_attempts a where a.merchant_id = m.merchant_id and a.id = :id"
+)
+REFUND: Final = _by(
+    "select r.order_id from refunds r where r.merchant_id = m.merchant_id and r.id = :id"
+)
+DISPUTE: Final = _by(
+    "select d.order_id from disputes d where d.merchant_id = m.merchant_id and d.id = :id"
+)
+EVENT: Final = _by(
+    """
+    select e.body::json -> 'data' ->> 'order_id' as order_id from events e
+    where e.merchant_id = m.merchant_id and e.id = :id
+        and e.body::json -> 'data' ->> 'order_id' is not null
+    """
+)
+# Of an entry, whose id holds its time (decision 0011).
+ENTRY: Final = _by(
+    """
+    select case e.source_type when 'order' then e.source_id
+        when 'refund' then (
+            select r.order_id from refunds r
+            where r.merchant_id = m.merchant_id and r.id = e.source_id)
+        else (
+            select d.order_id from disputes d
+            where d.merchant_id = m.merchant_id and d.id = e.source_id) end as order_id
+    from entries e
+    where e.merchant_id = m.merchant_id and e.created_at = :created_at and e.id = :id
+        and e.source_type in ('order', 'refund', 'dispute')
+    """,
+    distributed="""
+    select e.merchant_id, case when e.source_type = 'order' then e.source_id
+        else coalesce(r.order_id, d.order_id) end as order_id
+    from entries e
+    left join refunds r on r.merchant_id = e.merchant_id and r.id = e.source_id
+        and e.source_type = 'refund'
+    left join disputes d on d.merchant_id = e.merchant_id and d.id = e.source_id
+        and e.source_type = 'dispute'
+    where e.merchant_id = any (:merchant_id::text[]) and e.created_at = :created_at and e.id = :id
+        and e.source_type in ('order', 'refund', 'dispute')
+    """,
+)
+REFUND_NO: Final = _by(
+    "select r.order_id from refunds r where r.merchant_id = m.merchant_id and r.refund_no = :id"
+)
+OUT_TRADE_NO: Final = _by(
+    "select e.order_id from epay_orders e"
+    " where e.merchant_id = m.merchant_id and e.out_trade_no = :id"
+)

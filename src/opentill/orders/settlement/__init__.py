@@ -1,0 +1,1 @@
+"""Settlement of orders: from pending to available, and the rolling reserve."""

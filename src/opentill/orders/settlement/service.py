@@ -1,0 +1,168 @@
+"""Settlement: paid orders that are due move from pending to available, a batch at a time.
+
+For orders that were refunded or charged back before they settled, what they left in pending (a kept
+fee, a dispute's fee) is carried over on the day they would have settled, so that pending holds the
+money of orders that are yet to settle, and nothing else.
+"""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from opentill import ledger
+from opentill.core import money
+from opentill.core.errors import Invalid
+from opentill.db import jobs
+from opentill.db.database import Db, Tx
+from opentill.orders import order_history
+from opentill.orders.model import (
+    DAY_MS,
+    DueMerchant,
+    Event,
+    Order,
+    Status,
+)
+from opentill.orders.queries import LOCKED
+from opentill.orders.settlement import queries
+from opentill.orders.settlement.movements import reserve_release, settlement
+from opentill.orders.transitions import Change, take
+
+BATCH: Final = 1000  # orders; a payment of the same merchant waits for the batch, some 0.1 s
+# Batches of one merchant at once: while one waits for the balance or its commit, one is prepared.
+_AT_ONCE: Final = 2
+_EVER: Final = 2**62
+
+
+class Settled(msgspec.Struct, frozen=True, rename="camel"):
+    """What settling did, or would do, to one order; minor units of the settled currency."""
+
+    merchant_id: str
+    order_id: str
+    status: Status
+    settled_minor: int  # below zero: carried over
+    reserve_minor: int
+    currency: str
+
+
+async def settle_due(db: Db, now: int, merchant_id: str | None = None) -> int:
+    """Settle every order that is due, and return how many. Safe beside other workers."""
+    async with db.connection() as tx:
+        due = await queries.DUE_MERCHANTS.all(tx, now=now, merchant_id=merchant_id)
+    done = 0
+
+    async def batches(merchant_id: str) -> None:
+        nonlocal done
+        batch = BATCH
+        while batch == BATCH:
+            batch = len(await db.run(partial(settle_batch, merchant_id=merchant_id, now=now)))
+            done += batch
+
+    async def one(merchant: DueMerchant) -> None:
+        at_once = min(_AT_ONCE, -(-merchant.orders // BATCH))
+        await jobs.run_all(*(batches(merchant.merchant_id) for _ in range(at_once)))
+
+    await jobs.each(due, one, lambda merchant: merchant.merchant_id)
+    return done
+
+
+async def settle_batch(
+    tx: Tx, merchant_id: str, now: int, cause: str = "due", *, early: bool = False
+) -> list[Settled]:
+    """Settle up to a batch of a merchant's orders: those that are due, or all with ``early``."""
+    due = await queries.LOCK_DUE.all(
+        tx, merchant_id=merchant_id, until=_EVER if early else now, limit=BATCH
+    )
+    return await _settle(tx, due, now, cause)
+
+
+async def due_merchants(
+    tx: Tx, now: int, merchant_id: str | None, *, early: bool
+) -> list[DueMerchant]:
+    """Return merchants with orders to settle, and how many; ``early``: also what is not due."""
+    until = _EVER if early else now
+    return await queries.DUE_MERCHANTS.all(tx, now=until, merchant_id=merchant_id)
+
+
+async def settleable(
+    tx: Tx, now: int, merchant_id: str | None, order_id: str | None, *, early: bool
+) -> AsyncIterator[Settled]:
+    """Yield what settling would do now, and change nothing; ``early``: also what is not due.
+
+    In constant memory: ``tx`` must be inside a transaction.
+    """
+    until = _EVER if early else now
+    found = queries.SETTLEABLE.each(tx, until=until, merchant_id=merchant_id, order_id=order_id)
+    async for order in found:
+        yield plan(order)
+
+
+async def settle_one(
+    tx: Tx, merchant_id: str, order_id: str, now: int, cause: str
+) -> list[Settled]:
+    """Settle one order, even before it is due. Raises Invalid for one that cannot settle."""
+    found = await queries.LOCK_SETTLEABLE.all(tx, merchant_id=merchant_id, id=order_id)
+    if not found:
+        reason = "orderId must be an order that is PAID and not settled yet"
+        raise Invalid("orderId", reason)
+    return await _settle(tx, found, now, cause)
+
+
+def plan(order: Order) -> Settled:
+    """Return what settling an order moves."""
+    left = order.unsettled_minor
+    currency = order.settled_currency
+    reserve = 0
+    if order.status == "PAID" and left > 0:
+        reserve = money.times(left, order.reserve_rate, currency, currency)
+    status: Status = "SETTLED" if order.status == "PAID" else order.status
+    return Settled(order.merchant_id, order.id, status, left, reserve, currency)
+
+
+def _change(order: Order, planned: Settled, now: int, cause: str) -> Change:
+    posted = settlement(order, planned.reserve_minor)
+    event: Event = "settled" if order.status == "PAID" else "carried_over"
+    if planned.reserve_minor:
+        order = msgspec.structs.replace(
+            order,
+            reserve_minor=planned.reserve_minor,
+            reserve_status="HELD",
+            reserve_release_at=now + order.reserve_days * DAY_MS,
+        )
+    return Change(order=order, event=event, cause=cause, posted=posted)
+
+
+async def _settle(tx: Tx, orders: list[Order], now: int, cause: str) -> list[Settled]:
+    plans = [plan(order) for order in orders]
+    changes = [
+        _change(order, planned, now, cause) for order, planned in zip(orders, plans, strict=True)
+    ]
+    moved = await take(tx, changes, now)
+    if len(moved) != len(orders):  # they are locked
+        msg = (
+            f"{len(orders)} orders of {orders[0].merchant_id} were to settle, and {len(moved)} did"
+        )
+        raise AssertionError(msg)
+    return plans
+
+
+async def release_reserves(db: Db, now: int, batch: int = 200) -> int:
+    """Release the reserves that are due, each in its own transaction; return how many."""
+    async with db.connection() as tx:
+        due = await queries.RESERVES_DUE.all(tx, now=now, limit=batch)
+
+    async def release(tx: Tx, seen: Order) -> None:
+        order = await LOCKED.first(tx, merchant_id=seen.merchant_id, id=seen.id)
+        ready = order is not None and order.reserve_status == "HELD" and order.status != "DISPUTED"
+        if order is None or not ready:
+            return
+        await order_history.release_reserve(tx, order, now)
+        await ledger.post(
+            tx, order.merchant_id, order.settled_currency, reserve_release(order), now
+        )
+
+    async def one(order: Order) -> None:
+        await db.run(partial(release, seen=order))
+
+    return await jobs.each(due, one, lambda order: order.id)

@@ -1,0 +1,107 @@
+"""Intent and result by a statement each: the same as under the order's lock, or nothing."""
+
+import re
+from typing import Final
+
+import pytest
+
+from opentill import checkouts, orders
+from opentill.db.database import Tx
+from opentill.gateways.model import PaymentOutcome
+from opentill.orders import Order, Payer, PaymentAttempt
+from opentill.orders.payments import outcomes
+from opentill.orders.payments import service as payments
+from support.world import NOW, dump, opened, said, submitted
+
+PAYER: Final = Payer(email="ann@example.com", name="Ann", ip="192.0.2.7", locale="en")
+OUTCOMES: Final = (
+    PaymentOutcome(
+        status="ACTION_REQUIRED", provider_ref="p-1", action_url="https://bank.example/1"
+    ),
+    PaymentOutcome(status="ACTION_REQUIRED", qr_text="wallet:1", reason="scan"),
+    PaymentOutcome(status="PENDING"),
+)
+_MADE: Final = re.compile(r"att_[0-9a-z]+")
+
+
+async def start(tx: Tx, order: Order) -> PaymentAttempt | None:
+    """Record the intent to pay an order as it was read."""
+    return await payments.start_first_attempt(tx, order, "sandbox", "CREDIT_CARD", PAYER, NOW + 5)
+
+
+async def picture(tx: Tx) -> dict[str, list[str]]:
+    """Return all rows, those of an attempt whatever its id."""
+    rows = await dump(tx)
+    return {table: [_MADE.sub("made", line) for line in lines] for table, lines in rows.items()}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+async def test_a_statement_each_writes_what_is_written_under_the_lock(
+    tx: Tx, outcome: PaymentOutcome
+) -> None:
+    order = await opened(tx)
+    seen = []
+    for at_once in (True, False):
+        savepoint = tx.transaction()
+        await savepoint.start()
+        if at_once:
+            attempt = await start(tx, order)
+            assert attempt is not None
+        else:
+            attempt = await submitted(tx, order, NOW + 5)
+        begun = await picture(tx)
+        if at_once:
+            after = await payments.accept_sent(
+                tx, payments.as_sent(order), attempt, outcome, NOW + 9
+            )
+        else:
+            after = await outcomes.apply_to(tx, attempt, outcome, NOW + 9)
+        assert after is not None
+        assert after.status == outcome.status
+        seen.append((begun, await picture(tx)))
+        await savepoint.rollback()
+    assert seen[0] == seen[1]
+
+
+async def test_an_order_that_changed_since_it_was_read_is_not_sent(tx: Tx) -> None:
+    order = await opened(tx)
+    first = await submitted(tx, order)
+    assert await start(tx, order) is None
+    await said(tx, first, "DECLINED")  # it is PENDING again, and was tried
+    before = await dump(tx)
+    assert await start(tx, order) is None
+    assert await dump(tx) == before
+
+
+async def test_an_order_that_expired_since_it_was_read_is_not_sent(tx: Tx) -> None:
+    order = await opened(tx)
+    await checkouts.expire(tx, order.merchant_id, order.checkout_id, "time is over", NOW)
+    before = await dump(tx)
+    assert await start(tx, order) is None
+    assert await dump(tx) == before
+
+
+@pytest.mark.parametrize("word", ["SUCCEEDED", "PENDING", "DECLINED", "REFUSED"])
+async def test_what_a_callback_said_before_the_response_stays(tx: Tx, word: str) -> None:
+    order = await opened(tx)
+    attempt = await start(tx, order)
+    assert attempt is not None
+    await said(tx, attempt, word, NOW + 6)
+    before = await dump(tx)
+    late = PaymentOutcome(status="ACTION_REQUIRED", action_url="https://bank.example/1")
+    assert await payments.accept_sent(tx, payments.as_sent(order), attempt, late, NOW + 9) is None
+    assert await dump(tx) == before
+    found = await orders.find_attempt(tx, order.merchant_id, attempt.id)
+    assert found.status == word
+
+
+async def test_an_outcome_that_ends_an_attempt_is_left_to_who_locks_the_order(tx: Tx) -> None:
+    order = await opened(tx)
+    attempt = await start(tx, order)
+    assert attempt is not None
+    for status in ("SUCCEEDED", "DECLINED", "UNKNOWN", "UNREACHABLE"):
+        outcome = PaymentOutcome(status=status)
+        sent = payments.as_sent(order)
+        assert await payments.accept_sent(tx, sent, attempt, outcome, NOW) is None
+    same = await orders.find_attempt(tx, order.merchant_id, attempt.id)
+    assert same == attempt

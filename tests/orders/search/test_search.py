@@ -1,0 +1,256 @@
+"""Searches: what they find is what reading every order finds, whatever is indexed already."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opentill import orders
+from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
+from opentill.list_counts import FOREVER
+from opentill.orders import Order, service
+from opentill.orders.search import filters, terms
+from opentill.orders.search import jobs as indexing
+from opentill.orders.search import queries as search_queries
+from opentill.orders.search import service as search
+from opentill.orders.search.filters import ExportQuery, OrdersQuery
+from opentill.orders.search.model import ExportCursor
+from support import filled_database, world
+from support.examples import examples
+from support.list_connection import OneConnection
+from support.transactions import Each
+
+DAY: Final = 86_400_000
+_numbers: Final = itertools.count(1)
+EMAILS: Final = ("", "ada@example.com", "Ada@Example.com", "ada@example.community", "bob@x.org")
+VALUES: Final = ("ada@example.com", "7", "7.00", "Pro", "pro", "")
+emails = st.sampled_from(EMAILS)
+metadata = st.dictionaries(st.sampled_from("abc"), st.sampled_from(VALUES), max_size=3)
+STATUSES: Final = ("PENDING", "CREATING", "CLOSED")
+lives = st.lists(
+    st.tuples(
+        st.sampled_from(["new", "new", "new", "email", "status", "index", "index"]),
+        emails,
+        metadata,
+        st.sampled_from([700, 999]),
+        st.integers(0, 3 * DAY),
+        st.integers(0, 40),
+    ),
+    max_size=30,
+)
+queries = st.fixed_dictionaries(
+    {},
+    optional={
+        "status": st.sampled_from(STATUSES),
+        "customer_email": st.sampled_from([one for one in EMAILS if one]),
+        "amount": st.sampled_from(["7", "07.00", "9.99", "9.9"]),
+        "metadata": st.dictionaries(
+            st.sampled_from("ab"), st.sampled_from(VALUES), min_size=1, max_size=2
+        ),
+        "query": st.sampled_from(
+            ["ada@example.com", "ada@exam", "ada@example.com ", "7", "PRO", "bob", "zz", "9.99"]
+        ),
+        "start_date": st.integers(0, 3 * DAY).map(lambda ms: world.NOW + ms),
+    },
+)
+
+
+async def insert(tx: Tx, order: Order, **what: Any) -> str:
+    """Put in an order like another one."""
+    row = dict(await tx.fetchrow("select * from orders where id = $1", order.id))
+    row |= {"id": f"order_{next(_numbers):026}", **what}
+    places = ", ".join(f"${number}" for number in range(1, len(row) + 1))
+    await tx.execute(f"insert into orders ({', '.join(row)}) values ({places})", *row.values())
+    return str(row["id"])
+
+
+async def live(tx: Tx, order: Order, steps: Sequence[Any]) -> None:
+    """Let orders come and change, and some be indexed in between."""
+    there: list[str] = [order.id]
+    for what, email, found, amount, at, number in steps:
+        one = there[number % len(there)]
+        text = msgspec.json.encode(found).decode()
+        if what == "new":
+            made = {"customer_email": email, "metadata": text, "amount_minor": amount}
+            made |= {"created_at": world.NOW + at, "platform_fee_minor": 0}
+            there.append(await insert(tx, order, **made))
+        elif what == "email":
+            await tx.execute("update orders set customer_email = $2 where id = $1", one, email)
+        elif what == "status":
+            status = STATUSES[number % 3]
+            await tx.execute("update orders set status = $2 where id = $1", one, status)
+        else:
+            await index(tx, order.merchant_id, batch=1 + number // 4)
+
+
+async def index(tx: Tx, merchant_id: str, batch: int = 1000, many: int = 2) -> int:
+    """Index a batch of orders, and count terms that two orders have."""
+    return await indexing._index(tx, merchant_id, batch, many)
+
+
+async def expected(tx: Tx, order: Order, query: OrdersQuery) -> list[str]:
+    """Return what reading every order finds, newest first."""
+    rows = await tx.fetch("select * from orders where merchant_id = $1", order.merchant_id)
+    start = query.start_date or 0
+    found = [
+        row
+        for row in rows
+        if row["created_at"] >= start
+        and query.status in {None, row["status"]}
+        and _fits(row, query)
+    ]
+    if query.query is not None:
+        term = terms.term_of(query.query)
+        exact = {row["id"] for row in rows if term in _terms(row)}
+        if exact or len(term) < 3:
+            found = [row for row in found if row["id"] in exact]
+        else:
+            found = [row for row in found if terms.term_of(row["customer_email"]).startswith(term)]
+    found.sort(key=lambda row: (row["created_at"], row["id"]), reverse=True)
+    return [row["id"] for row in found]
+
+
+def _terms(row: asyncpg.Record) -> set[str]:
+    values = msgspec.json.decode(row["metadata"]).values()
+    texts = [row["customer_email"], f"{row['amount_minor'] / 100:.2f}", *values]
+    return {terms.term_of(text) for text in texts if text}
+
+
+def _fits(row: asyncpg.Record, query: OrdersQuery) -> bool:
+    own = msgspec.json.decode(row["metadata"])
+    email = query.customer_email
+    return (
+        (email is None or row["customer_email"].lower() == email.lower())
+        and (query.amount is None or row["amount_minor"] == round(float(query.amount) * 100))
+        and all(own.get(key) == value != "" for key, value in (query.metadata or {}).items())
+    )
+
+
+@settings(max_examples=examples(60))
+@given(steps=lives, asked=queries, size=st.integers(1, 4))
+def test_pages_totals_and_exports_are_those_of_reading_every_order(
+    each_rolled_back: Each, steps: Sequence[Any], asked: dict[str, Any], size: int
+) -> None:
+    async def look(tx: Tx) -> None:
+        order = await world.opened(tx)
+        await live(tx, order, steps)
+        here = OneConnection(tx)
+        query = OrdersQuery(**asked, size=size)
+        whole = await expected(tx, order, query)
+        pages = -(-len(whole) // size)
+        for number in range(1, pages + 2):
+            one = msgspec.structs.replace(query, page=number)
+            found, total = await filters.page(here, order.merchant_id, one)
+            assert total == len(whole)
+            assert [each.id for each in found] == whole[(number - 1) * size : number * size]
+        chosen = await filters.choose(here, order.merchant_id, ExportQuery(**asked))
+        assert chosen is not None
+        if chosen.is_everything:
+            return
+        exported: list[str] = []
+        cursor = ExportCursor(0, "")
+        while found_next := await search.after(here, chosen.wanted, chosen.text, cursor, size):
+            exported += [each.id for each in found_next]
+            cursor = ExportCursor(found_next[-1].created_at, found_next[-1].id)
+        assert exported == whole[::-1]
+
+    each_rolled_back(look)
+
+
+def test_the_counts_of_terms_are_those_of_the_index(each_rolled_back: Each) -> None:
+    """However an e-mail came and went; and what few orders have is not counted."""
+
+    async def look(tx: Tx) -> None:
+        order = await world.opened(tx)
+        for number in range(9):
+            await insert(
+                tx, order, customer_email=EMAILS[1 + number % 2], metadata=f'{{"n":"n{number}"}}'
+            )
+            if number % 3 == 2:
+                await index(tx, order.merchant_id, many=3)
+        for email in ("", "bob@x.org", "ada@example.com"):
+            await tx.execute(
+                "update orders set customer_email = $1 where metadata like '%n1%'", email
+            )
+            await index(tx, order.merchant_id, many=3)
+        rows = await tx.fetch(
+            """
+            select term, count(*) as there, (
+                select coalesce(sum(rows), -1) from search_counts c where c.merchant_id = $1
+                    and c.term = t.term and c.place = t.place) as counted
+            from search_terms t where merchant_id = $1 group by term, place order by term
+            """,
+            order.merchant_id,
+        )  # fmt: skip
+        found = {row["term"]: (row["counted"], row["there"]) for row in rows}
+        assert found["9.99"] == (10, 10)
+        assert found["ada@example.com"] == (9, 9)
+        assert found["n1"] == (-1, 1)
+        assert "bob@x.org" not in found
+
+    each_rolled_back(look)
+
+
+async def test_an_order_is_found_by_the_e_mail_that_its_customer_gives(tx: Tx) -> None:
+    order = await world.opened(tx)
+    await index(tx, order.merchant_id)
+    await orders.start_attempt(
+        tx,
+        await service.lock(tx, order.merchant_id, order.id),
+        "sandbox",
+        "CREDIT_CARD",
+        orders.Payer(email="Eve@example.com", name=None, ip="192.0.2.7", locale="en"),
+        world.NOW,
+    )
+    for _ in range(2):
+        query = OrdersQuery(customer_email="eve@EXAMPLE.com")
+        found, total = await filters.page(OneConnection(tx), order.merchant_id, query)
+        assert [one.id for one in found] == [order.id]
+        assert total == 1
+        await index(tx, order.merchant_id)
+    assert not await search_queries.PENDING.all(tx, merchant_id=order.merchant_id)
+
+
+def test_the_beginning_of_an_address_may_be_that_of_two_hundred(each_rolled_back: Each) -> None:
+    async def look(tx: Tx) -> None:
+        order = await world.opened(tx)
+        for number in range(201):
+            await insert(tx, order, customer_email=f"a{number:03}@example.com")
+        await index(tx, order.merchant_id)
+        here = OneConnection(tx)
+        found, total = await filters.page(here, order.merchant_id, OrdersQuery(query="a10", size=3))
+        assert total == 10
+        assert [one.customer_email for one in found] == [f"a10{n}@example.com" for n in (9, 8, 7)]
+        await insert(tx, order, customer_email="b@example.com")
+        await index(tx, order.merchant_id)
+        await tx.execute("update orders set customer_email = 'a1' || customer_email where true")
+        await index(tx, order.merchant_id)
+        with pytest.raises(Invalid, match="more than 200"):
+            await filters.page(here, order.merchant_id, OrdersQuery(query="a1a"))
+
+    each_rolled_back(look)
+
+
+async def test_a_worker_indexes_what_is_worth_it_and_two_index_each_order_once(db: Db) -> None:
+    async with db.transaction() as tx:
+        order = await filled_database.shop(tx, 30)
+        await search_queries.ADD_HEAD.run(tx, merchant_id=order.merchant_id)
+    assert await indexing.index_orders(db) == 0
+    async with db.transaction() as tx:
+        assert await search_queries.LOCK_HEAD.get(tx, merchant_id=order.merchant_id)
+        assert await indexing.index_orders(db, at_least=1) == 0  # another one does it
+    assert await indexing.index_orders(db, at_least=1) == 31
+    wanted = search.Wanted(
+        merchant_id=order.merchant_id,
+        since=0,
+        until=FOREVER,
+        conditions=(search.Condition("9.99", terms.AMOUNT),),
+    )
+    _, total = await search.page(db, wanted, None, 1, 1)
+    assert total == 31

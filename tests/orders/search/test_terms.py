@@ -1,0 +1,68 @@
+"""The terms of an order, and where in it they stand."""
+
+import pytest
+
+from opentill.orders.search import terms
+
+SAME = [
+    # what stands in an order, and what finds it
+    ("Ada@Example.COM", "ada@example.com"),
+    (" ada@example.com ", "ADA@EXAMPLE.COM"),
+    ("42", "42.00"),
+    ("42.0", "42"),
+    ("0.5", "0.50"),
+    ("Straße", "straße"),
+    ("x" * 101, "X" * 101),
+]
+OTHER = [
+    ("042", "42"),
+    ("42.001", "42.00"),
+    ("1e3", "1000"),
+    ("-5", "5"),
+    ("É", "é"),  # ASCII letters alone are compared without case
+    ("x" * 101, "x" * 102),
+    ("٤٢", "42"),
+]
+
+
+@pytest.mark.parametrize(("text", "other"), SAME)
+def test_texts_that_are_one_term(text: str, other: str) -> None:
+    assert terms.term_of(text) == terms.term_of(other)
+    assert len(terms.term_of(text)) <= terms.LONGEST
+
+
+@pytest.mark.parametrize(("text", "other"), OTHER)
+def test_texts_that_are_two_terms(text: str, other: str) -> None:
+    assert terms.term_of(text) != terms.term_of(other)
+
+
+METADATA = [
+    ('{"cart": "A-7"}', {"a-7": "metadata.cart:A-7"}),
+    ('{"cart": "a-7"}', {"a-7": "metadata.cart"}),
+    ('{"n": 7}', {"7.00": "metadata.n:7"}),
+    ('{"n": 7.00}', {"7.00": "metadata.n"}),
+    ('{"n": 1e999}', {"1e999": "metadata.n"}),
+    (f'{{"n": {"9" * 5000}}}', {terms.term_of("9" * 5000): "metadata.n"}),
+    ('{"paid": true, "left": null, "list": ["x"], "in": {"a": "b"}}', {"true": "metadata.paid"}),
+    ('{"a": "x", "b": "X"}', {"x": "metadata.a\x1fmetadata.b:X"}),
+    ('{"empty": "", "spaces": "  "}', {}),
+    ('{"a\\u001fb": "x"}', {"x": "metadata.a b"}),
+    ("no JSON", {}),
+]
+
+
+@pytest.mark.parametrize(("metadata", "found"), METADATA)
+def test_terms_of_metadata(metadata: str, found: dict[str, str]) -> None:
+    assert terms.of("", 999, "USD", metadata) == {"9.99": terms.AMOUNT, **found}
+
+
+def test_an_order_has_each_term_once() -> None:
+    found = terms.of("Ada@example.com", 42, "JPY", '{"mail": "ada@example.com", "cart": "42"}')
+    assert found == {
+        "ada@example.com": "email\x1fmetadata.mail",
+        "42.00": "amount\x1fmetadata.cart:42",
+    }
+    place = found["42.00"]
+    assert terms.stands(place, terms.AMOUNT)
+    assert terms.stands(place, terms.metadata_place("cart", "42"))
+    assert not terms.stands(place, terms.metadata_place("cart", "42.00"))

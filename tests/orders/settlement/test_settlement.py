@@ -1,0 +1,329 @@
+"""Settlement, its calendar, and the rolling reserve."""
+
+import asyncio
+from datetime import UTC, datetime
+from functools import partial
+
+import msgspec
+import pytest
+
+from opentill import orders
+from opentill.core.errors import Invalid
+from opentill.db.database import Db, Tx
+from opentill.orders import Order
+from opentill.orders.model import DueMerchant, due_at
+from opentill.orders.settlement import service as settlement
+from support.waits import waits
+from support.world import (
+    DAY,
+    HOUR,
+    NOW,
+    balances,
+    dispute_said,
+    dump,
+    entries,
+    history,
+    in_status,
+    merchant,
+    paid,
+    product,
+    refund_said,
+    refunded,
+    session,
+    settled,
+)
+
+
+async def found(tx: Tx, order: Order) -> Order:
+    return await orders.find(tx, order.merchant_id, order.id)
+
+
+def ms(text: str) -> int:
+    """Unix ms of a time in UTC."""
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+# 2026-01-02 was a Friday
+CALENDAR = [
+    # paid                days  calendar     due
+    ("2026-01-02T15:30:00", 0, "EVERY_DAY", "2026-01-02T15:30:00"),
+    ("2026-01-02T15:30:00", 7, "EVERY_DAY", "2026-01-09T15:30:00"),
+    ("2026-01-03T00:00:00", 1, "EVERY_DAY", "2026-01-04T00:00:00"),
+    ("2026-01-02T15:30:00", 0, "WEEKDAYS", "2026-01-02T15:30:00"),
+    ("2026-01-02T23:59:59", 1, "WEEKDAYS", "2026-01-05T23:59:59"),
+    ("2026-01-02T15:30:00", 2, "WEEKDAYS", "2026-01-06T15:30:00"),
+    ("2026-01-02T15:30:00", 5, "WEEKDAYS", "2026-01-09T15:30:00"),
+    ("2026-01-02T15:30:00", 7, "WEEKDAYS", "2026-01-13T15:30:00"),
+    ("2026-01-03T08:00:00", 0, "WEEKDAYS", "2026-01-05T08:00:00"),
+    ("2026-01-03T08:00:00", 1, "WEEKDAYS", "2026-01-05T08:00:00"),
+    ("2026-01-04T23:00:00", 0, "WEEKDAYS", "2026-01-05T23:00:00"),
+    ("2026-01-05T00:00:00", 1, "WEEKDAYS", "2026-01-06T00:00:00"),
+    ("2026-01-08T12:00:00", 1, "WEEKDAYS", "2026-01-09T12:00:00"),
+]
+
+
+@pytest.mark.parametrize(("paid_on", "days", "calendar", "due"), CALENDAR)
+def test_when_an_order_is_due(paid_on, days, calendar, due) -> None:
+    assert due_at(ms(paid_on), days, calendar) == ms(due)
+
+
+async def test_a_delay_in_weekdays_is_the_orders_own(tx: Tx) -> None:
+    friday = ms("2026-01-02T15:30:00")
+    order = await in_status(tx, "PENDING", settlement_calendar="WEEKDAYS", settlement_delay_days=1)
+    await tx.execute("update merchants set settlement_calendar = 'EVERY_DAY'")
+    order = await paid(tx, order, friday)
+    monday = friday + 3 * DAY
+    assert (order.due_at, order.settle_at) == (monday, monday)
+    assert await settlement.settle_batch(tx, order.merchant_id, monday - 1) == []
+    assert len(await settlement.settle_batch(tx, order.merchant_id, monday)) == 1
+
+
+async def test_an_order_settles_when_it_is_due_and_once(tx: Tx) -> None:
+    order = await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=30)
+    due = NOW + 7 * DAY
+    assert await settlement.settle_batch(tx, order.merchant_id, due - 1) == []
+    (done,) = await settlement.settle_batch(tx, order.merchant_id, due)
+    assert (done.settled_minor, done.reserve_minor, done.status) == (959, 96, "SETTLED")
+    assert await settlement.settle_batch(tx, order.merchant_id, due + DAY) == []
+    assert (await entries(tx, order.merchant_id))[2:] == [
+        ("SETTLEMENT", "pending", "available", 959),
+        ("ROLLING_RESERVE", "available", "reserve", 96),
+    ]
+    after = await found(tx, order)
+    assert (after.status, after.settled_at, after.settle_at) == ("SETTLED", due, None)
+    shown = orders.OrderDetail.of(after)
+    assert (shown.rolling_reserve_status, shown.rolling_reserve_amount) == ("HELD", "0.96")
+    assert shown.rolling_reserve_release_at == due + 30 * DAY
+    line = (await history(tx, order))[-1]
+    assert (line.event, line.from_status, line.to_status) == ("settled", "PAID", "SETTLED")
+
+
+# refund of 9.99 before settlement, what becomes of it then → pending, available, frozen at the end
+REFUNDS = [
+    ("4.00", "SUCCEEDED", None, (0, 559, 0)),
+    ("4.00", "REFUSED", None, (0, 959, 0)),
+    ("4.00", None, "SUCCEEDED", (0, 559, 0)),
+    ("4.00", None, "REFUSED", (0, 959, 0)),
+    ("9.99", "SUCCEEDED", None, (0, -40, 0)),
+    ("9.99", None, "SUCCEEDED", (0, -40, 0)),
+    ("9.99", None, "REFUSED", (0, 959, 0)),
+    ("9.80", None, None, (0, -21, 980)),
+]
+
+
+@pytest.mark.parametrize(("amount", "before", "after", "ends"), REFUNDS)
+async def test_refunds_before_and_over_settlement(tx: Tx, amount, before, after, ends) -> None:
+    order = await in_status(tx, "PAID")
+    refund = await refunded(tx, order, amount)
+    if before:
+        await refund_said(tx, refund, before)
+    await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY)
+    if after:
+        await refund_said(tx, refund, after)
+    assert (await balances(tx, order))[:3] == ends
+    full = amount == "9.99" and "SUCCEEDED" in (before, after)
+    assert (await found(tx, order)).status == ("REFUNDED" if full else "SETTLED")
+
+
+@pytest.mark.parametrize("status", ["PENDING", "SETTLED", "DISPUTED", "CLOSED"])
+async def test_what_cannot_settle_is_refused_and_changes_nothing(tx: Tx, status) -> None:
+    order = await in_status(tx, status)
+    before = await dump(tx)
+    with pytest.raises(Invalid) as refused:
+        async with tx.transaction():
+            await settlement.settle_one(tx, order.merchant_id, order.id, NOW, "test")
+    assert refused.value.field == "orderId"
+    assert await settlement.settle_batch(tx, order.merchant_id, NOW + 99 * DAY) == []
+    assert await dump(tx) == before
+
+
+async def test_only_the_merchants_own_orders_settle(tx: Tx) -> None:
+    order, other = await in_status(tx, "PAID"), await in_status(tx, "PAID")
+    with pytest.raises(Invalid):
+        await settlement.settle_one(tx, other.merchant_id, order.id, NOW, "test")
+    await settlement.settle_batch(tx, other.merchant_id, NOW, early=True)
+    assert (await found(tx, order)).status == "PAID"
+    assert (await found(tx, other)).status == "SETTLED"
+
+
+async def test_what_would_move_is_said_and_does_not_move(tx: Tx) -> None:
+    order = await in_status(tx, "PAID", reserve_rate="0.1")
+    before = await dump(tx)
+    which = (order.merchant_id, None)
+    settleable = settlement.settleable
+    assert [one async for one in settleable(tx, NOW, *which, early=False)] == []
+    said = [one async for one in settleable(tx, NOW, *which, early=True)]
+    later = settleable(tx, NOW + 7 * DAY, None, order.id, early=False)
+    assert said == [one async for one in later]
+    assert await settlement.due_merchants(tx, NOW, which[0], early=False) == []
+    assert await settlement.due_merchants(tx, NOW, which[0], early=True) == [
+        DueMerchant(order.merchant_id, 1)
+    ]
+    assert await dump(tx) == before
+    assert await settlement.settle_batch(tx, order.merchant_id, NOW, early=True) == said
+
+
+async def test_a_clock_that_goes_back_does_not_turn_the_history_round(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    await settled(tx, order, NOW - HOUR)
+    lines = await history(tx, order)
+    assert [line.at for line in lines] == sorted(line.at for line in lines)
+
+
+async def make_many(db: Db, count: int, **terms: object) -> str:
+    async with db.transaction() as tx:
+        shop = await merchant(tx, **terms)
+        mug = await product(tx, shop.id)
+        for _ in range(count):
+            checkout = await session(tx, shop.id, mug.id)
+            await paid(tx, await orders.find(tx, shop.id, checkout.order_id))
+    return shop.id
+
+
+async def test_many_workers_settle_each_order_once(db: Db, monkeypatch) -> None:
+    monkeypatch.setattr(settlement, "BATCH", 4)
+    shops = [await make_many(db, 10, reserve_rate="0.1") for _ in range(2)]
+    due = NOW + 7 * DAY
+    counts = await asyncio.gather(*(settlement.settle_due(db, due) for _ in range(6)))
+    assert sum(counts) == 20
+    assert await settlement.settle_due(db, due) == 0
+    async with db.connection() as tx:
+        for shop in shops:
+            types = [entry[0] for entry in await entries(tx, shop)]
+            assert (types.count("SETTLEMENT"), types.count("ROLLING_RESERVE")) == (10, 10)
+
+
+async def test_an_order_settles_in_a_batch_as_it_does_alone(db: Db) -> None:
+    shop = await make_many(db, 3, reserve_rate="0.1")
+    due = NOW + 7 * DAY
+    own = {"id", "checkout_id", "paid_attempt_id"}
+    async with db.transaction() as tx:
+        ids = [row["id"] for row in await tx.fetch("select id from orders")]
+        await orders.settle_one(tx, shop, ids[0], due, "due")
+        assert len(await settlement.settle_batch(tx, shop, due, "due")) == 2
+        alone, *many = [await orders.find(tx, shop, order_id) for order_id in ids]
+        lines = [(await history(tx, order))[-1] for order in (alone, *many)]
+    assert (alone.status, alone.reserve_minor, alone.reserve_status) == ("SETTLED", 96, "HELD")
+    for order in many:
+        other = msgspec.structs.asdict(order)
+        same = msgspec.structs.asdict(alone)
+        assert {name for name in same if same[name] != other[name]} <= own
+    assert {(line.event, line.from_status, line.to_status, line.at) for line in lines} == {
+        ("settled", "PAID", "SETTLED", due)
+    }
+
+
+async def test_refunds_and_settlement_at_once(db: Db) -> None:
+    shop = await make_many(db, 8)
+    async with db.connection() as tx:
+        ids = [row["id"] for row in await tx.fetch("select id from orders")]
+
+    async def refund(tx: Tx, order_id: str) -> None:
+        done = await refunded(tx, await orders.find(tx, shop, order_id), "5.00")
+        await refund_said(tx, done, "SUCCEEDED" if order_id < ids[4] else "REFUSED")
+
+    await asyncio.gather(
+        *(db.run(partial(refund, order_id=each)) for each in ids),
+        *(settlement.settle_due(db, NOW + 7 * DAY) for _ in range(4)),
+    )
+    await settlement.settle_due(db, NOW + 7 * DAY)
+    async with db.transaction() as tx:
+        order = await orders.find(tx, shop, ids[0])
+        pending, available, frozen, _ = await balances(tx, order)
+        given = sum(500 for i in ids if i < ids[4])
+        assert (pending, available, frozen) == (0, 8 * 959 - given, 0)
+
+
+async def test_a_reserve_is_released_when_its_time_is_over(db: Db) -> None:
+    async with db.transaction() as tx:
+        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=30))
+    due = NOW + 30 * DAY
+    assert await settlement.release_reserves(db, due - 1) == 0
+    await asyncio.gather(*(settlement.release_reserves(db, due) for _ in range(3)))
+    assert await settlement.release_reserves(db, due) == 0
+    async with db.transaction() as tx:
+        assert await balances(tx, order) == (0, 959, 0, 0)
+        after = await found(tx, order)
+        assert (after.reserve_status, after.reserve_minor) == ("RELEASED", 96)
+        assert (await entries(tx, order.merchant_id))[-1] == (
+            "ROLLING_RESERVE_RELEASE", "reserve", "available", 96,
+        )  # fmt: skip
+        assert [line.event for line in await history(tx, order)].count("reserve_released") == 1
+        await dispute_said(tx, order, "LOST")  # comes too late for its reserve
+        assert await balances(tx, order) == (0, 959 - 999 - 1500, 0, 0)
+        assert (await found(tx, order)).reserve_status == "RELEASED"
+
+
+async def test_a_reserve_that_a_dispute_takes_meanwhile_is_not_released(db: Db) -> None:
+    """The job reads what is due, waits for the order, and looks at it again under the lock."""
+    async with db.transaction() as tx:
+        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=0))
+    async with db.transaction() as tx, db.connection() as observer:
+        await orders.lock(tx, order.merchant_id, order.id)
+        releasing = asyncio.create_task(settlement.release_reserves(db, NOW + DAY))
+        async with asyncio.timeout(20):
+            while await waits(observer) is None:
+                await asyncio.sleep(0.005)
+        await dispute_said(tx, order, "OPENED")
+    await asyncio.wait_for(releasing, 20)
+    async with db.transaction() as tx:
+        assert (await found(tx, order)).reserve_status == "HELD"
+        posted = {type_ for type_, *_ in await entries(tx, order.merchant_id)}
+        assert "ROLLING_RESERVE_RELEASE" not in posted
+
+
+@pytest.mark.parametrize(("word", "released"), [("OPENED", 0), ("WON", 1), ("RECOVERED", 1)])
+async def test_a_disputed_orders_reserve_waits(db: Db, word, released) -> None:
+    async with db.transaction() as tx:
+        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1", reserve_days=0))
+        await dispute_said(tx, order, word)
+    assert await settlement.release_reserves(db, NOW + DAY) == released
+
+
+async def test_a_refunded_orders_reserve_is_held_to_its_end(db: Db) -> None:
+    async with db.transaction() as tx:
+        order = await settled(tx, await in_status(tx, "PAID", reserve_rate="0.1"))
+        await refund_said(tx, await refunded(tx, order), "SUCCEEDED")
+        assert await balances(tx, order) == (0, -40 - 96, 0, 96)
+    assert await settlement.release_reserves(db, NOW + 180 * DAY) == 1
+    async with db.transaction() as tx:
+        assert await balances(tx, order) == (0, -40, 0, 0)
+
+
+async def test_nothing_is_posted_for_an_order_that_does_not_move(tx: Tx) -> None:
+    order = await in_status(tx, "PAID")
+    other = await in_status(tx, "PAID")
+    await settled(tx, order)  # and ``order`` still says PAID
+    before = await dump(tx)
+    with pytest.raises(AssertionError, match="1 orders of .* were to settle, and 0 did"):
+        async with tx.transaction():
+            await settlement._settle(tx, [order], NOW, "test")
+    assert await dump(tx) == before
+    assert (await found(tx, other)).status == "PAID"
+
+
+@pytest.mark.parametrize("job", ["settle", "release"])
+async def test_a_merchant_whose_turn_fails_holds_up_no_other(db: Db, monkeypatch, job) -> None:
+    async with db.transaction() as tx:
+        terms = {"reserve_rate": "0.1", "reserve_days": 1}
+        found = [await in_status(tx, "PAID", **terms) for _ in range(2)]
+        if job == "release":
+            found = [await settled(tx, order) for order in found]
+    first, second = sorted(found, key=lambda order: order.merchant_id)
+    post = settlement.ledger.post
+
+    async def broken(tx: Tx, merchant_id: str, *rest):
+        if merchant_id == first.merchant_id:
+            message = "a defect"
+            raise RuntimeError(message)
+        return await post(tx, merchant_id, *rest)
+
+    monkeypatch.setattr(settlement.ledger, "post", broken)
+    work = settlement.settle_due if job == "settle" else settlement.release_reserves
+    assert await work(db, NOW + 8 * DAY) == 1
+    async with db.connection() as tx:
+        after = await orders.find(tx, second.merchant_id, second.id)
+    assert (after.status, after.reserve_status) == (
+        "SETTLED",
+        "HELD" if job == "settle" else "RELEASED",
+    )
