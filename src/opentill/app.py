@@ -39,9 +39,9 @@ from opentill.disputes import api as disputes_api
 from opentill.disputes import events as dispute_events
 from opentill.epay import api as epay_api
 from opentill.http import openapi, responses, routing, schemas
-from opentill.http.accepted import AcceptedRequests
 from opentill.http.caller import Caller
-from opentill.http.middleware import Notes, RequestMiddleware
+from opentill.http.ignored_log import AcceptedRequests
+from opentill.http.middleware import RequestMiddleware, RequestRecorders
 from opentill.http.operations import Operation
 from opentill.http.refused import RefusedRequests
 from opentill.ledger import api as ledger_api
@@ -95,11 +95,11 @@ PAYLOADS: Final = (
 
 def document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
-    made = openapi.document(
+    made = openapi.build_document(
         (*OPERATIONS, *PEOPLE_OPERATIONS), settings.public_url, _contact(settings)
     )
     webhooks_document.add(made, PAYLOADS, settings.webhook_header_prefix)
-    return schemas.finished(made)
+    return schemas.rewrite_document(made)
 
 
 def _contact(settings: Settings) -> dict[str, str]:
@@ -129,7 +129,7 @@ def _entity_tag(encoded: bytes) -> str:
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    *routing.of_operations((*OPERATIONS, *PEOPLE_OPERATIONS)),
+    *routing.operation_routes((*OPERATIONS, *PEOPLE_OPERATIONS)),
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
@@ -219,7 +219,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         authenticate,
         settings.trusted_proxies,
         error_page=errors.error_page,
-        notes=Notes(refused.note, accepted.note),
+        recorders=RequestRecorders(refused.record, accepted.record),
         https=settings.is_https,
         test_mode=SANDBOX in settings.gateways,
     )

@@ -58,7 +58,7 @@ async def running(settings: Settings, db: Db, gateways: Mapping[str, Any]) -> As
         await db.close()
 
 
-def of(scope: Scope) -> App:
+def app_of(scope: Scope) -> App:
     """Return the context of the application that serves a request."""
     app: App = scope["app"].state.app
     return app

@@ -39,7 +39,7 @@ async def healthz(_request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """Say whether requests are welcome: database there, it writes, schema right, no stop begun."""
-    app = context.of(request.scope)
+    app = context.app_of(request.scope)
     why = "draining" if request.app.state.draining else await _trouble(app.db)
     if why is None:
         also = {"replica": app.replica.state} if isinstance(app.replica, Replica) else {}
@@ -71,7 +71,7 @@ async def _refused_writes(db: Db) -> str | None:
 
 async def metrics_page(request: Request) -> Response:
     """Return the figures for Prometheus, to a bearer of the token; without a token set, nothing."""
-    app = context.of(request.scope)
+    app = context.app_of(request.scope)
     token = app.settings.metrics_token
     if not token:
         raise NotFound

@@ -26,7 +26,7 @@ from opentill.db.jobs import GatewayFilter
 from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import jobs as epay_jobs
 from opentill.figures import jobs as figure_jobs
-from opentill.http import accepted, idempotency, refused
+from opentill.http import idempotency, ignored_log, refused
 from opentill.integrity import scheduler
 from opentill.list_counts import jobs as list_count_jobs
 from opentill.mail import Mailer
@@ -140,7 +140,7 @@ async def _prune(app: App) -> int:
         stale_logins = await people.prune(tx, app.clock())
         refusals = await refused.prune(tx, app.clock())
         mails = await mail_jobs.prune(tx, app.clock())
-        notes = await accepted.prune(tx, app.clock())
+        notes = await ignored_log.prune(tx, app.clock())
     return windows + keys + requests + stale_logins + refusals + mails + notes
 
 

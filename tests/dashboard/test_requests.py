@@ -9,7 +9,7 @@ import pytest
 
 from opentill.core.errors import Unavailable
 from opentill.http import accepted, refused
-from opentill.http.accepted import AcceptedRequests
+from opentill.http.ignored_log import AcceptedRequests
 from opentill.http.refused import RefusedRequests
 from support.api_server import ApiServer, Shop
 from support.people import person

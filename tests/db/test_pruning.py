@@ -49,7 +49,7 @@ async def _keep_request(tx: Tx, merchant_id: str, refund_id: str, now: int) -> s
 
 
 async def _note_ignored(tx: Tx, merchant_id: str, _: str, now: int) -> int:
-    return await http_queries.NOTE_IGNORED.run(
+    return await http_queries.UPSERT_IGNORED.run(
         tx,
         merchant_id=[merchant_id],
         method=["POST"],

@@ -1,4 +1,4 @@
-"""Cells that are text of others, in whatever program the file is opened."""
+"""Cells with text of third parties, in any program that opens the file."""
 
 import json
 import re
@@ -40,11 +40,9 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("text", "cell"), CELLS)
-def test_nothing_of_others_begins_a_formula_wherever_the_line_is_split(
-    text: str, cell: str
-) -> None:
-    assert csvfile.cell(text) == cell
-    for part in re.split(r'[;\t\r\n"]', csvfile.cell(text)):
+def test_no_cell_begins_a_formula_however_a_program_splits_the_line(text: str, cell: str) -> None:
+    assert csvfile.format_cell(text) == cell
+    for part in re.split(r'[;\t\r\n"]', csvfile.format_cell(text)):
         shown = "".join(char for char in part if char.isprintable() and not char.isspace())
         assert not shown.lstrip("\ufe0f\u3164").startswith(tuple("=+-@＝＋－＠")), part
 
@@ -55,7 +53,7 @@ METADATA = [{"a": "x;=1"}, {"a;=b": "; \u200b+c;d", "n": -1}, {"a": "=1"}, {}]
 @pytest.mark.parametrize("value", METADATA)
 def test_json_keeps_its_meaning(value: dict[str, object]) -> None:
     text = json.dumps(value, ensure_ascii=False)
-    cell = csvfile.cell(msgspec.Raw(text.encode()))
+    cell = csvfile.format_cell(msgspec.Raw(text.encode()))
     assert json.loads(cell) == value
     assert not re.search(r";[\s\u200b]*[=+@-]", cell)
     assert cell == text or ";" in text

@@ -1,4 +1,4 @@
-"""The names of what nobody reads, in structs inside structs too."""
+"""The header that names ignored fields, including those of nested structs."""
 
 import re
 from typing import Annotated, Any
@@ -45,20 +45,20 @@ class Cart(msgspec.Struct, rename="camel"):
         (None, None),
     ],
 )
-def test_what_is_inside_is_named_by_its_place(tree: Any, shown: str | None) -> None:
-    wanted = () if shown is None else ((b"opentill-ignored-fields", shown.encode()),)
-    assert ignored.header(tree, Cart) == wanted
+def test_a_nested_ignored_field_is_named_by_its_path(tree: Any, shown: str | None) -> None:
+    expected = () if shown is None else ((b"opentill-ignored-fields", shown.encode()),)
+    assert ignored.build_header(tree, Cart) == expected
 
 
 @given(st.dictionaries(st.text(max_size=200), st.none(), max_size=80))
-def test_any_names_make_a_header_of_bounded_length_and_harmless_letters(tree: Any) -> None:
-    for _, value in ignored.header(tree, Cart):
+def test_the_header_has_a_bounded_length_and_safe_characters(tree: Any) -> None:
+    for _, value in ignored.build_header(tree, Cart):
         assert 0 < len(value) <= ignored.MAX_BYTES
         assert set(value.decode()) <= set(
             'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%,+"'
         )
         for name in value.decode().split(","):
-            unquote(name, errors="strict")  # also of what was cut: no half letters
+            unquote(name, errors="strict")  # a cut name has no partial characters
             assert not re.search("%(?![0-9A-F]{2})", name)
 
 
@@ -73,5 +73,5 @@ def test_any_names_make_a_header_of_bounded_length_and_harmless_letters(tree: An
         ("a" * 65, "a" * 64),
     ],
 )
-def test_a_long_name_is_cut_between_letters(name: str, shown: str) -> None:
-    assert ignored.header({name: 1}, Cart) == ((b"opentill-ignored-fields", shown.encode()),)
+def test_a_long_name_is_cut_between_characters(name: str, shown: str) -> None:
+    assert ignored.build_header({name: 1}, Cart) == ((b"opentill-ignored-fields", shown.encode()),)

@@ -1,4 +1,4 @@
-"""Whose address a request has."""
+"""Which address a request is attributed to."""
 
 from ipaddress import ip_network
 
@@ -15,10 +15,14 @@ TRUSTED = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:ffff::/48", "127.0.0.1/
     [
         ("192.0.2.1", None, "192.0.2.1"),
         ("192.0.2.1", "", "192.0.2.1"),
-        ("192.0.2.1", "198.51.100.1", "192.0.2.1"),  # not a proxy of ours
+        ("192.0.2.1", "198.51.100.1", "192.0.2.1"),  # not a trusted proxy
         ("10.0.0.1", None, "10.0.0.1"),
         ("10.0.0.1", "198.51.100.1", "198.51.100.1"),
-        ("10.0.0.1", "203.0.113.9, 198.51.100.1", "198.51.100.1"),  # the first is hearsay
+        (
+            "10.0.0.1",
+            "203.0.113.9, 198.51.100.1",
+            "198.51.100.1",
+        ),  # the client may have forged the first
         ("10.0.0.1", "198.51.100.1, 10.0.0.2", "198.51.100.1"),
         ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
         ("10.0.0.1", "198.51.100.1, nonsense", "10.0.0.1"),
@@ -47,7 +51,7 @@ def test_an_address_is_the_peers_unless_it_is_a_trusted_proxy(
     assert client_address(peer, forwarded, TRUSTED) == address
 
 
-def test_without_trusted_proxies_nothing_is_believed() -> None:
+def test_without_trusted_proxies_the_header_is_ignored() -> None:
     assert client_address("127.0.0.1", "198.51.100.1", ()) == "127.0.0.1"
 
 
@@ -63,7 +67,7 @@ def test_without_trusted_proxies_nothing_is_believed() -> None:
         ("", ""),
     ],
 )
-def test_ipv6_is_counted_by_its_64(address: str, subject: str) -> None:
+def test_ipv6_addresses_are_limited_by_their_64(address: str, subject: str) -> None:
     assert limit_subject(address) == subject
 
 
@@ -78,18 +82,18 @@ def test_ipv6_is_counted_by_its_64(address: str, subject: str) -> None:
         ("", ["0.0.0.0/0", "::/0"], False),
     ],
 )
-def test_an_allowlist_holds_networks(address: str, networks: list[str], inside: bool) -> None:
+def test_an_allow_list_matches_networks(address: str, networks: list[str], inside: bool) -> None:
     assert _inside(address, networks) == inside
 
 
-async def test_the_lines_of_a_forwarded_header_are_one_list() -> None:
-    seen = []
+async def test_several_lines_of_x_forwarded_for_are_one_list() -> None:
+    addresses = []
 
     async def app(scope: dict, *_: object) -> None:
-        seen.append(scope["opentill_address"])
+        addresses.append(scope["opentill_address"])
 
-    edge = RequestMiddleware(app, None, [ip_network("10.0.0.0/8")])  # type: ignore[arg-type]
+    middleware = RequestMiddleware(app, None, [ip_network("10.0.0.0/8")])  # type: ignore[arg-type]
     lines = [(b"x-forwarded-for", text) for text in (b"192.0.2.9", b"198.51.100.7", b"10.0.0.2")]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": lines}
-    await edge(scope | {"client": ("10.0.0.1", 1)}, None, None)  # type: ignore[arg-type]
-    assert seen == ["198.51.100.7"]
+    await middleware(scope | {"client": ("10.0.0.1", 1)}, None, None)  # type: ignore[arg-type]
+    assert addresses == ["198.51.100.7"]

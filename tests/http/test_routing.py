@@ -1,4 +1,4 @@
-"""The router: which route a path finds, and what is said where there is none."""
+"""Which route the router finds for a path, and the error if there is none."""
 
 import pytest
 
@@ -38,7 +38,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("path", "expected"), PATHS)
-def test_a_path_finds_its_route(path: str, expected: str | None) -> None:
+def test_the_router_finds_the_route_of_a_path(path: str, expected: str | None) -> None:
     router = PathRouter(ROUTES)
     if expected is None:
         with pytest.raises(NotFound):
@@ -48,8 +48,8 @@ def test_a_path_finds_its_route(path: str, expected: str | None) -> None:
     assert route.path_format == expected
 
 
-def test_every_route_is_found_where_the_framework_finds_it() -> None:
-    """The index and Starlette's own matching, which tries one route after the other, agree."""
+def test_the_router_finds_the_same_routes_as_starlette() -> None:
+    """Starlette's own matching tries every route in turn."""
     router = PathRouter(ROUTES)
     for path in {path for path, _ in PATHS} | {_example(route.path) for route in ROUTES}:
         scope = {"type": "http", "method": "GET", "path": path}
@@ -65,7 +65,7 @@ def _example(path: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "right"),
+    ("path", "corrected"),
     [
         ("/v1/orders/", "/v1/orders"),
         ("/v1//orders", "/v1/orders"),
@@ -75,28 +75,28 @@ def _example(path: str) -> str:
         ("/v1//", None),
     ],
 )
-def test_a_path_of_the_api_with_spare_slashes_is_refused_with_the_right_one(
-    api_server: ApiServer, path: str, right: str | None
+def test_an_api_path_with_redundant_slashes_is_response_with_the_corrected_path(
+    api_server: ApiServer, path: str, corrected: str | None
 ) -> None:
-    refused = api_server.http.get(f"{api_server.url}{path}")
-    assert refused.status_code == 404
-    expected = {"field": "path", "reason": f"path must be {right}, without the other slashes"}
-    assert refused.json().get("error") == (expected if right else None)
+    response = api_server.http.get(f"{api_server.url}{path}")
+    assert response.status_code == 404
+    expected = {"field": "path", "reason": f"path must be {corrected}, without the other slashes"}
+    assert response.json().get("error") == (expected if corrected else None)
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs", "/"])
-def test_what_can_be_read_can_be_asked_for_by_head(api_server: ApiServer, path: str) -> None:
-    head, whole = api_server.http.head(path), api_server.http.get(path)
+def test_head_returns_the_headers_of_get(api_server: ApiServer, path: str) -> None:
+    head, get = api_server.http.head(path), api_server.http.get(path)
     assert (head.status_code, head.content) == (200, b"")
-    assert head.headers["content-length"] == whole.headers["content-length"]
+    assert head.headers["content-length"] == get.headers["content-length"]
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/docs", "/static/pages.css"])
 @pytest.mark.parametrize("method", ["POST", "OPTIONS", "DELETE"])
-def test_another_method_is_refused_with_those_that_are_allowed(
+def test_another_method_gets_405_with_the_allowed_methods(
     api_server: ApiServer, path: str, method: str
 ) -> None:
-    refused = api_server.http.request(method, path)
-    assert refused.status_code == 405
-    assert error_of(refused)["code"] == 40501
-    assert refused.headers["allow"] == "GET, HEAD"
+    response = api_server.http.request(method, path)
+    assert response.status_code == 405
+    assert error_of(response)["code"] == 40501
+    assert response.headers["allow"] == "GET, HEAD"

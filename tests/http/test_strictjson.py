@@ -1,4 +1,4 @@
-"""Strict JSON against Python's own: what is taken means the same to both."""
+"""Strict JSON compared with Python's json: what it accepts means the same to both."""
 
 import json
 import time
@@ -41,7 +41,7 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES, st.booleans())
-def test_whatever_is_taken_is_valid_storable_and_shallow(value: Any, ascii_: bool) -> None:
+def test_accepted_json_can_be_stored_and_is_not_deeply_nested(value: Any, ascii_: bool) -> None:
     try:
         body = json.dumps(value, ensure_ascii=ascii_).encode()
     except UnicodeEncodeError:
@@ -70,7 +70,7 @@ def _text(value: Any) -> str:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
     try:
         strictjson.decode(body, Body)
     except Invalid as refused:
@@ -79,7 +79,7 @@ def test_any_bytes_are_taken_or_refused(body: bytes) -> None:
 
 
 @given(st.text(alphabet='[]{}",:\\u0019adtrufelsn ', max_size=100))
-def test_nearly_json_is_taken_or_refused(text: str) -> None:
+def test_almost_json_is_decoded_or_refused(text: str) -> None:
     try:
         strictjson.check(text.encode())
     except Invalid:
@@ -88,15 +88,15 @@ def test_nearly_json_is_taken_or_refused(text: str) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_any_query_is_taken_or_refused(query: bytes) -> None:
+def test_any_query_string_is_decoded_or_refused(query: bytes) -> None:
     try:
-        found = querystring.read(query, Search)
+        search = querystring.read(query, Search)
     except Invalid as refused:
         assert refused.field
         assert refused.field.isprintable()
         assert len(refused.field) <= 64
     else:
-        assert found.page >= 1
+        assert search.page >= 1
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_any_query_is_taken_or_refused(query: bytes) -> None:
     [b"[" * 17 + b'"' + b'\\"' * 32_000, b"[" * 17 + b'"' * 65_000, b"[" * 17 + b"\\" * 65_000,
      b'"' + b"\\" * 65_000 + b"[" * 17, b"{" * 65_536, b'{"a":' * 13_000],
 )  # fmt: skip
-def test_depth_is_counted_in_linear_time(body: bytes) -> None:
-    started = time.process_time()  # ours alone: the machine may have other work
+def test_nesting_depth_is_counted_in_linear_time(body: bytes) -> None:
+    started = time.process_time()  # of this process only, since the machine may be busy
     with pytest.raises(Invalid):
         strictjson.check(body)
     assert time.process_time() - started < 0.5
@@ -127,12 +127,12 @@ def test_depth_is_counted_in_linear_time(body: bytes) -> None:
         (b'{"x":{"\\ud800":1}}', "x"),
     ],
 )
-def test_the_refused_field_is_named(body: bytes, field: str) -> None:
+def test_the_error_names_the_field(body: bytes, field: str) -> None:
     with pytest.raises(Invalid) as refused:
         strictjson.decode(body, Body)
     assert refused.value.field == field
 
 
-def test_brackets_in_text_are_no_depth() -> None:
+def test_brackets_in_text_do_not_count_as_nesting() -> None:
     strictjson.check(b'{"a":"%s\\"%s"}' % (b"[" * 50, b"{" * 50))
     assert strictjson.decode(b'{"name":"x","unknown":[]}', Body) == Body(name="x")

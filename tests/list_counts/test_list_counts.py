@@ -45,7 +45,7 @@ def paginator(
 ) -> Paginator[Order]:
     """Return the pages of a list of orders."""
     counts = ListKey(order.merchant_id, "orders", product or "", status)
-    filters = paging.given(queries.ListQuery(product_id=product, status=status))
+    filters = paging.active_filters(queries.ListQuery(product_id=product, status=status))
     one = OneConnection(tx)
     return Paginator(one, queries.LISTS, order.merchant_id, filters, counts, near=near)
 

@@ -268,17 +268,17 @@ NULLABLE: Final = [
 def test_schemas_take_the_forms_that_generators_understand(
     given: dict[str, Any], made: dict[str, Any]
 ) -> None:
-    assert schemas.shaped(given) == made
-    assert schemas.shaped(made) == made
+    assert schemas.rewrite(given) == made
+    assert schemas.rewrite(made) == made
     around = {"components": {"schemas": {"ThingOut": given}}, "paths": {"/a": {"schema": given}}}
-    finished = schemas.finished(around)
+    finished = schemas.rewrite_document(around)
     assert finished == {
         "components": {"schemas": {"Thing": made}},
         "paths": {"/a": {"schema": made}},
     }
-    assert schemas.finished(finished) == finished
+    assert schemas.rewrite_document(finished) == finished
 
 
 def test_two_structs_of_one_name_are_no_document() -> None:
     with pytest.raises(ValueError, match="one name"):
-        schemas.finished({"components": {"schemas": {"Thing": {}, "ThingOut": {}}}})
+        schemas.rewrite_document({"components": {"schemas": {"Thing": {}, "ThingOut": {}}}})

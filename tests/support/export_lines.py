@@ -15,8 +15,10 @@ def line(order: Order) -> bytes:
         field.encode_name: getattr(shown, field.name) for field in msgspec.structs.fields(shown)
     }
     values |= {
-        "createdAtUtc": csvfile.utc(order.created_at),
-        "paidAtUtc": csvfile.utc(order.paid_at),
+        "createdAtUtc": csvfile.format_utc(order.created_at),
+        "paidAtUtc": csvfile.format_utc(order.paid_at),
         "livemode": "true" if order.livemode else "false",
     }
-    return csvfile.line(csvfile.cell(values[column.name]) for column in export_queries.COLUMNS)
+    return csvfile.encode_row(
+        csvfile.format_cell(values[column.name]) for column in export_queries.COLUMNS
+    )

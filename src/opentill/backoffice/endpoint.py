@@ -99,7 +99,7 @@ class Endpoint:
 
 def routes(face: Face, rest: str = "") -> list[Route]:
     """Return the routes of a face's pages; whatever else begins with ``rest`` is no page."""
-    found = routing.of_rows(face.pages, functools.partial(Endpoint, face))
+    found = routing.build_routes(face.pages, functools.partial(Endpoint, face))
     return [*found, Route(f"{rest}/{{rest:path}}", Endpoint(face, ()))] if rest else found
 
 

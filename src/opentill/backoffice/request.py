@@ -32,7 +32,7 @@ class PageRequest:
     def __init__(self, face: Face, scope: Scope, receive: Receive) -> None:
         """Read the head; a malformed query counts as empty."""
         self.face = face
-        self.app = context.of(scope)
+        self.app = context.app_of(scope)
         self.now = self.app.clock()
         self.path: str = scope["path"]
         self._looks: bool = scope["method"] in {"GET", "HEAD"}

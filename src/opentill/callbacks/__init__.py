@@ -48,7 +48,7 @@ class _Endpoint:
         Raises MethodNotAllowed, NotFound for an unknown gateway, Invalid for a report that is not
         genuine, and Unavailable where the gateway is to report again.
         """
-        app, name = context.of(scope), scope["path_params"]["name"]
+        app, name = context.app_of(scope), scope["path_params"]["name"]
         gateway = app.gateways.get(name)
         methods = ("GET", "POST") if is_notified(gateway) else ("POST",)
         if scope["method"] not in methods:

@@ -34,7 +34,7 @@ def of_body(body: SessionBody) -> Item | None:
 def named(name: str) -> str:
     """Return the name of an item, trimmed. Raises Invalid on ``item``."""
     try:
-        return inputs.name("name", name, _LONGEST_NAME)
+        return inputs.check_name("name", name, _LONGEST_NAME)
     except Invalid as problem:
         raise _of_item(problem) from None
 
@@ -52,7 +52,7 @@ def minor(field: str, text: str, currency: str) -> int:
 def pictured(image: str | None) -> str | None:
     """Return the address of an item's picture. Raises Invalid on ``item``."""
     try:
-        return inputs.web_address("image", image)
+        return inputs.check_url("image", image)
     except Invalid as problem:
         raise _of_item(problem) from None
 

@@ -172,7 +172,7 @@ def _new_order(
 ) -> NewOrder:
     priced = _priced(offer, body)
     shown_name = _shown_name(body, offer)
-    email = inputs.email("customerEmail", body.customer_email) if body.customer_email else ""
+    email = inputs.check_email("customerEmail", body.customer_email) if body.customer_email else ""
     given = None if item is None else item.metadata
     return structs.convert(
         offer,
@@ -182,8 +182,8 @@ def _new_order(
         product_id=body.product_id,
         order_id=new_id("order") if item is None or not item.order_id else item.order_id,
         amount_minor=offer.price_minor * (body.quantity or 1),
-        success_url=inputs.web_address("successUrl", body.success_url),
-        cancel_url=inputs.web_address("cancelUrl", body.cancel_url),
+        success_url=inputs.check_url("successUrl", body.success_url),
+        cancel_url=inputs.check_url("cancelUrl", body.cancel_url),
         customer_email=email,
         customer_name=body.called,
         display_merchant_name=shown_name,
@@ -197,7 +197,7 @@ def _new_order(
         settled_currency=offer.settlement_currency,
         gross_settled_minor=priced.gross_settled_minor,
         net_settled_minor=priced.net_settled_minor,
-        metadata=inputs.metadata(body.metadata) if given is None else given,
+        metadata=inputs.check_metadata(body.metadata) if given is None else given,
         quantity=None if body.quantity == 1 else body.quantity,
         methods=sorted(set(body.payment_methods), key=METHODS.index)
         if body.payment_methods
@@ -209,7 +209,7 @@ def _new_order(
 
 def _reference(body: SessionBody) -> str | None:
     given = body.client_reference
-    return None if given is None else inputs.name("clientReference", given, MAX_REFERENCE)
+    return None if given is None else inputs.check_name("clientReference", given, MAX_REFERENCE)
 
 
 async def _offer(
@@ -248,10 +248,12 @@ async def _offer(
 
 def _shown_name(body: SessionBody, offer: Offer) -> str:
     if body.display_merchant_name is not None:
-        return inputs.name("displayMerchantName", body.display_merchant_name, MAX_DISPLAY_NAME)
+        return inputs.check_name(
+            "displayMerchantName", body.display_merchant_name, MAX_DISPLAY_NAME
+        )
     other = body.display_merchant_name_too
     if other is not None:
-        return inputs.name("display_merchant_name", other, MAX_DISPLAY_NAME)
+        return inputs.check_name("display_merchant_name", other, MAX_DISPLAY_NAME)
     return offer.merchant_name
 
 
@@ -335,7 +337,7 @@ async def pay(
             await check_attempts(tx, session.merchant_id, session.order_id)
     email = entered.email
     if email.strip() or view.order.source != "EPAY":  # shops that speak Epay ask for no address
-        email = inputs.email("email", email)
+        email = inputs.check_email("email", email)
     intent = PaymentIntent(
         merchant_id=session.merchant_id,
         order_id=session.order_id,

@@ -56,16 +56,16 @@ def _movable() -> None:
 
 async def _state(tx: "Tx") -> output.Result:
     from opentill.db import clock
-    from opentill.http.csvfile import utc
+    from opentill.http.csvfile import format_utc
 
     ahead, real = await clock.ahead_ms(tx), clock.now_ms()
     state = {
         "aheadMs": ahead,
         "ahead": times.duration(ahead),
         "now": real + ahead,
-        "nowUtc": utc(real + ahead),
+        "nowUtc": format_utc(real + ahead),
         "real": real,
-        "realUtc": utc(real),
+        "realUtc": format_utc(real),
     }
     return output.Result(state, _COLUMNS)
 

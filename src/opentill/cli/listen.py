@@ -111,7 +111,7 @@ class _Forward:
         from opentill.outgoing.client import Outgoing, Policy
         from opentill.webhooks import signing
 
-        inputs.web_address("forward-to", url)
+        inputs.check_url("forward-to", url)
         self._url = hostnames.with_ascii_host(url)
         self._outgoing = Outgoing(Policy.only(self._url))
         self._secret = signing.new_secret()

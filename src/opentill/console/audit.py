@@ -102,13 +102,13 @@ async def file(request: PageRequest) -> Response:
                 return
             before = found[-1].number or 0
 
-    chunks = csvfile.chunks(_COLUMNS, rows())
+    chunks = csvfile.encode_rows(_COLUMNS, rows())
     return await downloads.table("audit.csv", chunks)
 
 
 def _line(row: AuditRow) -> tuple[str, ...]:
-    cells = (row.number, row.at, csvfile.utc(row.at), row.who, row.action, row.merchant_id)
-    return tuple(map(csvfile.cell, (*cells, row.subject, row.reason, row.hash)))
+    cells = (row.number, row.at, csvfile.format_utc(row.at), row.who, row.action, row.merchant_id)
+    return tuple(map(csvfile.format_cell, (*cells, row.subject, row.reason, row.hash)))
 
 
 async def verify(request: PageRequest) -> Response:

@@ -104,15 +104,15 @@ async def file(request: PageRequest) -> Response:
                 return
             after = found[-1].id
 
-    chunks = csvfile.chunks(_COLUMNS, rows())
+    chunks = csvfile.encode_rows(_COLUMNS, rows())
     return await downloads.table("disputes.csv", chunks)
 
 
 def _line(one: Dispute, merchant: str) -> tuple[str, ...]:
     times = [getattr(one, field) for _, field in export.TIMES]
-    about = map(csvfile.cell, (one.merchant_id, merchant))
-    moments = (csvfile.cell(cell) for at in times for cell in (at, csvfile.utc(at)))
-    return (*about, *export.cells(one), csvfile.cell(one.gateway), *moments)
+    about = map(csvfile.format_cell, (one.merchant_id, merchant))
+    moments = (csvfile.format_cell(cell) for at in times for cell in (at, csvfile.format_utc(at)))
+    return (*about, *export.cells(one), csvfile.format_cell(one.gateway), *moments)
 
 
 PLACE: Final = f"{OF_CONSOLE}/disputes"

@@ -70,16 +70,17 @@ async def file(request: PageRequest) -> Response:
                     sent.add(one.id)
                     yield _line(one)
 
-    chunks = csvfile.chunks(_COLUMNS, rows())
+    chunks = csvfile.encode_rows(_COLUMNS, rows())
     return await downloads.table("merchants.csv", chunks)
 
 
 def _line(one: Merchant) -> tuple[str, ...]:
     cells = (
         one.id, one.name, one.display_name, one.status, one.settlement_currency,
-        one.charge_off, one.refund_off, one.payout_off, one.created_at, csvfile.utc(one.created_at),
+        one.charge_off, one.refund_off, one.payout_off, one.created_at,
+        csvfile.format_utc(one.created_at),
     )  # fmt: skip
-    return tuple(map(csvfile.cell, cells))
+    return tuple(map(csvfile.format_cell, cells))
 
 
 PLACE: Final = f"{OF_CONSOLE}/merchants"

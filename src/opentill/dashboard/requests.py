@@ -10,7 +10,7 @@ from opentill.backoffice import lists, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
 from opentill.dashboard import developers
-from opentill.http import accepted, refused
+from opentill.http import ignored_log, refused
 
 _DAYS: Final = refused.KEEP_MS // 86_400_000
 
@@ -20,7 +20,7 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         kept = await refused.newest(tx, request.merchant_id, request.now)
-        vain = await accepted.newest(tx, request.merchant_id, request.now)
+        vain = await ignored_log.newest(tx, request.merchant_id, request.now)
         keys = {key.id: key for key in await merchants.keys(tx, request.merchant_id)}
     statuses = sorted({str(one.status) for one in kept})
     used = sorted({one.key_id for one in kept})

@@ -114,7 +114,7 @@ def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
     """Return the e-mail that is asked for as typed, and what is wrong with it."""
     typed = lists.text(request, "email", 300)
     try:
-        return (inputs.email("email", typed) if typed else ""), {}
+        return (inputs.check_email("email", typed) if typed else ""), {}
     except Invalid:
         return typed, {"email": "error_email"}
 

@@ -39,13 +39,13 @@ def chunks(
     header = list(COLUMNS)
     for name, _ in TIMES:
         header += [f"{name} {zone}", f"{name}Utc", name]
-    return csvfile.chunks(header, _rows(db, merchant_id, status, within, zone))
+    return csvfile.encode_rows(header, _rows(db, merchant_id, status, within, zone))
 
 
 def cells(dispute: Dispute) -> list[str]:
     """Return the cells of ``COLUMNS``."""
     shown = DisputeOut.of(dispute)
-    return [csvfile.cell(getattr(shown, field)) for _, field in _SHOWN]
+    return [csvfile.format_cell(getattr(shown, field)) for _, field in _SHOWN]
 
 
 async def _rows(
@@ -55,7 +55,7 @@ async def _rows(
         row = cells(dispute)
         for _, field in TIMES:
             at: int | None = getattr(dispute, field)
-            row += [csvfile.local(at, zone), csvfile.utc(at), csvfile.cell(at)]
+            row += [csvfile.format_local(at, zone), csvfile.format_utc(at), csvfile.format_cell(at)]
         yield row
 
 

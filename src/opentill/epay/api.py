@@ -113,7 +113,7 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        app = context.of(scope)
+        app = context.app_of(scope)
         try:
             result = await self._result(app, scope, receive)
         except Refused as refused:

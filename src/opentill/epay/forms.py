@@ -103,7 +103,7 @@ def _address(name: str, text: str) -> str:
     try:
         if "{" in text:
             raise Invalid(name, "braces")  # noqa: TRY301 - of our own pages' placeholder
-        inputs.web_address(name, text or None)
+        inputs.check_url(name, text or None)
     except Invalid:
         reason = f"{name} 须为不超过 2048 个字符、域名有效、不含用户名密码的 http 或 https 地址"
         raise Refused(BUSINESS, reason) from None

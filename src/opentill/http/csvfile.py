@@ -1,4 +1,4 @@
-"""CSV files for people: RFC 4180, streamed, and inert in a spreadsheet."""
+"""CSV files (RFC 4180), streamed, whose cells a spreadsheet cannot run as formulas."""
 
 import codecs
 import csv
@@ -19,45 +19,45 @@ WithBom: TypeAlias = Annotated[
     meaning("`true`: the file begins with a byte order mark, by which spreadsheets know UTF-8."),
 ]
 _CHUNK: Final = 64 * 1024
-# What spreadsheets run as formulas (OWASP, "CSV Injection"): what begins with one of these signs,
-# also behind blanks and characters that nobody sees. A program that splits a line elsewhere than we
-# do (at semicolons or tabs, or by reading a quote on its own) finds more beginnings than we write.
-# The patterns mean the same to Python and to PostgreSQL, which writes the long files.
+# Spreadsheets run a cell as a formula if it begins with one of these signs (OWASP, "CSV
+# Injection"), even after blanks and invisible characters. A program that also splits lines at
+# semicolons, tabs or single quotes sees more beginnings of cells than this file has. PostgreSQL
+# writes the long files, so the patterns must mean the same there as in Python.
 _SIGN: Final = r"[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"
-_UNSEEN: Final = (
+_INVISIBLE: Final = (
     r"[\u0001-\u0020\u007F-\u00A0\u00AD\u034F\u061C\u115F\u1160\u1680\u17B4\u17B5\u180B-\u180F"
     r"\u2000-\u200F\u2028-\u202F\u205F-\u206F\u2800\u3000\u3164\uFE00-\uFE0F\uFEFF\uFFA0"
     r"\uFFF0-\uFFFB\U000E0000-\U000E0FFF]"
 )
-AT_START: Final = rf"^({_UNSEEN}*{_SIGN}| *[\t\r\n])"
-AFTER_SEPARATOR: Final = rf"([;\t\r\n\"])(?={_UNSEEN}*{_SIGN})"
-ANYWHERE: Final = rf"(^|[;\t\r\n\"]){_UNSEEN}*{_SIGN}|^ *[\t\r\n]"
-IN_JSON: Final = rf";(?={_UNSEEN}*{_SIGN})"  # which is always inside a string of it
+AT_START: Final = rf"^({_INVISIBLE}*{_SIGN}| *[\t\r\n])"
+AFTER_SEPARATOR: Final = rf"([;\t\r\n\"])(?={_INVISIBLE}*{_SIGN})"
+ANYWHERE: Final = rf"(^|[;\t\r\n\"]){_INVISIBLE}*{_SIGN}|^ *[\t\r\n]"
+IN_JSON: Final = rf";(?={_INVISIBLE}*{_SIGN})"  # a semicolon in JSON is always inside a string
 JSON_SEMICOLON: Final = r"\u003b"
 _AT_START: Final = re.compile(AT_START)
 _AFTER_SEPARATOR: Final = re.compile(AFTER_SEPARATOR)
 _IN_JSON: Final = re.compile(IN_JSON)
 
 
-def utc(millis: int | None) -> str:
-    """Write a time as people read it: ``2025-01-15T09:15:00.000Z``, or nothing."""
+def format_utc(millis: int | None) -> str:
+    """Format a time in UTC: ``2025-01-15T09:15:00.000Z``, "" for None."""
     if millis is None:
         return ""
     moment = times.moment(millis)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03}Z"
 
 
-def local(millis: int | None, zone: tzinfo) -> str:
-    """Write a time as a zone's clocks show it and spreadsheets read it; "" for none."""
+def format_local(millis: int | None, zone: tzinfo) -> str:
+    """Format a time in a time zone, as spreadsheets read it; "" for None."""
     if millis is None:
         return ""
     return f"{times.moment(millis, zone):%Y-%m-%d %H:%M:%S}"
 
 
-def cell(value: Any) -> str:
-    """Write one cell; in front of text that a spreadsheet would run there is an apostrophe.
+def format_cell(value: Any) -> str:
+    """Format a cell; text that a spreadsheet would run as a formula gets an apostrophe before it.
 
-    JSON keeps its meaning: it begins with a brace, and a semicolon may be written as an escape.
+    JSON keeps its meaning: it begins with a brace, and its semicolons may be written as escapes.
     """
     if value is None:
         return ""
@@ -66,38 +66,38 @@ def cell(value: Any) -> str:
     text = str(value).replace("\x00", "")
     if not isinstance(value, str):
         return text
-    before = "'" if _AT_START.match(text) else ""
-    return before + _AFTER_SEPARATOR.sub(r"\1'", text)
+    prefix = "'" if _AT_START.match(text) else ""
+    return prefix + _AFTER_SEPARATOR.sub(r"\1'", text)
 
 
-def filename(what: str, start: int | None, end: int | None) -> str:
-    """Name the range: ``orders_2025-01-01_2025-01-31.csv``, ``all`` where a side is open."""
-    sides = ["all" if side is None else utc(side)[:10] for side in (start, end)]
+def range_filename(what: str, start: int | None, end: int | None) -> str:
+    """Return a name such as ``orders_2025-01-01_2025-01-31.csv``, ``all`` for an open end."""
+    sides = ["all" if side is None else format_utc(side)[:10] for side in (start, end)]
     return f"{what}_{sides[0]}_{sides[1]}.csv"
 
 
-def line(cells: Iterable[str]) -> bytes:
-    """Write one row."""
+def encode_row(cells: Iterable[str]) -> bytes:
+    """Encode one row."""
     buffer = io.StringIO(newline="")
     csv.writer(buffer).writerow(cells)
     return buffer.getvalue().encode()
 
 
 async def with_bom(file: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield a file with the mark by which spreadsheets see that it is UTF-8."""
-    begun = False
+    """Yield a file after a byte order mark, by which spreadsheets recognise UTF-8."""
+    has_begun = False
     async for chunk in file:
-        yield chunk if begun else codecs.BOM_UTF8 + chunk
-        begun = True
+        yield chunk if has_begun else codecs.BOM_UTF8 + chunk
+        has_begun = True
 
 
-async def chunks(
+async def encode_rows(
     columns: Iterable[str], rows: AsyncIterator[Iterable[str]]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the file with its header row, in constant memory. Cells are written as they are."""
+    """Yield the file with its header row, in constant memory. The cells are already formatted."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer)  # its defaults are RFC 4180 with CRLF
-    length = writer.writerow(columns)  # it returns what ``write`` does: how many characters
+    length = writer.writerow(columns)  # writerow returns the number of characters
     async for row in rows:
         length += writer.writerow(row)
         if length > _CHUNK:

@@ -1,11 +1,11 @@
-"""The types of response fields that things of several features have, described once."""
+"""Types of response fields that several features share."""
 
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-# Amounts and rates: text with a decimal point, never a number (OpenAPI Format Registry, "decimal").
+# Amounts and rates are text, never JSON numbers (OpenAPI Format Registry, "decimal").
 DECIMAL = {"format": "decimal"}
 DecimalText = Annotated[str, Meta(extra_json_schema=DECIMAL)]
 CreatedAt = Annotated[int, Meta(description="When it was made, Unix ms.")]
@@ -20,8 +20,8 @@ MetadataShown = Annotated[
 
 
 def meaning(text: str) -> Meta:
-    """Say in the API document what a field of a request is for, and what it accepts.
+    """Describe a field of a request in the API document.
 
-    ``Meta.description`` of such a field is the half sentence that refuses a value: "must be …".
+    ``Meta.description`` of such a field is the end of the refusal "… must be …".
     """
     return Meta(extra_json_schema={"description": text})

@@ -1,8 +1,8 @@
-"""Runs an operation: the checks in their order, the transaction, the response.
+"""Runs an operation: its checks in order, its transaction and its response.
 
-The order is the contract's (contract.md#order-of-checks). The rate limit by address and the
-authentication came before, in the middleware; here follow the rate limit of the merchant, the body
-and the operation's own rules.
+The contract defines the order (contract.md#order-of-checks). The middleware has already applied
+the rate limit by address and authenticated the request; here follow the merchant's rate limit,
+the body and the operation's own rules.
 """
 
 import functools
@@ -30,27 +30,27 @@ from opentill.core.ids import is_id
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import idempotency, ignored, querystring, responses, strictjson
-from opentill.http.incoming import bearer, idempotency_key, is_json, read_body, read_headers
+from opentill.http.incoming import bearer_token, idempotency_key, is_json, read_body, read_headers
 from opentill.http.operations import Admitted, ApiRequest, Nothing, Operation
 from opentill.http.responses import Download, send_json
 
-# What stored responses with a secret are encrypted for, by merchant and idempotency key. Under any
-# other text, those that are stored already could not be decrypted.
+# The encryption purpose of stored responses that contain a secret, with merchant and idempotency
+# key. Responses that are already stored can only be decrypted with this text.
 _PURPOSE: Final = "answer {} {}"
 ADMITTED: Final = "opentill_admitted"  # in a scope: the person who may make the request
-SCOPES: Final = "opentill_scopes"  # in a scope: what the API key is restricted to, None for nothing
-IGNORED: Final = "opentill_ignored"  # in a scope: the header that names ignored fields of its body
+SCOPES: Final = "opentill_scopes"  # in a scope: the API key's scopes, None if it is unrestricted
+IGNORED: Final = "opentill_ignored"  # in a scope: the header that names ignored fields
 
 
 class Endpoint:
-    """The operations of one path, by method, as an ASGI application."""
+    """ASGI application that serves the operations of one path."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        """Take operations that differ in their methods."""
+        """Index the operations by method; no two may have the same."""
         self._by_method = {operation.method: operation for operation in operations}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. Raises MethodNotAllowed, and whatever refuses the request."""
+        """Serve a request. Raises MethodNotAllowed and any Problem of the operation."""
         operation = self._by_method.get(scope["method"])
         if operation is None:
             raise MethodNotAllowed(self._by_method)
@@ -58,45 +58,49 @@ class Endpoint:
 
 
 async def _perform(operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
-    app = context.of(scope)
+    app = context.app_of(scope)
     now = app.clock()
-    merchant_id = await _authenticated(operation, scope, app, now)
+    merchant_id = await _authenticate(operation, scope, app, now)
     path: dict[str, str] = scope["path_params"]
     if path and operation.id_of is not None:
         path["id"] = operation.id_of(path["id"])
     if not all(map(is_id, path.values())):
         raise NotFound
     if operation.per_merchant_limit:
-        what = operation.per_merchant_limit
-        await rate_limits.hit_merchant(app.db, app.settings, what, merchant_id, now)
+        limit = operation.per_merchant_limit
+        await rate_limits.hit_merchant(app.db, app.settings, limit, merchant_id, now)
     headers = read_headers(scope["headers"])
     key = idempotency_key(headers) if operation.method == "POST" else None
     takes_body = operation.write is not None or operation.act is not None
     body = await read_body(headers, receive) if takes_body else b""
     if operation.write and key is not None:
-        status, response, replayed = await _once(operation, scope, app, merchant_id, now, key, body)
-        also = scope.get(IGNORED, ())
+        status, response, replayed = await _run_idempotent(
+            operation, scope, app, merchant_id, now, key, body
+        )
+        extra_headers = scope.get(IGNORED, ())
         if replayed:
-            named = ignored.header_of(body, operation.body) if is_json(headers) else ()
-            scope[IGNORED] = named
-            also = (*named, (b"idempotent-replayed", b"true"))
-        await send_json(send, status, response, also)
+            ignored_header = ignored.parse_header(body, operation.body) if is_json(headers) else ()
+            scope[IGNORED] = ignored_header
+            extra_headers = (*ignored_header, (b"idempotent-replayed", b"true"))
+        await send_json(send, status, response, extra_headers)
         return
-    request = _request(operation, scope, app, merchant_id, now, headers, body)
+    request = _build_request(operation, scope, app, merchant_id, now, headers, body)
     data = await _run(operation, request, app)
     if isinstance(data, Download):
         await responses.send_download(receive, send, data)
     else:
-        await send_json(send, operation.status, responses.body(data), scope.get(IGNORED, ()))
+        await send_json(
+            send, operation.status, responses.encode_success(data), scope.get(IGNORED, ())
+        )
 
 
-async def _authenticated(operation: Operation, scope: Scope, app: App, now: int) -> str:
-    """Return whose request it is, "" where that is nobody's.
+async def _authenticate(operation: Operation, scope: Scope, app: App, now: int) -> str:
+    """Return the id of the request's merchant, "" for an anonymous request.
 
-    Raises Unauthorized, and NotPermitted for a restricted key without the operation's scope.
+    Raises Unauthorized, or NotPermitted if a restricted key lacks the operation's scope.
     """
     if operation.admit is not None:
-        admitted = await operation.admit(app, bearer(scope), scope["opentill_address"], now)
+        admitted = await operation.admit(app, bearer_token(scope), scope["opentill_address"], now)
         scope[ADMITTED] = admitted
         log.merchant.set(admitted.merchant_id or None)
         return admitted.merchant_id
@@ -109,24 +113,24 @@ async def _authenticated(operation: Operation, scope: Scope, app: App, now: int)
 
 
 def _check_scope(needed: str, scopes: frozenset[str] | None) -> None:
-    """Raise NotPermitted unless an API key may do what needs a scope."""
+    """Raise NotPermitted unless the API key has the scope that the operation needs."""
     if scopes is not None and needed not in scopes:
         listed = ", ".join(sorted(scopes))
         raise NotPermitted("scope", f"this API key needs the scope {needed}; it has {listed}")
 
 
 async def _run(operation: Operation, request: ApiRequest[Any, Any], app: App) -> Any:
-    """Return what the operation makes of a request, in a transaction if it writes."""
+    """Call the operation's handler, in a transaction if it writes, and return its result."""
     if operation.write is not None:
         work = functools.partial(operation.write, request)
         return await (app.db.autocommit(work) if operation.autocommit else app.db.run(work))
     read = operation.read or operation.act
     if read is None:
-        raise AssertionError  # an operation has one of them
+        raise AssertionError  # every operation has exactly one handler
     return await read(request)
 
 
-def _request(
+def _build_request(
     operation: Operation,
     scope: Scope,
     app: App,
@@ -137,9 +141,9 @@ def _request(
 ) -> ApiRequest[Any, Any]:
     try:
         query = querystring.read(scope["query_string"], operation.query)
-    except Invalid:  # the ignored fields are named all the same, as in a replay
+    except Invalid:  # the response still names ignored fields, as a replay would
         if is_json(headers):
-            scope[IGNORED] = ignored.header_of(body, operation.body)
+            scope[IGNORED] = ignored.parse_header(body, operation.body)
         raise
     admitted: Admitted | None = scope.get(ADMITTED)
     return ApiRequest(
@@ -156,7 +160,7 @@ def _request(
     )
 
 
-async def _once(
+async def _run_idempotent(
     operation: Operation,
     scope: Scope,
     app: App,
@@ -165,39 +169,46 @@ async def _once(
     key: str,
     body: bytes,
 ) -> tuple[int, bytes, bool]:
-    """Run a POST with an Idempotency-Key: status, body, and whether it is a replay."""
+    """Run a POST with an Idempotency-Key. Returns status, body and whether it is a replay."""
     path = scope["path"] + "?" + scope["query_string"].decode("latin-1")
     admitted: Admitted | None = scope.get(ADMITTED)
-    if admitted is not None:  # what one person was sent is not for another
+    if admitted is not None:  # a response to one person must not be replayed to another
         path += f" {admitted.who}"
     digest = idempotency.fingerprint(operation.method, path, body)
     write = operation.write
     if write is None:
         raise AssertionError
-    key_and_use = app.settings.secret_key, _PURPOSE.format(merchant_id, key)
+    key_and_purpose = app.settings.secret_key, _PURPOSE.format(merchant_id, key)
 
     async def work(tx: Tx) -> tuple[int, bytes, bool]:
         stored = await idempotency.claim(tx, merchant_id, key, digest, now)
         if stored is not None:
             encrypted = operation.secret and stored.status == operation.status
             plain = (
-                encryption.decrypt(*key_and_use, stored.body).encode() if encrypted else stored.body
+                encryption.decrypt(*key_and_purpose, stored.body).encode()
+                if encrypted
+                else stored.body
             )
             return stored.status, plain, True
         try:
-            request = _request(
+            request = _build_request(
                 operation, scope, app, merchant_id, now, dict(scope["headers"]), body
             )
-            async with tx.transaction():  # a refusal takes back what it had begun
-                status, response = operation.status, responses.body(await write(request, tx))
+            async with tx.transaction():  # a refusal rolls back the operation but not the key
+                status, response = (
+                    operation.status,
+                    responses.encode_success(await write(request, tx)),
+                )
         except Problem as problem:
             if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(
                 problem, TooManyRequests
             ):
                 raise
-            status, response, _ = responses.failure(problem)
+            status, response, _ = responses.render_problem(problem)
         encrypted = operation.secret and status == operation.status
-        stored_body = encryption.encrypt(*key_and_use, response.decode()) if encrypted else response
+        stored_body = (
+            encryption.encrypt(*key_and_purpose, response.decode()) if encrypted else response
+        )
         await idempotency.store(tx, merchant_id, key, status, stored_body)
         return status, response, False
 
@@ -206,7 +217,7 @@ async def _once(
 
 @functools.cache
 def _has_defaults(body: type[msgspec.Struct]) -> bool:
-    """Return whether a body may be left out."""
+    """Whether the body may be omitted because none of its fields is required."""
     return not any(field.required for field in msgspec.structs.fields(body))
 
 
@@ -218,7 +229,7 @@ def _decode_body(
     if not is_json(headers):
         raise UnsupportedMediaType
     tree = strictjson.check(body)
-    scope[IGNORED] = ignored.header(tree, operation.body)
-    if operation.body is Nothing:  # strict JSON of any kind: null and [] come from clients too
+    scope[IGNORED] = ignored.build_header(tree, operation.body)
+    if operation.body is Nothing:  # clients also send null and []
         return Nothing()
     return strictjson.read(body, operation.body)

@@ -1,4 +1,4 @@
-"""Checks of fields that several features take: URLs, e-mail addresses, metadata, names."""
+"""Validation of fields that several features share: URLs, e-mail addresses, metadata, names."""
 
 import json
 import re
@@ -17,17 +17,17 @@ MAX_KEY: Final = 64
 MAX_EMAIL: Final = 254  # RFC 5321 §4.5.3.1.3, less the angle brackets
 _UNSAFE: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"`{}|^]")
 _SESSION_MARK: Final = "{CHECKOUT_SESSION_ID}"
-# RFC 5322's dot-atom without quoted forms, but with dots side by side and at the end, as in some
-# mailboxes of Japanese providers, and a host name with at least one dot (RFC 1035); or the same
-# in other scripts (RFC 6531).
+# The dot-atom of RFC 5322 without quoted forms, and a host name with at least one dot (RFC 1035),
+# in any script (RFC 6531). Consecutive and final dots are allowed, because some mailboxes of
+# Japanese providers have them.
 _EMAIL: Final = re.compile(
     r"[^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\].][^\s\x00-\x1f\x7f-\x9f()<>@,;:\\\"\[\]]*"
     r"@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_](?:[\w-]{0,61}[^\W_])?",
 )
 
 
-def web_address(field: str, text: str | None) -> str | None:
-    """Check an absolute http(s) address without credentials. Raises Invalid; None stays None."""
+def check_url(field: str, text: str | None) -> str | None:
+    """Validate an absolute http(s) URL without credentials. Raises Invalid; None passes."""
     if text is None:
         return None
     reason = f"{field} must be an absolute http or https URL of at most {MAX_URL} characters"
@@ -36,24 +36,24 @@ def web_address(field: str, text: str | None) -> str | None:
         raise Invalid(field, reason)
     try:
         parts = urlsplit(plain)
-        port_ok = parts.port is None or parts.port > 0
+        has_valid_port = parts.port is None or parts.port > 0
         host = parts.hostname
     except ValueError:
         raise Invalid(field, reason) from None
-    if parts.scheme not in ("http", "https") or not host or not port_ok:
+    if parts.scheme not in ("http", "https") or not host or not has_valid_port:
         raise Invalid(field, reason)
     if parts.username is not None or parts.password is not None:
         raise Invalid(field, f"{field} must be an http or https URL without user name and password")
     try:
-        if ":" not in host:  # an IPv6 address has its form already
+        if ":" not in host:  # not an IPv6 address, which urlsplit has checked
             hostnames.to_ascii(host)
     except hostnames.BadHost:
         raise Invalid(field, f"{field} must have a host that can exist: {host} cannot") from None
     return text
 
 
-def email(field: str, text: str) -> str:
-    """Check an e-mail address as customers type it. Raises Invalid; returns it trimmed."""
+def check_email(field: str, text: str) -> str:
+    """Validate an e-mail address and return it without surrounding space. Raises Invalid."""
     trimmed = text.strip()
     if len(trimmed) > MAX_EMAIL or _EMAIL.fullmatch(trimmed) is None:
         raise Invalid(field, f"{field} must be an e-mail address such as ada@example.com")
@@ -67,8 +67,8 @@ def email(field: str, text: str) -> str:
     return trimmed
 
 
-def metadata(raw: msgspec.Raw) -> str:
-    """Check metadata and return its JSON text exactly as sent; ``{}`` where there is none."""
+def check_metadata(raw: msgspec.Raw) -> str:
+    """Validate metadata and return its JSON text as sent, ``{}`` if absent. Raises Invalid."""
     text = bytes(raw).decode()
     if text in ("", "null"):
         return "{}"
@@ -85,8 +85,8 @@ def metadata(raw: msgspec.Raw) -> str:
     return text
 
 
-def name(field: str, text: str, most: int) -> str:
-    """Trim a name and check that 1 to ``most`` characters are left. Raises Invalid."""
+def check_name(field: str, text: str, most: int) -> str:
+    """Validate a name of 1 to ``most`` characters and return it trimmed. Raises Invalid."""
     trimmed = text.strip()
     if not 1 <= len(trimmed) <= most:
         raise Invalid(field, f"{field} must be text of 1 to {most} characters")

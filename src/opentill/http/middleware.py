@@ -1,7 +1,7 @@
-"""The request middleware: request id, client address, error responses, the log line.
+"""The request middleware: request id, client address, error responses, log line.
 
-It surrounds every request, and turns every exception into the one error response. For the API it
-also counts the request and authenticates it, before any routing (contract.md#order-of-checks).
+It wraps every request and turns every exception into an error response. API requests are also
+rate-limited and authenticated here, before routing (contract.md#order-of-checks).
 """
 
 import re
@@ -23,15 +23,15 @@ from opentill.server.client_address import inside
 
 Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
 ErrorPage = Callable[[Scope, Receive, Exception], ASGIApp | None]
-NoteRefused = Callable[[Scope, str, int, bytes], None]  # request id, status, body of the response
-NoteAccepted = Callable[[Scope, str], None]  # request id
+RecordRefused = Callable[[Scope, str, int, bytes], None]  # request id, status, body of the response
+RecordAccepted = Callable[[Scope, str], None]  # request id
 
 
-class Notes(NamedTuple):
-    """What takes the requests of merchants that the API refuses, and those with ignored fields."""
+class RequestRecorders(NamedTuple):
+    """Callbacks for merchants' requests that were refused, and those that had ignored fields."""
 
-    refused: NoteRefused
-    accepted: NoteAccepted
+    refused: RecordRefused
+    accepted: RecordAccepted
 
 
 _log: Final = structlog.get_logger()
@@ -39,24 +39,24 @@ _HOP: Final = re.compile(
     r"\[(?P<six>[0-9a-fA-F:.]+)\](:[0-9]{1,5})?|(?P<four>[0-9.]+):[0-9]{1,5}|[0-9a-fA-F:.]+",
     re.ASCII,
 )
-_HEALTH_ROUTES: Final = ("/healthz", "/readyz")  # asked every few seconds: logged at debug
+_HEALTH_ROUTES: Final = ("/healthz", "/readyz")  # polled every few seconds, so logged at debug
 _UNTRACED: Final = (*_HEALTH_ROUTES, "/metrics")
 _ALWAYS: Final = ((b"x-content-type-options", b"nosniff"),)
-# RFC 6797 §6.1: browsers come back by https only, for a year. Nothing about names below ours.
-_BY_HTTPS: Final = (b"strict-transport-security", b"max-age=31536000")
+# RFC 6797 §6.1: browsers use only https for a year. Subdomains are not included.
+_HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 # Payments of this deployment may go through the sandbox bank, whose money is not real.
 _TEST_MODE: Final = (b"opentill-test-mode", b"sandbox")
 _REFUSED: Final = int(HTTPStatus.BAD_REQUEST)  # a plain number compares fastest
-NOTICE_S: Final = 60.0  # a proxy that is not trusted is logged once in so many seconds
+WARNING_INTERVAL_S: Final = 60.0  # between two warnings about an untrusted proxy
 
 
 def client_address(
     peer: str, forwarded: str | None, trusted: Sequence[IPv4Network | IPv6Network]
 ) -> str:
-    """Return the client's address: the socket's, unless that is a trusted proxy's.
+    """Return the client's address: the peer's, unless the peer is a trusted proxy.
 
-    Then the last address of ``X-Forwarded-For`` that is not a trusted proxy itself; what stands
-    before it is whatever the client wrote.
+    Behind a trusted proxy it is the last address in ``X-Forwarded-For`` that is not a trusted
+    proxy; the client may have forged those before it.
     """
     if not forwarded or not inside(peer, trusted):
         return peer
@@ -71,9 +71,9 @@ def client_address(
 
 
 def _key_and_hops(headers: Sequence[tuple[bytes, bytes]]) -> tuple[str | None, list[bytes]]:
-    """Return the API key of a request and its lines of X-Forwarded-For.
+    """Return the API key of a request and its X-Forwarded-For lines.
 
-    Two keys count as none, "": neither is the right one.
+    A request with two keys gets "", which authenticates nobody.
     """
     key: str | None = None
     lines: list[bytes] = []
@@ -86,16 +86,16 @@ def _key_and_hops(headers: Sequence[tuple[bytes, bytes]]) -> tuple[str | None, l
 
 
 def _key_for(path: str, key: str | None) -> str | None:
-    """Return the key that a request is authenticated by; it opens nothing that is for people."""
+    """Return the key to authenticate with; operations for people accept none."""
     return None if path.startswith("/v1/merchant/") else key
 
 
 def _bare(hop: str) -> str | None:
     """Return the address of ``1.2.3.4``, ``1.2.3.4:5``, ``::1``, ``[::1]`` or ``[::1]:5``."""
-    found = _HOP.fullmatch(hop)
-    if found is None:
+    match = _HOP.fullmatch(hop)
+    if match is None:
         return None
-    address: str = found["six"] or found["four"] or hop
+    address: str = match["six"] or match["four"] or hop
     try:
         ip_address(address)
     except ValueError:
@@ -104,15 +104,15 @@ def _bare(hop: str) -> str | None:
 
 
 def _label(scope: Scope) -> str:
-    """Return a request's route for the log and the metrics."""
+    """Return a request's route template for the log and the metrics."""
     if "route" not in scope:
         return "other"
     path: str = scope["route"].path_format
-    return path.removesuffix("/{rest}")  # what takes all that is no other route's
+    return path.removesuffix("/{rest}")  # the catch-all route
 
 
 class RequestMiddleware:
-    """ASGI middleware around the whole application."""
+    """ASGI middleware that wraps the whole application."""
 
     def __init__(
         self,
@@ -121,57 +121,55 @@ class RequestMiddleware:
         trusted: Sequence[IPv4Network | IPv6Network],
         *,
         error_page: ErrorPage | None = None,
-        notes: Notes | None = None,
+        recorders: RequestRecorders | None = None,
         https: bool = False,
         test_mode: bool = False,
     ) -> None:
-        """``authenticate`` counts a request of the API and finds its caller, or raises a Problem.
+        """Wrap ``app``.
 
-        ``error_page`` makes the page of an error outside the API, None where JSON is wanted;
-        without it that is so everywhere. ``notes`` takes requests of merchants, those with a valid
-        key: those that the API refuses, and those that it accepts though their body has fields that
-        nobody reads.
-
-        ``https``: the public address is. ``test_mode``: the sandbox bank is among the gateways, and
-        every response of the API says so.
+        ``authenticate`` rate-limits an API request and returns its caller, or raises a Problem.
+        ``error_page`` renders an error outside the API as a page, or returns None for JSON.
+        ``recorders`` get the requests with a valid key that were refused or had ignored fields.
+        ``https`` says that the public URL is https, ``test_mode`` that the sandbox bank is among
+        the gateways; every API response then says so in a header.
         """
         self._app = app
         self._authenticate = authenticate
         self._trusted = trusted
         self._error_page = error_page
-        self._notes = notes
-        self._of_pages = (*_ALWAYS, _BY_HTTPS) if https else _ALWAYS
-        self._of_api = (*self._of_pages, _TEST_MODE) if test_mode else self._of_pages
-        self._noticed_at = -NOTICE_S
+        self._recorders = recorders
+        self._page_headers = (*_ALWAYS, _HSTS) if https else _ALWAYS
+        self._api_headers = (*self._page_headers, _TEST_MODE) if test_mode else self._page_headers
+        self._warned_at = -WARNING_INTERVAL_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request through."""
+        """Serve a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif tracing.is_on() and scope["path"] not in _UNTRACED:
             with tracing.request_span(scope["headers"]):
-                await self._pass(scope, receive, send)
+                await self._serve(scope, receive, send)
         else:
-            await self._pass(scope, receive, send)
+            await self._serve(scope, receive, send)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         request_id = new_id("req")
-        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # until the response begins
-        begun = False
-        api = scope["path"].startswith("/v1/") or scope["path"] == "/v1"
-        always = self._of_api if api else self._of_pages
+        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # if the response never starts
+        has_started = False
+        is_api = scope["path"].startswith("/v1/") or scope["path"] == "/v1"
+        always = self._api_headers if is_api else self._page_headers
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status, begun
+            nonlocal status, has_started
             if message["type"] == "http.response.start":
-                begun = True
+                has_started = True
                 status = message["status"]
-                own = [(b"x-request-id", request_id.encode()), *always]
-                message["headers"] = [*message["headers"], *own]
+                request_header = (b"x-request-id", request_id.encode())
+                message["headers"] = [*message["headers"], request_header, *always]
             await send(message)
-            if api and (status >= _REFUSED or scope.get(IGNORED)):
-                self._note(scope, request_id, status, message)
+            if is_api and (status >= _REFUSED or scope.get(IGNORED)):
+                self._record(scope, request_id, status, message)
 
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
@@ -179,7 +177,7 @@ class RequestMiddleware:
             address = scope["opentill_address"] = self._address(scope.get("client"), lines)
             scope["opentill_merchant"] = None
             if (
-                api
+                is_api
                 and (caller := await self._authenticate(_key_for(scope["path"], key), address))
                 is not None
             ):
@@ -189,10 +187,10 @@ class RequestMiddleware:
                 scope[SCOPES] = caller.scopes
             await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            if begun:  # too late for an error response: the client sees the connection end
+            if has_started:  # too late for an error response; the connection is closed
                 _log.exception("response broken off")
                 raise
-            respond = self._respond_for_api if api else self._respond_for_reader
+            respond = self._respond_for_api if is_api else self._respond_for_reader
             await respond(scope, receive, send_with_headers, error)
         finally:
             seconds = time.perf_counter() - started
@@ -209,16 +207,16 @@ class RequestMiddleware:
             structlog.contextvars.unbind_contextvars("request_id")
             log.merchant.set(None)
 
-    def _note(self, scope: Scope, request_id: str, status: int, message: Message) -> None:
-        """Note a request once its response is sent, if it was a merchant's."""
-        notes = self._notes
-        whole = message["type"] == "http.response.body" and not message.get("more_body")
-        if notes is None or not whole or scope["opentill_merchant"] is None:
+    def _record(self, scope: Scope, request_id: str, status: int, message: Message) -> None:
+        """Record a merchant's request once its response is complete."""
+        recorders = self._recorders
+        is_complete = message["type"] == "http.response.body" and not message.get("more_body")
+        if recorders is None or not is_complete or scope["opentill_merchant"] is None:
             return
         if status < _REFUSED:
-            notes.accepted(scope, request_id)
+            recorders.accepted(scope, request_id)
         else:
-            notes.refused(scope, request_id, status, message["body"])
+            recorders.refused(scope, request_id, status, message["body"])
 
     async def _respond_for_api(
         self, scope: Scope, _: Receive, send: Send, error: Exception
@@ -228,7 +226,7 @@ class RequestMiddleware:
     async def _respond_for_reader(
         self, scope: Scope, receive: Receive, send: Send, error: Exception
     ) -> None:
-        """Send a browser a page, and any other client the error body."""
+        """Send an error page to a browser and the error body to any other client."""
         page = None if self._error_page is None else self._error_page(scope, receive, error)
         if page is None:
             await self._respond_for_api(scope, receive, send, error)
@@ -236,24 +234,24 @@ class RequestMiddleware:
             await page(scope, receive, send)
 
     def _address(self, client: tuple[str, int] | None, lines: list[bytes]) -> str:
-        """Return the client's address by the socket's and the lines of ``X-Forwarded-For``."""
+        """Return the client's address, given the peer's and the ``X-Forwarded-For`` lines."""
         peer = client[0] if client else ""
         if not lines:
             return peer
-        forwarded = b",".join(lines).decode("latin-1")  # one list, however many lines
+        forwarded = b",".join(lines).decode("latin-1")  # RFC 9110 §5.3: several lines are one list
         if not inside(peer, self._trusted):
-            self._notice(peer)
+            self._warn_untrusted(peer)
         return client_address(peer, forwarded, self._trusted)
 
-    def _notice(self, peer: str) -> None:
-        """Log, at most once in ``NOTICE_S``, that a peer that is not trusted sent the header.
+    def _warn_untrusted(self, peer: str) -> None:
+        """Warn that an untrusted peer sent ``X-Forwarded-For``, at most once a minute.
 
-        It may be a client that pretends. If it is a proxy, all its clients share one rate limit.
+        It may be a client forging the header; if it is a proxy, its clients share one rate limit.
         """
         now = time.monotonic()
-        if now - self._noticed_at < NOTICE_S:
+        if now - self._warned_at < WARNING_INTERVAL_S:
             return
-        self._noticed_at = now
+        self._warned_at = now
         _log.warning(
             "X-Forwarded-For of a peer that is not trusted is ignored",
             peer=peer,

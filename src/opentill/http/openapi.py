@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of operations and the structs on the wire."""
+"""Generates the OpenAPI 3.1 document from the operations and the structs on the wire."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ from opentill import __version__
 from opentill.core import errors
 from opentill.http import schemas
 from opentill.http.operations import Nothing, Operation
-from opentill.http.responses import Done, Download, Failure, failure
+from opentill.http.responses import Done, Download, Failure, render_problem
 
-_EXAMPLE_URL: Final = "https://pay.example.com"  # of a deployment, in the examples of operations
+_EXAMPLE_URL: Final = "https://pay.example.com"  # the deployment in the operations' examples
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _COMMON: Final[tuple[errors.Problem, ...]] = (
     errors.TooManyRequests(100, 12),
@@ -39,12 +39,12 @@ _REPLAYED: Final = {
     "description": "There if this is the stored response to an earlier request with the same key.",
     "schema": {"const": "true", "type": "string"},
 }
-_STORED: Final = frozenset({400, 403, 404, 415})  # refusals that a key gives again
-_LIMITED: Final = {
+_STORED: Final = frozenset({400, 403, 404, 415})  # errors that are stored under a key
+_RATE_LIMIT_HEADER: Final = {
     "description": "Of a rate limit; not there where too many of a kind, such as exports, run at "
     "once."
 }
-_OF_REFUSALS: Final = {b"ratelimit": _LIMITED, b"ratelimit-policy": _LIMITED}
+_ERROR_HEADERS: Final = {b"ratelimit": _RATE_LIMIT_HEADER, b"ratelimit-policy": _RATE_LIMIT_HEADER}
 _IGNORED: Final = {
     "description": "The fields of the body that are none of this operation's, if there are any: "
     "percent-encoded names with commas between them, and `+7` for seven more.",
@@ -52,22 +52,22 @@ _IGNORED: Final = {
 }
 
 
-def document(
+def build_document(
     operations: Sequence[Operation], public_url: str, contact: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the document as plain data. ``contact``: of the operator, as OpenAPI has it."""
+    """Return the document. ``contact`` is the operator's Contact Object."""
     structs: list[Any] = [Failure, Done]
     for operation in operations:
         structs += [operation.query, operation.body, operation.response]
     kinds = tuple(kind for kind in structs if kind not in (Nothing, Download, None))
-    by_kind, components = schemas.of(kinds)
+    by_kind, components = schemas.build(kinds)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(
             operation, by_kind, components
         )
     for query in {operation.query for operation in operations} - {Nothing}:
-        del components[schemas.name_of(by_kind[query])]  # they are parameters
+        del components[schemas.component_name(by_kind[query])]  # they are parameters
     return {
         "openapi": "3.1.0",
         "info": {
@@ -109,10 +109,10 @@ def document(
 
 
 def _deployed(node: Any, public_url: str) -> Any:
-    """Return a part of the document whose examples name this deployment's own address."""
+    """Replace the address in the examples by this deployment's own."""
     if isinstance(node, dict):
-        parts = cast("dict[str, Any]", node)
-        return {key: _deployed(value, public_url) for key, value in parts.items()}
+        items = cast("dict[str, Any]", node).items()
+        return {key: _deployed(value, public_url) for key, value in items}
     if isinstance(node, list):
         return [_deployed(value, public_url) for value in cast("Sequence[Any]", node)]
     return node.replace(_EXAMPLE_URL, public_url) if isinstance(node, str) else node
@@ -153,7 +153,7 @@ _TAGS: Final = {
 def _operation(
     operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    documented: dict[str, Any] = {
         "operationId": _operation_id(operation),
         "tags": [operation.tag],
         "summary": operation.summary,
@@ -164,33 +164,33 @@ def _operation(
     if operation.scope:
         description = f"{description} Scope: `{operation.scope}`.".strip()
     if description:
-        made["description"] = description
+        documented["description"] = description
     if not operation.auth:
-        made["security"] = []
+        documented["security"] = []
     if operation.permission:
-        made["security"] = [{"personToken": []}]
+        documented["security"] = [{"personToken": []}]
     if operation.body is not Nothing:
         fields = msgspec.structs.fields(operation.body)
         content: dict[str, Any] = {"schema": by_kind[operation.body]}
         if operation.example is not None:
             content["example"] = operation.example
-        made["requestBody"] = {
+        documented["requestBody"] = {
             "required": operation.needs_body or any(field.required for field in fields),
             "content": {"application/json": content},
         }
-    return made
+    return documented
 
 
 def _operation_id(operation: Operation) -> str:
     words = re.sub(r"[^a-z ]", "", operation.summary.lower().replace("'s", "")).split()
-    left = [word for word in words if word not in ("a", "an", "the", "as")]
-    return left[0] + "".join(word.capitalize() for word in left[1:])
+    significant = [word for word in words if word not in ("a", "an", "the", "as")]
+    return significant[0] + "".join(word.capitalize() for word in significant[1:])
 
 
 def _parameters(
     operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+    parameters: list[dict[str, Any]] = [
         {
             "name": name,
             "in": "path",
@@ -201,7 +201,7 @@ def _parameters(
         for name in _PARAMETER.findall(operation.path)
     ]
     if operation.query is not Nothing:
-        name = schemas.name_of(by_kind[operation.query])
+        name = schemas.component_name(by_kind[operation.query])
         for field, schema in components[name]["properties"].items():
             shown = _not_empty(schemas.without_null(schema))
             description = shown.pop("description", "")
@@ -212,11 +212,11 @@ def _parameters(
                 "schema": shown,
                 "description": description,
             }
-            if "object" in schemas.types(shown):  # as ``name[key]=value``
+            if "object" in schemas.types(shown):  # written as ``name[key]=value``
                 parameter |= {"style": "deepObject", "explode": True}
-            found.append(parameter)
-    if _takes_key(operation):
-        found.append(
+            parameters.append(parameter)
+    if _is_idempotent(operation):
+        parameters.append(
             {
                 "name": "Idempotency-Key",
                 "in": "header",
@@ -231,11 +231,11 @@ def _parameters(
                 "new for each thing that you want to do.",
             },
         )
-    return found
+    return parameters
 
 
 def _not_empty(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a query parameter, whose texts are never empty."""
+    """Return a query parameter's schema in which no text may be empty."""
     if "object" in schemas.types(schema):
         return schema | {"additionalProperties": _not_empty(schema["additionalProperties"])}
     if "string" not in schemas.types(schema) or "enum" in schema:
@@ -243,8 +243,8 @@ def _not_empty(schema: dict[str, Any]) -> dict[str, Any]:
     return {"minLength": 1} | schema
 
 
-def _takes_key(operation: Operation) -> bool:
-    """Return whether an Idempotency-Key is read (contract.md#idempotency-keys)."""
+def _is_idempotent(operation: Operation) -> bool:
+    """Whether the operation supports an Idempotency-Key (contract.md#idempotency-keys)."""
     return operation.method == "POST" and operation.write is not None
 
 
@@ -253,13 +253,13 @@ def _refusals(operation: Operation) -> list[errors.Problem]:
     takes_body = operation.write is not None or operation.act is not None
     field = next(iter(msgspec.structs.fields(operation.body)), None)
     name = field.encode_name if field else "page"
-    problems.append(errors.Invalid(name, f"{name} must be …"))  # of a query that is not known too
+    problems.append(errors.Invalid(name, f"{name} must be …"))  # unknown query parameters too
     if operation.auth or operation.act is not None:
-        person = operation.permission or operation.act is not None
-        problems.append(errors.NotLoggedIn() if person else errors.Unauthorized())
+        is_for_persons = operation.permission or operation.act is not None
+        problems.append(errors.NotLoggedIn() if is_for_persons else errors.Unauthorized())
     if "{" in operation.path:
         problems.append(errors.NotFound())
-    if _takes_key(operation):
+    if _is_idempotent(operation):
         problems += [errors.Conflict(), errors.KeyReused()]
     if takes_body:
         problems += [errors.PayloadTooLarge(), errors.UnsupportedMediaType()]
@@ -272,8 +272,8 @@ def _responses(
     operation: Operation, by_kind: dict[Any, Any], components: dict[str, Any]
 ) -> dict[str, Any]:
     responses: dict[str, Any] = {str(operation.status): _success(operation, by_kind, components)}
-    for problem in sorted(_refusals(operation), key=lambda found: found.status):
-        _, body, headers = failure(problem)
+    for problem in sorted(_refusals(operation), key=lambda problem: problem.status):
+        _, body, headers = render_problem(problem)
         description = f"{problem.message} (code {problem.code})."
         if problem.status == HTTPStatus.BAD_REQUEST and operation.refusals:
             description += " Refused too: " + "; ".join(operation.refusals) + "."
@@ -281,14 +281,16 @@ def _responses(
             description += f" {operation.forbidden}"
         if problem.status == HTTPStatus.FORBIDDEN and operation.scope:
             description += f" Also: a restricted key without the scope `{operation.scope}`."
-        shown: dict[str, Any] = dict(_HEADERS)
+        headers_shown: dict[str, Any] = dict(_HEADERS)
         for name, _ in headers:
-            shown[name.decode()] = _OF_REFUSALS.get(name, {}) | {"schema": {"type": "string"}}
-        if _takes_key(operation) and problem.status in _STORED:
-            shown["idempotent-replayed"] = _REPLAYED
+            headers_shown[name.decode()] = _ERROR_HEADERS.get(name, {}) | {
+                "schema": {"type": "string"}
+            }
+        if _is_idempotent(operation) and problem.status in _STORED:
+            headers_shown["idempotent-replayed"] = _REPLAYED
         responses[str(problem.status)] = {
             "description": description,
-            "headers": shown,
+            "headers": headers_shown,
             "content": {
                 "application/json": {
                     "schema": by_kind[Failure],
@@ -317,7 +319,7 @@ def _success(
     headers: dict[str, Any] = dict(_HEADERS)
     if operation.body is not Nothing:
         headers["opentill-ignored-fields"] = _IGNORED
-    if _takes_key(operation):
+    if _is_idempotent(operation):
         headers["idempotent-replayed"] = _REPLAYED
     return {
         "description": "Done." if operation.status == HTTPStatus.OK else "Created.",
@@ -327,8 +329,8 @@ def _success(
 
 
 def _envelope(data: schemas.Schema, components: dict[str, Any]) -> schemas.Schema:
-    """Return the schema of a response with this ``data``: a component, so that it has a name."""
-    inner = schemas.name_of(data)
+    """Add the schema of a response with this ``data`` to the components, and return it."""
+    inner = schemas.component_name(data)
     name = f"{inner}Response"
     done = components[Done.__name__]
     components[name] = done | {

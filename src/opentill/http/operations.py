@@ -1,7 +1,7 @@
-"""An operation: one route of the API with its checks, its documentation and its handler.
+"""Operations: the API's routes with their checks, documentation and handlers.
 
-An ``Operation`` is a row that says everything about a route. ``handling.py`` runs it,
-``routing.py`` finds it, and ``openapi.py`` documents it.
+An ``Operation`` describes one route completely. ``routing.py`` finds it, ``handling.py`` runs it
+and ``openapi.py`` documents it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ Q = TypeVar("Q")
 
 
 class ApiRequest(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
-    """A request whose checks it has passed: of which merchant, and what it asks for."""
+    """A request that has passed all checks, as its handler receives it."""
 
     app: App
     merchant_id: str  # "" for an operation without authentication
@@ -27,13 +27,13 @@ class ApiRequest(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     query: Q
     body: B
     key_id: str = ""  # of the merchant's API key
-    access: Any = None  # of a person who is logged in: what they may do (people/model.py)
+    access: Any = None  # the permissions of a person who is logged in (people/model.py)
     who: str = ""  # the person, as the audit log names them
-    browser: tuple[str, str] = ("", "")  # address, and what the client calls itself
+    browser: tuple[str, str] = ("", "")  # address and User-Agent
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """A person who may make a request, at which merchant."""
+    """A person who may make a request, and the merchant they act for."""
 
     merchant_id: str
     access: Any
@@ -41,7 +41,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """No query parameters, or no body."""
+    """An operation without query parameters, or without a body."""
 
 
 Read = Callable[[ApiRequest[Any, Any]], Awaitable[Any]]
@@ -50,12 +50,12 @@ Write = Callable[[ApiRequest[Any, Any], Tx], Awaitable[Any]]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the API. Exactly one of ``read``, ``write`` and ``act`` is given.
+    """One route of the API. Exactly one of ``read``, ``write`` and ``act`` is its handler.
 
-    ``write`` runs in a transaction of its own with the Idempotency-Key, if there is one; ``act``
-    takes a body and has transactions of its own, if any, and knows no Idempotency-Key.
-    ``admit`` lets in persons, by their token, and no API key; ``permission`` is what it asks for.
-    ``scope`` is what a restricted API key needs (people/permissions.py has them all).
+    ``write`` runs in the transaction that also stores the Idempotency-Key, if the request has one.
+    ``act`` takes a body, manages its own transactions and supports no Idempotency-Key.
+    ``admit`` authenticates persons by their token instead of an API key; ``permission`` is the one
+    that they need. ``scope`` is the one that a restricted API key needs (people/permissions.py).
     ``response`` is the struct of ``data``, None for a response without data, or ``Download``.
     """
 
@@ -67,20 +67,20 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     read: Read | None = None
     write: Write | None = None
     act: Read | None = None
-    autocommit: bool = False  # ``write`` changes all by its last statement: that is its transaction
+    autocommit: bool = False  # the last statement of ``write`` makes every change: no transaction
     status: int = 200
-    id_of: Callable[[str], str] | None = None  # of another name that may stand in the path's place
+    id_of: Callable[[str], str] | None = None  # of a resource that the path names otherwise
     query: type[msgspec.Struct] = Nothing
     body: type[msgspec.Struct] = Nothing
-    needs_body: bool = False  # though none of its fields is required
+    needs_body: bool = False  # even if none of its fields is required
     auth: bool = True
-    scope: str = ""  # of each operation that takes an API key
+    scope: str = ""  # every operation with an API key has one
     admit: Admit | None = None
     permission: str = ""
     per_merchant_limit: rate_limits.OfMerchant | None = None
-    secret: bool = False  # the response shows one: it is stored encrypted under its Idempotency-Key
+    secret: bool = False  # the response holds a secret, so it is stored encrypted
     description: str = ""
-    forbidden: str = ""  # what is refused with 40301, of a merchant whose key is right
-    refusals: tuple[str, ...] = ()  # refused with 40001, beside malformed fields
+    forbidden: str = ""  # what is refused with 40301 although the key is valid
+    refusals: tuple[str, ...] = ()  # what is refused with 40001 besides malformed fields
     example: Any = None  # of the body
-    response_example: Any = None  # of data
+    response_example: Any = None  # of ``data``

@@ -1,4 +1,4 @@
-"""Lists: page and size as the contract asks for them, and the pagination of the response."""
+"""Paginated lists: the query parameters ``page`` and ``size``, and the response."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Generic, TypeVar
@@ -41,8 +41,8 @@ def filters(query: type[PageQuery]) -> tuple[str, ...]:
     return tuple(name for name in query.__struct_fields__ if name not in rest)
 
 
-def given(query: PageQuery) -> dict[str, Any]:
-    """Return the filters that a query asks for, with their values."""
+def active_filters(query: PageQuery) -> dict[str, Any]:
+    """Return the filters that are set in a query, with their values."""
     values = {name: getattr(query, name) for name in filters(type(query))}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -73,7 +73,7 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
 
 
 def page_example(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the example, for the API document, of a list that has one item."""
+    """Return an example of a list with one item, for the API document."""
     return {
         "items": [item],
         "pagination": {"page": 1, "size": 20, "total": 1, "totalPages": 1},
@@ -81,5 +81,5 @@ def page_example(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def listing(items: list[T], page: int, size: int, total: int) -> Listing[T]:
-    """Put a page together; an empty list has no pages."""
+    """Build the page of a list; an empty list has no pages."""
     return Listing(items, Pagination(page, size, total, -(-total // size)))

@@ -1,4 +1,4 @@
-"""All SQL about idempotency keys, refused requests and ignored fields."""
+"""SQL for idempotency keys, refused requests and ignored fields."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from opentill.db.query import Command, Query, Value, waiting
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A stored response: HTTP status and body bytes of the request with this fingerprint."""
+    """The stored response to the request with this fingerprint: HTTP status and body."""
 
     fingerprint: bytes
     status: int
@@ -16,32 +16,32 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class RefusedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request of a merchant that was refused: what was asked for, and the response."""
+    """A merchant's request that was refused, and its error response."""
 
     merchant_id: str
     at: int  # Unix ms
-    id: str  # as in the header x-request-id
+    id: str  # the value of x-request-id
     key_id: str
     method: str
-    path: str  # with the names of query parameters, without their values
+    path: str  # with the names of query parameters but without their values
     status: int
     code: int  # the business code
-    field: str  # "" where the response names none
-    reason: str  # likewise
-    ignored: str  # fields of the body that nobody reads, as ``ignored.py`` lists them
+    field: str  # "" if the response names none
+    reason: str  # "" if the response gives none
+    ignored: str  # ignored fields of the body, as ``ignored.py`` lists them
 
 
 class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of accepted requests of a merchant at one route that nobody reads."""
+    """Ignored fields in a merchant's accepted requests to one route."""
 
     merchant_id: str
     method: str
     route: str  # such as /v1/products/{id}
     fields: str  # their names, as ``ignored.py`` lists them
-    requests: int  # how many had them
+    requests: int  # number of requests that had them
     last_at: int  # Unix ms
-    last_id: str  # of the last request, as in the header x-request-id
-    key_id: str  # of the last one
+    last_id: str  # the x-request-id of the last request
+    key_id: str  # of the last request
 
 
 CLAIM: Final = Value(
@@ -76,7 +76,7 @@ _PRUNE: Final = """
     """
 PRUNE: Final = Command(_PRUNE, distributed=waiting(_PRUNE))
 
-NOTE_REFUSED: Final = Command(
+INSERT_REFUSED: Final = Command(
     """
     insert into refused_requests (merchant_id, at, id, key_id, method, path, status, code, field,
         reason, ignored)
@@ -86,15 +86,15 @@ NOTE_REFUSED: Final = Command(
     on conflict do nothing
     """,
 )
-# Delete what is beyond the newest `:most` of each of these merchants.
+# Delete all but the newest `:most` rows of each of these merchants.
 TRIM_REFUSED: Final = Command(
     """
     delete from refused_requests r using (
         select older.merchant_id, older.at, older.id
-        from unnest(:merchant_id::text[]) as noted (merchant_id)
+        from unnest(:merchant_id::text[]) as merchants (merchant_id)
         cross join lateral (
             select merchant_id, at, id from refused_requests
-            where merchant_id = noted.merchant_id
+            where merchant_id = merchants.merchant_id
             order by at desc, id desc offset :most
         ) older
     ) beyond
@@ -126,27 +126,27 @@ _PRUNE_REFUSED: Final = """
     """
 PRUNE_REFUSED: Final = Command(_PRUNE_REFUSED, distributed=waiting(_PRUNE_REFUSED))
 
-# In the order of the key, so that processes that write the same wait for each other.
-NOTE_IGNORED: Final = Command(
+# The rows are in key order, so that processes that upsert the same rows cannot deadlock.
+UPSERT_IGNORED: Final = Command(
     """
-    insert into ignored_fields as kept (merchant_id, method, route, fields, requests, last_at,
+    insert into ignored_fields as existing (merchant_id, method, route, fields, requests, last_at,
         last_id, key_id)
     select * from unnest(:merchant_id::text[], :method::text[], :route::text[], :fields::text[],
         :requests::bigint[], :last_at::bigint[], :last_id::text[], :key_id::text[])
     on conflict (merchant_id, method, route, fields) do update
-        set requests = kept.requests + excluded.requests,
+        set requests = existing.requests + excluded.requests,
             last_at = excluded.last_at, last_id = excluded.last_id, key_id = excluded.key_id
     """,
 )
-# Delete what is beyond the newest `:most` of each of these merchants.
+# Delete all but the newest `:most` rows of each of these merchants.
 TRIM_IGNORED: Final = Command(
     """
     delete from ignored_fields i using (
         select older.*
-        from unnest(:merchant_id::text[]) as noted (merchant_id)
+        from unnest(:merchant_id::text[]) as merchants (merchant_id)
         cross join lateral (
             select merchant_id, method, route, fields from ignored_fields
-            where merchant_id = noted.merchant_id
+            where merchant_id = merchants.merchant_id
             order by last_at desc, last_id desc offset :most
         ) older
     ) beyond

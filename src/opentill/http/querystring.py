@@ -1,8 +1,8 @@
-"""Query strings, taken strictly: known parameters only, each once, whole numbers in digits, no NUL.
+"""Strict parsing of query strings: known parameters only, each at most once, no NUL.
 
-A query that is not understood is refused: without its unknown parameter it would be another query.
-So is a parameter without a value: a shop whose variable is empty would list everybody's orders. A
-parameter that is a mapping stands as ``name[key]=value``, once for each key.
+Unknown parameters are refused, because ignoring a filter would return other rows than requested.
+Empty values are refused too: a shop whose variable is empty would list everybody's orders.
+A mapping is written as ``name[key]=value``, once for each key.
 """
 
 import difflib
@@ -18,20 +18,20 @@ from opentill.http import strictjson
 
 _FLAGS: Final = {"true": True, "false": False}
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_LONGEST_NAME: Final = 64  # of a parameter that a response repeats
+_LONGEST_NAME: Final = 64  # characters of an unknown parameter that the response repeats
 _ENTRY: Final = re.compile(r"(\w+)\[([^\x00]*)\]", re.ASCII | re.DOTALL)
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 
 def read(query_string: bytes, struct: type[Q]) -> Q:
-    """Turn a query string into ``struct``.
+    """Decode a query string into ``struct``.
 
-    Raises Invalid that names the parameter: for a wrong or an empty value, for one that stands
-    twice, and for one that is unknown, with the nearest that is known.
+    Raises Invalid, which names the parameter: for an invalid or empty value, for a repeated
+    parameter, and for an unknown one, with the most similar known name.
     """
     if not query_string:
         return struct()
-    accepted = strictjson.sentences(struct)
+    accepted = strictjson.accepted_values(struct)
     values: dict[str, str | int | bool] = {}
     mappings: dict[str, dict[str, str]] = {}
     try:
@@ -46,7 +46,7 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
     for name, value in pairs:
         entry = _ENTRY.fullmatch(name)
         if entry is not None and entry[1] in _mappings(struct):
-            _put(mappings.setdefault(entry[1], {}), entry, value, accepted[entry[1]])
+            _add_entry(mappings.setdefault(entry[1], {}), entry, value, accepted[entry[1]])
             continue
         if name not in accepted:
             raise _unknown(name, list(accepted))
@@ -56,17 +56,17 @@ def read(query_string: bytes, struct: type[Q]) -> Q:
             raise _empty(name, accepted[name])
         if "\0" in value:  # PostgreSQL cannot hold it
             raise Invalid(name, f"{name} must be {accepted[name]}")
-        whole = name in _whole_numbers(struct) and _WHOLE.fullmatch(value)
+        is_whole = name in _whole_numbers(struct) and _WHOLE.fullmatch(value)
         flag = _FLAGS.get(value) if name in _flags(struct) else None
-        values[name] = int(value) if whole else value if flag is None else flag
+        values[name] = int(value) if is_whole else value if flag is None else flag
     try:
         return msgspec.convert({**values, **mappings}, struct)
     except msgspec.ValidationError as error:
         raise strictjson.explain(error, struct) from None
 
 
-def _put(entries: dict[str, str], entry: re.Match[str], value: str, accepts: str) -> None:
-    """Add an entry of a mapping. Raises Invalid for a key that stands twice, and for NUL."""
+def _add_entry(entries: dict[str, str], entry: re.Match[str], value: str, accepts: str) -> None:
+    """Add an entry to a mapping. Raises Invalid for a repeated or empty key, and for NUL."""
     name, key = entry.groups()
     if key in entries:
         raise Invalid(name, f"{name} must have each key only once")
@@ -81,49 +81,49 @@ def _empty(name: str, accepts: str) -> Invalid:
     return Invalid(name, f"{name} must be {accepts}; it is empty: leave it out instead")
 
 
-def _unknown(name: str, known: list[str]) -> Invalid:
-    """Name an unknown parameter, so that nothing in its name acts on who reads it."""
+def _unknown(name: str, parameters: list[str]) -> Invalid:
+    """Build the refusal of an unknown parameter, with unprintable characters of it replaced."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     field = shown[:_LONGEST_NAME].strip() or "query"
-    if not known:
+    if not parameters:
         return Invalid(field, f"{field} must be left out: this operation has no query parameters")
 
     def likeness(other: str) -> float:
         return difflib.SequenceMatcher(None, field.lower(), other.lower()).ratio()
 
-    nearest = max(known, key=likeness)
-    all_of_them = ", ".join(known)
+    nearest = max(parameters, key=likeness)
+    all_of_them = ", ".join(parameters)
     reason = f"{field} must be a parameter of this operation: the nearest is {nearest}"
     return Invalid(field, f"{reason}, and all are {all_of_them}")
 
 
 @lru_cache
 def _whole_numbers(struct: type[msgspec.Struct]) -> frozenset[str]:
-    """The parameters that are whole numbers. msgspec's own lax reading takes 1e3 and null too."""
-    return _of_type(struct, msgspec.inspect.IntType)
+    """Names of the integer parameters. msgspec's lax mode would also accept 1e3 and null."""
+    return _fields_of_type(struct, msgspec.inspect.IntType)
 
 
 @lru_cache
 def _flags(struct: type[msgspec.Struct]) -> frozenset[str]:
-    """The parameters that are true or false."""
-    return _of_type(struct, msgspec.inspect.BoolType)
+    """Names of the boolean parameters."""
+    return _fields_of_type(struct, msgspec.inspect.BoolType)
 
 
 @lru_cache
 def _mappings(struct: type[msgspec.Struct]) -> frozenset[str]:
-    """The parameters that are mappings."""
-    return _of_type(struct, msgspec.inspect.DictType)
+    """Names of the parameters that are mappings."""
+    return _fields_of_type(struct, msgspec.inspect.DictType)
 
 
-def _of_type(struct: type[msgspec.Struct], wanted: type) -> frozenset[str]:
+def _fields_of_type(struct: type[msgspec.Struct], field_type: type) -> frozenset[str]:
     info = msgspec.inspect.type_info(struct)
     fields = info.fields if isinstance(info, msgspec.inspect.StructType) else ()
-    return frozenset(field.encode_name for field in fields if _is(field.type, wanted))
+    return frozenset(field.encode_name for field in fields if _has_type(field.type, field_type))
 
 
-def _is(kind: msgspec.inspect.Type, wanted: type) -> bool:
+def _has_type(kind: msgspec.inspect.Type, field_type: type) -> bool:
     if isinstance(kind, msgspec.inspect.Metadata):
-        return _is(kind.type, wanted)
+        return _has_type(kind.type, field_type)
     if isinstance(kind, msgspec.inspect.UnionType):
-        return any(_is(one, wanted) for one in kind.types)
-    return isinstance(kind, wanted)
+        return any(_has_type(member, field_type) for member in kind.types)
+    return isinstance(kind, field_type)

@@ -1,11 +1,11 @@
-"""The last requests of each merchant that the API refused, for its developers to read.
+"""Log of each merchant's latest refused requests, for its developers.
 
-They are noted in memory (``noting.py``): of a merchant the last 200, of all merchants together at
-most 1,000. Of what is written, too, a merchant's last 200 stay. A flood of refused requests costs
-no more than that, and the merchant with the most loses its oldest first.
+Requests are buffered in memory (``write_buffer.py``): at most 200 of a merchant and 1,000 in all;
+beyond that the merchant with the most loses its oldest. The table keeps a merchant's latest 200
+as well, so that a flood of refused requests has a bounded cost.
 
-A request without a valid key is nobody's, and is not noted. Of what was sent only the method, the
-path and the names of query parameters are kept, without what looks like a secret or an address.
+Requests without a valid key belong to no merchant and are not recorded. Only the method, the path
+and the names of query parameters are stored, with secrets and e-mail addresses redacted.
 """
 
 import re
@@ -22,14 +22,14 @@ from opentill.db.database import Tx
 from opentill.db.query import columns
 from opentill.http import queries
 from opentill.http.handling import IGNORED
-from opentill.http.noting import Noting
 from opentill.http.queries import RefusedRequest
 from opentill.http.responses import Failure
+from opentill.http.write_buffer import WriteBuffer
 
-MOST: Final = 200  # of a merchant
+MOST: Final = 200  # requests of a merchant
 KEEP_MS: Final = 7 * 24 * 3600 * 1000
-_MOST_IN_ALL: Final = 1000  # in the memory of a process
-_LONGEST_NOTED: Final = 2000  # of a path, a query, a field and a reason, in memory
+_MOST_IN_ALL: Final = 1000  # requests in the memory of a process
+_LONGEST_BUFFERED: Final = 2000  # of a path, a query, a field and a reason, in memory
 _LONGEST_METHOD: Final = 20
 _LONGEST_PATH: Final = 500
 _LONGEST_FIELD: Final = 100
@@ -37,12 +37,12 @@ _LONGEST_REASON: Final = 500
 _LONGEST_IGNORED: Final = 1024
 _MOST_NAMES: Final = 10  # of query parameters
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,39}", re.ASCII)
-# What a text of PostgreSQL cannot hold, and what does not belong on one line.
+# Characters that a PostgreSQL text cannot hold or that would break a line.
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-class _Noted(NamedTuple):
-    """A refused request as it came, but for its length: ``_row`` makes a row of it."""
+class _BufferedRequest(NamedTuple):
+    """A refused request with long texts cut; ``_row`` redacts it for the table."""
 
     merchant_id: str
     at: int
@@ -58,92 +58,102 @@ class _Noted(NamedTuple):
     ignored: str
 
 
-class RefusedRequests(Noting[dict[str, deque[_Noted]]]):
-    """What a process has noted and not written yet."""
+class RefusedRequests(WriteBuffer[dict[str, deque[_BufferedRequest]]]):
+    """Refused requests that this process has not written yet."""
 
-    what = "refused requests"
+    label = "refused requests"
 
     def __init__(self) -> None:
-        """Nothing is noted yet."""
+        """Start with an empty buffer."""
         super().__init__()
-        self._of: dict[str, deque[_Noted]] = {}
+        self._by_merchant: dict[str, deque[_BufferedRequest]] = {}
         self._count = 0
 
-    def note(self, scope: Scope, request_id: str, status: int, body: bytes) -> None:
-        """Note a request of a merchant that was refused with this response."""
+    def record(self, scope: Scope, request_id: str, status: int, body: bytes) -> None:
+        """Record a merchant's request that was refused with this response body."""
         failure = msgspec.json.decode(body, type=Failure)
         detail = failure.error
-        said = ("", "") if isinstance(detail, msgspec.UnsetType) else (detail.field, detail.reason)
+        field, reason = (
+            ("", "") if isinstance(detail, msgspec.UnsetType) else (detail.field, detail.reason)
+        )
         ignored = b",".join(value for _, value in scope.get(IGNORED, ()))
         self._add(
-            _Noted(
+            _BufferedRequest(
                 merchant_id=scope["opentill_merchant"],
-                at=context.of(scope).clock(),
+                at=context.app_of(scope).clock(),
                 id=request_id,
                 key_id=scope["opentill_key"],
                 method=scope["method"][:_LONGEST_METHOD],
-                path=scope["path"][:_LONGEST_NOTED],
-                query=scope["query_string"][:_LONGEST_NOTED],
+                path=scope["path"][:_LONGEST_BUFFERED],
+                query=scope["query_string"][:_LONGEST_BUFFERED],
                 status=status,
                 code=failure.code,
-                field=said[0][:_LONGEST_NOTED],
-                reason=said[1][:_LONGEST_NOTED],
+                field=field[:_LONGEST_BUFFERED],
+                reason=reason[:_LONGEST_BUFFERED],
                 ignored=ignored[:_LONGEST_IGNORED].decode("latin-1"),
             )
         )
 
-    def _add(self, request: _Noted) -> None:
-        ring = self._of.setdefault(request.merchant_id, deque())
-        ring.append(request)
+    def _add(self, request: _BufferedRequest) -> None:
+        requests = self._by_merchant.setdefault(request.merchant_id, deque())
+        requests.append(request)
         self._count += 1
-        if len(ring) > MOST:
+        if len(requests) > MOST:
             self._drop(request.merchant_id)
         elif self._count > _MOST_IN_ALL:
-            self._drop(max(self._of, key=lambda merchant_id: len(self._of[merchant_id])))
+            self._drop(
+                max(self._by_merchant, key=lambda merchant_id: len(self._by_merchant[merchant_id]))
+            )
 
     def _drop(self, merchant_id: str) -> None:
-        """Forget a merchant's oldest."""
-        ring = self._of[merchant_id]
-        ring.popleft()
+        """Drop a merchant's oldest request."""
+        requests = self._by_merchant[merchant_id]
+        requests.popleft()
         self._count -= 1
-        if not ring:
-            del self._of[merchant_id]
+        if not requests:
+            del self._by_merchant[merchant_id]
 
-    def _take(self) -> dict[str, deque[_Noted]] | None:
-        noted, self._of, self._count = self._of, {}, 0
-        return noted or None
+    def _take(self) -> dict[str, deque[_BufferedRequest]] | None:
+        requests_by_merchant, self._by_merchant, self._count = self._by_merchant, {}, 0
+        return requests_by_merchant or None
 
-    async def _save(self, tx: Tx, batch: dict[str, deque[_Noted]]) -> None:
-        rows = columns(RefusedRequest, [_row(one) for ring in batch.values() for one in ring])
-        await queries.NOTE_REFUSED.run(tx, **rows)
+    async def _save(self, tx: Tx, batch: dict[str, deque[_BufferedRequest]]) -> None:
+        rows = columns(
+            RefusedRequest, [_row(request) for requests in batch.values() for request in requests]
+        )
+        await queries.INSERT_REFUSED.run(tx, **rows)
         await queries.TRIM_REFUSED.run(tx, merchant_id=sorted(batch), most=MOST)
 
-    def _put_back(self, batch: dict[str, deque[_Noted]]) -> None:
-        newer, self._of, self._count = self._of, batch, sum(map(len, batch.values()))
-        for ring in newer.values():
-            for one in ring:
-                self._add(one)
+    def _put_back(self, batch: dict[str, deque[_BufferedRequest]]) -> None:
+        newer, self._by_merchant, self._count = (
+            self._by_merchant,
+            batch,
+            sum(map(len, batch.values())),
+        )
+        for requests in newer.values():
+            for request in requests:
+                self._add(request)
 
 
-def _row(noted: _Noted) -> RefusedRequest:
-    """Return what is kept of a request."""
+def _row(request: _BufferedRequest) -> RefusedRequest:
+    """Return the row of a request, cut to the columns' lengths and redacted."""
     return RefusedRequest(
-        merchant_id=noted.merchant_id,
-        at=noted.at,
-        id=noted.id,
-        key_id=noted.key_id,
-        method=fit(noted.method, _LONGEST_METHOD),
-        path=_shown(noted.path, noted.query),
-        status=noted.status,
-        code=noted.code,
-        field=fit(noted.field, _LONGEST_FIELD),
-        reason=fit(noted.reason, _LONGEST_REASON),
-        ignored=fit(noted.ignored, _LONGEST_IGNORED),
+        merchant_id=request.merchant_id,
+        at=request.at,
+        id=request.id,
+        key_id=request.key_id,
+        method=fit(request.method, _LONGEST_METHOD),
+        path=_redacted_path(request.path, request.query),
+        status=request.status,
+        code=request.code,
+        field=fit(request.field, _LONGEST_FIELD),
+        reason=fit(request.reason, _LONGEST_REASON),
+        ignored=fit(request.ignored, _LONGEST_IGNORED),
     )
 
 
-def _shown(path: str, query: bytes) -> str:
-    """Return a path with the names of its query parameters, and none of their values."""
+def _redacted_path(path: str, query: bytes) -> str:
+    """Return a path with the names of its query parameters but without their values."""
     names: list[str] = []
     for part in query.split(b"&", _MOST_NAMES)[:_MOST_NAMES]:
         name, is_pair, _ = part.partition(b"=")
@@ -155,7 +165,7 @@ def _shown(path: str, query: bytes) -> str:
 
 
 def fit(text: str, longest: int, *, plain: bool = False) -> str:
-    """Return a text that fits into a column of so many characters, redacted unless ``plain``."""
+    """Cut a text to ``longest`` characters, redacted unless ``plain``."""
     clean = _UNFIT.sub("\ufffd", text if plain else log.redact(text))
     return clean if len(clean) <= longest else f"{clean[: longest - 1]}…"
 
@@ -168,5 +178,5 @@ async def newest(tx: Tx, merchant_id: str, now: int) -> list[RefusedRequest]:
 
 
 async def prune(tx: Tx, now: int) -> int:
-    """Delete a batch of requests that are older than seven days and return how many."""
+    """Delete a batch of requests older than seven days and return the number."""
     return await queries.PRUNE_REFUSED.run(tx, until=now - KEEP_MS)

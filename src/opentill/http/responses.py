@@ -1,4 +1,4 @@
-"""The responses of the API: the envelope, the one error body, and files."""
+"""The API's responses: the envelope, the error body and streamed files."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,16 @@ from opentill.core.errors import (
 )
 
 Headers = Sequence[tuple[bytes, bytes]]
-_NO_STORE: Final = (b"cache-control", b"no-store")  # of responses about money, refusals too
+_NO_STORE: Final = (
+    b"cache-control",
+    b"no-store",
+)  # responses hold financial data, and so may errors
 _log: Final = structlog.get_logger()
 encode: Final = msgspec.json.Encoder().encode
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """Which input was refused, and what would be accepted."""
+    """The input that was refused and what would be accepted."""
 
     field: Annotated[
         str,
@@ -62,7 +65,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Success(msgspec.Struct, frozen=True):
-    """The envelope (contract.md#envelope); the document shows ``Done`` with ``data``."""
+    """The envelope (contract.md#envelope); the OpenAPI document shows ``Done`` with ``data``."""
 
     code: int
     message: str
@@ -84,8 +87,8 @@ class Download(msgspec.Struct, frozen=True):
     chunks: AsyncGenerator[bytes, None]
 
 
-def failure(problem: Problem) -> tuple[int, bytes, Headers]:
-    """Return status, body bytes and extra headers of a problem's response."""
+def render_problem(problem: Problem) -> tuple[int, bytes, Headers]:
+    """Render a problem: return its HTTP status, body and extra headers."""
     detail: Detail | msgspec.UnsetType = msgspec.UNSET
     if problem.field is not None and not isinstance(problem, Unauthorized):
         detail = Detail(problem.field, problem.reason or "")
@@ -109,44 +112,44 @@ def failure(problem: Problem) -> tuple[int, bytes, Headers]:
 
 
 def log_defect(error: Exception) -> None:
-    """Log an exception that is a defect of OpenTill; the line has the request's id."""
+    """Log an unexpected exception; the request's id is bound to the log line."""
     _log.error("internal error", exc_info=error)
 
 
-async def send_json(send: Send, status: int, body: bytes, headers: Headers = ()) -> None:
-    """Send a whole JSON response."""
+async def send_json(send: Send, status: int, encode_success: bytes, headers: Headers = ()) -> None:
+    """Send a complete JSON response."""
     await send(
         {
             "type": "http.response.start",
             "status": status,
             "headers": [
                 (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(body)),
+                (b"content-length", b"%d" % len(encode_success)),
                 _NO_STORE,
                 *headers,
             ],
         },
     )
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await send({"type": "http.response.body", "body": encode_success, "more_body": False})
 
 
-async def send_problem(send: Send, error: Exception, also: Headers = ()) -> None:
-    """Send the error body of a problem; any other exception is logged, and sent as a 500."""
+async def send_problem(send: Send, error: Exception, extra_headers: Headers = ()) -> None:
+    """Send a problem's error body; log any other exception and send it as status 500."""
     if not isinstance(error, Problem):
         log_defect(error)
         error = Internal()
-    status, body, headers = failure(error)
-    await send_json(send, status, body, (*headers, *also))
+    status, encode_success, headers = render_problem(error)
+    await send_json(send, status, encode_success, (*headers, *extra_headers))
 
 
-def body(data: Any) -> bytes:
-    """Return the envelope around ``data``; without it if that is None."""
+def encode_success(data: Any) -> bytes:
+    """Encode the envelope around ``data``; it has no ``data`` if that is None."""
     return encode(Done(0, "success") if data is None else Success(0, "success", data))
 
 
 async def send_download(receive: Receive, send: Send, download: Download) -> None:
-    """Stream a file until it ends or its client has left, never ahead of what the client takes."""
-    left = asyncio.create_task(_disconnected(receive))
+    """Stream a file at the client's pace until it ends or the client disconnects."""
+    disconnected = asyncio.create_task(_disconnected(receive))
     disposition = f'attachment; filename="{download.filename}"'.encode()
     head: Message = {
         "type": "http.response.start",
@@ -159,23 +162,23 @@ async def send_download(receive: Receive, send: Send, download: Download) -> Non
     }
     try:
         async with contextlib.aclosing(download.chunks) as chunks:
-            # Made before the head is sent, so that what fails at once gets an error response.
+            # Generated before the headers, so that an immediate failure gets an error response.
             chunk = await anext(chunks, b"")
             await send(head)
             while chunk:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                chunk = b""  # the socket has it, nobody else needs it
-                # Comes back when the socket has room again: the next is not made before.
+                chunk = b""  # release the memory; the socket holds the bytes
+                # Returns once the socket has room again, so that no chunk is generated before that.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
-                if left.done():
+                if disconnected.done():
                     return
                 chunk = await anext(chunks, b"")
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     finally:
-        left.cancel()
+        disconnected.cancel()
 
 
 async def _disconnected(receive: Receive) -> None:
-    """Return when the client has disconnected."""
+    """Wait until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,8 +1,8 @@
-"""JSON Schemas of the structs on the wire, in the forms that client generators understand.
+"""JSON Schemas of the structs on the wire, rewritten for client generators.
 
-msgspec's schemas are true, but generators make wrong or poor code of some of their forms: 32 bits
-for every integer, ``any`` for values without a type, a class of its own for null. Everything here
-keeps the meaning, but for one thing: spellings that are only accepted are not shown.
+msgspec's schemas are correct, but generators produce wrong or poor code from some of their forms:
+32 bits for every integer, ``any`` for values without a type, a separate class for null. The
+rewritten schemas mean the same, except that alternative spellings of fields are omitted.
 """
 
 import inspect
@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-# Keyword for `extra_json_schema` of a field that is another spelling of the field it names. It is
-# accepted and not documented: generators would give both the same name.
+# Keyword in the `extra_json_schema` of a field that is an alternative spelling of the named field.
+# It is accepted but not documented, since generators would give both fields the same name.
 SPELLING_OF: Final = "x-spelling-of"
 
 Schema = dict[str, Any]
@@ -28,49 +28,49 @@ _TYPES: Final[Mapping[type, str]] = {
 _CITATION: Final = re.compile(r" ?\([^()]*(?:§|contract\.md#)[^()]*\)")
 _LISTING: Final = re.compile(r"Listing_(\w+)_")
 _ABOUT: Final = ("description", SPELLING_OF)
-_WIDEST: Final = 2**31 - 1  # of 32 bits
+_INT32_MAX: Final = 2**31 - 1
 
 
-def of(kinds: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]]:
-    """Return the schema of each struct, a reference, and the components they refer to."""
-    asked = tuple(dict.fromkeys(kinds))
-    references, components = msgspec.json.schema_components(asked, ref_template=_REF)
-    return dict(zip(asked, map(shaped, references), strict=True)), _named(components)
+def build(kinds: Iterable[Any]) -> tuple[dict[Any, Schema], dict[str, Schema]]:
+    """Return a schema reference for each type, and the components that they refer to."""
+    unique = tuple(dict.fromkeys(kinds))
+    references, components = msgspec.json.schema_components(unique, ref_template=_REF)
+    return dict(zip(unique, map(rewrite, references), strict=True)), _named(components)
 
 
-def finished(document: Schema) -> Schema:
-    """Return a document with every schema in it shaped, wherever it came from; twice is once."""
-    made: Schema = _shape_within(document)
-    made["components"]["schemas"] = _named(document["components"]["schemas"])
-    return made
+def rewrite_document(document: Schema) -> Schema:
+    """Rewrite every schema of an OpenAPI document. Idempotent."""
+    rewritten: Schema = _shape_within(document)
+    rewritten["components"]["schemas"] = _named(document["components"]["schemas"])
+    return rewritten
 
 
 def _shape_within(node: Any) -> Any:
     if isinstance(node, list):
-        return [_shape_within(one) for one in cast("Sequence[Any]", node)]
+        return [_shape_within(child) for child in cast("Sequence[Any]", node)]
     if not isinstance(node, dict):
         return node
-    made: Schema = {}
+    rewritten: Schema = {}
     for key, value in cast("Schema", node).items():
         if key == "schema":
-            made[key] = shaped(value)
+            rewritten[key] = rewrite(value)
         elif key == "description" and isinstance(value, str):
-            made[key] = readable(value)
+            rewritten[key] = readable(value)
         else:
-            made[key] = value if key in {"example", "examples"} else _shape_within(value)
-    return made
+            rewritten[key] = value if key in {"example", "examples"} else _shape_within(value)
+    return rewritten
 
 
 def _named(components: Mapping[str, Schema]) -> dict[str, Schema]:
-    made = {type_name(name): shaped(schema) for name, schema in components.items()}
-    if len(made) != len(components):
+    named = {type_name(name): rewrite(schema) for name, schema in components.items()}
+    if len(named) != len(components):
         msg = f"two structs have one name: {sorted(components)}"
         raise ValueError(msg)
-    return made
+    return named
 
 
 def type_name(struct: str) -> str:
-    """Name a struct as integrators know it: ``Listing_OrderOut_`` is an ``OrderList``."""
+    """Return a struct's name in the API document: ``Listing_OrderOut_`` is ``OrderList``."""
     listed = _LISTING.fullmatch(struct)
     return type_name(listed[1]) + "List" if listed else struct.removesuffix("Out")
 
@@ -80,89 +80,91 @@ def reference(name: str) -> Schema:
     return {"$ref": _REF.format(name=name)}
 
 
-def name_of(referring: Schema) -> str:
-    """Return the name of the component that a reference leads to."""
+def component_name(referring: Schema) -> str:
+    """Return the name of the component that a schema refers to."""
     return str(referring["$ref"]).rsplit("/", 1)[-1]
 
 
-def shaped(schema: Schema) -> Schema:
-    """Return a schema in the forms that generators understand, with all the schemas in it."""
-    made = {keyword: _inside(keyword, value) for keyword, value in schema.items()}
-    made.pop("title", None)  # the component's name says it
-    made = _nullable(made)
-    if made.get("default", 0) is None:
-        del made["default"]  # what is absent is absent
-    if "$ref" in made:
-        made |= reference(type_name(name_of(made)))
-    if "description" in made:
-        made["description"] = readable(made["description"])
-    _type_values(made)
-    if "integer" in types(made) and "format" not in made:
-        made["format"] = _width(made)
-    return made
+def rewrite(schema: Schema) -> Schema:
+    """Rewrite a schema, and all schemas nested in it, for client generators."""
+    rewritten = {keyword: _inside(keyword, value) for keyword, value in schema.items()}
+    rewritten.pop("title", None)  # repeats the component's name
+    rewritten = _nullable(rewritten)
+    if rewritten.get("default", 0) is None:
+        del rewritten["default"]  # an omitted field needs no default
+    if "$ref" in rewritten:
+        rewritten |= reference(type_name(component_name(rewritten)))
+    if "description" in rewritten:
+        rewritten["description"] = readable(rewritten["description"])
+    _type_values(rewritten)
+    if "integer" in types(rewritten) and "format" not in rewritten:
+        rewritten["format"] = _width(rewritten)
+    return rewritten
 
 
 def without_null(schema: Schema) -> Schema:
-    """Return the schema of a parameter: one that is absent is absent, it is never null."""
+    """Return a query parameter's schema: a parameter may be omitted but is never null."""
     others = _others(schema)
     if len(others) == 1:
         return others[0] | {key: value for key, value in schema.items() if key != "anyOf"}
-    made = dict(schema)
+    rewritten = dict(schema)
     kinds = [kind for kind in types(schema) if kind != "null"]
     if kinds:
-        made["type"] = kinds[0] if len(kinds) == 1 else kinds
-    return made
+        rewritten["type"] = kinds[0] if len(kinds) == 1 else kinds
+    return rewritten
 
 
 def readable(docstring: str) -> str:
-    """Turn a docstring into Markdown for readers who have neither our sources nor their papers."""
+    """Convert a docstring to Markdown, without the citations that only maintainers need."""
     return _CITATION.sub("", inspect.cleandoc(docstring)).replace("``", "`")
 
 
 def types(schema: Schema) -> list[str]:
-    """Name the types that a schema allows."""
+    """Return the names of the types that a schema allows."""
     kind = schema.get("type", [])
     return [kind] if isinstance(kind, str) else list(kind)
 
 
 def _inside(keyword: str, value: Any) -> Any:
-    """Shape the schemas that a keyword holds; values are left alone."""
+    """Rewrite the schemas that a keyword contains; other values are returned unchanged."""
     match keyword:
         case "properties" | "patternProperties" | "$defs":
-            made = {name: shaped(schema) for name, schema in value.items()}
-            return {name: schema for name, schema in made.items() if SPELLING_OF not in schema}
+            properties = {name: rewrite(schema) for name, schema in value.items()}
+            return {
+                name: schema for name, schema in properties.items() if SPELLING_OF not in schema
+            }
         case "anyOf" | "oneOf" | "allOf" | "prefixItems":
-            return [shaped(schema) for schema in value]
+            return [rewrite(schema) for schema in value]
         case "items" | "additionalProperties" | "propertyNames" | "not":
-            return shaped(cast("Schema", value)) if isinstance(value, dict) else value
+            return rewrite(cast("Schema", value)) if isinstance(value, dict) else value
         case _:
             return value
 
 
 def _nullable(schema: Schema) -> Schema:
-    """Say by the type that something may be null, where msgspec says it by a choice of two.
+    """Express that a value may be null by ``type``, where msgspec uses ``anyOf``.
 
-    A list of values stays a choice: openapi-python-client makes three classes of one whose values
-    include null, and one of the choice; the others understand both.
+    An enum keeps ``anyOf``: openapi-python-client generates three classes from an enum that
+    includes null and one from ``anyOf``; other generators accept both.
     """
     others = _others(schema)
     if _NULL not in schema.get("anyOf", ()) or len(others) != 1 or "$ref" in others[0]:
         return schema
-    beside = {key: value for key, value in schema.items() if key != "anyOf"}
+    siblings = {key: value for key, value in schema.items() if key != "anyOf"}
     if "enum" not in others[0]:
-        return others[0] | beside | {"type": [*types(others[0]), "null"]}
-    about = {key: others[0][key] for key in others[0] if key in _ABOUT}
+        return others[0] | siblings | {"type": [*types(others[0]), "null"]}
+    annotations = {key: others[0][key] for key in others[0] if key in _ABOUT}
     values = {key: others[0][key] for key in others[0] if key not in _ABOUT}
-    return about | beside | {"anyOf": [values, _NULL]}
+    return annotations | siblings | {"anyOf": [values, _NULL]}
 
 
 def _others(schema: Schema) -> list[Schema]:
-    """Return what a schema lets choose from, beside null."""
+    """Return the alternatives of ``anyOf``, without null."""
     return [choice for choice in schema.get("anyOf", ()) if choice != _NULL]
 
 
 def _type_values(schema: Schema) -> None:
-    """Give a list of values, or a single one, the type that all of them are of."""
+    """Add the type of the values to a schema with ``enum`` or ``const``."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if values and "type" not in schema:
         kinds = list(dict.fromkeys(_TYPES[type(value)] for value in values))
@@ -170,10 +172,10 @@ def _type_values(schema: Schema) -> None:
 
 
 def _width(schema: Schema) -> str:
-    """64 bits, unless every value that is allowed fits in 32."""
+    """Return the integer format: ``int32`` if every allowed value fits, else ``int64``."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     least = min(values, default=schema.get("minimum"))
     most = max(values, default=schema.get("maximum"))
     if least is None or most is None:
         return "int64"
-    return "int32" if least >= -_WIDEST and most <= _WIDEST else "int64"
+    return "int32" if least >= -_INT32_MAX and most <= _INT32_MAX else "int64"

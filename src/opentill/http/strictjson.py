@@ -1,8 +1,8 @@
-"""JSON bodies, taken strictly: what two parsers could read differently is refused.
+"""Strict parsing of JSON bodies: anything that two parsers could read differently is refused.
 
-Refused beside malformed JSON: duplicate keys, NUL and lone surrogates in any text (PostgreSQL and
-UTF-8 cannot hold them), ``NaN`` and ``Infinity``, and nesting deeper than 16 (RFC 8259 §4, §8.2,
-§9 leave all of these to the implementation).
+Besides malformed JSON that is: duplicate keys, NUL and lone surrogates (which PostgreSQL and UTF-8
+cannot store), ``NaN`` and ``Infinity``, and nesting deeper than 16 levels. RFC 8259 §4, §8.2 and
+§9 leave all of these to the implementation.
 """
 
 import json
@@ -15,8 +15,8 @@ import msgspec
 from opentill.core.errors import Invalid
 
 MAX_DEPTH: Final = 16
-_LONGEST_NAME: Final = 64  # of a key that a response repeats
-# Possessive, and a text that never ends is one too: otherwise each of its quotes would be tried.
+_LONGEST_NAME: Final = 64  # characters of a key that the response repeats
+# Possessive, and matches an unterminated string too: otherwise the time would be quadratic.
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _PATH: Final = re.compile(r"`\$\.(\w+)")
 _MISSING: Final = re.compile(r"missing required field `(\w+)`")
@@ -25,30 +25,30 @@ T = TypeVar("T", bound=msgspec.Struct)
 Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 
-class _Twice(ValueError):
-    """A key stands twice in one object."""
+class _DuplicateKey(ValueError):
+    """An object has the same key twice."""
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Twice(key)
+                raise _DuplicateKey(key)
             seen.add(key)
-    return made
+    return unique
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     msg = f"{name} is no JSON"
     raise ValueError(msg)
 
 
 _DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_pairs,
-    parse_constant=_no_constant,
-    parse_int=len,  # the values of numbers do not matter here, and huge ones cost time
+    object_pairs_hook=_unique_pairs,
+    parse_constant=_refuse_constant,
+    parse_int=len,  # values of numbers are not used, and converting huge ones is slow
     parse_float=len,
 )
 
@@ -64,35 +64,35 @@ def _depth(body: bytes) -> int:
     return deepest
 
 
-def _storable(value: Json) -> bool:
+def _is_storable(value: Json) -> bool:
     if isinstance(value, str):
         return _UNSTORABLE.search(value) is None
     if isinstance(value, dict):
-        return all(_storable(key) and _storable(item) for key, item in value.items())
-    return not isinstance(value, list) or all(_storable(item) for item in value)
+        return all(_is_storable(key) and _is_storable(item) for key, item in value.items())
+    return not isinstance(value, list) or all(_is_storable(item) for item in value)
 
 
 def check(body: bytes) -> Json:
-    """Return what a body says, its numbers aside, for its names to be looked at.
+    """Parse a body for its names; numbers are replaced by their length.
 
-    Raises Invalid with field ``body`` or the field for what is not strict JSON.
+    Raises Invalid, which names the field or ``body``, if it is not strict JSON.
     """
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise Invalid("body", f"body must not nest deeper than {MAX_DEPTH} levels")
     try:
         tree: Json = _DECODER.decode(body.decode())
-    except _Twice as error:
+    except _DuplicateKey as error:
         key = str(error)
-        short = _UNSTORABLE.search(key) is None and 0 < len(key) <= _LONGEST_NAME
-        field = key if short else "body"
+        is_short = _UNSTORABLE.search(key) is None and 0 < len(key) <= _LONGEST_NAME
+        field = key if is_short else "body"
         raise Invalid(field, "each key of an object must stand only once") from None
     except (ValueError, RecursionError):
         raise Invalid("body", "body must be valid JSON in UTF-8") from None
     if b"\\u" in body and isinstance(tree, dict):
         for key, value in tree.items():
-            if not _storable(key):
+            if not _is_storable(key):
                 raise Invalid("body", "keys must be text without NUL and lone surrogates")
-            if not _storable(value):
+            if not _is_storable(value):
                 field = key if 0 < len(key) <= _LONGEST_NAME else "body"
                 raise Invalid(field, f"{field} must be text without NUL and lone surrogates")
     return tree
@@ -104,40 +104,40 @@ def _decoder(struct: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def decode(body: bytes, struct: type[T]) -> T:
-    """Check a body and turn it into ``struct``. Raises Invalid that names the field."""
+    """Check a body and decode it into ``struct``. Raises Invalid, which names the field."""
     check(body)
     return read(body, struct)
 
 
 def read(body: bytes, struct: type[T]) -> T:
-    """Turn a body that was checked into ``struct``. Raises Invalid that names the field.
+    """Decode a checked body into ``struct``. Raises Invalid, which names the field.
 
-    The sentence comes from the ``description`` in the field's ``msgspec.Meta``: what is accepted.
+    The reason is the ``description`` in the field's ``msgspec.Meta``, which says what is accepted.
     """
     try:
-        made: T = _decoder(struct).decode(body)
+        decoded: T = _decoder(struct).decode(body)
     except msgspec.ValidationError as error:
         raise explain(error, struct) from None
     except msgspec.DecodeError:
         raise Invalid("body", "body must be valid JSON in UTF-8") from None
-    return made
+    return decoded
 
 
 def explain(error: msgspec.ValidationError, struct: type) -> Invalid:
     """Turn msgspec's message into the field's name and the sentence that says what is accepted."""
     text = str(error)
-    accepted = sentences(struct)
+    accepted = accepted_values(struct)
     path = _PATH.search(text)
     if (missing := _MISSING.search(text)) and path is None:
         return Invalid(missing[1], f"{missing[1]} is required: {accepted[missing[1]]}")
-    if path is not None:  # of what is inside, the field that it is inside of
+    if path is not None:  # for a nested value, the outermost field
         return Invalid(path[1], f"{path[1]} must be {accepted[path[1]]}")
     return Invalid("body", "body must be a JSON object")
 
 
 @lru_cache
-def sentences(struct: type) -> dict[str, str]:
-    """Return what each field of a struct accepts, by its name on the wire."""
+def accepted_values(struct: type) -> dict[str, str]:
+    """Return what each field of a struct accepts, by the field's name on the wire."""
     hints = get_type_hints(struct, include_extras=True)
     fields = msgspec.structs.fields(struct)
     return {field.encode_name: _description(hints[field.name]) for field in fields}
@@ -147,5 +147,4 @@ def _description(hint: Any) -> str:
     for part in getattr(hint, "__metadata__", ()):
         if isinstance(part, msgspec.Meta) and part.description:
             return part.description
-    found = [text for text in map(_description, get_args(hint)) if text]
-    return found[0] if found else ""
+    return next(filter(None, map(_description, get_args(hint))), "")

@@ -50,7 +50,7 @@ async def export_statement(request: ApiRequest[StatementQuery, Nothing]) -> Down
     chunks = statement.chunks(request.app.replica.reading(), request.merchant_id, start, end)
     return Download(
         content_type=csvfile.CONTENT_TYPE,
-        filename=csvfile.filename("statement", start, end),
+        filename=csvfile.range_filename("statement", start, end),
         chunks=csvfile.with_bom(chunks) if request.query.bom else chunks,
     )
 

@@ -12,7 +12,7 @@ from typing import Final
 from opentill.core import money
 from opentill.db.database import Db, Tx
 from opentill.http import csvfile
-from opentill.http.csvfile import cell, utc
+from opentill.http.csvfile import format_cell, format_utc
 from opentill.ledger import queries
 from opentill.ledger.model import Balance, Entry, TrialBalance
 from opentill.ledger.postings import ACCOUNTS, Account
@@ -78,7 +78,7 @@ def chunks(
     between batches.
     """
     until = _FOREVER if end is None else end
-    return csvfile.chunks(COLUMNS, _lines(db, start or 0, until, merchant_id))
+    return csvfile.encode_rows(COLUMNS, _lines(db, start or 0, until, merchant_id))
 
 
 async def _lines(db: Db, start: int, end: int, merchant_id: str | None) -> AsyncIterator[list[str]]:
@@ -118,8 +118,8 @@ async def _entries(db: Db, merchant_id: str, start: int, end: int) -> AsyncItera
 def _line(entry: Entry, account: Account, minor: int) -> list[str]:
     shown = money.show(abs(minor), entry.currency)
     return [
-        str(entry.created_at), utc(entry.created_at), entry.merchant_id, entry.currency,
+        str(entry.created_at), format_utc(entry.created_at), entry.merchant_id, entry.currency,
         str(entry.number), entry.id, account, shown if minor < 0 else "",
         shown if minor > 0 else "", money.show(minor, entry.currency), entry.type,
-        entry.source_type, cell(entry.source_id), cell(entry.description),
+        entry.source_type, format_cell(entry.source_id), format_cell(entry.description),
     ]  # fmt: skip

@@ -16,7 +16,7 @@ import msgspec
 from opentill.core import money
 from opentill.db.database import Db, Tx
 from opentill.http import csvfile
-from opentill.http.csvfile import cell, utc
+from opentill.http.csvfile import format_cell, format_utc
 from opentill.ledger import queries
 from opentill.ledger.model import Balance, Entry
 from opentill.ledger.postings import MERCHANT_ACCOUNTS, Type
@@ -79,7 +79,7 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             row=line.row,
             currency=line.currency,
             time=line.at,
-            time_utc=utc(line.at),
+            time_utc=format_utc(line.at),
             number=line.number,
             id=line.id,
             type=line.type,
@@ -270,7 +270,7 @@ async def shown(
 def cells(line: LineOut) -> list[str]:
     """Write a line as the cells of a row."""
     return [
-        cell(value) if name in _FREE or not isinstance(value, str) else value
+        format_cell(value) if name in _FREE or not isinstance(value, str) else value
         for name, value in msgspec.structs.asdict(line).items()
     ]
 
@@ -278,12 +278,12 @@ def cells(line: LineOut) -> list[str]:
 async def _rows(lines_: AsyncIterator[Line], zone: tzinfo | None) -> AsyncIterator[list[str]]:
     async for line in lines_:
         row = cells(LineOut.of(line))
-        yield row if zone is None else [csvfile.local(line.at, zone), *row]
+        yield row if zone is None else [csvfile.format_local(line.at, zone), *row]
 
 
 def _file(lines_: AsyncIterator[Line], zone: tzinfo | None) -> AsyncGenerator[bytes, None]:
     local = () if zone is None else (f"time {zone}",)
-    return csvfile.chunks((*local, *COLUMNS), _rows(lines_, zone))
+    return csvfile.encode_rows((*local, *COLUMNS), _rows(lines_, zone))
 
 
 def chunks(

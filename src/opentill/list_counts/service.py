@@ -12,7 +12,7 @@ import msgspec
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query, columns
 from opentill.http.operations import ApiRequest, Nothing
-from opentill.http.paging import Listing, PageQuery, given, listing
+from opentill.http.paging import Listing, PageQuery, active_filters, listing
 from opentill.list_counts import queries
 from opentill.list_counts.model import (
     FOREVER,
@@ -195,7 +195,7 @@ async def respond(
     ``lists`` and ``counts`` as ``Paginator`` takes them.
     """
     query, replica = request.query, request.app.replica.reading()
-    rows = Paginator(replica, lists, request.merchant_id, given(query), counts)
+    rows = Paginator(replica, lists, request.merchant_id, active_filters(query), counts)
     items, total = await rows.page(query.page, query.size)
     return listing([show(item) for item in items], query.page, query.size, total)
 

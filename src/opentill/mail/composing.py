@@ -173,7 +173,7 @@ async def ask_for_new_password(
     so.
     Raises Invalid for what is no address.
     """
-    address = normal(inputs.email("email", email))
+    address = normal(inputs.check_email("email", email))
     mail = NewMail(
         merchant_id=OF_NOBODY,
         topic="reset",

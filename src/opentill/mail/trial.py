@@ -42,7 +42,7 @@ async def try_out(settings: Settings, recipient: str, now: int) -> Outcome:
     if not settings.sends_mail:
         reason = "mail must be set up: set OPENTILL_SMTP_URL and OPENTILL_MAIL_FROM"
         raise Invalid("mail", reason)
-    to = inputs.email("email", recipient)
+    to = inputs.check_email("email", recipient)
     said = contents.Test(at=now)
     mail_id = new_id("mail")
     mail = Mail(

@@ -55,8 +55,8 @@ def checked(form: ApplicationForm) -> ApplicationForm:
         merchant=_text("merchant", form.merchant),
         currency=form.currency,
         name=_text("name", form.name),
-        email=inputs.email("email", form.email).lower(),
-        website=(inputs.web_address("website", website) or "") if website else "",
+        email=inputs.check_email("email", form.email).lower(),
+        website=(inputs.check_url("website", website) or "") if website else "",
         business=_text("business", form.business, lines=True),
     )
 
@@ -66,7 +66,7 @@ def _text(field: str, text: str, *, lines: bool = False) -> str:
     plain = "\n".join(text.splitlines()) if lines else text
     if _UNPRINTABLE.search(plain.replace("\n", "") if lines else plain):
         raise Invalid(field, f"{field} must be text without control characters")
-    return inputs.name(field, plain, LONGEST[field])
+    return inputs.check_name(field, plain, LONGEST[field])
 
 
 async def apply(

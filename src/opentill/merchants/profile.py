@@ -35,7 +35,7 @@ class Stale(Invalid):
 def _name(field: str, text: str) -> str:
     if _UNPRINTABLE.search(text):
         raise Invalid(field, f"{field} must be text without control characters")
-    return inputs.name(field, text, MAX_DISPLAY_NAME)
+    return inputs.check_name(field, text, MAX_DISPLAY_NAME)
 
 
 def _color(field: str, text: str) -> str:
@@ -48,7 +48,7 @@ def _color(field: str, text: str) -> str:
 def _address(field: str, text: str) -> str:
     if "{" in text:
         raise Invalid(field, f"{field} must be an address without braces")
-    return inputs.web_address(field, text) or ""
+    return inputs.check_url(field, text) or ""
 
 
 def _zone(field: str, text: str) -> str:
@@ -62,7 +62,7 @@ def _zone(field: str, text: str) -> str:
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], str]]]] = {
     "display_name": ("displayName", _name),
     "accent_color": ("accentColor", _color),
-    "support_email": ("supportEmail", inputs.email),
+    "support_email": ("supportEmail", inputs.check_email),
     "support_url": ("supportUrl", _address),
     "terms_url": ("termsUrl", _address),
     "time_zone": ("timeZone", _zone),

@@ -11,7 +11,7 @@ from opentill.db import rate_limits
 from opentill.db.database import Db, Tx
 from opentill.db.query import like
 from opentill.http.caller import Caller
-from opentill.http.csvfile import utc
+from opentill.http.csvfile import format_utc
 from opentill.merchants import audit, model, queries
 from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, KeyFields, Merchant, NewKey, Status
@@ -89,7 +89,7 @@ async def create_key(
         scopes=fields.scopes,
     )
     await _create_key(tx, new, environment, actor, now)
-    until = "" if new.expires_at is None else f", until {utc(new.expires_at)}"
+    until = "" if new.expires_at is None else f", until {format_utc(new.expires_at)}"
     named = f", named {new.name}" if new.name else ""
     only = "" if new.scopes is None else f", for {' '.join(new.scopes)}"
     subject = f"{new.id} {model.hint(new.key)}{until}{named}{only}"

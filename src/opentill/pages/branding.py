@@ -46,7 +46,7 @@ async def logo(request: Request) -> Response:
     merchant_id, digest = (request.path_params[name] for name in ("merchant", "digest"))
     if not is_id(merchant_id) or not _DIGEST.fullmatch(digest):
         raise NotFound
-    async with context.of(request.scope).db.connection() as tx:
+    async with context.app_of(request.scope).db.connection() as tx:
         found = await merchants.find_logo(tx, merchant_id, digest)
     own = {**_headers(), "etag": f'"{digest}"', "content-type": found.media_type}
     if is_known(request, own["etag"]):

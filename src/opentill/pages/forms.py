@@ -22,7 +22,7 @@ def errors(typed: Entries, payment: Payment) -> dict[str, str]:
     found: dict[str, str] = {}
     if typed.email or not payment.email_optional:
         try:
-            inputs.email("email", typed.email)
+            inputs.check_email("email", typed.email)
         except Invalid:
             found["email"] = "error_email"
     if len(typed.name) > _MAX_NAME or _UNPRINTABLE.search(typed.name):

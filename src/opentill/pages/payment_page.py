@@ -42,7 +42,7 @@ class PageRequest:
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         """Read the head; a malformed query counts as empty."""
-        self.app = context.of(scope)
+        self.app = context.app_of(scope)
         self.now = self.app.clock()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self.receive = receive

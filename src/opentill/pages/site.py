@@ -29,7 +29,7 @@ async def front_page(request: Request) -> Response:
 
 async def agreement_page(request: Request) -> Response:
     """Show the merchant services agreement (its ``documentUrl``)."""
-    current = agreement.current(context.of(request.scope).settings)
+    current = agreement.current(context.app_of(request.scope).settings)
     content = markdown(current.markdown_content)
     values = {"agreement": current, "content": content, "test_mode": _badge(request)}
     return _html("agreement.html", _base(request), **values)
@@ -42,12 +42,12 @@ def _html(template: str, base: str, **values: object) -> Response:
 
 def _badge(request: Request) -> str:
     """Return what a page says where no money is real, empty where some is."""
-    livemode = context.of(request.scope).settings.livemode
+    livemode = context.app_of(request.scope).settings.livemode
     return "" if livemode else SENTENCES["en"]["test_mode"]
 
 
 def _base(request: Request) -> str:
-    return templates.base_path(context.of(request.scope).settings.public_url)
+    return templates.base_path(context.app_of(request.scope).settings.public_url)
 
 
 routes: Final = (

@@ -15,7 +15,7 @@ from opentill.core.ids import is_id, new_id, new_slug
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
 from opentill.http import inputs
-from opentill.http.paging import given
+from opentill.http.paging import active_filters
 from opentill.merchants import Actor
 from opentill.payment_links import queries
 from opentill.payment_links.model import (
@@ -64,11 +64,11 @@ async def create(
         max_quantity=quantity,
         expires_at=_to_come(body.expires_at, now),
         max_uses=body.max_uses,
-        success_url=inputs.web_address("successUrl", body.success_url),
+        success_url=inputs.check_url("successUrl", body.success_url),
         methods=body.payment_methods,
         locale=body.locale,
         client_reference=_reference(body.client_reference),
-        metadata=inputs.metadata(body.metadata),
+        metadata=inputs.check_metadata(body.metadata),
     )
     link = await queries.INSERT.one(tx, new, now=now)
     if actor is not None:
@@ -122,7 +122,7 @@ def _to_come(moment: int | None, now: int) -> int | None:
 
 
 def _reference(text: str | None) -> str | None:
-    return None if text is None else inputs.name("clientReference", text, _LONGEST_REFERENCE)
+    return None if text is None else inputs.check_name("clientReference", text, _LONGEST_REFERENCE)
 
 
 async def update(
@@ -168,13 +168,13 @@ def _wanted(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
         same = body.expires_at == old.expires_at
         changes["expires_at"] = old.expires_at if same else _to_come(body.expires_at, now)
     if not isinstance(body.success_url, UnsetType):
-        changes["success_url"] = inputs.web_address("successUrl", body.success_url)
+        changes["success_url"] = inputs.check_url("successUrl", body.success_url)
     if not isinstance(body.client_reference, UnsetType):
         changes["client_reference"] = _reference(body.client_reference)
     if not isinstance(body.item, UnsetType):
         changes |= _item_changes(old, body.item)
     if bytes(body.metadata):
-        changes["metadata"] = inputs.metadata(body.metadata)
+        changes["metadata"] = inputs.check_metadata(body.metadata)
     wanted = msgspec.structs.replace(old, **changes)
     _check_quantity(wanted.least_minor, wanted.most_minor, wanted.max_quantity)
     return wanted
@@ -219,7 +219,7 @@ async def list_page(
     here: Db, merchant_id: str, query: queries.ListQuery
 ) -> tuple[list[PaymentLink], int]:
     """Return the page that a query asks for, newest first, and how many links there are."""
-    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, given(query))
+    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, active_filters(query))
     return await rows.page(query.page, query.size)
 
 

@@ -164,13 +164,13 @@ async def _csv(run: Run, transfers: _Transfers, letters: Letters) -> AsyncIterat
             named = letters.reference(one.payout_id)
             yield [
                 named, _decimal(one.amount_minor, one.currency), one.currency, run.pay_on,
-                csvfile.cell(account.holder), account.number, account.bic, account.bank_code,
+                csvfile.format_cell(account.holder), account.number, account.bic, account.bank_code,
                 account.country, f"Payout {named}",
                 *(_address_cells(account) if letters.single else ()),
             ]  # fmt: skip
 
     columns = (*COLUMNS, *ADDRESS_COLUMNS) if letters.single else COLUMNS
-    async for piece in csvfile.chunks(columns, rows()):
+    async for piece in csvfile.encode_rows(columns, rows()):
         yield piece
 
 
@@ -179,7 +179,7 @@ def _address_cells(account: BankAccount) -> list[str]:
     if address is None:
         return [""] * len(ADDRESS_COLUMNS)
     parts = (address.street, address.building, address.post_code, address.town, address.country)
-    return [csvfile.cell(part) for part in parts]
+    return [csvfile.format_cell(part) for part in parts]
 
 
 # ── XML ──

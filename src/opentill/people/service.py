@@ -60,7 +60,7 @@ async def invite(  # noqa: PLR0913 - whom, where to, and who sees the link
     Earlier invitations of the same person to the same place no longer work. Raises NotFound, and
     Invalid for what is no address or for somebody who is a member already.
     """
-    address = normal(inputs.email("email", email))
+    address = normal(inputs.check_email("email", email))
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
         known = await queries.BY_EMAIL.first(tx, email=address)
@@ -157,7 +157,7 @@ async def join(
         link, person = await read_link(tx, token, now)
         if link.kind != "INVITATION":
             raise NotFound
-        name = inputs.name("name", name, _LONGEST_NAME)
+        name = inputs.check_name("name", name, _LONGEST_NAME)
         passwords.check("password", password, link.email, name)
         if person is not None and not await _is_set_anew_by_link(tx, link, person):
             raise NotFound
@@ -222,7 +222,7 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
         link, person = await read_link(tx, token, now)
     if link.kind != "INVITATION" or person is None:
         raise NotFound
-    name = inputs.name("name", name, _LONGEST_NAME)
+    name = inputs.check_name("name", name, _LONGEST_NAME)
     passwords.check("password", password, link.email, name)
     stored = await passwords.hashed(password, cost, who=link.email)
     person_id = person.id

@@ -13,7 +13,7 @@ from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import derived_id, new_id
 from opentill.db.database import Db, Tx
 from opentill.http import inputs
-from opentill.http.paging import given
+from opentill.http.paging import active_filters
 from opentill.merchants import Actor
 from opentill.products import queries
 from opentill.products.model import Outdated, Product, ProductBody, ProductUpdate, Saved
@@ -52,12 +52,12 @@ async def create(
         tx,
         merchant_id=merchant_id,
         id=new_id("prod"),
-        name=inputs.name("name", body.name, 200),
+        name=inputs.check_name("name", body.name, 200),
         description=body.description or "",
-        image=inputs.web_address("image", body.image),
+        image=inputs.check_url("image", body.image),
         price_minor=price_minor(body.price, body.currency),
         currency=body.currency,
-        metadata=inputs.metadata(body.metadata),
+        metadata=inputs.check_metadata(body.metadata),
         now=now,
     )
     if actor is not None:
@@ -118,7 +118,7 @@ async def list_page(
     here: Db, merchant_id: str, query: queries.ListQuery
 ) -> tuple[list[Product], int]:
     """Return the page that a query asks for, newest first, and how many products there are."""
-    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, given(query))
+    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, active_filters(query))
     return await rows.page(query.page, query.size)
 
 
@@ -160,12 +160,12 @@ def _wanted(old: Product, body: ProductUpdate) -> Product:
     price = money.show(old.price_minor, old.currency) if body.price is UNSET else body.price
     return msgspec.structs.replace(
         old,
-        name=old.name if body.name is UNSET else inputs.name("name", body.name, 200),
+        name=old.name if body.name is UNSET else inputs.check_name("name", body.name, 200),
         description=old.description if body.description is UNSET else body.description or "",
-        image=old.image if body.image is UNSET else inputs.web_address("image", body.image),
+        image=old.image if body.image is UNSET else inputs.check_url("image", body.image),
         price_minor=price_minor(price, currency),
         currency=currency,
-        metadata=old.metadata if not bytes(body.metadata) else inputs.metadata(body.metadata),
+        metadata=old.metadata if not bytes(body.metadata) else inputs.check_metadata(body.metadata),
     )
 
 

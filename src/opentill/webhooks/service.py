@@ -53,7 +53,7 @@ class UrlCheck:
 
     def __call__(self, url: str) -> str:
         """Return the address with its host in ASCII. Raises Invalid for ``url``."""
-        inputs.web_address("url", url)
+        inputs.check_url("url", url)
         url = hostnames.with_ascii_host(url)
         if "#" in url:
             raise Invalid("url", "url must be without a fragment")

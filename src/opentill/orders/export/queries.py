@@ -22,14 +22,14 @@ def _quoted(text: str) -> str:
 
 
 def _inert(text: str) -> str:
-    """Write text of others as csvfile.cell does: an apostrophe before what would be run."""
+    """Write text of others as csvfile.format_cell does: an apostrophe before what would be run."""
     return f"""case when {text} ~ '{csvfile.ANYWHERE}' then
         case when {text} ~ '{csvfile.AT_START}' then '''' else '' end
         || regexp_replace({text}, '{csvfile.AFTER_SEPARATOR}', '\\1''', 'g') else {text} end"""
 
 
 def _inert_json(text: str) -> str:
-    """Write JSON of others as csvfile.cell does."""
+    """Write JSON of others as csvfile.format_cell does."""
     escaped = csvfile.JSON_SEMICOLON.replace("\\", "\\\\")  # a backslash of the replacement
     return f"""case when position(';' in {text}) = 0 then {text}
         else regexp_replace({text}, '{csvfile.IN_JSON}', '{escaped}', 'g') end"""
@@ -46,7 +46,7 @@ def _unit(currency: str) -> str:
 
 
 def _utc(millis: str) -> str:
-    """Write a time as csvfile.utc does."""
+    """Write a time as csvfile.format_utc does."""
     return f"""trim('"' from to_json(timestamp '1970-01-01'
         + {millis} / 1000 * interval '1 second')::text)
         || '.' || right((1000 + {millis} % 1000)::text, 3) || 'Z'"""

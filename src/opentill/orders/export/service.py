@@ -41,7 +41,7 @@ def _form(*, local: bool) -> _Form:
 
 def filename(start: int | None, end: int | None) -> str:
     """Name the range: ``orders_2025-01-01_2025-01-31.csv``, ``all`` where a side is open."""
-    return csvfile.filename("orders", start, end)
+    return csvfile.range_filename("orders", start, end)
 
 
 async def chunks(
@@ -90,7 +90,7 @@ async def chunks(
     parts = _parts(db, chosen, readers)
     try:
         first = await anext(parts, None)  # which refuses what is wrong in a search
-        yield csvfile.line([column.name for column in form.columns])
+        yield csvfile.encode_row([column.name for column in form.columns])
         if first is not None:
             ahead.append(asyncio.create_task(lines(first)))
         async for part in parts:

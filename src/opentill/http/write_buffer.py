@@ -1,7 +1,8 @@
-"""What requests leave behind for a merchant's developers: noted in memory, written now and then.
+"""Write-behind buffers for records of requests that merchants' developers read.
 
-To note costs a request no statement. Every two seconds a process writes what it has noted; while
-the database is away it stays noted, and a process that is killed loses two seconds.
+Recording a request costs no statement: a process buffers its records in memory and writes them
+every two seconds. They stay buffered while the database is unavailable; a process that is killed
+loses at most two seconds of them.
 """
 
 import asyncio
@@ -23,33 +24,33 @@ _EVERY_S: Final = 2.0
 _log: Final = structlog.get_logger()
 
 
-class Noting(ABC, Generic[Batch]):
-    """What a process has noted and not written yet; a ``Batch`` is all of it at one moment."""
+class WriteBuffer(ABC, Generic[Batch]):
+    """Records that this process has not written yet; a ``Batch`` is all of them at one time."""
 
-    what: ClassVar[str]  # it is called in the log
+    label: ClassVar[str]  # names the records in the log
 
     def __init__(self) -> None:
-        """Nothing is noted yet."""
-        self._turn = asyncio.Lock()
+        """Start with an empty buffer."""
+        self._lock = asyncio.Lock()
 
     @abstractmethod
     def _take(self) -> Batch | None:
-        """Return all that is noted, and forget it; None if there is nothing."""
+        """Empty the buffer and return its content, None if it was empty."""
 
     @abstractmethod
     async def _save(self, tx: Tx, batch: Batch) -> None:
-        """Write it, and delete what is beyond a merchant's newest."""
+        """Write a batch, and delete the oldest rows of each merchant over its limit."""
 
     @abstractmethod
     def _put_back(self, batch: Batch) -> None:
-        """Note it again, before what was noted meanwhile."""
+        """Return a batch that was not written to the buffer, before newer records."""
 
     async def write(self, db: Db) -> None:
-        """Write what was noted, after what is being written.
+        """Write the buffered records, after any write in progress.
 
-        Raises Unavailable, and then it is still noted.
+        Raises Unavailable; the records are then still buffered.
         """
-        async with self._turn:
+        async with self._lock:
             batch = self._take()
             if batch is None:
                 return
@@ -61,13 +62,13 @@ class Noting(ABC, Generic[Batch]):
 
     @asynccontextmanager
     async def writing(self, db: Db) -> AsyncIterator[None]:
-        """Write every two seconds while the block runs, and when it ends."""
+        """Write every two seconds while the block runs, and once more when it ends."""
         write = partial(self.write, db)
         try:
-            async with following(write, _EVERY_S, f"{self.what} cannot be written"):
+            async with following(write, _EVERY_S, f"{self.label} cannot be written"):
                 yield
         finally:
             try:
                 await write()
             except Unavailable as error:
-                _log.warning(f"{self.what} are lost", reason=error.reason)
+                _log.warning(f"{self.label} are lost", reason=error.reason)
