@@ -307,7 +307,7 @@ async def _with_lost_passkey(tx: Any, login: people.NewLogin, now: int) -> tuple
         sign_count=0, name="Phone", created_at=now, used_at=None,
     )  # fmt: skip
     await queries.INSERT_PASSKEY.run(tx, passkey)
-    await people.lost_factors.ask(tx, person.email, now, actor=TESTER, wait_ms=3_600_000)
+    await people.lost_factors.request_reset(tx, person.email, now, actor=TESTER, wait_ms=3_600_000)
     reset = await people.offer_new_password(tx, person.email, now, actor=TESTER)
     keep = await people.lost_factors.new_stop_link(tx, person.email)
     assert keep is not None

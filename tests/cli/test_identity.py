@@ -146,7 +146,7 @@ def _with_authenticator(opentill: Commands, name: str) -> Colleague:
         login = await queries.LOGIN.first(tx, token_sha256=found["token_sha256"])
         assert login is not None
         await second_factor.begin(tx, login, key)
-        secret = await second_factor.pending(tx, login, key)
+        secret = await second_factor.pending_secret(tx, login, key)
         now = await tx.fetchval("select floor(extract(epoch from now()))::bigint")
         code = totp.code_at(secret, now // 30)
         await second_factor.confirm(tx, login, code, key, now * 1000)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from opentill.core.errors import Unavailable
-from opentill.http import accepted, refused
+from opentill.http import ignored_log, refused
 from opentill.http.ignored_log import AcceptedRequests
 from opentill.http.refused import RefusedRequests
 from support.api_server import ApiServer, Shop
@@ -92,7 +92,7 @@ def _note(server: ApiServer, merchant_id: str, number: int) -> None:
         "path": f"/v1/{number}" + "x\x00\ud800" * 1000,
         "query_string": b"a=1&" * 5000,
     }
-    noted(server).note(scope, f"req_{number:08}", 400, BODY)
+    noted(server).record(scope, f"req_{number:08}", 400, BODY)
 
 
 def test_a_flood_is_bounded_in_memory_and_on_disk_and_hides_no_other(shop: Shop) -> None:
@@ -107,7 +107,7 @@ def test_a_flood_is_bounded_in_memory_and_on_disk_and_hides_no_other(shop: Shop)
                 _note(server, merchant_id, number)
             if number == 1000:
                 _note(server, shop.id, number)
-        assert sum(map(len, memory._of.values())) == memory._count <= 1000
+        assert sum(map(len, memory._by_merchant.values())) == memory._count <= 1000
         await memory.write(server.app.db)
         for number in range(2000, 2300):
             _note(server, others[0], number)
@@ -215,13 +215,13 @@ def test_ignored_fields_are_bounded_and_go_after_seven_days(shop: Shop) -> None:
         [shop.id, other.id],
     )
     assert {row["merchant_id"]: row["count"] for row in found} == {
-        shop.id: accepted.MOST,
+        shop.id: ignored_log.MOST,
         other.id: 1,
     }
-    while server.tx(lambda tx: accepted.prune(tx, now - 1 + 7 * DAY)):
+    while server.tx(lambda tx: ignored_log.prune(tx, now - 1 + 7 * DAY)):
         pass
     assert server.sql("select from ignored_fields where merchant_id = $1", shop.id)
-    while server.tx(lambda tx: accepted.prune(tx, now + 60_000 + 7 * DAY)):
+    while server.tx(lambda tx: ignored_log.prune(tx, now + 60_000 + 7 * DAY)):
         pass
     assert not server.sql("select from ignored_fields where merchant_id = $1", shop.id)
 

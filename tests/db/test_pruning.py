@@ -14,7 +14,7 @@ from opentill.core.ids import new_id
 from opentill.db.database import Db, Tx
 from opentill.epay import jobs as epay
 from opentill.epay import queries as epay_queries
-from opentill.http import accepted, idempotency
+from opentill.http import idempotency, ignored_log
 from opentill.http import queries as http_queries
 from support import world
 
@@ -65,7 +65,7 @@ async def _note_ignored(tx: Tx, merchant_id: str, _: str, now: int) -> int:
 KEPT: Final = (
     Kept("idempotency_keys", _claim_key, idempotency.prune),
     Kept("epay_refunds", _keep_request, epay.prune),
-    Kept("ignored_fields", _note_ignored, accepted.prune),
+    Kept("ignored_fields", _note_ignored, ignored_log.prune),
 )
 
 

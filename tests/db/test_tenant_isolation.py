@@ -41,7 +41,7 @@ from opentill.disputes import jobs as dispute_jobs
 from opentill.epay import credentials, notices
 from opentill.figures import jobs as figure_jobs
 from opentill.gateways.model import Card, GatewayPaymentEvent, PaymentOutcome, RefundOutcome
-from opentill.http import accepted, refused
+from opentill.http import ignored_log, refused
 from opentill.integrity import rules, scheduler
 from opentill.list_counts import FOREVER
 from opentill.list_counts.jobs import roll_up
@@ -118,8 +118,8 @@ EXPLAINED: Final = frozenset(
         # arrays: a batch may be of several merchants; tests/dashboard/test_requests.py
         # of whoever acts, at whichever merchant: tests/approvals, tests/dashboard/test_team.py
         "merchants.queries      ": "SOLO_SUMS RECORD_SOLO_MOVEMENTS KEYS_MADE_BY",
-        "http.queries": "PRUNE NOTE_REFUSED TRIM_REFUSED PRUNE_REFUSED"
-        " NOTE_IGNORED TRIM_IGNORED PRUNE_IGNORED",
+        "http.queries": "PRUNE INSERT_REFUSED TRIM_REFUSED PRUNE_REFUSED"
+        " UPSERT_IGNORED TRIM_IGNORED PRUNE_IGNORED",
         "products.queries": "MERCHANT_OF",
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "OVERDUE TRIAL_BALANCE",
@@ -577,7 +577,7 @@ class Business:
         assert api_server.tx(lambda tx: refused.newest(tx, self.id, self.now))
         self.shop.data("PATCH", f"/v1/products/{self.product}", json={"sku": "1"})
         api_server.run(api_server._server.state.accepted.write(self.app.db))
-        assert api_server.tx(lambda tx: accepted.newest(tx, self.id, self.now))
+        assert api_server.tx(lambda tx: ignored_log.newest(tx, self.id, self.now))
 
     def standing(self) -> None:
         """What the merchant may do: suspended, resumed, switched, noted, and what is left."""

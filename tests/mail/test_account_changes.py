@@ -60,7 +60,7 @@ async def _passkey(tx: Tx, login: Login) -> None:
 
 async def _authenticator(tx: Tx, login: Login, clock: int) -> None:
     await second_factor.begin(tx, login, KEY)
-    secret = await second_factor.pending(tx, login, KEY)
+    secret = await second_factor.pending_secret(tx, login, KEY)
     await second_factor.confirm(tx, login, totp.code_at(secret, clock), KEY, NOW)
 
 
@@ -131,7 +131,7 @@ async def test_a_reset_of_factors_is_mailed_at_its_beginning_with_a_link_and_at_
         )  # fmt: skip
         await queries.INSERT_PASSKEY.run(tx, passkey)
         actor = Actor("root (admin)", "lost the phone")
-        await lost_factors.ask(tx, ann.email, NOW, actor=actor, wait_ms=HOUR_MS)
+        await lost_factors.request_reset(tx, ann.email, NOW, actor=actor, wait_ms=HOUR_MS)
 
     await db.run(begin)
     mails = await _mails(db)

@@ -1,4 +1,4 @@
-"""Nobody has tried to log in when a test begins."""
+"""Every test begins without counted login attempts."""
 
 from support.people import unlimited
 

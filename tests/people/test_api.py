@@ -1,4 +1,4 @@
-"""``/v1/merchant/…``: tokens, who may do what with them, and that nothing else opens it."""
+"""``/v1/merchant/…``: tokens, the permissions of persons, and the refusal of API keys."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ from support.people import PASSWORD, Visitor, address, person
 from support.pictures import PICTURE
 
 SESSIONS: Final = "/v1/merchant/sessions"
-WITH_TOKEN: Final = [one for one in PEOPLE_OPERATIONS if one.permission]
+TOKEN_OPERATIONS: Final = [one for one in PEOPLE_OPERATIONS if one.permission]
 
 
 class Caller:
@@ -27,9 +27,11 @@ class Caller:
     def __init__(self, api_server: ApiServer, email: str, **more: str) -> None:
         """Log in."""
         self.api_server = api_server
-        answer = api_server.http.post(SESSIONS, json={"email": email, "password": PASSWORD, **more})
-        assert answer.status_code == 201, answer.text
-        self.tokens: dict[str, Any] = answer.json()["data"]
+        response = api_server.http.post(
+            SESSIONS, json={"email": email, "password": PASSWORD, **more}
+        )
+        assert response.status_code == 201, response.text
+        self.tokens: dict[str, Any] = response.json()["data"]
 
     def call(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Send a request with the token."""
@@ -40,10 +42,10 @@ class Caller:
         )
 
     def data(self, method: str, path: str, **options: Any) -> Any:
-        """Send a request that must be taken and return ``data``."""
-        answer = self.call(method, path, **options)
-        assert answer.status_code in {200, 201}, answer.text
-        return answer.json().get("data")
+        """Send a request that must succeed and return ``data``."""
+        response = self.call(method, path, **options)
+        assert response.status_code in {200, 201}, response.text
+        return response.json().get("data")
 
 
 def _caller(shop: Shop, role: MerchantRole = "owner") -> tuple[Visitor, Caller]:
@@ -51,41 +53,48 @@ def _caller(shop: Shop, role: MerchantRole = "owner") -> tuple[Visitor, Caller]:
     return visitor, Caller(shop.api_server, visitor.email)
 
 
-def _is_unauthorized(answer: httpx2.Response) -> bool:
-    return answer.status_code == 401 and answer.json() == {"code": 401, "message": "Unauthorized"}
+def _is_unauthorized(response: httpx2.Response) -> bool:
+    return response.status_code == 401 and response.json() == {
+        "code": 401,
+        "message": "Unauthorized",
+    }
 
 
 # ── tokens ──
 
 
-def test_a_login_gives_tokens_that_say_who_and_where(shop: Shop) -> None:
+def test_an_access_token_names_its_person_and_merchant(shop: Shop) -> None:
     visitor, caller = _caller(shop)
     head, claims, _ = caller.tokens["accessToken"].split(".")
     assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "EdDSA", "typ": "JWT"}
-    said = json.loads(base64.urlsafe_b64decode(claims + "=="))
-    assert (said["sub"], said["mid"], said["role"]) == (visitor.person_id, shop.id, "owner")
-    assert said["sid"].startswith("ses_")
-    assert said["exp"] * 1000 == caller.tokens["expiresAt"]
+    payload = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    assert (payload["sub"], payload["mid"], payload["role"]) == (
+        visitor.person_id,
+        shop.id,
+        "owner",
+    )
+    assert payload["sid"].startswith("ses_")
+    assert payload["exp"] * 1000 == caller.tokens["expiresAt"]
     profile = caller.data("GET", "/profile")
     assert (profile["email"], profile["merchantId"]) == (visitor.email, shop.id)
     assert profile["agreementStatus"] == "NONE"
     assert "team.manage" in profile["permissions"]
 
 
-def test_whoever_is_wrong_gets_the_same_answer(shop: Shop) -> None:
+def test_wrong_credentials_all_get_the_same_response(shop: Shop) -> None:
     visitor = person(shop.api_server, shop.id, "owner")
     for body in (
         {"email": visitor.email, "password": "not my password at all"},
         {"email": address(), "password": PASSWORD},
         {"email": visitor.email, "password": ""},
     ):
-        answer = shop.api_server.http.post(SESSIONS, json=body)
-        assert _is_unauthorized(answer)
-        assert answer.headers["www-authenticate"] == 'Bearer realm="opentill"'
+        response = shop.api_server.http.post(SESSIONS, json=body)
+        assert _is_unauthorized(response)
+        assert response.headers["www-authenticate"] == 'Bearer realm="opentill"'
     refused(shop.api_server.http.post(SESSIONS, json={"email": "a@example.com"}), "password")
 
 
-def test_who_is_a_member_of_several_merchants_says_which(shop: Shop) -> None:
+def test_a_member_of_several_merchants_must_name_one(shop: Shop) -> None:
     api_server, visitor = shop.api_server, person(shop.api_server, shop.id, "owner")
     body = {"email": visitor.email, "password": PASSWORD}
     other = api_server.shop().id
@@ -107,7 +116,7 @@ def test_an_access_token_ends_after_ten_minutes_and_is_refreshed(
     assert fresh["refreshToken"] != body["refreshToken"]
     used, caller.tokens = caller.tokens, fresh
     assert caller.data("GET", "/profile")["merchantId"] == shop.id
-    # Used a second time it ends the session, whoever of the two is the thief.
+    # A second use ends the session: either user may be the thief.
     again = caller.api_server.http.post(
         f"{SESSIONS}/refresh", json={"refreshToken": used["refreshToken"]}
     )
@@ -119,7 +128,7 @@ def test_an_access_token_ends_after_ten_minutes_and_is_refreshed(
     assert _is_unauthorized(last)
 
 
-def test_a_token_ends_with_its_session_and_with_the_password(shop: Shop) -> None:
+def test_ending_a_session_or_changing_the_password_ends_its_tokens(shop: Shop) -> None:
     visitor, caller = _caller(shop)
     other = Caller(shop.api_server, visitor.email)
     caller.data("DELETE", "/sessions")
@@ -130,7 +139,7 @@ def test_a_token_ends_with_its_session_and_with_the_password(shop: Shop) -> None
     assert _is_unauthorized(other.call("GET", "/profile"))
 
 
-def test_a_changed_role_counts_at_once(shop: Shop) -> None:
+def test_a_changed_role_applies_immediately(shop: Shop) -> None:
     _, owner = _caller(shop)
     bob, caller = _caller(shop, "finance")
     assert caller.call("GET", "/keys").status_code == 403
@@ -141,7 +150,7 @@ def test_a_changed_role_counts_at_once(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("change", ["signature", "none", "other key", "cookie", "refresh", "two"])
-def test_a_token_that_is_not_ours_opens_nothing(shop: Shop, change: str) -> None:
+def test_a_forged_token_is_refused(shop: Shop, change: str) -> None:
     visitor, caller = _caller(shop)
     head, claims, signature = caller.tokens["accessToken"].split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
@@ -154,8 +163,8 @@ def test_a_token_that_is_not_ours_opens_nothing(shop: Shop, change: str) -> None
         "two": f"{head}.{claims}.{signature}",
     }[change]
     lines = [("authorization", f"Bearer {token}")] * (2 if change == "two" else 1)
-    answer = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
-    assert _is_unauthorized(answer)
+    response = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
+    assert _is_unauthorized(response)
     visitor.keep(caller.tokens["refreshToken"].split(".")[0])
     assert visitor.get("/security").status_code == 303  # nor is it a cookie
 
@@ -173,50 +182,54 @@ def test_a_token_that_is_not_ours_opens_nothing(shop: Shop, change: str) -> None
         b"\xff",
     ],
 )
-def test_a_token_whose_header_is_anything_opens_nothing(shop: Shop, header: bytes) -> None:
+def test_a_token_with_a_malformed_header_is_refused(shop: Shop, header: bytes) -> None:
     head = base64.urlsafe_b64encode(header).decode().rstrip("=")
     for token in (f"{head}.e30.AA", head, f"{head}."):
         lines = {"authorization": f"Bearer {token}"}
-        answer = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
-        assert _is_unauthorized(answer)
+        response = shop.api_server.http.get("/v1/merchant/profile", headers=lines)
+        assert _is_unauthorized(response)
 
 
 # ── the two APIs apart ──
 
 
-def test_an_api_key_opens_nothing_of_people_and_a_token_nothing_else(shop: Shop) -> None:
+def test_api_keys_and_tokens_are_refused_by_each_others_operations(shop: Shop) -> None:
     _, caller = _caller(shop)
-    for one in WITH_TOKEN:
-        path = one.path.replace("{id}", "key_0000000000000000000000000a")
-        assert _is_unauthorized(shop.call(one.method, path, json={})), one.path
+    for operation in TOKEN_OPERATIONS:
+        path = operation.path.replace("{id}", "key_0000000000000000000000000a")
+        assert _is_unauthorized(shop.call(operation.method, path, json={})), operation.path
     headers = {"authorization": f"Bearer {caller.tokens['accessToken']}"}
-    for one in OPERATIONS:
-        if one.auth:
-            path = one.path.replace("{id}", "order_0000000000000000000000000a")
-            answer = shop.api_server.http.request(one.method, path, headers=headers)
-            assert _is_unauthorized(answer), one.path
+    for operation in OPERATIONS:
+        if operation.auth:
+            path = operation.path.replace("{id}", "order_0000000000000000000000000a")
+            response = shop.api_server.http.request(operation.method, path, headers=headers)
+            assert _is_unauthorized(response), operation.path
 
 
-def _status(caller: Caller, one: Operation) -> int:
-    path = one.path.removeprefix("/v1/merchant").replace("{id}", "key_0000000000000000000000000a")
+def _status(caller: Caller, operation: Operation) -> int:
+    path = operation.path.removeprefix("/v1/merchant").replace(
+        "{id}", "key_0000000000000000000000000a"
+    )
     # A key without scopes takes an owner.
-    return caller.call(one.method, path, json={"x": 1, "scopes": ["orders:read"]}).status_code
+    return caller.call(operation.method, path, json={"x": 1, "scopes": ["orders:read"]}).status_code
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES)
-def test_every_operation_lets_in_the_roles_of_the_table(shop: Shop, role: MerchantRole) -> None:
+def test_every_operation_admits_exactly_the_roles_of_its_permission(
+    shop: Shop, role: MerchantRole
+) -> None:
     _, caller = _caller(shop, role)
     wrong = {}
-    for one in WITH_TOKEN:
-        if one.path == SESSIONS:
+    for operation in TOKEN_OPERATIONS:
+        if operation.path == SESSIONS:
             continue
-        status = _status(caller, one)
-        if (status == 403) == member_may(role, one.permission) or status in {401, 500}:  # type: ignore[arg-type]
-            wrong[one.method, one.path] = status
+        status = _status(caller, operation)
+        if (status == 403) == member_may(role, operation.permission) or status in {401, 500}:  # type: ignore[arg-type]
+            wrong[operation.method, operation.path] = status
     assert wrong == {}
 
 
-def test_what_is_dangerous_takes_a_login_of_the_last_ten_minutes(
+def test_a_step_up_needs_a_login_of_the_last_ten_minutes(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     now = shop.api_server.app.clock()
@@ -236,30 +249,33 @@ def test_what_is_dangerous_takes_a_login_of_the_last_ten_minutes(
 # ── what it does ──
 
 
-def test_keys_are_made_replaced_and_revoked_at_once(shop: Shop) -> None:
+def test_keys_are_created_replaced_and_revoked_immediately(shop: Shop) -> None:
     visitor, caller = _caller(shop, "developer")
     refused(caller.call("POST", "/keys", json={"name": "x" * 101}), "name")
     body = {"name": "Till 2", "scopes": ["products:read"]}
-    made = caller.data("POST", "/keys", json=body)
-    again = caller.data("POST", f"/keys/{made['id']}/regenerate")
-    assert made["name"] == again["name"] == "Till 2"
-    answers = [
+    new_key = caller.data("POST", "/keys", json=body)
+    replacement = caller.data("POST", f"/keys/{new_key['id']}/regenerate")
+    assert new_key["name"] == replacement["name"] == "Till 2"
+    statuses = [
         shop.call("GET", "/v1/products", headers={"x-api-key": one["key"]}).status_code
-        for one in (made, again)
+        for one in (new_key, replacement)
     ]
-    assert answers == [401, 200]
-    named = caller.data("PATCH", f"/keys/{again['id']}", json={"name": "Till 3"})
+    assert statuses == [401, 200]
+    named = caller.data("PATCH", f"/keys/{replacement['id']}", json={"name": "Till 3"})
     assert (named["id"], named["name"], named["hint"][-4:]) == (
-        again["id"], "Till 3", again["key"][-4:],
+        replacement["id"], "Till 3", replacement["key"][-4:],
     )  # fmt: skip
-    refused(caller.call("PATCH", f"/keys/{again['id']}", json={"name": "a\x07"}), "name")
-    caller.data("PATCH", f"/keys/{again['id']}", json={"name": "Till 2"})
-    caller.data("DELETE", f"/keys/{again['id']}")
-    assert shop.call("GET", "/v1/products", headers={"x-api-key": again["key"]}).status_code == 401
+    refused(caller.call("PATCH", f"/keys/{replacement['id']}", json={"name": "a\x07"}), "name")
+    caller.data("PATCH", f"/keys/{replacement['id']}", json={"name": "Till 2"})
+    caller.data("DELETE", f"/keys/{replacement['id']}")
+    assert (
+        shop.call("GET", "/v1/products", headers={"x-api-key": replacement["key"]}).status_code
+        == 401
+    )
     listed = caller.data("GET", "/keys")
-    assert {made["id"], again["id"], shop.key_id} == {one["id"] for one in listed["items"]}
+    assert {new_key["id"], replacement["id"], shop.key_id} == {one["id"] for one in listed["items"]}
     assert [one["name"] for one in listed["items"]] == ["Till 2", "Till 2", ""]
-    assert made["key"] not in json.dumps(listed)
+    assert new_key["key"] not in json.dumps(listed)
     other = shop.api_server.shop()
     for method, path in (("POST", "/regenerate"), ("DELETE", ""), ("PATCH", "")):
         sent = caller.call(method, f"/keys/{other.key_id}{path}", json={"name": "Mine"})
@@ -273,7 +289,7 @@ def test_keys_are_made_replaced_and_revoked_at_once(shop: Shop) -> None:
     ]  # fmt: skip
 
 
-def test_a_repeated_post_has_one_effect_and_is_for_its_person_only(shop: Shop) -> None:
+def test_an_idempotency_key_of_one_person_is_not_another_persons(shop: Shop) -> None:
     (_, ada), (_, bob) = _caller(shop), _caller(shop, "developer")
     headers = {"idempotency-key": "once"}
     first, second = (ada.call("POST", "/keys", json={}, headers=headers) for _ in range(2))
@@ -282,15 +298,15 @@ def test_a_repeated_post_has_one_effect_and_is_for_its_person_only(shop: Shop) -
     assert bob.call("POST", "/keys", json={}, headers=headers).status_code == 422
 
 
-def test_the_team_is_managed(shop: Shop) -> None:
+def test_an_owner_manages_the_team(shop: Shop) -> None:
     visitor, caller = _caller(shop)
-    made = caller.data(
+    invitation = caller.data(
         "POST", "/team/invitations", json={"email": "eve@example.com", "role": "support"}
     )
-    assert made["url"].startswith(f"{shop.api_server.url}/invite/")
+    assert invitation["url"].startswith(f"{shop.api_server.url}/invite/")
     (listed,) = caller.data("GET", "/team/invitations")["items"]
-    assert (listed["id"], "url" in listed) == (made["id"], False)
-    caller.data("DELETE", f"/team/invitations/{made['id']}")
+    assert (listed["id"], "url" in listed) == (invitation["id"], False)
+    caller.data("DELETE", f"/team/invitations/{invitation['id']}")
     assert caller.data("GET", "/team/invitations")["pagination"]["total"] == 0
     (member,) = caller.data("GET", "/team")["items"]
     assert (member["id"], member["role"]) == (visitor.person_id, "owner")
@@ -299,18 +315,20 @@ def test_the_team_is_managed(shop: Shop) -> None:
     refused(caller.call("PATCH", f"/team/{member['id']}", json={"role": "boss"}), "role")
 
 
-def test_endpoints_are_the_merchants_and_name_the_person(shop: Shop) -> None:
+def test_endpoints_belong_to_the_merchant_and_the_audit_log_names_the_person(shop: Shop) -> None:
     visitor, caller = _caller(shop)
-    made = caller.data("POST", "/webhook-endpoints", json={"url": "https://hooks.example.com/a"})
-    assert made["secret"].startswith("whsec_")
-    assert shop.data("GET", f"/v1/webhook-endpoints/{made['id']}")["url"] == made["url"]
+    endpoint = caller.data(
+        "POST", "/webhook-endpoints", json={"url": "https://hooks.example.com/a"}
+    )
+    assert endpoint["secret"].startswith("whsec_")
+    assert shop.data("GET", f"/v1/webhook-endpoints/{endpoint['id']}")["url"] == endpoint["url"]
     rows = shop.api_server.sql(
         "select who from audit_log where merchant_id = $1 and action = 'webhooks add'", shop.id
     )
     assert rows == [{"who": f"{visitor.email} ({visitor.person_id})"}]
 
 
-def test_the_agreement_is_accepted_by_an_owner_once_and_for_ever(shop: Shop) -> None:
+def test_an_owners_acceptance_of_the_agreement_is_recorded_once(shop: Shop) -> None:
     visitor, caller = _caller(shop)
     read = shop.api_server.http.get("/v1/config/legal/merchant-services-agreement").json()["data"]
     place = "/agreement/acceptances"
@@ -320,29 +338,31 @@ def test_the_agreement_is_accepted_by_an_owner_once_and_for_ever(shop: Shop) -> 
     )
     body = {"renderedDocumentSha256": read["renderedDocumentSha256"]}
     headers = {"user-agent": "Testfox/1.0"}
-    made = caller.data("POST", place, json=body, headers=headers)
-    assert {name: made[name] for name in ("agreementVersion", "templateSha256", "personId")} == {
+    acceptance = caller.data("POST", place, json=body, headers=headers)
+    assert {
+        name: acceptance[name] for name in ("agreementVersion", "templateSha256", "personId")
+    } == {
         "agreementVersion": read["agreementVersion"],
         "templateSha256": read["templateSha256"],
         "personId": visitor.person_id,
     }
-    assert (made["address"], made["userAgent"]) == ("127.0.0.1", "Testfox/1.0")
-    assert caller.data("POST", place, json=body) == made
-    assert caller.data("GET", place)["items"] == [made]
+    assert (acceptance["address"], acceptance["userAgent"]) == ("127.0.0.1", "Testfox/1.0")
+    assert caller.data("POST", place, json=body) == acceptance
+    assert caller.data("GET", place)["items"] == [acceptance]
     assert caller.data("GET", "/profile")["agreementStatus"] == "ACCEPTED"
     _, viewer = _caller(shop, "viewer")
     assert viewer.call("POST", place, json=body).status_code == 403
-    assert viewer.data("GET", place)["items"] == [made]
+    assert viewer.data("GET", place)["items"] == [acceptance]
 
 
-def test_a_profile_is_changed_field_by_field_by_whoever_saw_it(shop: Shop) -> None:
+def test_a_profile_update_changes_only_its_fields_and_needs_the_current_version(shop: Shop) -> None:
     visitor, caller = _caller(shop)
     before = caller.data("GET", "/profile")
     assert (before["displayName"], before["timeZone"], before["logoUrl"]) == (None, "UTC", None)
     sent = {"displayName": " Harbour ", "accentColor": "#0D5C49", "timeZone": "Asia/Tokyo"}
     after = caller.data("PATCH", "/profile", json=sent | {"version": before["version"]})
-    kept = {"displayName": "Harbour", "accentColor": "#0d5c49", "timeZone": "Asia/Tokyo"}
-    assert after == before | kept | {"version": after["version"]}
+    stored = {"displayName": "Harbour", "accentColor": "#0d5c49", "timeZone": "Asia/Tokyo"}
+    assert after == before | stored | {"version": after["version"]}
     assert after["version"] != before["version"]
     assert caller.data("GET", "/profile") == after
     stale = {"termsUrl": "https://example.com", "version": before["version"]}
@@ -358,7 +378,7 @@ def test_a_profile_is_changed_field_by_field_by_whoever_saw_it(shop: Shop) -> No
     assert developer.call("PATCH", "/profile", json=sent).status_code == 403
 
 
-def test_the_logo_is_set_and_removed_by_an_owner(shop: Shop) -> None:
+def test_an_owner_sets_and_removes_the_logo(shop: Shop) -> None:
     visitor, caller = _caller(shop)
     content = base64.b64encode(PICTURE).decode()
     for _ in range(2):  # the same picture again is no change

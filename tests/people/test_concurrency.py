@@ -1,4 +1,4 @@
-"""Two that change one account at once: what was checked before is still so when it counts."""
+"""Concurrent changes of one account: checks made before a transaction are repeated in it."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -22,7 +22,7 @@ NEW: Final = "seven slow rivers sing"
 
 @pytest.fixture
 async def ada(db: Db) -> people.Person:
-    now, stored = now_ms(), await passwords.hashed(PASSWORD, CHEAP)
+    now, stored = now_ms(), await passwords.hash_password(PASSWORD, CHEAP)
     person = people.Person(
         id=new_id("per"), email=address(), name="Ada", password=stored, totp_secret=None,
         totp_pending=None, totp_period=0, created_at=now, updated_at=now,
@@ -34,20 +34,20 @@ async def ada(db: Db) -> people.Person:
 
 @pytest.fixture
 async def login(db: Db, ada: people.Person) -> people.Login:
-    made = await people.log_in(db, _given(ada), SECRET_KEY, now_ms())
-    found = await people.find(db, made.token, BROWSER.address, now_ms())
-    assert found is not None
-    return found
+    new_login = await people.log_in(db, _credentials(ada), SECRET_KEY, now_ms())
+    login = await people.find(db, new_login.token, BROWSER.address, now_ms())
+    assert login is not None
+    return login
 
 
-def _given(person: people.Person, code: str = "") -> logins.Credentials:
+def _credentials(person: people.Person, code: str = "") -> logins.Credentials:
     return logins.Credentials(
-        email=person.email, password=PASSWORD, browser=BROWSER, code=code, known=True
+        email=person.email, password=PASSWORD, browser=BROWSER, code=code, is_known_browser=True
     )
 
 
-async def _ended_or_waiting(db: Db, task: asyncio.Task[Any]) -> None:
-    """Return once a task is over, or waits for a row that another transaction holds."""
+async def _until_done_or_blocked(db: Db, task: asyncio.Task[Any]) -> None:
+    """Wait until a task is done, or waits for a row that another transaction has locked."""
     async with asyncio.timeout(30), db.connection() as look:
         while not task.done():
             if await waits(look) is not None:
@@ -56,18 +56,18 @@ async def _ended_or_waiting(db: Db, task: asyncio.Task[Any]) -> None:
 
 
 async def _set_password(tx: Tx, person: people.Person) -> None:
-    """Do what a reset does: another password, and no login any more."""
-    stored = await passwords.hashed(NEW, CHEAP)
+    """Change the password and end all logins, as a reset does."""
+    stored = await passwords.hash_password(NEW, CHEAP)
     await queries.SET_PASSWORD.run(tx, id=person.id, password=stored, now=now_ms())
     await queries.END_OTHER_LOGINS.run(tx, person_id=person.id, but="")
 
 
 async def _during_reset(db: Db, person: people.Person, work: Awaitable[object]) -> object:
-    """Do something while the password is being set; what came of it."""
+    """Run ``work`` while the password is being changed; return its result or exception."""
     async with db.transaction() as tx:
         await _set_password(tx, person)
         task = asyncio.ensure_future(_outcome(work))
-        await _ended_or_waiting(db, task)
+        await _until_done_or_blocked(db, task)
     return await task
 
 
@@ -78,19 +78,21 @@ async def _outcome(work: Awaitable[object]) -> object:
         return error
 
 
-async def test_a_login_does_not_outlive_the_password_it_was_made_with(
+async def test_a_login_with_a_password_that_is_being_changed_fails(
     db: Db, ada: people.Person
 ) -> None:
-    outcome = await _during_reset(db, ada, people.log_in(db, _given(ada), SECRET_KEY, now_ms()))
+    outcome = await _during_reset(
+        db, ada, people.log_in(db, _credentials(ada), SECRET_KEY, now_ms())
+    )
     assert isinstance(outcome, people.WrongCredentials)
     async with db.connection() as tx:
         assert await queries.LOGINS.all(tx, person_id=ada.id) == []
 
 
-async def test_an_old_password_proves_nothing_once_there_is_another(
+async def test_a_step_up_with_a_password_that_is_being_changed_fails(
     db: Db, ada: people.Person, login: people.Login
 ) -> None:
-    proving = people.prove(db, login, _given(ada), SECRET_KEY, now_ms())
+    proving = people.prove(db, login, _credentials(ada), SECRET_KEY, now_ms())
     assert isinstance(await _during_reset(db, ada, proving), people.WrongCredentials)
 
 
@@ -98,7 +100,7 @@ async def test_a_change_of_password_does_not_undo_a_reset(
     db: Db, ada: people.Person, login: people.Login
 ) -> None:
     changing = people.change_password(
-        db, login, _given(ada), "nine quiet herons wait", SECRET_KEY, now_ms()
+        db, login, _credentials(ada), "nine quiet herons wait", SECRET_KEY, now_ms()
     )
     assert isinstance(await _during_reset(db, ada, changing), people.WrongCredentials)
     async with db.connection() as tx:
@@ -106,26 +108,28 @@ async def test_a_change_of_password_does_not_undo_a_reset(
     assert await passwords.matches(NEW, person.password)
 
 
-async def test_a_second_factor_set_up_meanwhile_is_asked_for(
+async def test_a_login_needs_a_second_factor_that_was_set_up_meanwhile(
     db: Db, ada: people.Person, login: people.Login
 ) -> None:
     async with db.transaction() as tx:
         await second_factor.begin(tx, login, SECRET_KEY)
     async with db.transaction() as tx:
-        secret = await second_factor.pending(tx, login, SECRET_KEY)
+        secret = await second_factor.pending_secret(tx, login, SECRET_KEY)
         await second_factor.confirm(tx, login, _code(secret), SECRET_KEY, now_ms())
-        task = asyncio.ensure_future(_outcome(people.log_in(db, _given(ada), SECRET_KEY, now_ms())))
-        await _ended_or_waiting(db, task)
+        task = asyncio.ensure_future(
+            _outcome(people.log_in(db, _credentials(ada), SECRET_KEY, now_ms()))
+        )
+        await _until_done_or_blocked(db, task)
     assert isinstance(await task, people.WrongCredentials)
 
 
-async def test_the_secret_that_is_confirmed_is_the_one_that_is_used(
+async def test_confirming_a_replaced_secret_is_refused(
     db: Db, ada: people.Person, login: people.Login
 ) -> None:
-    """A second page that begins anew between them neither replaces it nor is confirmed by it."""
+    """Another page may replace the secret between showing and confirming it."""
     async with db.transaction() as tx:
         await second_factor.begin(tx, login, SECRET_KEY)
-        first = await second_factor.pending(tx, login, SECRET_KEY)
+        first = await second_factor.pending_secret(tx, login, SECRET_KEY)
 
     async def confirm() -> None:
         await db.run(
@@ -135,18 +139,18 @@ async def test_the_secret_that_is_confirmed_is_the_one_that_is_used(
     async with db.transaction() as tx:
         await second_factor.begin(tx, login, SECRET_KEY)
         task = asyncio.ensure_future(_outcome(confirm()))
-        await _ended_or_waiting(db, task)
+        await _until_done_or_blocked(db, task)
     assert isinstance(await task, Invalid)
     async with db.connection() as look:
         assert (await queries.PERSON.one(look, id=ada.id)).totp_secret is None
 
 
-async def test_of_two_last_factors_that_are_removed_at_once_one_is_the_last(
+async def test_removing_both_factors_concurrently_weakens_all_logins(
     db: Db, ada: people.Person, login: people.Login
 ) -> None:
     async with db.transaction() as tx:
         await second_factor.begin(tx, login, SECRET_KEY)
-        secret = await second_factor.pending(tx, login, SECRET_KEY)
+        secret = await second_factor.pending_secret(tx, login, SECRET_KEY)
         await second_factor.confirm(tx, login, _code(secret), SECRET_KEY, now_ms())
         passkey = people.model.Passkey(
             id=new_id("pk"), person_id=ada.id, credential=ada.id.encode(), public_key=b"x",
@@ -160,10 +164,12 @@ async def test_of_two_last_factors_that_are_removed_at_once_one_is_the_last(
     async with db.transaction() as tx:
         await second_factor.remove(tx, login, now_ms())
         task = asyncio.ensure_future(_outcome(remove_passkey()))
-        await _ended_or_waiting(db, task)
+        await _until_done_or_blocked(db, task)
     assert await task is None
     async with db.connection() as look:
-        assert [one.strong for one in await queries.LOGINS.all(look, person_id=ada.id)] == [False]
+        assert [login.strong for login in await queries.LOGINS.all(look, person_id=ada.id)] == [
+            False
+        ]
 
 
 def _code(secret: str) -> str:
@@ -171,7 +177,9 @@ def _code(secret: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["invitation", "reset"])
-async def test_of_links_made_at_once_one_works(db: Db, ada: people.Person, kind: str) -> None:
+async def test_of_links_created_concurrently_only_one_is_valid(
+    db: Db, ada: people.Person, kind: str
+) -> None:
     email = address()
 
     async def make() -> str:

@@ -1,4 +1,4 @@
-"""A factor that exists is used: a login that lacks it does nothing but prove it."""
+"""A person's second factor is required: a login without it can only prove it or log out."""
 
 import asyncio
 import base64
@@ -40,9 +40,9 @@ def live(shop: Shop) -> Iterator[None]:
     app.settings = before
 
 
-def path_of(one: Page, merchant_id: str) -> str:
-    """Return a page's path with ids in it that nothing has."""
-    path = one.path.replace("{merchant:id}", merchant_id)
+def path_of(page: Page, merchant_id: str) -> str:
+    """Return a page's path with ids of resources that do not exist."""
+    path = page.path.replace("{merchant:id}", merchant_id)
     return re.sub(r"{[^}]+}", "xx_0000000000000000000000000a", path)
 
 
@@ -63,7 +63,7 @@ def _with_passkey(shop: Shop, **place: str) -> tuple[Visitor, PasskeyDevice]:
     return ada, add_passkey(ada)
 
 
-def test_a_password_alone_does_not_open_an_account_that_has_a_passkey(shop: Shop) -> None:
+def test_an_account_with_a_passkey_needs_more_than_the_password(shop: Shop) -> None:
     ada, device = _with_passkey(shop, role="owner")
     thief = Visitor(shop.api_server, ada.email)
     entered = thief.log_in()
@@ -80,7 +80,7 @@ def _location(response: httpx2.Response) -> tuple[int, str]:
     return response.status_code, response.headers.get("location", "")
 
 
-def test_a_passkey_is_proved_after_the_password_and_opens_what_was_asked_for(shop: Shop) -> None:
+def test_proving_a_passkey_after_the_password_leads_to_the_requested_page(shop: Shop) -> None:
     ada, device = _with_passkey(shop, role="owner")
     visitor, goal = Visitor(shop.api_server, ada.email), f"/dashboard/{shop.id}/team?x=1"
     page = visitor.log_in(next=goal).headers["location"]
@@ -98,7 +98,7 @@ def test_a_passkey_is_proved_after_the_password_and_opens_what_was_asked_for(sho
     assert replayed.get(FACTOR).headers["location"] == "/login"
 
 
-def test_whoever_adds_a_first_passkey_gets_recovery_codes_that_stand_in_for_it(shop: Shop) -> None:
+def test_adding_the_first_passkey_returns_recovery_codes(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     device, here = PasskeyDevice(), on_localhost(ada)
     page = ada.post("/security/passkeys/begin", headers=here)
@@ -142,7 +142,7 @@ def test_a_login_from_before_the_first_factor_lacks_it(shop: Shop) -> None:
     assert ada.get("/security").status_code == 200
 
 
-def test_the_api_for_people_takes_no_password_alone_either(shop: Shop) -> None:
+def test_the_api_also_requires_the_second_factor(shop: Shop) -> None:
     ada, _ = _with_passkey(shop, role="owner")
     body = {"email": ada.email, "password": PASSWORD}
     refused = _post(shop, "/v1/merchant/sessions", **body)
@@ -153,33 +153,33 @@ def test_the_api_for_people_takes_no_password_alone_either(shop: Shop) -> None:
     assert _post(shop, "/v1/merchant/sessions", **body).status_code == 401
 
 
-def test_a_step_up_takes_the_passkey_and_not_the_password_alone(
+def test_a_step_up_needs_the_passkey_besides_the_password(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     ada, device = _with_passkey(shop, role="owner")
     clock(shop.api_server.app.clock() + 10 * 60_000)
     path, form = f"/dashboard/{shop.id}/team/invite", {"email": "bob@example.com", "role": "viewer"}
     here = on_localhost(ada)
-    for given in ({}, {"proof_password": PASSWORD}, {"proof_password": PASSWORD, "proof_code": ""}):
-        assert title(ada.post(path, form | given)) == "Please confirm that it is you"
+    for proof in ({}, {"proof_password": PASSWORD}, {"proof_password": PASSWORD, "proof_code": ""}):
+        assert title(ada.post(path, form | proof)) == "Please confirm that it is you"
     eve, other = _with_passkey(shop, role="owner")
     clock(shop.api_server.app.clock() + 10 * 60_000)
-    asked = options_in(ada.post(path, form, headers=here))
+    options = options_in(ada.post(path, form, headers=here))
     foreign = other.use(options_in(eve.post(path, form, headers=here)), here["origin"])
-    by_other = other.use(asked, here["origin"])
+    by_other = other.use(options, here["origin"])
     for credential in (foreign, by_other):
         refused = ada.post(path, form | {"proof_credential": credential}, headers=here)
         assert title(refused) == "Please confirm that it is you"
-    asked = options_in(ada.post(path, form, headers=here))
-    assert len(asked["allowCredentials"]) == 1
-    proof = {"proof_credential": device.use(asked, here["origin"])}
-    assert "bob@example.com is invited" in ada.post(path, form | proof, headers=here).text
+    options = options_in(ada.post(path, form, headers=here))
+    assert len(options["allowCredentials"]) == 1
+    passkey_proof = {"proof_credential": device.use(options, here["origin"])}
+    assert "bob@example.com is invited" in ada.post(path, form | passkey_proof, headers=here).text
     clock(shop.api_server.app.clock() + 10 * 60_000)
-    again = ada.post(path, form | proof, headers=here)
+    again = ada.post(path, form | passkey_proof, headers=here)
     assert title(again) == "Please confirm that it is you"
 
 
-def test_a_challenge_that_a_wrong_passkey_was_shown_for_is_used_up(shop: Shop) -> None:
+def test_an_invalid_assertion_consumes_its_challenge(shop: Shop) -> None:
     _, device = _with_passkey(shop, role="owner")
     visitor = Visitor(shop.api_server)
     here = on_localhost(visitor)
@@ -191,8 +191,8 @@ def test_a_challenge_that_a_wrong_passkey_was_shown_for_is_used_up(shop: Shop) -
     assert log_in_by_passkey(visitor, device).status_code == 303
 
 
-def test_others_at_the_same_address_keep_no_passkey_out(shop: Shop) -> None:
-    """However often they ask for one, fail with one, and fail with passwords."""
+def test_failed_logins_at_the_same_address_do_not_block_passkeys(shop: Shop) -> None:
+    """Neither requested challenges nor failures with passkeys or passwords count against them."""
     ada, device = _with_passkey(shop, role="owner")
     stranger = Visitor(shop.api_server, ada.email)
     here = on_localhost(stranger)
@@ -206,7 +206,7 @@ def test_others_at_the_same_address_keep_no_passkey_out(shop: Shop) -> None:
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 303
 
 
-def test_a_challenge_for_a_login_counts_once_and_for_five_minutes(
+def test_a_login_challenge_is_valid_once_and_for_five_minutes(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     _, device = _with_passkey(shop, role="owner")
@@ -215,34 +215,34 @@ def test_a_challenge_for_a_login_counts_once_and_for_five_minutes(
     visitor = Visitor(shop.api_server)
     here = on_localhost(visitor)
     options = options_in(visitor.post("/login/passkey/begin", headers=here))
-    made = {"credential": device.use(options, here["origin"])}
-    assert visitor.post("/login/passkey", made, headers=here).status_code == 303
-    assert visitor.post("/login/passkey", made, headers=here).status_code == 401
+    form = {"credential": device.use(options, here["origin"])}
+    assert visitor.post("/login/passkey", form, headers=here).status_code == 303
+    assert visitor.post("/login/passkey", form, headers=here).status_code == 401
     late = options_in(visitor.post("/login/passkey/begin", headers=here))
     clock(now + login_challenges.LASTS_MS)
-    made = {"credential": device.use(late, here["origin"])}
-    assert visitor.post("/login/passkey", made, headers=here).status_code == 401
+    form = {"credential": device.use(late, here["origin"])}
+    assert visitor.post("/login/passkey", form, headers=here).status_code == 401
 
 
-def test_a_challenge_that_was_used_is_no_challenge_itself(shop: Shop) -> None:
-    """What is stored of it can neither be signed nor deleted by who sends it as one."""
+def test_the_stored_digest_of_a_used_challenge_is_no_challenge(shop: Shop) -> None:
+    """Sending the digest as a challenge is refused, and deletes nothing."""
     ada, device = _with_passkey(shop, role="owner")
     visitor = Visitor(shop.api_server, ada.email)
     here = on_localhost(visitor)
     options = options_in(visitor.post("/login/passkey/begin", headers=here))
-    made = {"credential": device.use(options, here["origin"])}
-    assert visitor.post("/login/passkey", made, headers=here).status_code == 303
+    form = {"credential": device.use(options, here["origin"])}
+    assert visitor.post("/login/passkey", form, headers=here).status_code == 303
     challenge = base64.urlsafe_b64decode(options["challenge"] + "==")
-    stored = base64.urlsafe_b64encode(login_challenges.use_of(challenge)).rstrip(b"=").decode()
+    stored = base64.urlsafe_b64encode(login_challenges.used_digest(challenge)).rstrip(b"=").decode()
     pending = Visitor(shop.api_server, ada.email)
     pending.log_in()
     forged = {"credential": device.use({**options, "challenge": stored}, here["origin"])}
     assert pending.post(FACTOR, forged, headers=here).status_code == 401
     assert visitor.post("/login/passkey", forged, headers=here).status_code == 401
-    assert visitor.post("/login/passkey", made, headers=here).status_code == 401
+    assert visitor.post("/login/passkey", form, headers=here).status_code == 401
 
 
-def test_a_challenge_that_somebody_else_has_signed_is_none() -> None:
+def test_a_challenge_with_a_foreign_signature_is_refused() -> None:
     challenge = login_challenges.create("our key", 1_790_000_000_000)
     assert login_challenges.expires_at("our key", challenge, 1_790_000_000_001) is not None
     assert login_challenges.expires_at("another", challenge, 1_790_000_000_001) is None
@@ -252,7 +252,7 @@ def test_a_challenge_that_somebody_else_has_signed_is_none() -> None:
     assert login_challenges.expires_at("our key", longer, 1_790_000_000_001) is None
 
 
-def test_a_passkey_says_whose_it_is(shop: Shop) -> None:
+def test_a_passkey_with_another_persons_user_handle_is_refused(shop: Shop) -> None:
     ada, device = _with_passkey(shop, role="owner")
     eve, _ = _with_passkey(shop, role="viewer")
     visitor = Visitor(shop.api_server)
@@ -266,7 +266,7 @@ def test_a_passkey_says_whose_it_is(shop: Shop) -> None:
     assert ada.get("/security").status_code == 200
 
 
-def test_a_challenge_of_one_ceremony_serves_no_other(shop: Shop) -> None:
+def test_a_challenge_is_refused_in_another_ceremony(shop: Shop) -> None:
     ada, device = _with_passkey(shop, role="owner")
     visitor = Visitor(shop.api_server, ada.email)
     here = on_localhost(visitor)
@@ -286,12 +286,12 @@ def test_a_kept_form_waits_for_the_second_factor(shop: Shop) -> None:
     bob = address()
     path = f"/dashboard/{shop.id}/team/invite"
     form = {"email": bob, "role": "viewer", "form_person": ada.person_id}
-    given = {"login_email": ada.email, "login_password": PASSWORD}
-    for sent in (form | given, form | {"login_email": "", "login_password": ""}, form):
-        kept = ada.post(path, sent)
-        assert kept.status_code == 401
-        assert 'name="role" value="viewer"' in kept.text
-        assert 'href="/login/factor"' in kept.text
+    login_form = {"login_email": ada.email, "login_password": PASSWORD}
+    for sent in (form | login_form, form | {"login_email": "", "login_password": ""}, form):
+        page = ada.post(path, sent)
+        assert page.status_code == 401
+        assert 'name="role" value="viewer"' in page.text
+        assert 'href="/login/factor"' in page.text
     assert shop.api_server.sql("select 1 from person_links where email = $1", bob) == []
     here = on_localhost(ada)
     credential = device.use(options_in(ada.get(FACTOR, headers=here)), here["origin"])
@@ -307,12 +307,14 @@ def test_wrong_codes_are_counted_over_all_addresses_and_only_after_the_password(
     app = shop.api_server.app
 
     def attempt(number: int, password: str = PASSWORD) -> type[Exception] | None:
-        given = people.Credentials(
+        credentials = people.Credentials(
             email=ada.email, password=password, code="aaaa bbbb cccc dddd",
             browser=people.Browser(f"198.51.100.{number}", "Testfox/1.0"),
         )  # fmt: skip
         try:
-            shop.api_server.run(people.log_in(app.db, given, app.settings.secret_key, app.clock()))
+            shop.api_server.run(
+                people.log_in(app.db, credentials, app.settings.secret_key, app.clock())
+            )
         except Exception as error:  # noqa: BLE001 - the test says which one it must be
             return type(error)
         return None
@@ -392,7 +394,7 @@ def test_of_two_last_factors_of_staff_that_are_removed_at_once_one_stays(
     async def both() -> list[object]:
         async with app.db.transaction() as tx:
             await second_factor.begin(tx, login, key)
-            secret = await second_factor.pending(tx, login, key)
+            secret = await second_factor.pending_secret(tx, login, key)
             code = totp.code_at(secret, now_ms() // 1000 // totp.PERIOD_S)
             await second_factor.confirm(tx, login, code, key, app.clock())
         removals = [
@@ -427,32 +429,32 @@ ROLES: Final[list[dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("place", ROLES, ids=lambda one: one.get("role") or one["staff_role"])
+@pytest.mark.parametrize("place", ROLES, ids=lambda page: page.get("role") or page["staff_role"])
 def test_every_page_for_every_role_with_and_without_the_second_factor(
     shop: Shop, live: None, place: dict[str, Any]
 ) -> None:
     """Pages are the tables of all faces; an answer of a page itself is none of the refusals."""
     where = place | ({"merchant_id": shop.id} if place["merchant_id"] == "" else {})
     is_staff = "staff_role" in place
-    pages = [one for one in PAGES if one.allowed != "anyone" and "logins/end" not in one.path]
+    pages = [page for page in PAGES if page.allowed != "anyone" and "logins/end" not in page.path]
     wrong: list[tuple[str, str, str, int, str]] = []
     for way, visitor in _ways(shop, where):
-        for one in pages:
-            path = path_of(one, shop.id)
-            answer = visitor.get(path) if one.method == "GET" else visitor.post(path)
+        for page in pages:
+            path = path_of(page, shop.id)
+            answer = visitor.get(path) if page.method == "GET" else visitor.post(path)
             status, location = _location(answer)
             if way == "lacking":
                 expected = (
                     location.startswith(FACTOR)
-                    if one.method == "GET"
+                    if page.method == "GET"
                     else (status, title(answer)) == (401, "Please log in again")
                 )
-            elif way == "none" and is_staff and not one.enrolls:
+            elif way == "none" and is_staff and not page.enrolls:
                 expected = location == "/security?second=1"
             else:
                 expected = not location.startswith(("/login", "/security?second")) and status < 500
             if not expected:
-                wrong.append((way, one.method, path, status, location))
+                wrong.append((way, page.method, path, status, location))
     assert wrong == []
 
 

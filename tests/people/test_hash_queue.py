@@ -1,4 +1,4 @@
-"""The queue for hashing passwords is bounded, and strangers do not keep the trusted waiting."""
+"""The queue for hashing passwords is bounded, and strangers do not delay trusted persons."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from support.people import PASSWORD, Visitor, address, person, title
 NOW: Final = 1_790_000_000_000
 
 
-async def test_what_finds_its_lane_full_is_refused_at_once() -> None:
+async def test_a_full_group_refuses_immediately() -> None:
     queue = HashQueue(at_once=2, most=4, each=4)
     with ExitStack() as places:
         for number in range(4):
@@ -31,7 +31,7 @@ async def test_what_finds_its_lane_full_is_refused_at_once() -> None:
         pass
 
 
-async def test_one_address_does_not_fill_the_lane_of_all_strangers() -> None:
+async def test_one_address_cannot_fill_the_group_of_strangers() -> None:
     queue = HashQueue(at_once=2, most=4, each=2)
     with ExitStack() as places:
         for _ in range(2):
@@ -41,7 +41,7 @@ async def test_one_address_does_not_fill_the_lane_of_all_strangers() -> None:
         places.enter_context(queue.reserve("strangers", "192.0.2.2"))
 
 
-async def test_the_trusted_wait_for_one_hash_of_strangers_at_most() -> None:
+async def test_a_trusted_hash_waits_for_one_of_strangers_at_most() -> None:
     queue, order = HashQueue(at_once=1), list[str]()
 
     async def hash_one(group: Group, name: str) -> None:
@@ -56,7 +56,7 @@ async def test_the_trusted_wait_for_one_hash_of_strangers_at_most() -> None:
     assert len(order) == 7
 
 
-async def test_who_stops_waiting_takes_nobodys_turn() -> None:
+async def test_a_cancelled_waiter_takes_no_turn() -> None:
     queue = HashQueue(at_once=1)
     async with queue.turn("trusted"):
         leaving = [asyncio.create_task(_turn(queue, "strangers")) for _ in range(3)]
@@ -70,7 +70,7 @@ async def test_who_stops_waiting_takes_nobodys_turn() -> None:
         pass
 
 
-async def test_a_turn_that_is_given_to_who_has_just_left_goes_to_the_next() -> None:
+async def test_the_turn_of_a_waiter_cancelled_at_that_moment_goes_to_the_next() -> None:
     queue = HashQueue(at_once=1)
     async with queue.turn("trusted"):
         leaving = asyncio.create_task(_turn(queue, "trusted"))
@@ -86,16 +86,18 @@ async def _turn(queue: HashQueue, group: Group) -> None:
         pass
 
 
-async def test_a_login_that_is_refused_because_the_queue_is_full_counts_nowhere(db: Db) -> None:
+async def test_a_login_refused_by_a_full_queue_is_not_counted(db: Db) -> None:
     email = address()
-    given = Credentials(email=email, password=PASSWORD, browser=Browser("192.0.2.55", "Testfox"))
+    credentials = Credentials(
+        email=email, password=PASSWORD, browser=Browser("192.0.2.55", "Testfox")
+    )
     with ExitStack() as places:
         for number in range(MOST):
             places.enter_context(QUEUE.reserve("strangers", f"198.51.100.{number}"))
         for _ in range(3):
             with pytest.raises(TooManyAtOnce):
-                await logins.log_in(db, given, "key", NOW)
-    for _ in range(6):  # five that are free, and the one that begins to wait
+                await logins.log_in(db, credentials, "key", NOW)
+    for _ in range(6):  # five without a delay, and the first that starts one
         await limits.count(db, email, "192.0.2.55", NOW)
 
 
@@ -104,8 +106,8 @@ def test_strangers_who_fill_the_queue_get_429_and_a_known_browser_logs_in(
 ) -> None:
     clock(shop.api_server.app.clock())
     ada = person(shop.api_server, shop.id, "owner")
-    known = Visitor(shop.api_server, ada.email)
-    assert known.log_in().status_code == 303
+    known_visitor = Visitor(shop.api_server, ada.email)
+    assert known_visitor.log_in().status_code == 303
     with ExitStack() as places:
         for number in range(MOST):
             places.enter_context(QUEUE.reserve("strangers", f"198.51.100.{number}"))
@@ -113,13 +115,13 @@ def test_strangers_who_fill_the_queue_get_429_and_a_known_browser_logs_in(
         assert (refused.status_code, title(refused)) == (429, "Log in")
         assert refused.headers["retry-after"]
         body = {"email": ada.email, "password": PASSWORD}
-        of_api = shop.api_server.http.post("/v1/merchant/sessions", json=body)
-        assert (of_api.status_code, of_api.json()["code"]) == (429, 42901)
-        assert of_api.headers["retry-after"]
-        assert known.log_in().status_code == 303
+        response = shop.api_server.http.post("/v1/merchant/sessions", json=body)
+        assert (response.status_code, response.json()["code"]) == (429, 42901)
+        assert response.headers["retry-after"]
+        assert known_visitor.log_in().status_code == 303
 
 
-def test_one_link_that_is_followed_many_times_at_once_leaves_room_for_others(shop: Shop) -> None:
+def test_concurrent_uses_of_one_link_leave_places_for_others(shop: Shop) -> None:
     with ExitStack() as places:
         for _ in range(EACH):
             places.enter_context(QUEUE.reserve("trusted", "ada@example.com"))

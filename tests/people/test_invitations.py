@@ -142,16 +142,16 @@ def test_a_member_is_not_invited_again(shop: Shop) -> None:
 def test_a_new_password_ends_every_login(shop: Shop) -> None:
     api_server = shop.api_server
     ada = person(api_server, shop.id, "owner")
-    made = api_server.tx(
+    link = api_server.tx(
         lambda tx: people.offer_new_password(tx, ada.email, api_server.app.clock(), actor=TESTER)
     )
     visitor = Visitor(api_server, ada.email)
-    assert ada.email in visitor.get(made.path).text
-    assert "easily guessed" in visitor.post(made.path, {"password": "qwertyuiop12"}).text
+    assert ada.email in visitor.get(link.path).text
+    assert "easily guessed" in visitor.post(link.path, {"password": "qwertyuiop12"}).text
     fresh = "seven slow rivers sing"
-    assert visitor.post(made.path, {"password": fresh}).headers["location"] == "/login?changed=1"
+    assert visitor.post(link.path, {"password": fresh}).headers["location"] == "/login?changed=1"
     assert ada.get(f"/dashboard/{shop.id}/").status_code == 303
-    assert visitor.post(made.path, {"password": fresh}).status_code == 404
+    assert visitor.post(link.path, {"password": fresh}).status_code == 404
     assert visitor.log_in().status_code == 401
     assert visitor.log_in(fresh).status_code == 303
 
@@ -177,7 +177,7 @@ def test_the_last_owner_stays(shop: Shop) -> None:
 
 
 def _made_by(maker: Visitor, shop: Shop, **place: Any) -> NewLink:
-    """Have somebody invite or, without a place, offer a new password."""
+    """Create a link as ``maker``: an invitation to ``place``, else a link to a new password."""
     server, actor = shop.api_server, Actor(f"{maker.email} ({maker.person_id})", "as agreed")
     now = server.app.clock()
     if not place:
@@ -186,7 +186,7 @@ def _made_by(maker: Visitor, shop: Shop, **place: Any) -> NewLink:
     return server.tx(lambda tx: people.invite(tx, address(), now, actor=actor, **place))
 
 
-def test_what_somebody_has_offered_ends_with_their_right_to_offer_it(shop: Shop) -> None:
+def test_a_link_is_void_once_its_creator_lost_the_permission(shop: Shop) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     owner, staff = person(server, shop.id, "owner"), person(server, None, staff_role="admin")
     other = person(server, shop.id, "owner")
@@ -217,10 +217,12 @@ def test_what_somebody_has_offered_ends_with_their_right_to_offer_it(shop: Shop)
     assert [one.id for one in listed if not one.withdrawn] == [stays.link.id]
 
 
-@pytest.mark.parametrize("of", ["team", "staff"])
-async def test_who_joins_waits_for_who_removes_their_host(db: Db, of: str) -> None:
+@pytest.mark.parametrize("role_kind", ["team", "staff"])
+async def test_accepting_an_invitation_waits_for_the_removal_of_its_creator(
+    db: Db, role_kind: str
+) -> None:
     shop = (await db.run(world.merchant)).id
-    place: dict[str, Any] = {"staff_role": "admin"} if of == "staff" else {
+    place: dict[str, Any] = {"staff_role": "admin"} if role_kind == "staff" else {
         "merchant_id": shop, "role": "owner",
     }  # fmt: skip
     here = people.Browser("192.0.2.1", "")
@@ -235,7 +237,7 @@ async def test_who_joins_waits_for_who_removes_their_host(db: Db, of: str) -> No
     host = (await joined(await invited(TESTER))).person
     link = await invited(Actor(f"{host.email} ({host.id})", "as agreed"))
     async with db.transaction() as tx:
-        if of == "staff":
+        if role_kind == "staff":
             await people.remove_staff(tx, host.id, NOW, actor=TESTER)
         else:
             await people.remove(tx, shop, host.id, NOW, actor=TESTER)
@@ -252,14 +254,16 @@ FRESH: Final = "seven slow rivers sing"
 
 
 def _shown_to_a_member(owner: Visitor, shop_id: str, email: str) -> str:
-    """Have a merchant's owner invite somebody where links are shown; the link's path."""
+    """Invite somebody as a merchant's owner, who sees the link; return its path."""
     page = owner.post(f"/dashboard/{shop_id}/team/invite", {"email": email, "role": "viewer"})
     link = re.search(r"/invite/[\w-]{43}", page.text)
     assert link is not None
     return link[0]
 
 
-def test_an_invitation_does_not_tell_whether_its_address_has_an_account(shop: Shop) -> None:
+def test_an_invitation_page_does_not_disclose_whether_its_address_has_an_account(
+    shop: Shop,
+) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
     ada, owner = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
     confirmed = person(api_server, shop.id, "viewer")
@@ -273,7 +277,7 @@ def test_an_invitation_does_not_tell_whether_its_address_has_an_account(shop: Sh
     assert pages[0] == pages[1] == pages[2]
 
 
-def test_a_refused_form_of_an_invitation_does_not_tell_either(shop: Shop) -> None:
+def test_a_refused_invitation_form_does_not_disclose_it_either(shop: Shop) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
     ada, owner = person(api_server, shop.id, "owner"), person(api_server, other.id, "owner")
     confirmed = person(api_server, shop.id, "viewer")
@@ -291,7 +295,7 @@ def test_a_refused_form_of_an_invitation_does_not_tell_either(shop: Shop) -> Non
         assert [answer[1:] for answer in answers if answer[0] == email] == expected
 
 
-def test_whoever_has_prepared_an_account_is_out_once_it_becomes_one_of_staff(shop: Shop) -> None:
+def test_becoming_staff_locks_out_whoever_prepared_the_account(shop: Shop) -> None:
     api_server, victim = shop.api_server, address()
     inviter = person(api_server, shop.id, "owner")
     prepared = Visitor(api_server, victim)
@@ -321,7 +325,7 @@ def test_whoever_has_prepared_an_account_is_out_once_it_becomes_one_of_staff(sho
     assert Visitor(api_server, victim).log_in(FRESH).headers["location"] == "/console"
 
 
-def test_whoever_has_prepared_an_account_keeps_its_person_out_no_more(shop: Shop) -> None:
+def test_whoever_prepared_an_account_cannot_delay_its_person(shop: Shop) -> None:
     api_server, victim = shop.api_server, address()
     link = _shown_to_a_member(person(api_server, shop.id, "owner"), shop.id, victim)
     prepared, own = Visitor(api_server, victim), Visitor(api_server, victim)
@@ -339,7 +343,7 @@ def test_whoever_has_prepared_an_account_keeps_its_person_out_no_more(shop: Shop
     assert own.log_in("five grey owls listen").headers["location"] == "/console"
 
 
-def test_a_member_of_another_merchant_takes_over_nobody_by_a_link_that_they_see(
+def test_a_member_of_another_merchant_cannot_take_over_an_account_by_a_link_they_see(
     shop: Shop,
 ) -> None:
     api_server, other = shop.api_server, shop.api_server.shop(name="Second Shop")
@@ -357,7 +361,7 @@ def test_a_member_of_another_merchant_takes_over_nobody_by_a_link_that_they_see(
     assert Visitor(api_server, ada.email).log_in().status_code == 401
 
 
-def test_an_account_of_staff_is_not_set_anew_by_a_link_alone(shop: Shop) -> None:
+def test_a_link_alone_does_not_reset_a_staff_account(shop: Shop) -> None:
     api_server = shop.api_server
     grace = person(api_server, None, staff_role="admin")
     link = invitation(api_server, grace.email, shop.id, "viewer")
@@ -367,7 +371,7 @@ def test_an_account_of_staff_is_not_set_anew_by_a_link_alone(shop: Shop) -> None
     assert grace.post(link.path, form).status_code == 303
 
 
-async def test_of_two_who_set_an_account_anew_at_once_one_does(db: Db) -> None:
+async def test_of_two_concurrent_resets_of_an_account_only_one_succeeds(db: Db) -> None:
     shop = (await db.run(world.merchant)).id
     here, email = people.Browser("192.0.2.1", ""), address()
 
@@ -388,7 +392,7 @@ async def test_of_two_who_set_an_account_anew_at_once_one_does(db: Db) -> None:
 MAILS: Final = {"smtp_url": "smtp://mail.test", "mail_from": "Till <till@example.com>"}
 
 
-def test_a_link_that_is_mailed_is_shown_to_nobody_and_confirms_the_account(shop: Shop) -> None:
+def test_a_mailed_link_is_shown_to_nobody_and_confirms_the_account(shop: Shop) -> None:
     api_server, app = shop.api_server, shop.api_server.app
     owner, admin = person(api_server, shop.id, "owner"), person(api_server, None, None, "admin")
     caller = api_server.http.post(
@@ -400,13 +404,15 @@ def test_a_link_that_is_mailed_is_shown_to_nobody_and_confirms_the_account(shop:
     emails = [address() for _ in range(3)]
 
     def accept(**how: Any) -> list[dict[str, Any]]:
-        wanted = mail.NewInvitation(by="Ada", merchant_id=shop.id, role="viewer", **how)
+        new_invitation = mail.NewInvitation(by="Ada", merchant_id=shop.id, role="viewer", **how)
         link, mailed = api_server.tx(
-            lambda tx: mail.invite(tx, app.settings, wanted, TESTER, app.clock())
+            lambda tx: mail.invite(tx, app.settings, new_invitation, TESTER, app.clock())
         )
-        assert (mailed, link.is_shown) == (True, wanted.shown)
+        assert (mailed, link.is_shown) == (True, new_invitation.shown)
         Visitor(api_server).post(link.path, {"name": "Bob", "password": PASSWORD})
-        return api_server.sql("select confirmed from persons where email = $1", wanted.email)
+        return api_server.sql(
+            "select confirmed from persons where email = $1", new_invitation.email
+        )
 
     try:
         form = {"role": "viewer", "language": "en"}
@@ -419,8 +425,8 @@ def test_a_link_that_is_mailed_is_shown_to_nobody_and_confirms_the_account(shop:
             assert "by mail. Nobody else sees it" in page.text
             assert re.search(r"/invite/[\w-]{43}", page.text) is None
         body = {"email": emails[2], "role": "viewer"}
-        made = api_server.http.post("/v1/merchant/team/invitations", json=body, headers=headers)
-        assert made.json()["data"]["url"] is None
+        response = api_server.http.post("/v1/merchant/team/invitations", json=body, headers=headers)
+        assert response.json()["data"]["url"] is None
         assert accept(email=emails[0]) == [{"confirmed": True}]
         assert accept(email=emails[1], shown=True) == [{"confirmed": False}]
     finally:

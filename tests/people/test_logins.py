@@ -1,4 +1,4 @@
-"""Logging in: what is refused looks the same, is counted before it is hashed, and ends in time."""
+"""Logging in: refusals look the same, attempts are counted before hashing, and logins end."""
 
 import asyncio
 import base64
@@ -53,8 +53,8 @@ def test_a_token_is_stored_as_its_digest_only(shop: Shop) -> None:
     assert token not in str(rows)
 
 
-def test_a_login_before_is_no_part_of_the_one_after(shop: Shop) -> None:
-    """A cookie that somebody else has put into the browser is worth nothing afterwards."""
+def test_logging_in_replaces_the_browsers_previous_token(shop: Shop) -> None:
+    """Otherwise an attacker could plant a cookie (session fixation)."""
     ada = person(shop.api_server, shop.id, "owner")
     visitor = Visitor(shop.api_server, ada.email)
     visitor.keep("x" * 43)
@@ -63,8 +63,8 @@ def test_a_login_before_is_no_part_of_the_one_after(shop: Shop) -> None:
 
 
 def _credential(client_data: bytes, **more: object) -> str:
-    told = base64.urlsafe_b64encode(client_data).decode()
-    return json.dumps({"rawId": "AAAA", "response": {"clientDataJSON": told}} | more)
+    encoded = base64.urlsafe_b64encode(client_data).decode()
+    return json.dumps({"rawId": "AAAA", "response": {"clientDataJSON": encoded}} | more)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def _credential(client_data: bytes, **more: object) -> str:
         _credential(b"\xff"),
     ],
 )
-def test_a_passkey_that_is_anything_is_refused_as_a_wrong_one(shop: Shop, credential: str) -> None:
+def test_a_malformed_passkey_is_refused_like_a_wrong_one(shop: Shop, credential: str) -> None:
     port = urlsplit(shop.api_server.url).port
     here = {"host": f"localhost:{port}", "origin": f"http://localhost:{port}"}
     visitor = Visitor(shop.api_server)
@@ -105,17 +105,17 @@ def test_an_unknown_account_and_a_wrong_password_look_the_same(shop: Shop) -> No
 
 
 async def test_an_unknown_account_takes_as_long_as_a_known_one(db: Db) -> None:
-    stored = await passwords.hashed(PASSWORD)
+    stored = await passwords.hash_password(PASSWORD)
 
     async def seconds(against: str | None) -> float:
-        """Return how much of the processor it takes: what else runs here does not count."""
+        """Return the processor time, on which other processes have no influence."""
         started = time.process_time()
         assert not await passwords.matches("wrong", against)
         return time.process_time() - started
 
     both = [(await seconds(stored), await seconds(None)) for _ in range(7)]
-    known, nobody = (min(each) for each in zip(*both, strict=True))
-    assert 0.5 < known / nobody < 2
+    known_s, nobody_s = (min(each) for each in zip(*both, strict=True))
+    assert 0.5 < known_s / nobody_s < 2
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_an_unknown_account_takes_as_long_as_a_known_one(db: Db) -> None:
         "/dashboard\n",
     ],
 )
-def test_a_login_leads_nowhere_else(shop: Shop, goal: str) -> None:
+def test_a_login_redirects_only_to_the_dashboard(shop: Shop, goal: str) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     entered = Visitor(shop.api_server, ada.email).log_in(next=goal)
     assert entered.headers["location"] == "/dashboard"
@@ -150,7 +150,7 @@ def test_a_login_leads_nowhere_else(shop: Shop, goal: str) -> None:
         ({}, 303),
     ],
 )
-def test_a_change_must_come_from_a_page_of_ours(
+def test_a_form_of_another_site_is_refused(
     shop: Shop, headers: dict[str, str], status: int
 ) -> None:
     ada = person(shop.api_server, shop.id, "owner")
@@ -159,15 +159,15 @@ def test_a_change_must_come_from_a_page_of_ours(
     assert left == (303 if status == 303 else 200)
 
 
-@pytest.mark.parametrize("of_another", ["scheme", "port"])
-def test_an_origin_of_another_scheme_or_port_is_foreign(shop: Shop, of_another: str) -> None:
-    """A page that somebody has changed on its way by http is none of an https deployment."""
+@pytest.mark.parametrize("component", ["scheme", "port"])
+def test_an_origin_of_another_scheme_or_port_is_foreign(shop: Shop, component: str) -> None:
+    """A page that was tampered with over http does not belong to an https deployment."""
     ada = person(shop.api_server, shop.id, "owner")
     url = urlsplit(shop.api_server.url)
     changed = {
         "scheme": shop.api_server.url.replace("http://", "https://"),
         "port": f"{url.scheme}://{url.hostname}",
-    }[of_another]
+    }[component]
     assert ada.post("/logout", headers={"origin": changed}).status_code == 403
     assert ada.get(f"/dashboard/{shop.id}/").status_code == 200
 
@@ -202,8 +202,8 @@ def test_an_origin_is_compared_with_its_scheme(
             forms.check_origin(headers, public_url, cookies_count=True)
 
 
-def test_a_form_gets_its_page_whatever_it_says_of_scripts(shop: Shop) -> None:
-    """A header changes neither what is checked nor what is answered, and it is a use."""
+def test_an_htmx_header_does_not_change_the_response_to_a_form(shop: Shop) -> None:
+    """The header affects neither the checks nor the response."""
     script = {"hx-request": "true"}
     ada = person(shop.api_server, shop.id, "owner")
     foreign = ada.post("/logout", headers=script | {"origin": "https://evil.example"})
@@ -212,28 +212,28 @@ def test_a_form_gets_its_page_whatever_it_says_of_scripts(shop: Shop) -> None:
     assert "hx-refresh" not in foreign.headers
     viewer = person(shop.api_server, shop.id, "viewer")
     denied = viewer.post(f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com"})
-    said = viewer.post(
+    with_header = viewer.post(
         f"/dashboard/{shop.id}/team/invite", {"email": "x@example.com"}, headers=script
     )
-    assert (said.status_code, title(said)) == (denied.status_code, title(denied))
+    assert (with_header.status_code, title(with_header)) == (denied.status_code, title(denied))
     assert ada.post("/logout", headers=script).headers["location"] == "/login"
 
 
-def test_a_change_that_does_not_say_where_it_comes_from_is_refused(shop: Shop) -> None:
+def test_a_form_without_an_origin_is_refused(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     del ada.http.headers["origin"]
     assert ada.post("/logout").status_code == 403
 
 
 @pytest.mark.parametrize(
-    ("role", "staff_role", "idle", "whole"),
+    ("role", "staff_role", "idle", "total"),
     [
-        ("owner", None, OF_MEMBERS.idle, OF_MEMBERS.whole),
-        (None, "admin", OF_STAFF.idle, OF_STAFF.whole),
+        ("owner", None, OF_MEMBERS.idle, OF_MEMBERS.total),
+        (None, "admin", OF_STAFF.idle, OF_STAFF.total),
     ],
 )
 def test_a_login_ends_when_it_is_unused_or_old(
-    shop: Shop, clock: Callable[[int], None], role: str, staff_role: str, idle: int, whole: int
+    shop: Shop, clock: Callable[[int], None], role: str, staff_role: str, idle: int, total: int
 ) -> None:
     start = shop.api_server.app.clock()
     path = f"/dashboard/{shop.id}/"
@@ -245,26 +245,26 @@ def test_a_login_ends_when_it_is_unused_or_old(
     assert ada.get(path).status_code == 303
     bob = person(shop.api_server, shop.id if role else None, role, staff_role)
     at = start + 2 * idle - 1
-    for moment in range(at, at + whole, idle // 2):
+    for moment in range(at, at + total, idle // 2):
         clock(moment)
         assert bob.get(path).status_code == 200
-    clock(at + whole)
+    clock(at + total)
     assert bob.get(path).status_code == 303
 
 
 # ── limits ──
 
 
-async def _fail(db: Db, account: str, place: str, now: int, *, known: bool = False) -> int:
-    """Try once; 0 or how many seconds it has to wait."""
+async def _fail(db: Db, account: str, place: str, now: int, *, is_known: bool = False) -> int:
+    """Count an attempt; return 0, or how many seconds it has to wait."""
     try:
-        await limits.count(db, account, place, now, known=known)
+        await limits.count(db, account, place, now, is_known_browser=is_known)
     except TooManyRequests as problem:
         return problem.retry_after_s
     return 0
 
 
-async def test_delays_grow_with_each_failure_and_what_waits_is_not_counted(db: Db) -> None:
+async def test_delays_double_with_each_failure_and_delayed_attempts_do_not_count(db: Db) -> None:
     account, now = address(), NOW
     waits = []
     for _ in range(12):
@@ -274,33 +274,33 @@ async def test_delays_grow_with_each_failure_and_what_waits_is_not_counted(db: D
     assert waits == [1, 2, 4, 8, 16, 32]  # after five that are free
 
 
-async def test_what_others_try_does_not_lock_out_a_browser_that_the_account_knows(db: Db) -> None:
+async def test_attempts_of_others_do_not_lock_out_a_known_browser(db: Db) -> None:
     account = address()
     for number in range(200):
         await _fail(db, account, f"198.51.100.{number}", NOW + number * MINUTE_MS)
     later = NOW + 200 * MINUTE_MS
-    assert await _fail(db, account, "192.0.2.1", later, known=True) == 0
+    assert await _fail(db, account, "192.0.2.1", later, is_known=True) == 0
     assert await _fail(db, account, "203.0.113.5", later) == 0  # a first try
     assert await _fail(db, account, "203.0.113.5", later) == 0  # one every half minute at worst
     assert 0 < await _fail(db, account, "203.0.113.5", later) <= 30
 
 
-async def test_a_shared_address_at_which_others_fail_keeps_out_no_known_browser(db: Db) -> None:
+async def test_failures_at_a_shared_address_do_not_lock_out_a_known_browser(db: Db) -> None:
     office = "203.0.113.200"
     for _ in range(60):
         await _fail(db, address(), office, NOW)
     assert await _fail(db, address(), office, NOW) > 0  # the address itself has to wait
-    assert await _fail(db, address(), office, NOW, known=True) == 0
+    assert await _fail(db, address(), office, NOW, is_known=True) == 0
 
 
-async def test_what_a_known_browser_tries_does_not_count_for_its_address(db: Db) -> None:
+async def test_attempts_of_a_known_browser_do_not_count_for_its_address(db: Db) -> None:
     office = "203.0.113.201"
     for _ in range(60):
-        await _fail(db, address(), office, NOW, known=True)
+        await _fail(db, address(), office, NOW, is_known=True)
     assert await _fail(db, address(), office, NOW) == 0
 
 
-async def test_an_account_that_sixty_addresses_fail_on_lets_a_new_address_try(db: Db) -> None:
+async def test_a_new_address_may_try_an_account_that_sixty_others_failed_at(db: Db) -> None:
     account = address()
     for number in range(60):
         for _ in range(4):
@@ -311,10 +311,10 @@ async def test_an_account_that_sixty_addresses_fail_on_lets_a_new_address_try(db
     assert await _fail(db, account, "2001:db8:77::1", NOW) == 0
 
 
-async def test_the_guesses_on_an_account_are_bounded_whatever_the_number_of_addresses(
+async def test_guesses_at_an_account_are_bounded_for_any_number_of_addresses(
     db: Db,
 ) -> None:
-    """Each network has its first try, once a day; all the others together 20, then 120 an hour."""
+    """Each network has one first attempt a day; all others together 20, then 120 an hour."""
     account, addresses = address(), 30
     guesses = 0
     for second in range(0, 3600, 10):
@@ -324,7 +324,7 @@ async def test_the_guesses_on_an_account_are_bounded_whatever_the_number_of_addr
     assert addresses + 110 <= guesses <= addresses + 20 + 120
 
 
-async def test_a_network_of_ipv6_has_one_first_try_and_not_one_for_each_of_its_subnets(
+async def test_an_ipv6_network_has_one_first_attempt_for_all_its_subnets(
     db: Db,
 ) -> None:
     account = address()
@@ -334,7 +334,9 @@ async def test_a_network_of_ipv6_has_one_first_try_and_not_one_for_each_of_its_s
     assert await _fail(db, account, "2001:db8:2::1", NOW) == 0
 
 
-async def test_of_first_tries_at_once_from_one_address_one_is_the_first(db: Db) -> None:
+async def test_of_concurrent_first_attempts_from_one_address_only_one_counts_as_first(
+    db: Db,
+) -> None:
     account = address()
     for number in range(60):
         await _fail(db, account, f"198.51.100.{number}", NOW)
@@ -351,13 +353,13 @@ async def test_one_address_cannot_try_many_accounts(db: Db) -> None:
     assert await _fail(db, address(), "2001:db8:0:1::1", NOW) == 0
 
 
-async def test_success_takes_back_what_failed_before_it_here(db: Db) -> None:
+async def test_success_forgets_earlier_failures_of_the_same_client(db: Db) -> None:
     account = address()
     for _ in range(5):
         await _fail(db, account, "192.0.2.77", NOW)
     attempt = await limits.count(db, account, "192.0.2.77", NOW)
     assert await _fail(db, account, "192.0.2.77", NOW) > 0
-    await db.run(lambda tx: limits.succeeded(tx, attempt, NOW))
+    await db.run(lambda tx: limits.forgive(tx, attempt, NOW))
     assert [await _fail(db, account, "192.0.2.77", NOW) for _ in range(6)] == [0] * 6
 
 

@@ -52,28 +52,28 @@ def _actions(shop: Shop, ada: Visitor) -> list[str]:
     return [row["action"] for row in rows]
 
 
-def _asked(shop: Shop, admin: Visitor, ada: Visitor) -> FactorReset:
+def _request_reset(shop: Shop, admin: Visitor, ada: Visitor) -> FactorReset:
     form = {"lost": ada.email, "reason": "lost the phone, known by voice"}
     assert admin.post("/console/people/factors", form).status_code == 303
-    (reset,) = [one for one in _resets(shop) if one.email == ada.email]
+    (reset,) = [reset for reset in _resets(shop) if reset.email == ada.email]
     return reset
 
 
 @pytest.fixture
 def ada(shop: Shop) -> tuple[Visitor, PasskeyDevice]:
-    """Somebody whose only factor is a passkey."""
+    """A person whose only factor is a passkey."""
     visitor = person(shop.api_server, shop.id, "owner")
     return visitor, add_passkey(visitor)
 
 
-def test_two_administrators_and_a_day_end_lost_factors(
+def test_lost_factors_end_a_day_after_a_second_administrator_confirmed(
     shop: Shop, ada: tuple[Visitor, PasskeyDevice], clock: Callable[[int], None]
 ) -> None:
     start = shop.api_server.app.clock()
     clock(start)
     grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
     owner, device = ada
-    reset = _asked(shop, grace, owner)
+    reset = _request_reset(shop, grace, owner)
     confirm = ("/console/people/factors/confirm", {"id": reset.id})
     refused = grace.post(*confirm)
     assert (refused.status_code, "Another administrator" in refused.text) == (400, True)
@@ -97,7 +97,7 @@ def test_two_administrators_and_a_day_end_lost_factors(
     ]  # fmt: skip
 
 
-def test_a_factor_that_is_proved_is_not_lost(
+def test_proving_a_factor_stops_its_reset(
     shop: Shop, ada: tuple[Visitor, PasskeyDevice], clock: Callable[[int], None]
 ) -> None:
     start = shop.api_server.app.clock()
@@ -131,7 +131,7 @@ def test_a_factor_that_is_proved_is_not_lost(
         assert grace.post("/console/people/factors/stop", {"id": reset.id}).status_code == 303
 
     for stop in (by_passkey, by_code, by_code_afterwards, by_link, by_an_administrator):
-        reset = _asked(shop, grace, owner)
+        reset = _request_reset(shop, grace, owner)
         judy.post("/console/people/factors/confirm", {"id": reset.id})
         stop()
         assert _resets(shop) == []
@@ -140,7 +140,7 @@ def test_a_factor_that_is_proved_is_not_lost(
     by_passkey()
 
 
-def test_a_reset_is_of_somebody_who_has_a_factor(shop: Shop) -> None:
+def test_a_reset_needs_a_person_with_a_factor(shop: Shop) -> None:
     grace = person(shop.api_server, None, staff_role="admin")
     for email in (grace.email, "nobody@example.com", ""):
         refused = grace.post("/console/people/factors", {"lost": email, "reason": "lost"})
@@ -152,10 +152,10 @@ def test_a_reset_is_of_somebody_who_has_a_factor(shop: Shop) -> None:
     assert auditor.post("/console/people/factors", {"lost": grace.email}).status_code == 403
 
 
-def test_whose_factors_they_are_does_not_confirm_their_end(shop: Shop) -> None:
+def test_a_person_cannot_confirm_the_reset_of_their_own_factors(shop: Shop) -> None:
     grace, judy = (person(shop.api_server, None, staff_role="admin") for _ in range(2))
     add_passkey(judy)
-    reset = _asked(shop, grace, judy)
+    reset = _request_reset(shop, grace, judy)
     assert judy.post("/console/people/factors/confirm", {"id": reset.id}).status_code == 400
     asker = people.Approver(reset.asked_by, lambda _account: False)
     with pytest.raises(Invalid, match="another operator"):
@@ -167,7 +167,9 @@ def test_whose_factors_they_are_does_not_confirm_their_end(shop: Shop) -> None:
         shop.api_server.sql(sql, reset.id)
 
 
-def test_who_confirms_is_independent_of_who_asked(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_the_confirming_administrator_must_be_independent_of_the_requesting_one(
+    shop: Shop, clock: Callable[[int], None]
+) -> None:
     start, path = shop.api_server.app.clock(), "/console/people/factors/confirm"
     grace, judy, olga = (person(shop.api_server, None, staff_role="admin") for _ in range(3))
     add_passkey(judy)
@@ -177,7 +179,7 @@ def test_who_confirms_is_independent_of_who_asked(shop: Shop, clock: Callable[[i
     assert link is not None
     puppet = Visitor(shop.api_server, email)
     assert puppet.post(link[0], {"name": "Eve", "password": FRESH}).status_code == 303
-    confirmation = {"id": _asked(shop, grace, judy).id}
+    confirmation = {"id": _request_reset(shop, grace, judy).id}
     refused = puppet.post(path, confirmation)
     assert (refused.status_code, "has invited this person" in refused.text) == (400, True)
     olga.http.cookies.clear()  # she logs in where Grace did
@@ -193,7 +195,7 @@ def test_who_confirms_is_independent_of_who_asked(shop: Shop, clock: Callable[[i
     assert puppet.post(path, confirmation).status_code == 303
 
 
-def test_either_the_end_or_the_proof_of_a_factor_comes_first(
+def test_ending_and_proving_a_factor_concurrently_has_one_outcome(
     shop: Shop, ada: tuple[Visitor, PasskeyDevice], clock: Callable[[int], None]
 ) -> None:
     start, app = shop.api_server.app.clock(), shop.api_server.app
@@ -201,17 +203,17 @@ def test_either_the_end_or_the_proof_of_a_factor_comes_first(
     owner, _ = ada
     codes = re.findall(r"<code>([a-z2-7 ]+)</code>", owner.post("/security/codes").text)
     shop.api_server.tx(
-        lambda tx: lost_factors.ask(tx, owner.email, start, actor=TESTER, wait_ms=HOUR_MS)
+        lambda tx: lost_factors.request_reset(tx, owner.email, start, actor=TESTER, wait_ms=HOUR_MS)
     )
     clock(start + HOUR_MS)
-    given = people.Credentials(
+    credentials = people.Credentials(
         email=owner.email, password=PASSWORD, code=codes[0],
         browser=people.Browser("192.0.2.1", "Testfox/1.0"),
     )  # fmt: skip
 
     async def both() -> list[Any]:
         return await asyncio.gather(
-            people.log_in(app.db, given, app.settings.secret_key, app.clock()),
+            people.log_in(app.db, credentials, app.settings.secret_key, app.clock()),
             lost_factors.end_due(app.db, app.clock()),
             return_exceptions=True,
         )
@@ -228,7 +230,7 @@ def test_either_the_end_or_the_proof_of_a_factor_comes_first(
 # ── a new password ──
 
 
-def test_a_new_password_keeps_factors_of_which_one_is_proved(
+def test_a_new_password_keeps_the_factors_if_one_is_proved(
     shop: Shop, ada: tuple[Visitor, PasskeyDevice]
 ) -> None:
     owner, device = ada
@@ -280,7 +282,7 @@ def test_a_new_password_without_a_factor_closes_the_account_until_the_factors_en
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
     body = {"email": owner.email, "password": FRESH, "code": codes[0]}
     assert shop.api_server.http.post("/v1/merchant/sessions", json=body).status_code == 401
-    clock(start + HOUR_MS)  # again: the time does not begin anew, and no factor counts
+    clock(start + HOUR_MS)  # repeated: the waiting time does not restart, and no factor counts
     again = visitor.post(_reset_link(shop, owner), {"password": FRESH, "code": codes[0]})
     assert again.headers["location"] == "/login?changed=later"
     clock(start + DAY_MS)
@@ -289,7 +291,7 @@ def test_a_new_password_without_a_factor_closes_the_account_until_the_factors_en
     assert log_in_by_passkey(Visitor(shop.api_server), device).status_code == 401
 
 
-def test_whoever_has_factors_stops_what_a_new_password_began(
+def test_the_stop_link_stops_the_reset_that_a_new_password_started(
     shop: Shop, ada: tuple[Visitor, PasskeyDevice]
 ) -> None:
     owner, device = ada
@@ -332,7 +334,7 @@ def test_staff_without_a_factor_set_one_up_after_a_link_to_a_new_password(shop: 
         app.settings = before
 
 
-def test_a_link_that_stops_nothing_is_no_page(shop: Shop) -> None:
+def test_an_invalid_stop_link_is_not_found(shop: Shop) -> None:
     visitor = Visitor(shop.api_server)
     assert visitor.get("/keep-factors/x").status_code == 404
     assert visitor.post("/keep-factors/x").status_code == 404
@@ -358,7 +360,7 @@ def test_an_authenticator_of_a_lost_key_is_replaced_after_a_recovery_code(shop: 
 
 
 def _confirm_authenticator(visitor: Visitor) -> list[str]:
-    """Enter the code of the authenticator that waits; the new recovery codes."""
+    """Confirm the pending authenticator; return the new recovery codes."""
     secret = re.search(r"<code>([A-Z2-7 ]+)</code>", visitor.get("/security/authenticator").text)
     assert secret is not None
     code = totp.code_at(secret[1].replace(" ", ""), now_ms() // 1000 // totp.PERIOD_S)

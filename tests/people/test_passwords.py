@@ -1,4 +1,4 @@
-"""Which passwords are refused, and how they are stored."""
+"""Weak passwords are refused, and passwords are stored as Argon2id hashes."""
 
 import unicodedata
 
@@ -46,20 +46,20 @@ def test_a_password_that_is_short_or_easily_guessed_is_refused(password: str, wh
         "dragon eats monkey soup",
     ],
 )
-def test_any_other_password_is_taken(password: str) -> None:
+def test_any_other_password_is_accepted(password: str) -> None:
     passwords.check("password", password, "ada@example.com", "Ada Lovelace")
 
 
-async def test_a_password_is_stored_as_argon2id_at_the_cost_that_owasp_asks_for() -> None:
-    stored = await passwords.hashed("nine purple lanterns hum")
+async def test_a_password_is_stored_as_argon2id_at_the_cost_that_owasp_recommends() -> None:
+    stored = await passwords.hash_password("nine purple lanterns hum")
     assert stored.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
     assert Cost(19456, 2) == COST
     assert await passwords.matches("nine purple lanterns hum", stored)
     assert not await passwords.matches("nine purple lanterns hum ", stored)
-    assert stored != await passwords.hashed("nine purple lanterns hum")
+    assert stored != await passwords.hash_password("nine purple lanterns hum")
 
 
-async def test_nobody_has_no_password() -> None:
+async def test_no_password_matches_a_missing_account() -> None:
     assert not await passwords.matches("", None)
     assert not await passwords.matches("anything", None)
 
@@ -69,7 +69,7 @@ def _hash_of_an_older_version(password: str) -> str:
     return kdf.derive_phc_encoded(password.encode())
 
 
-# The same password, as two systems write it: composed and decomposed, full width, other blanks.
+# The same password in two encodings: composed and decomposed, full width, other blanks.
 WRITTEN = [
     ("b\u00fccher im regen lesen", "bu\u0308cher im regen lesen"),
     ("nine purple lanterns hum", "nine\u3000purple\u00a0lanterns hum"),
@@ -78,29 +78,29 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("chosen", "typed"), WRITTEN)
-async def test_a_password_is_the_same_however_a_keyboard_writes_it(chosen: str, typed: str) -> None:
-    assert await passwords.matches(typed, await passwords.hashed(chosen))
-    assert await passwords.matches(chosen, await passwords.hashed(typed))
+async def test_a_password_matches_however_a_keyboard_encodes_it(chosen: str, typed: str) -> None:
+    assert await passwords.matches(typed, await passwords.hash_password(chosen))
+    assert await passwords.matches(chosen, await passwords.hash_password(typed))
 
 
 @pytest.mark.parametrize(("normal", "typed"), WRITTEN)
-async def test_a_password_that_was_stored_as_it_was_typed_still_matches(
+async def test_a_password_that_was_stored_unnormalized_still_matches(
     normal: str, typed: str
 ) -> None:
     for password in (normal, typed):
         stored = _hash_of_an_older_version(password)
         assert await passwords.matches(password, stored)
-        renewed = await passwords.renewed(password, stored)
+        renewed = await passwords.rehash_if_needed(password, stored)
         if unicodedata.is_normalized("NFKC", password):
             assert renewed is None
             continue
         assert renewed is not None
         assert await passwords.matches(normal, renewed)
         assert await passwords.matches(typed, renewed)
-        assert await passwords.renewed(password, renewed) is None
+        assert await passwords.rehash_if_needed(password, renewed) is None
     assert not await passwords.matches("another one entirely", stored)
 
 
-def test_the_length_of_a_password_counts_after_it_is_normalized() -> None:
+def test_the_length_of_a_password_is_checked_after_normalization() -> None:
     with pytest.raises(Invalid, match="password must have"):
         passwords.check("password", "u\u0308" * 6 + "\u00fc" * 5, "ada@example.com", "Ada")

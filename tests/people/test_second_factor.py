@@ -1,4 +1,4 @@
-"""Authenticators and recovery codes: RFC 6238, each code once, and what a login takes then."""
+"""Authenticators (RFC 6238) and recovery codes: each code is valid once."""
 
 import re
 from typing import Final
@@ -28,17 +28,17 @@ def test_codes_are_those_of_rfc_6238(second: int, code: str) -> None:
     assert totp.code_at(SECRET, second // totp.PERIOD_S) == code
 
 
-def test_a_code_matches_one_step_early_or_late_and_never_again() -> None:
+def test_a_code_is_valid_one_period_early_or_late_and_only_once() -> None:
     now, period = 1_790_000_000, 1_790_000_000 // totp.PERIOD_S
     for off, matches in ((-2, False), (-1, True), (0, True), (1, True), (2, False)):
-        found = totp.matching_period(SECRET, totp.code_at(SECRET, period + off), now, 0)
-        assert found == (period + off if matches else None)
+        matching = totp.matching_period(SECRET, totp.code_at(SECRET, period + off), now, 0)
+        assert matching == (period + off if matches else None)
     assert totp.matching_period(SECRET, totp.code_at(SECRET, period), now, period) is None
     assert totp.matching_period(SECRET, totp.code_at(SECRET, period - 1), now, period) is None
 
 
 def _set_up(ada: Visitor) -> tuple[str, list[str]]:
-    """Set an authenticator up by the pages; its secret and the recovery codes."""
+    """Set up an authenticator in the dashboard; return its secret and the recovery codes."""
     assert ada.post("/security/authenticator/begin").headers["location"] == (
         "/security/authenticator"
     )
@@ -59,7 +59,7 @@ def _code(secret: str, off: int = 0) -> str:
     return totp.code_at(secret, now_ms() // 1000 // totp.PERIOD_S + off)
 
 
-def test_with_an_authenticator_a_login_takes_its_code_once(shop: Shop) -> None:
+def test_a_login_with_an_authenticator_needs_an_unused_code(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     secret, codes = _set_up(ada)
     visitor = Visitor(shop.api_server, ada.email)
@@ -68,7 +68,7 @@ def test_with_an_authenticator_a_login_takes_its_code_once(shop: Shop) -> None:
         visitor.log_in(),
         visitor.log_in(code="000000"),
     ]
-    assert [one.status_code for one in wrong] == [401] * 3
+    assert [response.status_code for response in wrong] == [401] * 3
     assert wrong[0].text == wrong[1].text == wrong[2].text
     code = _code(secret, 1)  # the other clock is a little fast
     assert visitor.log_in(code=f"{code[:3]} {code[3:]}").status_code == 303
@@ -80,12 +80,12 @@ def test_with_an_authenticator_a_login_takes_its_code_once(shop: Shop) -> None:
     assert secret not in stored
 
 
-def test_without_an_authenticator_the_code_does_not_matter(shop: Shop) -> None:
+def test_a_code_is_ignored_without_a_second_factor(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     assert ada.log_in(code="123456").status_code == 303
 
 
-def test_new_codes_replace_the_old_ones_and_removing_ends_all(shop: Shop) -> None:
+def test_new_recovery_codes_replace_the_old_ones_and_end_with_the_factor(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     _, old = _set_up(ada)
     new = re.findall(r"<code>([a-z2-7 ]+)</code>", ada.post("/security/codes").text)
@@ -113,7 +113,7 @@ def test_an_authenticator_is_replaced_within_the_same_half_minute(shop: Shop) ->
     assert [visitor.log_in(code=code).status_code for code in codes] == [401, 303]
 
 
-def test_a_login_is_weak_again_once_the_last_second_factor_is_gone(shop: Shop) -> None:
+def test_removing_the_last_second_factor_makes_logins_weak(shop: Shop) -> None:
     def strong(visitor: Visitor) -> set[bool]:
         rows = shop.api_server.sql(
             "select strong from logins where person_id = $1", visitor.person_id
@@ -136,20 +136,18 @@ def test_a_login_is_weak_again_once_the_last_second_factor_is_gone(shop: Shop) -
     assert strong(bob) == {False}
 
 
-# ── proving again who one is ──
+# ── step-up ──
 
 
-def test_what_is_dangerous_asks_for_the_password_and_loses_nothing(
-    shop: Shop, clock: object
-) -> None:
+def test_a_step_up_asks_for_the_password_and_keeps_the_form(shop: Shop, clock: object) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     later = shop.api_server.app.clock() + 10 * 60_000
     clock(later)  # type: ignore[operator]
     form = {"email": '"bob"&<b>@example.com', "role": "viewer"}
     path = f"/dashboard/{shop.id}/team/invite"
-    asked = ada.post(path, form)
-    assert title(asked) == "Please confirm that it is you"
-    assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in asked.text
+    step_up = ada.post(path, form)
+    assert title(step_up) == "Please confirm that it is you"
+    assert 'value="&#34;bob&#34;&amp;&lt;b&gt;@example.com"' in step_up.text
     before = ada.token
     refused = ada.post(path, form | {"proof_password": "wrong"})
     assert (refused.status_code, "is wrong" in refused.text) == (403, True)
@@ -160,13 +158,13 @@ def test_what_is_dangerous_asks_for_the_password_and_loses_nothing(
     assert ada.token != before
     other = Visitor(shop.api_server)
     other.keep(before)
-    assert other.get("/security").status_code == 303  # the token before is worth nothing
+    assert other.get("/security").status_code == 303  # the previous token is void
     assert title(ada.post(path, {"email": "eve@example.com", "role": "viewer"})) == "Team"
     clock(later + 10 * 60_000)  # type: ignore[operator]
     assert title(ada.post(path, form)) == "Please confirm that it is you"
 
 
-def test_a_form_is_the_same_whatever_proves_who_sends_it(shop: Shop) -> None:
+def test_a_repeated_form_is_recognised_whatever_its_step_up(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     _, codes = _set_up(ada)
     path = f"/dashboard/{shop.id}/developers/webhooks/{shop.endpoint()['id']}"
@@ -196,18 +194,18 @@ def test_a_form_is_the_same_whatever_proves_who_sends_it(shop: Shop) -> None:
     assert stored[0] == stored[1]  # of the same entries, with a password and without
 
 
-def test_what_proves_who_sends_a_form_is_not_kept_when_the_login_has_ended(shop: Shop) -> None:
+def test_a_kept_form_does_not_contain_the_step_up(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     ada.post("/logout")
     form = {"role": "viewer", "proof_email": ada.email, "proof_password": PASSWORD}
-    kept = ada.post(f"/dashboard/{shop.id}/team/invite", form).text
-    assert 'name="role" value="viewer"' in kept
-    assert "proof_" not in kept
-    assert PASSWORD not in kept
-    assert "not kept" not in kept  # nothing is lost: whoever logs in has proved who they are
+    page = ada.post(f"/dashboard/{shop.id}/team/invite", form).text
+    assert 'name="role" value="viewer"' in page
+    assert "proof_" not in page
+    assert PASSWORD not in page
+    assert "not kept" not in page  # logging in is a step-up itself
 
 
-# ── one's own account ──
+# ── the person's own account ──
 
 
 def test_a_changed_password_ends_the_other_logins(shop: Shop) -> None:
@@ -231,12 +229,12 @@ def test_a_changed_password_ends_the_other_logins(shop: Shop) -> None:
     assert other.log_in(fresh).status_code == 303
 
 
-def test_one_or_all_other_logins_are_ended_and_nobody_elses(shop: Shop) -> None:
+def test_a_person_ends_one_or_all_of_their_other_logins_only(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "owner")
     bob = person(shop.api_server, shop.id, "viewer")
     others = [Visitor(shop.api_server, ada.email) for _ in range(3)]
-    for one in others:
-        one.log_in()
+    for visitor in others:
+        visitor.log_in()
     (his,) = shop.api_server.sql("select id from logins where person_id = $1", bob.person_id)
     ada.post("/security/logins/end", {"id": his["id"]})
     assert bob.get("/security").status_code == 200
@@ -250,7 +248,7 @@ def test_one_or_all_other_logins_are_ended_and_nobody_elses(shop: Shop) -> None:
     assert ada.get("/security").status_code == 200
 
 
-def test_staff_need_a_second_factor_where_money_is_real(shop: Shop) -> None:
+def test_staff_need_a_second_factor_in_live_mode(shop: Shop) -> None:
     import msgspec
 
     app = shop.api_server.app

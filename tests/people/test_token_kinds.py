@@ -1,4 +1,4 @@
-"""A token of one kind is accepted as no other: of whatever somebody stole, only its own use."""
+"""A token of one kind is not accepted as another, so that a stolen one has a single use."""
 
 from typing import Final
 
@@ -15,38 +15,40 @@ KINDS: Final = (
 
 
 class Tokens:
-    """One token of each kind, all of one owner and their merchant."""
+    """A token of each kind, all of one owner and their merchant."""
 
     def __init__(self, shop: Shop) -> None:
-        """Make them."""
+        """Create the tokens."""
         self.shop, api_server = shop, shop.api_server
         self.owner = person(api_server, shop.id, "owner")
-        given = people.Credentials(
+        credentials = people.Credentials(
             email=self.owner.email, password=PASSWORD, browser=people.Browser("127.0.0.1", "x")
         )
         app, now = api_server.app, api_server.app.clock()
-        of_command = api_server.run(
-            people.log_in(app.db, given, app.settings.secret_key, now, people.begin_for_commands)
+        command_login = api_server.run(
+            people.log_in(
+                app.db, credentials, app.settings.secret_key, now, people.begin_for_commands
+            )
         )
-        of_api = api_server.http.post(
+        api_tokens = api_server.http.post(
             "/v1/merchant/sessions", json={"email": self.owner.email, "password": PASSWORD}
         ).json()["data"]
         reset = api_server.tx(
             lambda tx: people.offer_new_password(tx, self.owner.email, now, actor=TESTER)
         )
-        self.of: dict[str, str] = {
+        self.by_kind: dict[str, str] = {
             "cookie": self.owner.token,
-            "command": of_command.token,
-            "access": of_api["accessToken"],
-            "refresh": of_api["refreshToken"],
-            "refresh, first part": of_api["refreshToken"].partition(".")[0],
+            "command": command_login.token,
+            "access": api_tokens["accessToken"],
+            "refresh": api_tokens["refreshToken"],
+            "refresh, first part": api_tokens["refreshToken"].partition(".")[0],
             "invitation": invitation(api_server, address(), shop.id, "viewer").token,
             "reset": reset.token,
             "key": shop.key,
         }
 
     def opens(self, place: str, token: str) -> bool:
-        """Return whether a token opens a place."""
+        """Whether a token is accepted for one use."""
         visitor, http = Visitor(self.shop.api_server), self.shop.api_server.http
         app = self.shop.api_server.app
         if place == "cookie":
@@ -71,20 +73,20 @@ def _is_good(response: httpx2.Response) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_token_opens_what_it_is_for_and_nothing_else(shop: Shop, kind: str) -> None:
+def test_a_token_is_accepted_only_for_its_own_use(shop: Shop, kind: str) -> None:
     tokens = Tokens(shop)
-    places = [one for one in KINDS if one != "refresh, first part"]
+    places = [place for place in KINDS if place != "refresh, first part"]
     # The refresh token last: a wrong second part ends its login.
-    opened = {place for place in places if tokens.opens(place, tokens.of[kind])}
-    assert opened == ({kind} - {"refresh, first part"})
+    accepting = {place for place in places if tokens.opens(place, tokens.by_kind[kind])}
+    assert accepting == ({kind} - {"refresh, first part"})
 
 
-def test_a_link_is_followed_only_as_what_it_is(shop: Shop) -> None:
+def test_an_invitation_is_no_password_reset_and_the_reverse(shop: Shop) -> None:
     tokens = Tokens(shop)
     visitor = Visitor(shop.api_server)
     form = {"name": "Eve", "password": "seven green doors creak"}
-    assert visitor.post(f"/reset/{tokens.of['invitation']}", form).status_code == 404
-    assert visitor.post(f"/invite/{tokens.of['reset']}", form).status_code != 200
+    assert visitor.post(f"/reset/{tokens.by_kind['invitation']}", form).status_code == 404
+    assert visitor.post(f"/invite/{tokens.by_kind['reset']}", form).status_code != 200
     assert Visitor(shop.api_server, tokens.owner.email).log_in().status_code == 303
-    assert visitor.get(f"/invite/{tokens.of['invitation']}").status_code == 200
-    assert visitor.get(f"/reset/{tokens.of['reset']}").status_code == 200
+    assert visitor.get(f"/invite/{tokens.by_kind['invitation']}").status_code == 200
+    assert visitor.get(f"/reset/{tokens.by_kind['reset']}").status_code == 200

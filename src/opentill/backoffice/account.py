@@ -42,7 +42,7 @@ async def log_in(request: PageRequest) -> Response:
         password=form.get("password", ""),
         browser=request.browser,
         code=form.get("code", ""),
-        shown=cookies.shown_trust(request.headers),
+        cookies=cookies.shown_trust(request.headers),
     )
     try:
         login = await people.log_in(request.app.db, given, settings.secret_key, request.now)
@@ -127,7 +127,7 @@ async def prove_factor(request: PageRequest) -> Response:
                 password="",
                 code=form.get("code", ""),
                 browser=request.browser,
-                shown=cookies.shown_trust(request.headers),
+                cookies=cookies.shown_trust(request.headers),
             )
             key = settings.secret_key
             proof = await people.prove_code(request.app.db, login, given, key, request.now)

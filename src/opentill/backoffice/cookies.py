@@ -35,7 +35,7 @@ def login(settings: Settings, headers: Mapping[bytes, bytes]) -> str:
 
 def logged_in(settings: Settings, token: str) -> str:
     """Return the cookie of a login."""
-    return _cookie(settings, _login_name(settings), token, OF_MEMBERS.whole // 1000)
+    return _cookie(settings, _login_name(settings), token, OF_MEMBERS.total // 1000)
 
 
 def logged_out(settings: Settings) -> str:

@@ -44,7 +44,7 @@ async def ask(request: PageRequest) -> Response:
     email = form.get("email", "")
     subject = people.limit_subject(request.browser.address)
     # Others at the same address keep nobody out whose browser has logged in to the account before.
-    known = cookies.knows(request.app.settings, request.headers, people.normal(email))
+    known = cookies.knows(request.app.settings, request.headers, people.normalize_email(email))
 
     async def work(tx: Tx) -> None:
         if not known:

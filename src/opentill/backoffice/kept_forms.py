@@ -77,7 +77,7 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             password=password or "",
             browser=request.browser,
             code=given[_CODE] or "",
-            shown=cookies.shown_trust(request.headers),
+            cookies=cookies.shown_trust(request.headers),
         )
         try:
             login = await people.log_in(

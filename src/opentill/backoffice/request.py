@@ -84,7 +84,7 @@ class PageRequest:
     def site(self) -> Site | None:
         """Where passkeys work, None if they do not here."""
         host = self.headers.get(b"host", b"").decode("latin-1")
-        return Site.of(self.app.settings.public_url, host)
+        return Site.from_url(self.app.settings.public_url, host)
 
     @property
     def known_site(self) -> Site:
@@ -142,7 +142,11 @@ class PageRequest:
     def proof(self, password: str, code: str) -> Credentials:
         """Return what the person proves with who they are."""
         return Credentials(
-            email=self.login.email, password=password, code=code, browser=self.browser, known=True
+            email=self.login.email,
+            password=password,
+            code=code,
+            browser=self.browser,
+            is_known_browser=True,
         )
 
     async def form(self) -> dict[str, str]:

@@ -95,13 +95,13 @@ async def _totp(
 ) -> Response:
     settings = request.app.settings
     async with request.app.db.connection() as tx:
-        secret = await second_factor.pending(tx, request.login, settings.secret_key)
+        secret = await second_factor.pending_secret(tx, request.login, settings.secret_key)
     return render.page(
         request,
         "authenticator.html",
         status,
-        secret=totp.grouped(secret),
-        address=totp.address(secret, "OpenTill", request.login.email),
+        secret=totp.group_by_four(secret),
+        address=totp.otpauth_uri(secret, "OpenTill", request.login.email),
         errors=errors or {},
     )
 
@@ -110,8 +110,10 @@ async def draw_totp(request: PageRequest) -> Response:
     """Draw what an authenticator scans."""
     settings = request.app.settings
     async with request.app.db.connection() as tx:
-        secret = await second_factor.pending(tx, request.login, settings.secret_key)
-    return responses.drawing(totp.qr_code(totp.address(secret, "OpenTill", request.login.email)))
+        secret = await second_factor.pending_secret(tx, request.login, settings.secret_key)
+    return responses.drawing(
+        totp.qr_code(totp.otpauth_uri(secret, "OpenTill", request.login.email))
+    )
 
 
 async def confirm_totp(request: PageRequest) -> Response:
@@ -136,7 +138,7 @@ async def renew_codes(request: PageRequest) -> Response:
 
 
 def _codes(request: PageRequest, codes: list[str]) -> Response:
-    return render.page(request, "codes.html", codes=[totp.grouped(code) for code in codes])
+    return render.page(request, "codes.html", codes=[totp.group_by_four(code) for code in codes])
 
 
 async def remove_totp(request: PageRequest) -> Response:

@@ -195,7 +195,7 @@ async def _has_staff(db: "Db") -> bool:
     from opentill import people
 
     async with db.connection() as tx:
-        return bool((await people.everybody(tx))[1])
+        return bool((await people.all_members_and_staff(tx))[1])
 
 
 def kept() -> Kept | None:

@@ -52,7 +52,7 @@ async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
     async with session.database(found) as db:
         given = Credentials(
             email=email, password=password, code=code, browser=Browser("127.0.0.1", device),
-            known=True,  # who runs commands has the deployment's secrets: others do not delay them
+            is_known_browser=True,  # a user of commands has the deployment's secrets already
         )  # fmt: skip
         now = await session.now(db)
         try:

@@ -118,7 +118,7 @@ def reset_factors(email: str, *, actor: "Actor") -> output.Result:
 
     async def work(tx: "Tx", now: int) -> None:
         wait_ms = hours * _HOUR_MS if identity.is_root() else None
-        await people.lost_factors.ask(tx, email, now, actor=actor, wait_ms=wait_ms)
+        await people.lost_factors.request_reset(tx, email, now, actor=actor, wait_ms=wait_ms)
 
     session.transact(work)
     if identity.is_root():
@@ -193,7 +193,7 @@ def list_(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
     from opentill import people
 
     async def work(tx: "Tx") -> list[dict[str, Any]]:
-        members, staff = await people.everybody(tx)
+        members, staff = await people.all_members_and_staff(tx)
         rows: list[dict[str, Any]] = [
             output.plain(one) for one in members if merchant_id in {None, one.merchant_id}
         ]

@@ -99,7 +99,7 @@ async def ask_reset(request: PageRequest) -> Response:
     actor = Actor(people.actor_of(request.login, "").who, reason)
     try:
         await request.app.db.run(
-            lambda tx: people.lost_factors.ask(tx, email, request.now, actor=actor)
+            lambda tx: people.lost_factors.request_reset(tx, email, request.now, actor=actor)
         )
     except NotFound:
         return await _people(request, 400, {"lost": "error_lost"}, lost=email)

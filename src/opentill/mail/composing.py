@@ -21,7 +21,7 @@ from opentill.mail.model import (
     TooManyInvitations,
 )
 from opentill.merchants import Actor
-from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normal
+from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normalize_email
 from opentill.web.catalogue import Language
 
 # In which one address gets one link to a new password, whoever asks for it and how often: nobody
@@ -173,7 +173,7 @@ async def ask_for_new_password(
     so.
     Raises Invalid for what is no address.
     """
-    address = normal(inputs.check_email("email", email))
+    address = normalize_email(inputs.check_email("email", email))
     mail = NewMail(
         merchant_id=OF_NOBODY,
         topic="reset",

@@ -94,7 +94,9 @@ async def _secret(tx: Tx, settings: Settings, mail: Mail, now: int) -> str:
             raise Unwritable(msg) from None
     if mail.topic == "reset":  # made for the message, so that it is stored nowhere else
         try:
-            made = await people.new_password_asked_for(tx, mail.recipient, now, actor=_RESET_ACTOR)
+            made = await people.offer_requested_password(
+                tx, mail.recipient, now, actor=_RESET_ACTOR
+            )
         except NotFound:
             msg = "nobody logs in with this address"
             raise Unwritable(msg) from None

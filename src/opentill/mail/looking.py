@@ -39,7 +39,7 @@ async def logins(db: Db, settings: Settings, now: int) -> int:
 
     async def work(tx: Tx) -> int:
         found = await queries.LOGGED_IN.all(tx, since=since, limit=_MANY)
-        await people.looked_at(tx, [one.id for one in found])
+        await people.forget_begun(tx, [one.id for one in found])
         return len(await outbox.queue(tx, settings, [_login(one) for one in found], now))
 
     return await db.run(work)

@@ -1,7 +1,8 @@
-"""``/v1/merchant/…``: what people do by a token. An extension of the contract.
+"""Operations of ``/v1/merchant/…``, for persons with a token. An extension of the contract.
 
-Each row but those that log in has a permission of ``permissions.py``, and takes no API key. The
-rows about webhook endpoints are those of the merchants' API, for people.
+Each operation except logging in needs a permission of ``permissions.py``; API keys are not
+accepted. The operations on webhook endpoints are those of the merchant API, made available to
+persons.
 """
 
 from typing import Any, Final
@@ -110,7 +111,7 @@ _ACCEPTANCE: Final[dict[str, Any]] = {
 
 
 def row(method: str, path: str, permission: Permission, summary: str, **more: Any) -> Operation:
-    """Return an operation for those with a permission."""
+    """Build an operation that needs a permission."""
     return Operation(
         method=method,
         path=_BELOW + path,
@@ -118,7 +119,7 @@ def row(method: str, path: str, permission: Permission, summary: str, **more: An
         summary=summary,
         description=f"An extension of the contract. Permission: `{permission}`."
         + more.pop("about", ""),
-        admit=handlers.admitting(permission),
+        admit=handlers.admit_with(permission),
         permission=permission,
         **more,
     )
@@ -173,7 +174,7 @@ _LOGINS: Final = (
         "sessions that are opened from now on, everything else is shown at once.",
     ),
 )  # fmt: skip
-# A picture of 32 by 32 points.
+# A PNG of 32 by 32 pixels.
 EXAMPLE_LOGO: Final = (
     "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAQAAAABbAUdZAAAADElEQVR42mNgGNwAAACgAAGO+7G0AAAAAElFTkSuQmCC"
 )
@@ -262,7 +263,7 @@ _AGREEMENT: Final = (
         about=" It is kept for ever; accepted again, the first time counts.",
     ),
 )  # fmt: skip
-# Of the merchants' API, which people may use too: the permission, and the summary.
+# Operations of the merchant API that persons may use too: permission and summary.
 _ENDPOINTS: Final[dict[tuple[str, str], tuple[Permission, str]]] = {
     ("POST", ""): ("endpoints.secrets", "Create a merchant's endpoint"),
     ("GET", ""): ("endpoints.read", "List a merchant's endpoints"),
@@ -277,25 +278,26 @@ _ENDPOINTS: Final[dict[tuple[str, str], tuple[Permission, str]]] = {
 _PLACE: Final = "/v1/webhook-endpoints"
 
 
-def _for_people() -> tuple[Operation, ...]:
-    made: list[Operation] = []
-    for one in webhooks_api.operations:
-        key = one.method, one.path.removeprefix(_PLACE)
-        if one.path.startswith(_PLACE):
+def _endpoint_operations() -> tuple[Operation, ...]:
+    operations: list[Operation] = []
+    for operation in webhooks_api.operations:
+        key = operation.method, operation.path.removeprefix(_PLACE)
+        if operation.path.startswith(_PLACE):
             permission, summary = _ENDPOINTS[key]
-            made.append(
+            operations.append(
                 msgspec.structs.replace(
-                    one,
+                    operation,
                     path=f"{_BELOW}/webhook-endpoints{key[1]}",
                     tag=TAG,
                     summary=summary,
-                    description=f"As `{one.method} {one.path}`. Permission: `{permission}`.",
-                    admit=handlers.admitting(permission),
+                    description=f"As `{operation.method} {operation.path}`."
+                    f" Permission: `{permission}`.",
+                    admit=handlers.admit_with(permission),
                     permission=permission,
                     scope="",
                 )
             )
-    return tuple(made)
+    return tuple(operations)
 
 
-operations: Final = (*_LOGINS, *_LOGOS, *_KEYS, *_TEAM, *_AGREEMENT, *_for_people())
+operations: Final = (*_LOGINS, *_LOGOS, *_KEYS, *_TEAM, *_AGREEMENT, *_endpoint_operations())

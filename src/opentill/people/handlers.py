@@ -1,4 +1,4 @@
-"""What serves ``/v1/merchant/…``. Each request is of a person whose token was checked."""
+"""Handlers of ``/v1/merchant/…``. Each request is authenticated by a person's token."""
 
 import base64
 from collections.abc import Callable
@@ -44,12 +44,12 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def admitting(permission: Permission) -> Admit:
-    """Return what lets in persons with a permission, by their token.
+def admit_with(permission: Permission) -> Admit:
+    """Return the check that admits persons with a permission, by their token.
 
-    It raises NotLoggedIn, and NotPermitted: for a role without the permission, for staff without a
-    second factor where money is real, and, where the permission takes a step-up, for a login of
-    more than ten minutes ago.
+    It raises NotLoggedIn, and NotPermitted for a role without the permission, for staff without a
+    second factor in live mode and, if the permission takes a step-up, for a login more than ten
+    minutes ago.
     """
 
     async def admit(app: App, token: str, address: str, now: int) -> Admitted:
@@ -70,15 +70,15 @@ def _lacks_second_factor(access: Access, settings: Settings) -> bool:
 
 
 def actor(request: ApiRequest[Any, Any]) -> Actor:
-    """Return whom the audit log names for a person who came by a token."""
+    """Return the request's person as an actor of the audit log."""
     return Actor(request.who, "by the API for people")
 
 
-def _part(query: PageQuery, found: list[S], shown: Callable[[S], T]) -> Listing[T]:
-    """Return a page of a list that is short enough to be read whole."""
+def _slice(query: PageQuery, rows: list[S], convert: Callable[[S], T]) -> Listing[T]:
+    """Return a page of a list that is short enough to be read completely."""
     start = (query.page - 1) * query.size
-    items = [shown(one) for one in found[start : start + query.size]]
-    return listing(items, query.page, query.size, len(found))
+    items = [convert(row) for row in rows[start : start + query.size]]
+    return listing(items, query.page, query.size, len(rows))
 
 
 # ── logging in and out ──
@@ -86,18 +86,20 @@ def _part(query: PageQuery, found: list[S], shown: Callable[[S], T]) -> Listing[
 
 async def log_in(request: ApiRequest[Nothing, LoginBody]) -> Tokens:
     """Log a person in at a merchant."""
-    given = Credentials(
+    credentials = Credentials(
         email=request.body.email,
         password=request.body.password,
         code=request.body.code,
         browser=Browser(*request.browser),
     )
     key = request.app.settings.secret_key
-    return await tokens.begin(request.app.db, given, request.body.merchant_id, key, request.now)
+    return await tokens.begin(
+        request.app.db, credentials, request.body.merchant_id, key, request.now
+    )
 
 
 async def refresh(request: ApiRequest[Nothing, RefreshBody]) -> Tokens:
-    """Give new tokens for a refresh token."""
+    """Exchange a refresh token for new tokens."""
     key, browser = request.app.settings.secret_key, Browser(*request.browser)
     return await tokens.refresh(
         request.app.db, request.body.refresh_token, browser, key, request.now
@@ -105,18 +107,18 @@ async def refresh(request: ApiRequest[Nothing, RefreshBody]) -> Tokens:
 
 
 async def log_out(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
-    """End the login that the token is of."""
+    """End the login of the token."""
     await logins.end(tx, request.access.login)
 
 
 async def profile(request: ApiRequest[Nothing, Nothing]) -> Profile:
-    """Return who is logged in, and where."""
+    """Return the logged-in person and the merchant."""
     async with request.app.db.connection() as tx:
         return await _profile(request, tx, await merchants.find(tx, request.merchant_id))
 
 
 async def change_profile(request: ApiRequest[Nothing, ProfileUpdate], tx: Tx) -> Profile:
-    """Change what customers see of the merchant, and the zone of its pages."""
+    """Change the merchant's profile."""
     sent = {
         field: value
         for field, value in msgspec.structs.asdict(request.body).items()
@@ -130,7 +132,7 @@ async def change_profile(request: ApiRequest[Nothing, ProfileUpdate], tx: Tx) ->
 
 
 async def set_logo(request: ApiRequest[Nothing, LogoBody], tx: Tx) -> Profile:
-    """Show this picture."""
+    """Replace the merchant's logo."""
     try:
         content = base64.b64decode(request.body.content, validate=True)
     except ValueError:
@@ -145,7 +147,7 @@ async def set_logo(request: ApiRequest[Nothing, LogoBody], tx: Tx) -> Profile:
 
 
 async def remove_logo(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
-    """Show no picture any more."""
+    """Remove the merchant's logo."""
     ids = (request.merchant_id, request.now)
     await merchants.remove_logo(tx, *ids, actor=actor(request), seen=None)
 
@@ -154,7 +156,7 @@ async def _profile(request: ApiRequest[Any, Any], tx: Tx, merchant: Merchant) ->
     settings = request.app.settings
     accepted = await agreement.acceptances(tx, merchant.id)
     status = agreement.status(agreement.current(settings), accepted)
-    return Profile.of(request.access, merchant, status, settings.public_url)
+    return Profile.from_access(request.access, merchant, status, settings.public_url)
 
 
 # ── API keys ──
@@ -165,13 +167,13 @@ async def list_keys(request: ApiRequest[KeysQuery, Nothing]) -> Listing[KeyOut]:
     maker = request.query.made_by
     async with request.app.db.connection() as tx:
         keys = await merchants.keys(tx, request.merchant_id)
-    return _part(
-        request.query, [key for key in keys[::-1] if maker in {"", key.made_by}], KeyOut.of
+    return _slice(
+        request.query, [key for key in keys[::-1] if maker in {"", key.made_by}], KeyOut.from_key
     )
 
 
 async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSecret:
-    """Make a key that may do no more than the person."""
+    """Create a key whose scopes are within the person's role."""
     scopes = request.body.scopes
     if scopes is not None:
         scopes = key_scopes.read(scopes)
@@ -184,19 +186,19 @@ async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSe
         KeyFields(name=request.body.name, expires_at=request.body.expires_at, scopes=scopes),
         actor=actor(request),
     )
-    return KeyWithSecret.of(new)
+    return KeyWithSecret.from_key(new)
 
 
 async def change_key(request: ApiRequest[Nothing, KeyUpdate], tx: Tx) -> KeyOut:
-    """Give a key another name."""
+    """Rename a key."""
     ids = (request.merchant_id, request.path["id"])
     await key_scopes.find_changeable(tx, *ids, request.access.role)
     key = await merchants.rename_key(tx, *ids, request.body.name, request.now, actor=actor(request))
-    return KeyOut.of(key)
+    return KeyOut.from_key(key)
 
 
 async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
-    """Return the key in the path. Raises NotFound if it is not the merchant's."""
+    """Return the id of the path's key. Raises NotFound if it belongs to another merchant."""
     key_id = request.path["id"]
     if all(key.id != key_id for key in await merchants.keys(tx, request.merchant_id)):
         raise NotFound
@@ -204,15 +206,15 @@ async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
 
 
 async def regenerate_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> KeyWithSecret:
-    """Replace a key at once."""
+    """Replace a key; the old one ends immediately."""
     ids = (request.merchant_id, request.path["id"])
     key = await key_scopes.find_changeable(tx, *ids, request.access.role)
     new = await merchants.regenerate_key(tx, key.id, request.now, actor=actor(request))
-    return KeyWithSecret.of(new)
+    return KeyWithSecret.from_key(new)
 
 
 async def revoke_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
-    """Revoke a key at once."""
+    """Revoke a key immediately."""
     await merchants.revoke_key(tx, await _own_key(request, tx), request.now, actor=actor(request))
 
 
@@ -220,24 +222,24 @@ async def revoke_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
 
 
 async def list_members(request: ApiRequest[PageQuery, Nothing]) -> Listing[MemberOut]:
-    """List members, the longest first."""
+    """List members, the longest-standing first."""
     async with request.app.db.connection() as tx:
-        found = await service.members(tx, request.merchant_id)
-    return _part(request.query, found, MemberOut.of)
+        members = await service.members(tx, request.merchant_id)
+    return _slice(request.query, members, MemberOut.from_member)
 
 
 async def change_member(request: ApiRequest[Nothing, MemberUpdate], tx: Tx) -> MemberOut:
-    """Give a member another role."""
+    """Change a member's role."""
     merchant_id, person_id = request.merchant_id, request.path["id"]
     await service.change_role(
         tx, merchant_id, person_id, request.body.role, request.now, actor=actor(request)
     )
     changed: Member = await queries.MEMBER.one(tx, merchant_id=merchant_id, person_id=person_id)
-    return MemberOut.of(changed)
+    return MemberOut.from_member(changed)
 
 
 async def remove_member(request: ApiRequest[RemovalQuery, Nothing], tx: Tx) -> None:
-    """Take a member's role away, and revoke their keys if that is asked for."""
+    """Remove a member and, with ``revokeKeys``, revoke the keys they created."""
     await service.remove(
         tx,
         request.merchant_id,
@@ -251,12 +253,14 @@ async def remove_member(request: ApiRequest[RemovalQuery, Nothing], tx: Tx) -> N
 async def list_invitations(request: ApiRequest[PageQuery, Nothing]) -> Listing[InvitationOut]:
     """List invitations that can still be accepted."""
     async with request.app.db.connection() as tx:
-        found = await service.invitations(tx, request.merchant_id, request.now)
-    return _part(request.query, [one for one in found if not one.withdrawn], InvitationOut.of)
+        invitations = await service.invitations(tx, request.merchant_id, request.now)
+    return _slice(
+        request.query, [link for link in invitations if not link.withdrawn], InvitationOut.from_link
+    )
 
 
 async def withdraw(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
-    """Make an invitation void."""
+    """Withdraw an invitation."""
     await service.withdraw(
         tx, request.merchant_id, request.path["id"], request.now, actor=actor(request)
     )
@@ -266,10 +270,10 @@ async def withdraw(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
 
 
 async def list_acceptances(request: ApiRequest[PageQuery, Nothing]) -> Listing[AcceptanceOut]:
-    """List what was accepted, newest first."""
+    """List acceptances of the agreement, newest first."""
     async with request.app.db.connection() as tx:
-        found = await agreement.acceptances(tx, request.merchant_id)
-    return _part(request.query, found, AcceptanceOut.of)
+        acceptances = await agreement.acceptances(tx, request.merchant_id)
+    return _slice(request.query, acceptances, AcceptanceOut.from_acceptance)
 
 
 async def accept_agreement(request: ApiRequest[Nothing, AcceptanceBody], tx: Tx) -> AcceptanceOut:
@@ -291,4 +295,4 @@ async def accept_agreement(request: ApiRequest[Nothing, AcceptanceBody], tx: Tx)
         by,
         request.now,
     )
-    return AcceptanceOut.of(accepted)
+    return AcceptanceOut.from_acceptance(accepted)

@@ -1,11 +1,10 @@
-"""The queue for hashing passwords, which is bounded: with no place left, a login is refused.
+"""A bounded queue for hashing passwords: a login is refused when it is full.
 
-A hash takes a core for some 50 ms, so that only a few run at once. Browsers that have logged in to
-the account before, and persons who have proved who they are by a login or a link, are a group of
-their own. The groups take turns: strangers who try many passwords delay each other, and a trusted
-hash by one of theirs at most.
+A hash uses a core for about 50 ms, so only a few run at once. Known browsers, and persons with a
+login or a link, form a group of their own. The groups take turns: strangers who try many passwords
+delay each other, but a trusted hash by one of theirs at most.
 
-A place is reserved before the attempt is counted, so that what is refused here counts nowhere.
+A place is reserved before the attempt is counted, so that a refused attempt does not count.
 """
 
 import contextlib
@@ -18,18 +17,18 @@ from opentill.core.errors import TooManyAtOnce
 
 Group = Literal["trusted", "strangers"]
 
-AT_ONCE: Final = 2  # hashes that run
-MOST: Final = 32  # places of a group, running or waiting: one or two seconds in all
-EACH: Final = 8  # places of one account, or of one address, in its group
+AT_ONCE: Final = 2  # concurrent hashes
+MOST: Final = 32  # places of a group, running or waiting: one or two seconds in total
+EACH: Final = 8  # places of one account or address in its group
 RETRY_AFTER_S: Final = 2
 _OTHER: Final[dict[Group, Group]] = {"trusted": "strangers", "strangers": "trusted"}
 
 
 class HashQueue:
-    """The hashes of a process."""
+    """The queue of a process."""
 
     def __init__(self, at_once: int = AT_ONCE, most: int = MOST, each: int = EACH) -> None:
-        """``at_once`` run; ``most`` places of a group, ``each`` of them for one account."""
+        """``at_once`` hashes run; a group has ``most`` places, and an account ``each`` of them."""
         self._free = at_once
         self._most = most
         self._each = each
@@ -39,10 +38,9 @@ class HashQueue:
 
     @contextlib.contextmanager
     def reserve(self, group: Group, who: str) -> Iterator["Place"]:
-        """Hold a place while the block runs. Raises TooManyAtOnce if there is none.
+        """Hold a place while the block runs. Raises TooManyAtOnce if the queue is full.
 
-        ``who`` is what places are counted under: an account in the group of the trusted, an address
-        in the other.
+        Places are counted by ``who``: an account in the trusted group, an address in the other.
         """
         places = self._places[group]
         if places.total() >= self._most or places[who] >= self._each:
@@ -57,7 +55,7 @@ class HashQueue:
 
     @contextlib.asynccontextmanager
     async def turn(self, group: Group) -> AsyncIterator[None]:
-        """Wait until a hash of this group may run; it has ended when the block has."""
+        """Wait for a turn of this group, and hold it while the block runs."""
         if self._free:
             self._free -= 1
         else:
@@ -74,11 +72,11 @@ class HashQueue:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                self._pass_on()  # it was this one's turn already
+                self._pass_on()  # cancelled after the turn was passed on
             raise
 
     def _pass_on(self) -> None:
-        """Let the next one run: of the group whose turn it is, else of the other."""
+        """Pass the turn to the next group's first waiter, else to the other group's."""
         for group in (self._next, _OTHER[self._next]):
             waiting = self._waiting[group]
             while waiting:
@@ -94,12 +92,12 @@ class Place:
     """A place in the queue."""
 
     def __init__(self, queue: HashQueue, group: Group) -> None:
-        """Of ``queue``, in ``group``."""
+        """Place of ``queue``, in ``group``."""
         self._queue = queue
         self._group: Group = group
 
     def turn(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Wait until the hash may run; it has ended when the block has."""
+        """Wait for the turn, and hold it while the block runs."""
         return self._queue.turn(self._group)
 
 

@@ -1,4 +1,4 @@
-"""Scopes of API keys: which there are, and who may give them."""
+"""Scopes of API keys, and who may give them."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,16 @@ from opentill.people.permissions import SCOPES, MerchantRole, member_may_give
 
 
 def read(scopes: Iterable[str], field: str = "scopes") -> list[str]:
-    """Return scopes in the order of the table, each once. Raises Invalid for an unknown one."""
-    given = {scope.strip() for scope in scopes}
-    for scope in sorted(given):
+    """Return unique scopes in the table's order. Raises Invalid for unknown ones or none."""
+    chosen = {scope.strip() for scope in scopes}
+    for scope in sorted(chosen):
         if scope not in SCOPES:
             near = difflib.get_close_matches(scope, SCOPES, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise Invalid(field, f"{field} must be some of {', '.join(SCOPES)}{hint}")
-    if not given:
+    if not chosen:
         raise Invalid(field, f"{field} must be at least one of {', '.join(SCOPES)}")
-    return [scope for scope in SCOPES if scope in given]
+    return [scope for scope in SCOPES if scope in chosen]
 
 
 def grantable(role: MerchantRole) -> list[str]:
@@ -29,9 +29,9 @@ def grantable(role: MerchantRole) -> list[str]:
 
 
 def may_give(role: MerchantRole, scopes: Sequence[str] | None) -> bool:
-    """Return whether a role may make, change or replace a key with these scopes.
+    """Whether a role may create, change or replace a key with these scopes.
 
-    A key without scopes may do everything, as an owner.
+    An unrestricted key (None) takes an owner.
     """
     if scopes is None:
         return role == "owner"
@@ -39,7 +39,7 @@ def may_give(role: MerchantRole, scopes: Sequence[str] | None) -> bool:
 
 
 def check(role: MerchantRole | None, scopes: Sequence[str] | None) -> None:
-    """Raise NotPermitted unless a role may make, change or replace a key with these scopes."""
+    """Raise NotPermitted unless a role may create, change or replace a key with these scopes."""
     if role is not None and may_give(role, scopes):
         return
     listed = "" if role is None else ", ".join(grantable(role))
@@ -48,9 +48,9 @@ def check(role: MerchantRole | None, scopes: Sequence[str] | None) -> None:
 
 
 async def find_changeable(tx: Tx, merchant_id: str, key_id: str, role: MerchantRole | None) -> Key:
-    """Return a key of a merchant that somebody with a role may change or replace.
+    """Return a merchant's key that a role may change or replace.
 
-    Raises NotFound, and NotPermitted for a key that may do more than they.
+    Raises NotFound, and NotPermitted for a key that may do more than the role.
     """
     listed = await merchants.keys(tx, merchant_id)
     key = or_not_found(next((key for key in listed if key.id == key_id), None))
@@ -61,7 +61,7 @@ async def find_changeable(tx: Tx, merchant_id: str, key_id: str, role: MerchantR
 async def keys_made_by(
     tx: Tx, person_id: str, now: int, merchant_id: str | None = None
 ) -> list[Key]:
-    """Return the valid keys that a person made at a merchant, or at any, oldest first."""
+    """Return the valid keys that a person created at a merchant, or at all, oldest first."""
     listed = await merchants.keys_made_by(tx, person_id)
     return [key for key in listed if key.opens(now) and merchant_id in {None, key.merchant_id}]
 
@@ -69,8 +69,8 @@ async def keys_made_by(
 async def revoke_made_by(
     tx: Tx, person_id: str, now: int, merchant_id: str | None = None, *, actor: Actor
 ) -> list[Key]:
-    """Revoke the valid keys that a person made at a merchant, or at any; return them."""
-    made = await keys_made_by(tx, person_id, now, merchant_id)
-    for key in made:
+    """Revoke the valid keys that a person created at a merchant, or at all; return them."""
+    keys = await keys_made_by(tx, person_id, now, merchant_id)
+    for key in keys:
         await merchants.revoke_key(tx, key.id, now, actor=actor)
-    return made
+    return keys

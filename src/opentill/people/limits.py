@@ -1,19 +1,18 @@
-"""Limits of logins: counted before anything is hashed, with delays that grow.
+"""Rate limits of logins, with growing delays. Attempts are counted before anything is hashed.
 
-An attempt is counted under up to four subjects, and taken back if it succeeds:
+An attempt counts under up to four subjects, and no longer counts if it succeeds:
 
-- the account together with where it comes from: the browser, if it has logged in to the account
-  with its present password before (it has a signed cookie that says so), else the address;
-- the address, whatever the account: somebody who tries many of them;
-- the account together with the network (IPv6: its /48), which shows a first try;
-- the account, from browsers that it does not know: somebody who tries from many addresses.
+- account and client: the browser if a signed cookie shows that it has logged in to the account
+  with its present password before, else the address;
+- the address, whatever the account: against trying many accounts;
+- account and network (IPv6: the /48), which identifies a first attempt;
+- the account, from unknown browsers: against trying from many addresses.
 
-A browser that the account knows is counted under the first only, so that nobody else delays it. The
-first try of a network at an account does not wait for the others' failures at this account. A
-passkey is not counted at all.
+A known browser counts only under the first, so that nobody else can delay it. A network's first
+attempt at an account does not wait for other clients' failures. Passkeys are not counted.
 
-Guesses at one account are bounded: from N networks N first tries a day, and for all others together
-20 and then 120 an hour.
+This bounds the guesses at one account: N first attempts a day from N networks, and for all others
+together 20, then 120 an hour.
 """
 
 import hashlib
@@ -28,36 +27,36 @@ from opentill.people import queries
 from opentill.people.model import HOUR_MS, Person
 from opentill.server.client_address import limit_subject
 
-FORGOTTEN_MS: Final = 24 * HOUR_MS  # after so long without an attempt, counting begins anew
+FORGOTTEN_MS: Final = 24 * HOUR_MS  # counts restart after this time without an attempt
 
 
 class _Delay(NamedTuple):
-    """How many attempts may fail at once, and how long the delay becomes at last."""
+    """The number of failures without a delay, and the longest delay."""
 
     free: int
     longest_ms: int
 
 
-_HERE: Final = _Delay(free=5, longest_ms=15 * 60_000)
+_CLIENT: Final = _Delay(free=5, longest_ms=15 * 60_000)
 _ADDRESS: Final = _Delay(free=20, longest_ms=60_000)
 _ACCOUNT: Final = _Delay(free=20, longest_ms=30_000)
-_NETWORK_BITS: Final = 48  # of an IPv6 address: what one customer of a provider has at most
+_NETWORK_BITS: Final = 48  # of an IPv6 address: the largest usual assignment to a site
 _FACTOR: Final = _Delay(free=10, longest_ms=15 * 60_000)
 
 
 class Attempt(NamedTuple):
-    """An attempt that was counted: ``here`` is its account and place, first of ``subjects``."""
+    """A counted attempt; the first of ``subjects`` is its account and client."""
 
     subjects: tuple[str, ...]
 
     @property
-    def here(self) -> str:
-        """The account together with where the attempt comes from."""
+    def client(self) -> str:
+        """The subject of account and client."""
         return self.subjects[0]
 
 
 def known_browser(secret_key: str, account: str) -> str:
-    """Return what a browser keeps that has logged in to an account: a signature of it.
+    """Return the cookie value of a browser that has logged in to an account: a signature.
 
     ``account`` is an e-mail address, or the id of a person.
     """
@@ -65,46 +64,48 @@ def known_browser(secret_key: str, account: str) -> str:
     return hmac.digest(secret_key.encode(), message, hashlib.sha256).hex()
 
 
-def is_known(secret_key: str, account: str, shown: str) -> bool:
-    """Return whether a browser shows that it has logged in to an account before."""
-    return hmac.compare_digest(known_browser(secret_key, account).encode(), shown.encode())
+def is_known(secret_key: str, account: str, cookie: str) -> bool:
+    """Whether a browser's cookie shows that it has logged in to an account before."""
+    return hmac.compare_digest(known_browser(secret_key, account).encode(), cookie.encode())
 
 
 def trusted_browser(secret_key: str, person: Person) -> str:
-    """Return what a browser keeps that has logged in to an account with its present password.
+    """Return the cookie value of a browser that has logged in with the present password.
 
-    With another password, and so once the account was set anew, it is a stranger's for limits:
-    whoever had an account before does not delay whoever has it now.
+    A new password, and so a reset of the account, makes every browser unknown: an earlier owner of
+    the account cannot delay the present one.
     """
     message = f"opentill trusted browser 1\0{person.id}\0{person.password}"
     return hmac.digest(secret_key.encode(), message.encode(), hashlib.sha256).hex()
 
 
-def is_trusted(secret_key: str, person: Person | None, shown: Iterable[str]) -> bool:
-    """Return whether a browser shows that it has logged in with a person's present password."""
+def is_trusted(secret_key: str, person: Person | None, cookies: Iterable[str]) -> bool:
+    """Whether a browser's cookies show a login with the person's present password."""
     if person is None:
         return False
-    own = trusted_browser(secret_key, person).encode()
-    return any(hmac.compare_digest(own, one.encode()) for one in shown)
+    expected = trusted_browser(secret_key, person).encode()
+    return any(hmac.compare_digest(expected, cookie.encode()) for cookie in cookies)
 
 
-async def count(db: Db, account: str, address: str, now: int, *, known: bool = False) -> Attempt:
-    """Count an attempt to log in to an account before it is made. Raises TooManyRequests.
+async def count(
+    db: Db, account: str, address: str, now: int, *, is_known_browser: bool = False
+) -> Attempt:
+    """Count a login attempt before it is made. Raises TooManyRequests, and then does not count it.
 
-    ``known``: the browser has logged in to the account before. What has to wait is not counted.
+    ``is_known_browser`` means that the browser has logged in to the account before.
     """
     name = hashlib.sha256(account.encode()).hexdigest()
-    if known:
-        here = f"here {name} known"
-        await db.run(lambda tx: _count(tx, {here: _HERE}, now))
-        return Attempt((here,))
+    if is_known_browser:
+        client = f"here {name} known"
+        await db.run(lambda tx: _count(tx, {client: _CLIENT}, now))
+        return Attempt((client,))
     place = limit_subject(address)
-    here, network = f"here {name} {place}", f"network {name} {_network(address)}"
-    limits = {here: _HERE, f"address {place}": _ADDRESS}
+    client, network = f"here {name} {place}", f"network {name} {_network(address)}"
+    limits = {client: _CLIENT, f"address {place}": _ADDRESS}
 
     async def work(tx: Tx) -> None:
         counted = await _count(tx, limits | {network: None}, now)
-        is_first = counted[here] == counted[network] == 1
+        is_first = counted[client] == counted[network] == 1
         # Last, so that all attempts lock the account's row after the others.
         await _count(tx, {f"account {name}": _ACCOUNT}, now, is_first=is_first)
 
@@ -113,7 +114,7 @@ async def count(db: Db, account: str, address: str, now: int, *, known: bool = F
 
 
 def _network(address: str) -> str:
-    """Return the network whose first try an attempt may be."""
+    """Return the network of an address, by which first attempts are recognised."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -123,36 +124,38 @@ def _network(address: str) -> str:
     return limit_subject(address)
 
 
-async def count_factor(db: Db, person_id: str, now: int, *, known: bool = False) -> Attempt:
-    """Count an attempt to prove a second factor, over all addresses. Raises TooManyRequests.
+async def count_factor(
+    db: Db, person_id: str, now: int, *, is_known_browser: bool = False
+) -> Attempt:
+    """Count an attempt to prove a second factor, from any address. Raises TooManyRequests.
 
-    Only whoever has the password, or the person's cookie, comes as far as this. A browser that the
-    account knows is counted by itself, so that nobody else makes it wait.
+    Only clients with the password or the person's cookie get this far. Known browsers count
+    separately, so that nobody else can delay them.
     """
     name = hashlib.sha256(person_id.encode()).hexdigest()
-    limits = {f"factor {name}{' known' if known else ''}": _FACTOR}
+    limits = {f"factor {name}{' known' if is_known_browser else ''}": _FACTOR}
     await db.run(lambda tx: _count(tx, limits, now))
     return Attempt(tuple(limits))
 
 
 async def failures(tx: Tx, attempt: Attempt) -> int:
-    """Return how many attempts have failed where this one was counted."""
-    return await queries.FAILURES.get(tx, subject=attempt.here) or 0
+    """Return the number of failures of the attempt's account and client."""
+    return await queries.FAILURES.get(tx, subject=attempt.client) or 0
 
 
 async def _count(
     tx: Tx, limits: Mapping[str, _Delay | None], now: int, *, is_first: bool = False
 ) -> dict[str, int]:
-    """Count an attempt under subjects; return the failures of each. Raises TooManyRequests.
+    """Count an attempt under each subject; return their failures. Raises TooManyRequests.
 
-    A subject without a delay is only counted. A first try does not wait, and delays nobody.
+    A subject without a delay is only counted. A first attempt neither waits nor delays others.
     """
     counts = await queries.COUNT_ATTEMPT.all(
         tx, subjects=sorted(limits), now=now, forgotten=now - FORGOTTEN_MS, waits=not is_first
     )
     if len(counts) != len(limits):
         until = await queries.WAIT.get(tx, subjects=list(limits)) or now
-        raise TooManyRequests(_HERE.free, max(1, -(-(until - now) // 1000)))
+        raise TooManyRequests(_CLIENT.free, max(1, -(-(until - now) // 1000)))
     delays = {subject: delay for subject, delay in limits.items() if delay is not None}
     if not is_first:
         await queries.SET_DELAYS.run(
@@ -165,9 +168,9 @@ async def _count(
     return {count.subject: count.failures for count in counts}
 
 
-async def succeeded(tx: Tx, attempt: Attempt, now: int) -> None:
-    """Take an attempt back, and all that failed before it at the same place."""
+async def forgive(tx: Tx, attempt: Attempt, now: int) -> None:
+    """Uncount a successful attempt, and forget earlier failures of its account and client."""
     others = list(attempt.subjects[1:])
     if others:
         await queries.GIVE_BACK.run(tx, subjects=others, now=now)
-    await queries.FORGET_ATTEMPTS.run(tx, subjects=[attempt.here])
+    await queries.FORGET_ATTEMPTS.run(tx, subjects=[attempt.client])

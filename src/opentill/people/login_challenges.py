@@ -1,8 +1,7 @@
-"""Challenges for logging in with a passkey alone: signed by us, and stored only once they are used.
+"""Challenges for logging in with only a passkey: signed, and stored only once they are used.
 
-Anybody may ask for one. Since asking writes nothing, it needs no limit that somebody at the same
-address could use up. A challenge is 16 random bytes, the time until which it counts, and a
-signature of both.
+Anybody may request one. Issuing a challenge writes nothing, so it needs no rate limit, which others
+at the same address could exhaust. A challenge is 16 random bytes, its expiry and a signature.
 """
 
 import hashlib
@@ -19,13 +18,13 @@ _SIGNATURE: Final = 32
 
 
 def create(secret_key: str, now: int) -> bytes:
-    """Return a new challenge, which counts for five minutes."""
+    """Return a new challenge, valid for five minutes."""
     stem = secrets.token_bytes(_RANDOM) + (now + LASTS_MS).to_bytes(_TIME)
     return stem + _sign(secret_key, stem)
 
 
 def expires_at(secret_key: str, challenge: bytes, now: int) -> int | None:
-    """Return until when a challenge counts; None if it is not ours or is over."""
+    """Return when a challenge expires (Unix ms), None if it is forged or has expired."""
     stem, signature = challenge[:-_SIGNATURE], challenge[-_SIGNATURE:]
     if len(stem) != _RANDOM + _TIME or not hmac.compare_digest(signature, _sign(secret_key, stem)):
         return None
@@ -33,8 +32,8 @@ def expires_at(secret_key: str, challenge: bytes, now: int) -> int | None:
     return end if now < end else None
 
 
-def use_of(challenge: bytes) -> bytes:
-    """Return what is stored of a challenge that was used."""
+def used_digest(challenge: bytes) -> bytes:
+    """Return the digest by which a used challenge is stored."""
     return hashlib.sha256(b"used " + challenge).digest()
 
 

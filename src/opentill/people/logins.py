@@ -1,4 +1,4 @@
-"""Logging in and out, and who a cookie or token stands for."""
+"""Logging in and out, and finding the login of a cookie or token."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
@@ -31,91 +31,97 @@ from opentill.people.model import (
 from opentill.server.client_address import limit_subject
 
 T = TypeVar("T")
-BEGUN_MS: Final = HOUR_MS  # for so long a login that was begun is mailed about
+BEGUN_MS: Final = HOUR_MS  # how long a new login can still cause a mail
 _LONGEST_DEVICE: Final = 300
-_MAILED_AFTER: Final = 3  # wrong codes with the right password, the person is written to
+_MAILED_AFTER: Final = 3  # wrong codes with the right password
 
 
 class WrongCredentials(NotLoggedIn):
-    """Address, password or code is wrong; which one is never said."""
+    """The address, password or code is wrong; the response does not say which."""
 
 
 class WrongCode(WrongCredentials):
-    """The password is right, and the code of the second factor is not; it is never said which."""
+    """The password is right but the code of the second factor is wrong."""
 
 
 class FactorsSuspended(WrongCredentials):
-    """The password is right and new; until ``until`` (Unix ms) it opens nothing (lost_factors)."""
+    """The password is right, but the account is closed until ``until`` (see lost_factors)."""
 
     def __init__(self, until: int) -> None:
-        """Say until when."""
+        """``until`` is in Unix ms."""
         super().__init__()
         self.until = until
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody logs in with, and from where."""
+    """Credentials, and the browser that they come from."""
 
     email: str
     password: str
     browser: Browser
     code: str = ""  # of the second factor
-    known: bool = False  # the browser has logged in to this account before
-    shown: tuple[str, ...] = ()  # what the browser shows for that (``limits.is_trusted``)
+    is_known_browser: bool = False  # the browser has logged in to this account before
+    cookies: tuple[str, ...] = ()  # cookies that may prove that (``limits.is_trusted``)
 
 
 class NewLogin(msgspec.Struct, frozen=True):
-    """A login just made; ``token`` is what the browser keeps."""
+    """A new login; ``token`` is the value of the browser's cookie."""
 
     id: str
     person: Person
     token: str
-    pending: bool = False  # the person has a second factor, which is to be proved first
+    pending: bool = False  # the second factor still has to be proved
 
 
 class BeginAs(Protocol):
-    """Makes a login as ``begin`` does."""
+    """Creates a login, as ``begin`` does."""
 
     async def __call__(
         self, tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
     ) -> NewLogin:
-        """Make it."""
+        """Create the login."""
         ...
 
 
 class OfApi(msgspec.Struct, frozen=True):
-    """What a login of the API has beside a browser's."""
+    """The additional values of an API login."""
 
     merchant_id: str
-    refresh_token: str  # the part that changes at each use
+    refresh_token: str  # the part that is replaced at each use
 
 
-def normal(email: str) -> str:
-    """Return an e-mail address as it is stored."""
+def normalize_email(email: str) -> str:
+    """Return an e-mail address in the form in which it is stored."""
     return email.strip().lower()
 
 
 async def log_in(
-    db: Db, given: Credentials, secret_key: str, now: int, begin_as: "BeginAs | None" = None
+    db: Db, credentials: Credentials, secret_key: str, now: int, begin_as: "BeginAs | None" = None
 ) -> NewLogin:
-    """Log somebody in; ``begin_as`` makes another login than a browser's.
+    """Log somebody in; ``begin_as`` creates a login for another use than a browser.
 
-    The login of a person whose only factor is a passkey is pending until that is proved;
-    ``begin_as`` makes none that is pending: a recovery code stands in for the passkey there.
-    Raises TooManyRequests and WrongCredentials. An account that is unknown costs as much time as
-    one that is known.
+    The login of a person whose only factor is a passkey is pending until that is proved. A login
+    by ``begin_as`` is never pending: it needs a recovery code instead of the passkey.
+    Raises TooManyRequests and WrongCredentials. An unknown account takes the same time as a
+    known one.
     """
-    email, address = normal(given.email), given.browser.address
+    email, address = normalize_email(credentials.email), credentials.browser.address
     async with db.connection() as tx:
         person = await queries.BY_EMAIL.first(tx, email=email)
-    given = _recognised(given, person, secret_key)
-    group: Group = "trusted" if given.known else "strangers"
-    with QUEUE.reserve(group, email if given.known else limit_subject(address)) as place:
-        attempt = await limits.count(db, email, address, now, known=given.known)
-        right = await passwords.matches(given.password, person.password if person else None, place)
-    if person is None or not right:
+    credentials = _recognise_browser(credentials, person, secret_key)
+    group: Group = "trusted" if credentials.is_known_browser else "strangers"
+    with QUEUE.reserve(
+        group, email if credentials.is_known_browser else limit_subject(address)
+    ) as place:
+        attempt = await limits.count(
+            db, email, address, now, is_known_browser=credentials.is_known_browser
+        )
+        is_match = await passwords.matches(
+            credentials.password, person.password if person else None, place
+        )
+    if person is None or not is_match:
         raise WrongCredentials
-    renewed = await passwords.renewed(given.password, person.password, email)
+    renewed = await passwords.rehash_if_needed(credentials.password, person.password, email)
 
     async def work(tx: Tx) -> NewLogin:
         locked = await lock_unchanged(tx, person)
@@ -123,62 +129,66 @@ async def log_in(
         if until is not None:
             raise FactorsSuspended(until)
         has_factor = await queries.HAS_FACTOR.get(tx, id=person.id)
-        later = not given.code and locked.totp_secret is None and begin_as is None
-        strong = bool(has_factor) and not later
-        if strong and not await second_factor.check(tx, locked, given.code, secret_key):
+        is_proved_later = not credentials.code and locked.totp_secret is None and begin_as is None
+        strong = bool(has_factor) and not is_proved_later
+        if strong and not await second_factor.check(tx, locked, credentials.code, secret_key):
             raise WrongCode
         if strong:
             await lost_factors.stop_by_proof(tx, locked, now)
         if renewed is not None:
             await queries.RENEW_PASSWORD.run(tx, id=person.id, password=renewed)
-        await limits.succeeded(tx, attempt, now)
+        await limits.forgive(tx, attempt, now)
         current = msgspec.structs.replace(person, password=renewed or person.password)
-        made = await (begin_as or begin)(tx, current, given.browser, now, strong=strong)
-        return msgspec.structs.replace(made, pending=bool(has_factor) and not strong)
+        login = await (begin_as or begin)(tx, current, credentials.browser, now, strong=strong)
+        return msgspec.structs.replace(login, pending=bool(has_factor) and not strong)
 
-    return await counting_codes(db, work, person, given, now)
-
-
-def _recognised(given: Credentials, person: Person | None, secret_key: str) -> Credentials:
-    """Return credentials that say whether their browser has logged in to the account before."""
-    known = given.known or limits.is_trusted(secret_key, person, given.shown)
-    return msgspec.structs.replace(given, known=known)
+    return await count_codes(db, work, person, credentials, now)
 
 
-async def counting_codes(
-    db: Db, work: Callable[[Tx], Awaitable[T]], person: Person, given: Credentials, now: int
+def _recognise_browser(
+    credentials: Credentials, person: Person | None, secret_key: str
+) -> Credentials:
+    """Set ``is_known_browser`` if a cookie proves it."""
+    is_known_browser = credentials.is_known_browser or limits.is_trusted(
+        secret_key, person, credentials.cookies
+    )
+    return msgspec.structs.replace(credentials, is_known_browser=is_known_browser)
+
+
+async def count_codes(
+    db: Db, work: Callable[[Tx], Awaitable[T]], person: Person, credentials: Credentials, now: int
 ) -> T:
-    """Do what checks a code of the second factor, if there is one, and count it if it is wrong.
+    """Run ``work``, which checks a second factor's code if there is one, and count wrong codes.
 
-    Raises TooManyRequests, and what ``work`` raises.
+    Raises TooManyRequests, and the exceptions of ``work``.
     """
-    if not given.code:
+    if not credentials.code:
         return await db.run(work)
-    known, address = given.known, given.browser.address
-    attempt = await limits.count_factor(db, person.id, now, known=known)
+    is_known_browser, address = credentials.is_known_browser, credentials.browser.address
+    attempt = await limits.count_factor(db, person.id, now, is_known_browser=is_known_browser)
 
-    async def failed(tx: Tx) -> None:
+    async def audit_failure(tx: Tx) -> None:
         if await limits.failures(tx, attempt) == _MAILED_AFTER:
             actor = Actor(named(person.email, person.id), f"from {address}")
             await merchants.record_audit(tx, actor, "people factor failed", "", person.id, now)
 
-    async def counted(tx: Tx) -> T:
+    async def run_counted(tx: Tx) -> T:
         result = await work(tx)
-        await limits.succeeded(tx, attempt, now)
+        await limits.forgive(tx, attempt, now)
         return result
 
     try:
-        return await db.run(counted)
+        return await db.run(run_counted)
     except WrongCode:
-        await db.run(failed)
+        await db.run(audit_failure)
         raise
 
 
 async def lock_unchanged(tx: Tx, person: Person) -> Person:
-    """Lock a person whose password was checked, as they are now.
+    """Lock and return a person whose password was checked before the transaction.
 
-    Raises WrongCredentials if the password has changed since: it was right a moment ago, but what
-    changed it has ended, or is about to end, everything that the old one opened.
+    Raises WrongCredentials if the password has changed since, because the change ends everything
+    that the old one opened.
     """
     locked = await queries.LOCKED.first(tx, id=person.id)
     if locked is None or locked.password != person.password:
@@ -196,20 +206,20 @@ async def begin(
     use: OfApi | TokenUse = "browser",
     by_link: bool = False,
 ) -> NewLogin:
-    """Make a login for a person who has proved who they are, with a token for one use."""
+    """Create a login for a person whose identity is proved, with a token for ``use``."""
     token, login_id = new_token(), new_id("ses")
     of_api = use if isinstance(use, OfApi) else None
-    who = {
+    values = {
         "id": login_id,
         "person_id": person.id,
         "now": now,
         "address": browser.address,
         "device": browser.device[:_LONGEST_DEVICE],
     }
-    await queries.NOTE_BEGUN.run(tx, **who)
+    await queries.NOTE_BEGUN.run(tx, **values)
     await queries.INSERT_LOGIN.run(
         tx,
-        **who,
+        **values,
         token_sha256=digest(token) if isinstance(use, OfApi) else digest(token, use),
         strong=strong,
         by_link=by_link,
@@ -222,17 +232,17 @@ async def begin(
 async def begin_for_commands(
     tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
 ) -> NewLogin:
-    """Make a login whose token is kept for commands, and is no browser's."""
+    """Create a login whose token is valid for commands and not as a browser's cookie."""
     return await begin(tx, person, browser, now, strong=strong, use="command")
 
 
 async def find(
     db: Db, token: str, address: str, now: int, *, used: bool = True, use: TokenUse = "browser"
 ) -> Login | None:
-    """Return the login that a token stands for, None if there is none or it has ended.
+    """Return the active login of a token, None if there is none.
 
-    ``used``: somebody does something. A page that updates itself, whether or not anybody looks at
-    it, does not keep its login from ending.
+    ``used`` prolongs the login. Requests of a page that updates itself do not: they say nothing
+    about whether anybody is there.
     """
     async with db.connection() as tx:
         login = await queries.LOGIN.first(tx, token_sha256=digest(token, use))
@@ -244,61 +254,65 @@ async def find(
 
 
 async def note_use(tx: Tx, login: Login, address: str, now: int) -> None:
-    """Note that a login is used, once in a minute."""
+    """Update when a login was last used, at most once a minute."""
     if now >= login.used_at + SEEN_MS:
         await queries.SET_USED.run(tx, id=login.id, now=now, address=address)
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """That a person has proved again who they are."""
+    """The result of a step-up."""
 
-    person: Person  # as they were then
-    token: str  # the login's new one
+    person: Person  # as of the proof
+    token: str  # the login's new token
 
 
 async def prove(
     db: Db,
     login: Login,
-    given: Credentials,
+    credentials: Credentials,
     secret_key: str,
     now: int,
     *,
     factor_proved: bool = False,
 ) -> Proof:
-    """Have a person prove by a password who they are, and give the login a new token.
+    """Verify the person's password as a step-up, and give the login a new token.
 
-    Whoever has a second factor proves that, too, by a code of the authenticator or a recovery code;
-    a passkey is proved by ``passkeys.prove``. ``factor_proved``: that was done just
-    now. Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended
+    A person with a second factor also proves it, by a code of the authenticator or a recovery
+    code, unless ``factor_proved`` says that this was just done; ``passkeys.prove`` verifies
+    passkeys. Raises TooManyRequests, WrongCredentials, and NotLoggedIn if the login has ended
     meanwhile.
     """
     with QUEUE.reserve("trusted", login.person_id) as place:
-        attempt = await limits.count(db, login.person_id, given.browser.address, now, known=True)
+        attempt = await limits.count(
+            db, login.person_id, credentials.browser.address, now, is_known_browser=True
+        )
         async with db.connection() as tx:
             person = await queries.PERSON.one(tx, id=login.person_id)
-        if not await passwords.matches(given.password, person.password, place):
+        if not await passwords.matches(credentials.password, person.password, place):
             raise WrongCredentials
     token = new_token()
 
     async def work(tx: Tx) -> None:
         locked = await lock_unchanged(tx, person)
         has_factor = await queries.HAS_FACTOR.get(tx, id=person.id)
-        asked = has_factor and not factor_proved
-        if asked and not await second_factor.check(tx, locked, given.code, secret_key):
+        needs_factor = has_factor and not factor_proved
+        if needs_factor and not await second_factor.check(tx, locked, credentials.code, secret_key):
             raise WrongCode
-        if asked:
+        if needs_factor:
             await lost_factors.stop_by_proof(tx, locked, now)
-        await limits.succeeded(tx, attempt, now)
+        await limits.forgive(tx, attempt, now)
         await renew(tx, login, token, now, strong=bool(has_factor))
 
-    await counting_codes(db, work, person, given, now)
+    await count_codes(db, work, person, credentials, now)
     return Proof(person, token)
 
 
-async def prove_code(db: Db, login: Login, given: Credentials, secret_key: str, now: int) -> Proof:
-    """Prove the second factor of a login that is pending, by a code, and give it a new token.
+async def prove_code(
+    db: Db, login: Login, credentials: Credentials, secret_key: str, now: int
+) -> Proof:
+    """Verify the second factor of a pending login by a code, and give the login a new token.
 
-    Raises TooManyRequests, WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
+    Raises TooManyRequests, WrongCredentials, and NotLoggedIn if the login has ended meanwhile.
     """
     async with db.connection() as tx:
         person = await queries.PERSON.one(tx, id=login.person_id)
@@ -306,21 +320,21 @@ async def prove_code(db: Db, login: Login, given: Credentials, secret_key: str, 
 
     async def work(tx: Tx) -> None:
         locked = or_not_found(await queries.LOCKED.first(tx, id=person.id))
-        if not await second_factor.check(tx, locked, given.code, secret_key):
+        if not await second_factor.check(tx, locked, credentials.code, secret_key):
             raise WrongCode
         await lost_factors.stop_by_proof(tx, locked, now)
         await renew(tx, login, token, now, strong=True)
 
-    if not given.code:
+    if not credentials.code:
         raise WrongCode
-    await counting_codes(db, work, person, _recognised(given, person, secret_key), now)
+    await count_codes(db, work, person, _recognise_browser(credentials, person, secret_key), now)
     return Proof(person, token)
 
 
 async def renew(tx: Tx, login: Login, token: str, now: int, *, strong: bool) -> None:
-    """Note that a login's person has proved who they are, and give it another token.
+    """Record that a login's person has proved their identity, and replace the login's token.
 
-    Raises NotLoggedIn for a login that has ended meanwhile.
+    Raises NotLoggedIn if the login has ended meanwhile.
     """
     values = {"token_sha256": digest(token), "now": now, "strong": strong}
     if not await queries.PROVE.run(tx, id=login.id, **values):
@@ -333,27 +347,25 @@ async def end(tx: Tx, login: Login) -> None:
 
 
 async def access(db: Db, login: Login, merchant_id: str, now: int) -> Access:
-    """Return what somebody may do at a merchant. Raises NotFound if that is nothing at all.
+    """Return a login's access to a merchant. Raises NotFound if it has none.
 
-    A closed merchant has nobody but staff.
-
-    Staff who look at a merchant's pages for the first time since they logged in are named in the
-    audit log.
+    A closed merchant has no members. The first visit of staff in each login is in the audit log.
     """
     async with db.connection() as tx:
-        all_of_them = await queries.WORKPLACES.all(tx, person_id=login.person_id)
-        for one in all_of_them:
-            if one.merchant_id == merchant_id:
-                return Access(login, merchant_id, one.merchant_name, one.role, all_of_them)
-    return await visit(db, login, merchant_id, now, all_of_them)
+        workplaces = await queries.WORKPLACES.all(tx, person_id=login.person_id)
+        for workplace in workplaces:
+            if workplace.merchant_id == merchant_id:
+                name, role = workplace.merchant_name, workplace.role
+                return Access(login, merchant_id, name, role, workplaces)
+        return await visit(db, login, merchant_id, now, workplaces)
 
 
 async def visit(
     db: Db, login: Login, merchant_id: str, now: int, workplaces: list[Workplace] | None = None
 ) -> Access:
-    """Return what somebody may see of a merchant as staff, whatever they are there as a member.
+    """Return a staff login's access to a merchant, even if the person is also a member.
 
-    The first visit since they logged in is in the audit log. Raises NotFound.
+    The first visit in each login is in the audit log. Raises NotFound.
     """
     if login.staff_role is None:
         raise NotFound
@@ -370,22 +382,22 @@ async def _visit(tx: Tx, login: Login, merchant_id: str, now: int) -> None:
 
 
 async def end_by_id(tx: Tx, login: Login, other_id: str) -> None:
-    """End another login of the same person; one that is not there has ended already."""
+    """End another login of the same person. Idempotent."""
     await queries.END_LOGIN.run(tx, person_id=login.person_id, id=other_id)
 
 
 async def end_others(tx: Tx, login: Login) -> None:
-    """End every login of the same person but this one."""
+    """End all other logins of the same person."""
     await queries.END_OTHER_LOGINS.run(tx, person_id=login.person_id, but=login.id)
 
 
 async def has_second_factor(tx: Tx, login: Login) -> bool:
-    """Return whether a person has an authenticator or a passkey."""
+    """Whether a login's person has an authenticator or a passkey."""
     return bool(await queries.HAS_FACTOR.get(tx, id=login.person_id))
 
 
 async def factors_of(tx: Tx, person_id: str) -> Factors:
-    """Return which second factors a person has; none while they are suspended."""
+    """Return a person's second factors; none while they are suspended."""
     if await lost_factors.suspended_until(tx, person_id) is not None:
         return Factors(authenticator=False, passkeys=0)
     person = await queries.PERSON.one(tx, id=person_id)
@@ -394,9 +406,9 @@ async def factors_of(tx: Tx, person_id: str) -> Factors:
 
 
 async def security_of(tx: Tx, login: Login, now: int) -> Security:
-    """Return how a person's account is kept safe; the login that was used last comes first."""
+    """Return the security settings of a person's account, with the last used login first."""
     person_id = login.person_id
-    found = await queries.LOGINS.all(tx, person_id=person_id)
+    all_logins = await queries.LOGINS.all(tx, person_id=person_id)
     person = await queries.PERSON.one(tx, id=person_id)
     return Security(
         authenticator=person.totp_secret is not None,
@@ -404,23 +416,23 @@ async def security_of(tx: Tx, login: Login, now: int) -> Security:
         recovery_codes=await queries.COUNT_RECOVERY_CODES.get(tx, person_id=person_id) or 0,
         language=person.language,
         passkeys=await queries.PASSKEYS.all(tx, person_id=person_id),
-        logins=[one for one in found if not one.has_ended(now)],
+        logins=[other for other in all_logins if not other.has_ended(now)],
     )
 
 
 async def workplaces(tx: Tx, login: Login) -> list[Workplace]:
-    """Return the merchants that a person is a member of and that are not closed, by name."""
+    """Return the merchants, except closed ones, that a person is a member of, by name."""
     return await queries.WORKPLACES.all(tx, person_id=login.person_id)
 
 
-async def looked_at(tx: Tx, login_ids: list[str]) -> None:
-    """Forget that logins were begun: the mails about them are written."""
+async def forget_begun(tx: Tx, login_ids: list[str]) -> None:
+    """Forget new logins whose mails have been written."""
     await queries.FORGET_BEGUN.run(tx, ids=login_ids)
 
 
 async def prune(tx: Tx, now: int) -> int:
-    """Delete what nobody can use any more: logins, links and counted attempts."""
-    before = now - OF_MEMBERS.whole
+    """Delete expired logins, links, challenges and counts of attempts; return the number."""
+    before = now - OF_MEMBERS.total
     return (
         await queries.PRUNE_LOGINS.run(tx, before=before)
         + await queries.PRUNE_LINKS.run(tx, before=before)

@@ -1,10 +1,10 @@
-"""The way back for somebody who has lost their second factors: they end after a waiting time.
+"""Resets of lost second factors: the factors end after a waiting time.
 
-One administrator asks for it and another one confirms it, or the machine's owner begins it. From
-then on it waits, so that the person, who is written to, can stop it: by a link, or by proving a
-factor. A new password that is chosen without proving a factor begins one, too: until it is over the
-factors open nothing, because somebody else may have set them up, and neither does the password
-alone, because somebody else may read the person's mail.
+One administrator requests a reset and another confirms it, or the owner of the machine starts it by
+a command. During the waiting time the person, who gets a mail, can stop it by a link or by proving
+a factor. Choosing a new password without proving a factor starts a reset too. Until it ends, the
+factors are suspended, because somebody else may have set them up, and the account is closed to the
+password, because somebody else may read the person's mail.
 """
 
 from functools import partial
@@ -32,25 +32,29 @@ from opentill.people.second_person import Approver, check_second
 _BATCH: Final = 100
 
 
-async def ask(tx: Tx, email: str, now: int, *, actor: Actor, wait_ms: int | None = None) -> str:
-    """Ask for a reset of somebody's factors, and return its id; with ``wait_ms`` begin it.
+async def request_reset(
+    tx: Tx, email: str, now: int, *, actor: Actor, wait_ms: int | None = None
+) -> str:
+    """Request a reset of a person's factors and return its id; ``wait_ms`` starts it at once.
 
-    Raises NotFound, and Invalid for somebody who has no factor, or of whom one is open already.
+    Raises NotFound, and Invalid for a person without a factor or with an open reset.
     """
-    found = await queries.BY_EMAIL.first(tx, email=email.strip().lower())
-    person = or_not_found(found, f"there is no person {email}")
+    person = or_not_found(
+        await queries.BY_EMAIL.first(tx, email=email.strip().lower()),
+        f"there is no person {email}",
+    )
     if not await queries.HAS_FACTOR.get(tx, id=person.id):
         raise Invalid("email", "email must be of somebody who has a second factor")
     try:
         reset = await _open(tx, person, "LOST", actor, now, wait_ms)
     except asyncpg.UniqueViolationError:
-        raise _is_open() from None
+        raise _already_open() from None
     action = "people factors ask" if wait_ms is None else "people factors begin"
     await merchants.record_audit(tx, actor, action, "", _subject(person), now)
     return reset
 
 
-def _is_open() -> Invalid:
+def _already_open() -> Invalid:
     return Invalid("email", "email must be of somebody of whom no reset of factors is open")
 
 
@@ -58,7 +62,7 @@ async def _open(
     tx: Tx, person: Person, kind: ResetKind, actor: Actor, now: int, wait_ms: int | None
 ) -> str:
     if await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id) is not None:
-        raise _is_open()
+        raise _already_open()
     reset_id = new_id("fac")
     await reset_queries.INSERT_FACTOR_RESET.run(
         tx,
@@ -77,10 +81,10 @@ async def _open(
 async def confirm(
     tx: Tx, reset_id: str, approver: Approver, now: int, *, reason: str, wait_ms: int
 ) -> None:
-    """Confirm as a second administrator: the waiting time begins.
+    """Confirm a reset as a second administrator; the waiting time begins.
 
-    Raises NotFound, and Invalid for whose factors they are and for who cannot be the second person
-    (``check_second``).
+    Raises NotFound, and Invalid for the person of the reset and for anyone who cannot be the
+    second person (``check_second``).
     """
     reset = or_not_found(await reset_queries.FACTOR_RESET.first(tx, id=reset_id))
     actor = Actor(approver.who, reason)
@@ -98,9 +102,9 @@ async def confirm(
 async def begin_with_password(
     tx: Tx, person: Person, now: int, *, actor: Actor, wait_ms: int
 ) -> int:
-    """Begin the reset that follows a new password without a factor; return when it is over.
+    """Start the reset for a new password without proof of a factor; return when it ends.
 
-    One that is open of the same kind goes on; one of lost factors is replaced.
+    An open reset of the same kind continues; one of lost factors is replaced.
     """
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
     if reset is not None and reset.kind == "PASSWORD" and reset.due_at is not None:
@@ -117,19 +121,19 @@ def _subject(person: Person) -> str:
 
 
 async def suspended_until(tx: Tx, person_id: str) -> int | None:
-    """Return until when a person's factors open nothing, None if they do."""
+    """Return until when a person's factors are suspended, None if they are not."""
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person_id)
     return None if reset is None or reset.kind != "PASSWORD" else reset.due_at
 
 
 async def due_at(tx: Tx, person_id: str) -> int | None:
-    """Return when the open reset of a person is over, None if there is none that waits."""
+    """Return when a person's open reset ends, None if there is none in its waiting time."""
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person_id)
     return None if reset is None else reset.due_at
 
 
 async def stop(tx: Tx, reset_id: str, now: int, *, actor: Actor) -> None:
-    """Stop a reset that is open: the factors stay. Raises NotFound."""
+    """Stop an open reset; the factors remain. Raises NotFound."""
     reset = or_not_found(await reset_queries.FACTOR_RESET.first(tx, id=reset_id))
     if not await reset_queries.STOP_FACTOR_RESET.run(tx, id=reset_id, by=actor.who, now=now):
         raise NotFound
@@ -138,7 +142,7 @@ async def stop(tx: Tx, reset_id: str, now: int, *, actor: Actor) -> None:
 
 
 async def stop_by_proof(tx: Tx, person: Person, now: int) -> None:
-    """Stop the reset of factors that somebody has proved just now: they are not lost."""
+    """Stop the reset of lost factors of a person who has just proved one."""
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
     if reset is not None and reset.kind == "LOST":
         actor = Actor(named(person.email, person.id), "a factor was proved")
@@ -146,11 +150,11 @@ async def stop_by_proof(tx: Tx, person: Person, now: int) -> None:
 
 
 async def new_stop_link(tx: Tx, email: str) -> str | None:
-    """Make the link that stops the open reset of a person, in place of one before; its path."""
-    found = await queries.BY_EMAIL.first(tx, email=email)
+    """Replace the link that stops a person's open reset; return its path, None without a reset."""
+    person = await queries.BY_EMAIL.first(tx, email=email)
     token = new_token()
-    if found is None or not await reset_queries.SET_STOP_LINK.run(
-        tx, person_id=found.id, stop_sha256=digest(token)
+    if person is None or not await reset_queries.SET_STOP_LINK.run(
+        tx, person_id=person.id, stop_sha256=digest(token)
     ):
         return None
     return f"/keep-factors/{token}"
@@ -162,19 +166,19 @@ async def read_stop_link(tx: Tx, token: str) -> FactorReset:
 
 
 async def open_resets(tx: Tx) -> list[FactorReset]:
-    """Return the resets that are open, oldest first."""
+    """Return all open resets, oldest first."""
     return await reset_queries.OPEN_FACTOR_RESETS.all(tx)
 
 
 async def open_reset_of(tx: Tx, email: str) -> FactorReset:
     """Return the open reset of a person. Raises NotFound."""
     address = email.strip().lower()
-    found = [one for one in await open_resets(tx) if one.email == address]
-    return or_not_found(found[0] if found else None, f"no reset of factors of {address} is open")
+    resets = (reset for reset in await open_resets(tx) if reset.email == address)
+    return or_not_found(next(resets, None), f"no reset of factors of {address} is open")
 
 
 async def end_due(db: Db, now: int) -> int:
-    """End the factors of those whose waiting time is over; return how many there were."""
+    """End the factors of resets whose waiting time is over; return their number."""
     async with db.connection() as tx:
         due = await reset_queries.DUE_FACTOR_RESETS.all(tx, now=now, limit=_BATCH)
     for reset in due:
@@ -183,7 +187,7 @@ async def end_due(db: Db, now: int) -> int:
 
 
 async def _end(tx: Tx, reset: FactorReset, now: int) -> None:
-    # The person first, as whoever proves a factor does: either that, or the end comes first.
+    # Locks the person first, as proving a factor does, so that the two are serialized.
     await queries.LOCKED.first(tx, id=reset.person_id)
     if await reset_queries.END_FACTOR_RESET.run(tx, id=reset.id, by=OPENTILL.who, now=now):
         await end_factors(tx, reset.person_id, now)
@@ -192,14 +196,14 @@ async def _end(tx: Tx, reset: FactorReset, now: int) -> None:
 
 
 async def end_now(tx: Tx, person: Person, now: int) -> None:
-    """End a person's factors where there is no waiting time."""
+    """End a person's factors if there is no waiting time."""
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
     if reset is not None:
         await _end(tx, reset, now)
 
 
 async def end_open(tx: Tx, person: Person, now: int, *, actor: Actor) -> None:
-    """Stop the open reset, if there is one, of somebody who has no factor any more."""
+    """Stop the open reset, if any, of a person who has no factor any more."""
     reset = await reset_queries.OPEN_FACTOR_RESET.first(tx, person_id=person.id)
     if reset is not None:
         await reset_queries.STOP_FACTOR_RESET.run(tx, id=reset.id, by=actor.who, now=now)
@@ -208,7 +212,7 @@ async def end_open(tx: Tx, person: Person, now: int, *, actor: Actor) -> None:
 async def end_factors(tx: Tx, person_id: str, now: int) -> None:
     """End a person's authenticator, passkeys, recovery codes and logins.
 
-    Logins last, so that none by a passkey is made meanwhile.
+    Logins end last, so that no login by a passkey begins meanwhile.
     """
     await queries.REMOVE_TOTP.run(tx, id=person_id, now=now)
     await queries.REMOVE_PASSKEYS.run(tx, person_id=person_id)

@@ -1,4 +1,4 @@
-"""What persons, members, staff, logins and links are."""
+"""Persons, members, staff, logins and links."""
 
 import hashlib
 import re
@@ -17,24 +17,24 @@ from opentill.people.permissions import (
 )
 
 LinkKind = Literal["INVITATION", "RESET"]
-# Who sees a link when it is made: nobody but the mailbox that it is for; whoever may manage people
-# or runs a command; a member of a merchant, who may invite to that merchant alone.
+# Who sees a new link besides its recipient: nobody, because it is mailed; an operator, who manages
+# people or runs a command; or a member of a merchant, who may invite only to that merchant.
 ShownTo = Literal["nobody", "operator", "member"]
-ResetKind = Literal["LOST", "PASSWORD"]  # why somebody's factors end
+ResetKind = Literal["LOST", "PASSWORD"]  # why a person's factors end
 Language = Literal["en", "zh-Hans", "zh-Hant"]
 TokenUse = Literal["browser", "command"]  # what the token of a login is for
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
-LINK_MS: Final = 24 * HOUR_MS  # for how long a link can be followed
-PROOF_MS: Final = 10 * MINUTE_MS  # for how long proof of who somebody is counts
-SEEN_MS: Final = MINUTE_MS  # the use of a login is noted this often
+LINK_MS: Final = 24 * HOUR_MS  # the validity of a link
+PROOF_MS: Final = 10 * MINUTE_MS  # the validity of a step-up
+SEEN_MS: Final = MINUTE_MS  # the time of last use is updated at most this often
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """Where somebody logs in from: address, and what the browser or program calls itself.
+    """The client that somebody logs in with: IP address and User-Agent.
 
-    ``language`` is that of the pages that it shows, None where there are none.
+    ``language`` is the language of its pages, None for a client without pages.
     """
 
     address: str
@@ -43,18 +43,18 @@ class Browser(msgspec.Struct, frozen=True):
 
 
 class Lifetime(msgspec.Struct, frozen=True):
-    """How long a login lasts, in ms: unused, and in all."""
+    """How long a login lasts without use, and in total, in ms."""
 
     idle: int
-    whole: int
+    total: int
 
 
-OF_MEMBERS: Final = Lifetime(idle=12 * HOUR_MS, whole=14 * 24 * HOUR_MS)
-OF_STAFF: Final = Lifetime(idle=HOUR_MS, whole=12 * HOUR_MS)
+OF_MEMBERS: Final = Lifetime(idle=12 * HOUR_MS, total=14 * 24 * HOUR_MS)
+OF_STAFF: Final = Lifetime(idle=HOUR_MS, total=12 * HOUR_MS)
 
 
 class Person(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who logs in. ``password`` is its Argon2id hash in PHC form."""
+    """Somebody who logs in. ``password`` is the Argon2id hash in PHC format."""
 
     id: str
     email: str
@@ -65,12 +65,12 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     totp_period: int
     created_at: int
     updated_at: int
-    language: Language | None = None  # of mails to them alone; None: nobody has said
-    confirmed: bool = False  # the account was made, or set anew, by a link that only they have seen
+    language: Language | None = None  # of personal mails; None: not chosen
+    confirmed: bool = False  # created or reset by a link that only the person has seen
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """A person with their role at a merchant."""
+    """A person's role at a merchant."""
 
     merchant_id: str
     person_id: str
@@ -81,7 +81,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Staff(msgspec.Struct, frozen=True, kw_only=True):
-    """A person with their role at the deployment."""
+    """A person's role at the deployment."""
 
     person_id: str
     role: StaffRole
@@ -91,10 +91,10 @@ class Staff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Colleague(Staff, frozen=True, kw_only=True):
-    """Somebody of the staff as an administrator sees them: is their account safe, is it used."""
+    """A staff member as administrators see them, with the safety and last use of the account."""
 
     second_factor: bool  # an authenticator or a passkey
-    used_at: int | None  # when one of their logins was last used; None without any
+    used_at: int | None  # when any of their logins was last used; None if they have none
 
 
 class Workplace(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,45 +106,45 @@ class Workplace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a person is logged in, and who that is."""
+    """A login and the person it belongs to."""
 
     id: str
     person_id: str
     email: str
     name: str
     staff_role: StaffRole | None
-    is_member: bool  # of a merchant or several
+    is_member: bool  # of at least one merchant
     created_at: int
     proved_at: int
     used_at: int
-    strong: bool  # with a second factor, or a passkey
+    strong: bool  # with a second factor or a passkey
     address: str
     device: str
-    merchant_id: str | None  # of the API: at which merchant
+    merchant_id: str | None  # the merchant of an API login
     refresh_sha256: bytes | None
     has_factor: bool  # the person has an authenticator or a passkey
-    by_link: bool  # begun by a link that the person has followed
+    by_link: bool  # begun by following a link
 
     @property
     def is_pending(self) -> bool:
         """Whether the person has a second factor that this login has not proved.
 
-        Such a login may prove it, and log out, and nothing else.
+        A pending login may only prove the factor or log out.
         """
         return self.has_factor and not self.strong
 
     def has_ended(self, now: int) -> bool:
-        """Return whether it was left unused for too long, or is over."""
+        """Whether the login was unused for too long or has reached its total lifetime."""
         lifetime = OF_MEMBERS if self.staff_role is None else OF_STAFF
-        return now >= self.used_at + lifetime.idle or now >= self.created_at + lifetime.whole
+        return now >= self.used_at + lifetime.idle or now >= self.created_at + lifetime.total
 
     def is_proved(self, now: int) -> bool:
-        """Return whether the person has proved who they are within the last ten minutes."""
+        """Whether the person has proved their identity within the last ten minutes."""
         return now < self.proved_at + PROOF_MS
 
 
 class Passkey(msgspec.Struct, frozen=True, kw_only=True):
-    """A public key whose private part a person's device has."""
+    """The public key of a passkey; the person's device holds the private key."""
 
     id: str
     person_id: str
@@ -157,38 +157,38 @@ class Passkey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Challenge(msgspec.Struct, frozen=True):
-    """Whose passkey is to be made or used; None: somebody wants to log in with one."""
+    """A stored challenge and the person it was issued to; None for a login with a passkey."""
 
     person_id: str | None
 
 
 class AttemptCount(msgspec.Struct, frozen=True):
-    """How many attempts to log in have failed under one subject (``limits``)."""
+    """The number of failed logins under one subject (``limits``)."""
 
     subject: str
     failures: int
 
 
 class Security(msgspec.Struct, frozen=True, kw_only=True):
-    """How a person's account is kept safe, as they see it."""
+    """The security settings of a person's account, as they see them."""
 
     authenticator: bool
     has_factor: bool  # an authenticator or a passkey
-    recovery_codes: int  # that are left
-    language: Language | None  # of mails to them
+    recovery_codes: int  # unused ones
+    language: Language | None  # of personal mails
     passkeys: list[Passkey]
     logins: list[Login]
 
 
 class Factors(msgspec.Struct, frozen=True):
-    """Which second factors somebody has."""
+    """The second factors that a person has."""
 
     authenticator: bool
     passkeys: int
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """An invitation, or the way to a new password."""
+    """An invitation or a link to a new password."""
 
     id: str
     kind: LinkKind
@@ -200,16 +200,16 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int
     used_at: int | None
-    withdrawn: bool  # who made it may not make such any more
+    withdrawn: bool  # its creator has lost the permission to create it
     shown_to: ShownTo
 
     def can_be_followed(self, now: int) -> bool:
-        """Return whether it is neither used nor over nor withdrawn."""
+        """Whether the link is neither used nor expired nor withdrawn."""
         return self.used_at is None and now < self.expires_at and not self.withdrawn
 
 
 class FactorReset(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of somebody's second factors, once it is confirmed and its time is over."""
+    """A reset of a person's second factors: they end at ``due_at``, once it is confirmed."""
 
     id: str
     person_id: str
@@ -225,66 +225,66 @@ class FactorReset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What somebody who is logged in may do at one merchant: as its member, or as staff."""
+    """A login's permissions at one merchant, as a member or as staff."""
 
     login: Login
     merchant_id: str
     merchant_name: str
-    role: MerchantRole | None  # None: staff, who only look
-    workplaces: list[Workplace]  # all that the person is a member of
+    role: MerchantRole | None  # None: staff, with read access
+    workplaces: list[Workplace]  # all merchants that the person is a member of
 
     def may(self, permission: Permission) -> bool:
-        """Return whether the table of permissions gives it to them here."""
+        """Whether the person's role gives them a permission at this merchant."""
         if self.role is not None:
             return member_may(self.role, permission)
         return self.login.staff_role is not None and staff_may(self.login.staff_role, permission)
 
     @property
     def permissions(self) -> list[Permission]:
-        """All that they may do here."""
+        """All permissions of the person at this merchant."""
         return [rule.permission for rule in RULES if self.may(rule.permission)]
 
 
 class NewLink(msgspec.Struct, frozen=True):
-    """A link just made; ``token`` is shown this once."""
+    """A new link; ``token`` is shown only once."""
 
     link: Link
     token: str
 
     @property
     def is_shown(self) -> bool:
-        """Whether whoever has made it sees it: it is not mailed, or they asked to see it."""
+        """Whether its creator sees the link: it is not mailed, or they asked to see it."""
         return self.link.shown_to != "nobody"
 
     @property
     def path(self) -> str:
-        """Where it leads, below the public address."""
+        """The link's path below the public URL."""
         return f"/{'invite' if self.link.kind == 'INVITATION' else 'reset'}/{self.token}"
 
 
-_NAMED: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)
+_ACTOR_ID: Final = re.compile(r"\((per_[0-9a-z]+)\)$", re.ASCII)
 
 
 def person_named(who: str) -> str | None:
-    """Return the person whom the audit log calls so; None for the machine's owner and the like."""
-    found = _NAMED.search(who)
-    return found[1] if found else None
+    """Return the id of the person whom an audit log entry names; None for non-persons."""
+    match = _ACTOR_ID.search(who)
+    return match[1] if match else None
 
 
 def named(email: str, person_id: str) -> str:
-    """Return what the audit log calls a person."""
+    """Return the name of a person in the audit log."""
     return f"{email} ({person_id})"
 
 
 def new_token() -> str:
-    """Make 256 random bits, as they stand in a cookie or an address."""
+    """Return 256 random bits in URL-safe base64."""
     return secrets.token_urlsafe(32)
 
 
 def digest(token: str, use: TokenUse = "browser") -> bytes:
-    """Return what is stored of a token. It is random, so a plain SHA-256 cannot be reversed.
+    """Return the digest by which a token is stored. A plain SHA-256 suffices for a random token.
 
-    The token of a command is hashed with its use, so that it is no cookie, and a cookie none of it.
+    A command's token is hashed with its use, so that it cannot serve as a cookie or vice versa.
     """
     prefix = "" if use == "browser" else f"{use} "
     return hashlib.sha256(prefix.encode() + token.encode()).digest()

@@ -1,7 +1,7 @@
-"""Passkeys (WebAuthn): made and used in the browser, checked here by the library ``webauthn``.
+"""Passkeys (WebAuthn): created and used in the browser, verified by the library ``webauthn``.
 
-Each ceremony begins with a challenge that counts for five minutes, and once. It is stored for the
-person whom it was made for; that of a login with a passkey alone is signed (``login_challenges``).
+Each ceremony begins with a challenge that is valid once, for five minutes. It is stored for its
+person; the challenge of a login with only a passkey is signed instead (``login_challenges``).
 """
 
 from ipaddress import ip_address
@@ -44,7 +44,7 @@ from opentill.people.second_factor import actor_of
 _MOST: Final = 20  # of one person
 _LONGEST_NAME: Final = 100
 _REFUSED: Final = ("credential", "credential must be a passkey that your browser has just made")
-# What is raised about text that no browser has made: of other types, or nested without an end.
+# Raised for credentials that no browser produces: wrong types, or very deep nesting.
 _UNREADABLE: Final = (
     WebAuthnException, msgspec.DecodeError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
@@ -52,40 +52,40 @@ _UNREADABLE: Final = (
 
 
 class Site(msgspec.Struct, frozen=True):
-    """Where passkeys are made and used: the host they are bound to, and the pages' origin."""
+    """The host that passkeys are bound to, and the origin of the pages."""
 
     host: str
     origin: str
 
     @classmethod
-    def of(cls, public_url: str, shown: str) -> "Site | None":
-        """Return the site of a deployment, None where browsers make no passkeys.
+    def from_url(cls, public_url: str, requested_host: str) -> "Site | None":
+        """Return the site of a deployment, None if browsers create no passkeys for it.
 
-        They make none for addresses that are numbers. ``shown`` is the Host header: on loopback
-        the page has to be open as ``localhost``.
+        They create none for IP addresses. On loopback the page must be open as ``localhost``,
+        which the Host header ``requested_host`` tells.
         """
         parts = urlsplit(public_url)
         host = parts.hostname or ""
         try:
-            number = ip_address(host)
+            address = ip_address(host)
         except ValueError:
             return cls(host, f"{parts.scheme}://{parts.netloc}")
         local = f"localhost:{parts.port}" if parts.port else "localhost"
-        if not number.is_loopback or shown.lower() != local:
+        if not address.is_loopback or requested_host.lower() != local:
             return None
         return cls("localhost", f"{parts.scheme}://{local}")
 
 
-async def _note(tx: Tx, challenge: bytes, person_id: str, now: int) -> None:
-    await queries.NOTE_CHALLENGE.run(
+async def _store_challenge(tx: Tx, challenge: bytes, person_id: str, now: int) -> None:
+    await queries.INSERT_CHALLENGE.run(
         tx, challenge=challenge, person_id=person_id, expires_at=now + login_challenges.LASTS_MS
     )
 
 
 async def new_options(tx: Tx, login: Login, site: Site, now: int) -> str:
-    """Return, in JSON, what a browser needs to make a passkey for a person."""
+    """Return the JSON options with which a browser creates a passkey for a person."""
     await second_factor.lock_for_change(tx, login)
-    known = await queries.PASSKEYS.all(tx, person_id=login.person_id)
+    passkeys = await queries.PASSKEYS.all(tx, person_id=login.person_id)
     options = generate_registration_options(
         rp_id=site.host,
         rp_name="OpenTill",
@@ -96,25 +96,27 @@ async def new_options(tx: Tx, login: Login, site: Site, now: int) -> str:
             resident_key=ResidentKeyRequirement.REQUIRED,
             user_verification=UserVerificationRequirement.REQUIRED,
         ),
-        exclude_credentials=[PublicKeyCredentialDescriptor(id=one.credential) for one in known],
+        exclude_credentials=[
+            PublicKeyCredentialDescriptor(id=passkey.credential) for passkey in passkeys
+        ],
     )
-    await _note(tx, options.challenge, login.person_id, now)
+    await _store_challenge(tx, options.challenge, login.person_id, now)
     return options_to_json(options)
 
 
 async def _use_challenge(db: Db, challenge: bytes, now: int) -> Challenge | None:
-    """Use up a challenge, whatever is wrong with what came for it; None: there is none."""
+    """Consume a challenge, even if its response turns out invalid. None if it does not exist."""
     return await db.run(lambda tx: queries.USE_CHALLENGE.first(tx, challenge=challenge, now=now))
 
 
 async def add(db: Db, login: Login, credential: str, name: str, site: Site, now: int) -> list[str]:
-    """Keep a passkey that a browser has made; return new recovery codes with the first factor.
+    """Store a new passkey; return recovery codes if it is the person's first factor.
 
-    Raises Invalid for anything else, and NotLoggedIn as ``second_factor.begin`` does.
+    Raises Invalid for an invalid credential, and NotLoggedIn like ``second_factor.begin``.
     """
-    challenge = _challenge_in(credential)
-    used = await _use_challenge(db, challenge, now)
-    if used is None or used.person_id != login.person_id:
+    challenge = _read_challenge(credential)
+    stored_challenge = await _use_challenge(db, challenge, now)
+    if stored_challenge is None or stored_challenge.person_id != login.person_id:
         raise Invalid(*_REFUSED)
     return await db.run(lambda tx: _add(tx, login, credential, challenge, name, site, now))
 
@@ -146,7 +148,7 @@ async def _add(
         created_at=now,
         used_at=None,
     )
-    if not await queries.INSERT_PASSKEY.run(tx, passkey):  # somebody has it already
+    if not await queries.INSERT_PASSKEY.run(tx, passkey):  # it is already registered
         raise Invalid(*_REFUSED)
     await queries.STRENGTHEN.run(tx, id=login.id)
     actor, subject = actor_of(login, "on the page about security"), f"{passkey.id} {passkey.name}"
@@ -155,50 +157,53 @@ async def _add(
 
 
 def login_options(site: Site, secret_key: str, now: int) -> str:
-    """Return, in JSON, what a browser needs to log somebody in whose passkey it has."""
-    made = generate_authentication_options(
+    """Return the JSON options with which a browser logs somebody in by passkey."""
+    request_options = generate_authentication_options(
         rp_id=site.host,
         challenge=login_challenges.create(secret_key, now),
         user_verification=UserVerificationRequirement.REQUIRED,
     )
-    return options_to_json(made)
+    return options_to_json(request_options)
 
 
 async def options(tx: Tx, site: Site, now: int, person_id: str) -> str:
-    """Return, in JSON, what a person needs to prove with one of their passkeys who they are."""
-    own = await queries.PASSKEYS.all(tx, person_id=person_id)
-    made = generate_authentication_options(
+    """Return the JSON options with which a person proves their identity by passkey."""
+    passkeys = await queries.PASSKEYS.all(tx, person_id=person_id)
+    request_options = generate_authentication_options(
         rp_id=site.host,
         user_verification=UserVerificationRequirement.REQUIRED,
-        allow_credentials=[PublicKeyCredentialDescriptor(id=one.credential) for one in own] or None,
+        allow_credentials=[
+            PublicKeyCredentialDescriptor(id=passkey.credential) for passkey in passkeys
+        ]
+        or None,
     )
-    await _note(tx, made.challenge, person_id, now)
-    return options_to_json(made)
+    await _store_challenge(tx, request_options.challenge, person_id, now)
+    return options_to_json(request_options)
 
 
 async def log_in(
     db: Db, credential: str, site: Site, browser: Browser, secret_key: str, now: int
 ) -> NewLogin:
-    """Log in the person whose passkey a browser has used. Raises WrongCredentials."""
+    """Log in the person whose passkey was used. Raises WrongCredentials."""
     challenge = await _login_challenge(db, credential, secret_key, now)
 
     async def work(tx: Tx) -> NewLogin:
-        person = await _verified(tx, credential, challenge, site, now)
+        person = await _verify_assertion(tx, credential, challenge, site, now)
         return await logins.begin(tx, person, browser, now, strong=True)
 
     return await db.run(work)
 
 
 async def prove(db: Db, login: Login, credential: str, site: Site, now: int) -> Proof:
-    """Have a login's person prove by one of their passkeys who they are; it gets a new token.
+    """Verify that a login's person used one of their passkeys, and give the login a new token.
 
-    Raises WrongCredentials, and NotLoggedIn for a login that has ended meanwhile.
+    Raises WrongCredentials, and NotLoggedIn if the login has ended meanwhile.
     """
     challenge, token = await _challenge_for(db, credential, login.person_id, now), new_token()
 
     async def work(tx: Tx) -> Proof:
-        person = await _verified(tx, credential, challenge, site, now, login.person_id)
-        if person.id != login.person_id:  # a passkey of somebody else
+        person = await _verify_assertion(tx, credential, challenge, site, now, login.person_id)
+        if person.id != login.person_id:  # another person's passkey
             raise WrongCredentials
         await logins.renew(tx, login, token, now, strong=True)
         return Proof(person, token)
@@ -207,21 +212,23 @@ async def prove(db: Db, login: Login, credential: str, site: Site, now: int) -> 
 
 
 async def prove_person(db: Db, person_id: str, credential: str, site: Site, now: int) -> None:
-    """Check that a person has used one of their passkeys. Raises WrongCredentials."""
+    """Verify that a person used one of their passkeys. Raises WrongCredentials."""
     challenge = await _challenge_for(db, credential, person_id, now)
-    person = await db.run(lambda tx: _verified(tx, credential, challenge, site, now, person_id))
+    person = await db.run(
+        lambda tx: _verify_assertion(tx, credential, challenge, site, now, person_id)
+    )
     if person.id != person_id:
         raise WrongCredentials
 
 
 async def _login_challenge(db: Db, credential: str, secret_key: str, now: int) -> bytes:
-    """Use up the challenge of a credential that somebody logs in with. Raises WrongCredentials.
+    """Consume the challenge of a login with a passkey. Raises WrongCredentials.
 
-    One that comes with an unknown passkey is not stored: no login follows from it, and whoever
-    sends many of them fills no table.
+    A challenge with an unknown passkey is not stored: it leads to no login, and an attacker
+    could fill the table.
     """
     try:
-        challenge = _challenge_in(credential)
+        challenge = _read_challenge(credential)
         raw_id = base64url_to_bytes(msgspec.json.decode(credential)["rawId"])
     except (Invalid, *_UNREADABLE):
         raise WrongCredentials from None
@@ -232,8 +239,10 @@ async def _login_challenge(db: Db, credential: str, secret_key: str, now: int) -
     async def work(tx: Tx) -> bool:
         if await queries.PASSKEY.first(tx, credential=raw_id) is None:
             return False
-        use = login_challenges.use_of(challenge)
-        return await queries.KEEP_USED_CHALLENGE.run(tx, challenge=use, expires_at=expires_at) > 0
+        digest = login_challenges.used_digest(challenge)
+        return (
+            await queries.INSERT_USED_CHALLENGE.run(tx, challenge=digest, expires_at=expires_at) > 0
+        )
 
     if not await db.run(work):
         raise WrongCredentials
@@ -241,39 +250,36 @@ async def _login_challenge(db: Db, credential: str, secret_key: str, now: int) -
 
 
 async def _challenge_for(db: Db, credential: str, person_id: str, now: int) -> bytes:
-    """Use up the challenge of a credential, which was made for a person.
-
-    Raises WrongCredentials.
-    """
+    """Consume the stored challenge that was issued to a person. Raises WrongCredentials."""
     try:
-        challenge = _challenge_in(credential)
+        challenge = _read_challenge(credential)
     except Invalid:
         raise WrongCredentials from None
-    used = await _use_challenge(db, challenge, now)
-    if used is None or used.person_id != person_id:
+    stored_challenge = await _use_challenge(db, challenge, now)
+    if stored_challenge is None or stored_challenge.person_id != person_id:
         raise WrongCredentials
     return challenge
 
 
-async def _verified(
+async def _verify_assertion(
     tx: Tx, credential: str, challenge: bytes, site: Site, now: int, person_id: str | None = None
 ) -> Person:
-    """Return the person whose passkey a browser has used, locked. Raises WrongCredentials.
+    """Verify an assertion, and lock and return the passkey's person. Raises WrongCredentials.
 
-    ``person_id``: who was asked to; else the passkey itself says whose it is. A passkey that counts
-    its uses and has counted back was copied: it is refused.
+    ``person_id`` is the person who was asked; without it the passkey's user handle identifies
+    the person. A signature counter that went backwards means a cloned passkey, which is refused.
     """
     try:
-        given = msgspec.json.decode(credential)
-        raw_id = base64url_to_bytes(given["rawId"])
-        user_handle = given["response"].get("userHandle")
+        decoded = msgspec.json.decode(credential)
+        raw_id = base64url_to_bytes(decoded["rawId"])
+        user_handle = decoded["response"].get("userHandle")
         owner = None if user_handle is None else base64url_to_bytes(user_handle).decode()
     except _UNREADABLE:
         raise WrongCredentials from None
     passkey = await queries.PASSKEY.first(tx, credential=raw_id)
     if passkey is None or (owner or person_id) != passkey.person_id:
         raise WrongCredentials
-    # What ends all passkeys and logins of a person locks this row first.
+    # Operations that end all passkeys and logins of a person lock this row first.
     person = await queries.LOCKED.first(tx, id=passkey.person_id)
     if person is None or await lost_factors.suspended_until(tx, person.id) is not None:
         raise WrongCredentials
@@ -291,7 +297,7 @@ async def _verified(
         raise WrongCredentials from None
     if not await queries.SET_PASSKEY_USED.run(
         tx, id=passkey.id, sign_count=verified.new_sign_count, now=now
-    ):  # it was removed meanwhile
+    ):  # removed meanwhile
         raise WrongCredentials
     await lost_factors.stop_by_proof(tx, person, now)
     return person
@@ -300,11 +306,11 @@ async def _verified(
 async def remove(
     tx: Tx, login: Login, passkey_id: str, now: int, *, keep_one: bool = False
 ) -> None:
-    """Take a passkey away; one that is not there is gone already.
+    """Remove a passkey. Idempotent.
 
-    Raises LastFactor where one must be left.
+    Raises LastFactor if ``keep_one`` and it is the last factor.
     """
-    # Locked, so that of two last factors that are removed at once one sees that it is the last.
+    # The lock keeps two concurrent removals from removing the last two factors.
     await second_factor.lock_for_change(tx, login)
     if await queries.REMOVE_PASSKEY.run(tx, person_id=login.person_id, id=passkey_id):
         await second_factor.after_removal(tx, login, keep_one=keep_one)
@@ -312,8 +318,8 @@ async def remove(
         await merchants.record_audit(tx, actor, "people passkey remove", "", passkey_id, now)
 
 
-def _challenge_in(credential: str) -> bytes:
-    """Return the challenge that a credential says it is for. Raises Invalid."""
+def _read_challenge(credential: str) -> bytes:
+    """Return the challenge that a credential responds to. Raises Invalid."""
     try:
         client_data = msgspec.json.decode(credential)["response"]["clientDataJSON"]
         return parse_client_data_json(base64url_to_bytes(client_data)).challenge

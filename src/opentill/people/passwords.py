@@ -1,10 +1,10 @@
-"""Passwords: Argon2id (RFC 9106), and which ones are refused.
+"""Password hashing with Argon2id (RFC 9106), and the check for weak passwords.
 
-A password is normalized before it is hashed (NFKC, NIST SP 800-63B §5.1.1.2): keyboards and
-systems write the same characters in different ways.
+A password is normalized before hashing (NFKC, NIST SP 800-63B §5.1.1.2), because keyboards and
+systems encode the same characters differently.
 
-Hashing takes a core and 19 MiB for some 50 ms. It runs in threads, so that the event loop goes on,
-and in only a few at once, so that many logins cannot use up the machine (``hash_queue``).
+A hash uses a core and 19 MiB for about 50 ms. Hashes run in threads, so that the event loop is not
+blocked, and only a few at once, so that many logins cannot exhaust the machine (``hash_queue``).
 """
 
 import asyncio
@@ -31,14 +31,15 @@ _COMMON: Final = frozenset(
     (Path(__file__).parent / "common_passwords.txt").read_text("utf-8").split()
 )
 _LONGEST_COMMON: Final = max(map(len, _COMMON))
-# What people put in the place of letters, and what they put around a word.
-_LETTERS: Final = str.maketrans("@4831!05$7", "aabeliosst")
+_SHORTEST_PERSONAL: Final = 4  # characters; shorter names occur in many words
+# Common substitutes for letters, and characters that people put around a word.
+_SUBSTITUTES: Final = str.maketrans("@4831!05$7", "aabeliosst")
 _AROUND: Final = "0123456789!?.,;:-_+*#$%&/=@ \t'\"()"
 _MOST_WORDS: Final = 2
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one hash costs: memory in KiB, and passes over it. Both stand in each hash."""
+    """The cost of a hash: memory in KiB and passes. Each stored hash contains both."""
 
     memory_kib: int
     passes: int
@@ -48,9 +49,9 @@ COST: Final = Cost(19 * 1024, 2)  # OWASP Password Storage Cheat Sheet, Argon2id
 
 
 def check(field: str, password: str, *personal: str) -> None:
-    """Refuse a password that is too short, too long or easily guessed. Raises Invalid.
+    """Raise Invalid for a password that is too short, too long or easily guessed.
 
-    ``personal`` is what is known of its person: address and name.
+    ``personal`` is the person's e-mail address and name.
     """
     password = password if len(password) > LONGEST else _normalized(password)
     if not SHORTEST <= len(password) <= LONGEST:
@@ -61,40 +62,43 @@ def check(field: str, password: str, *personal: str) -> None:
 
 
 def is_common(password: str, *personal: str) -> bool:
-    """Return whether a password is one of the common ones, or at most two of them in a row.
+    """Whether a password is a common one, or at most two of them in a row.
 
-    Capitals, digits and signs around it do not make it another one, nor digits in the place of
-    letters: ``P@ssw0rd2024!`` is ``password``.
+    Capitals, digits and signs around it are ignored, and substitutes for letters are undone:
+    ``P@ssw0rd2024!`` is ``password``.
     """
-    own = {part for text in personal for part in re.split(r"\W+", text.lower()) if len(part) > 3}  # noqa: PLR2004 - shorter ones stand in any word
-    known = _COMMON | own
-    longest = max(_LONGEST_COMMON, *map(len, own), 0)
+    parts = (part for text in personal for part in re.split(r"\W+", text.lower()))
+    personal_words = {part for part in parts if len(part) >= _SHORTEST_PERSONAL}
+    dictionary = _COMMON | personal_words
+    longest = max(_LONGEST_COMMON, *map(len, personal_words), 0)
     lowered = password.lower()
     bare = lowered.strip(_AROUND)
-    for text in (lowered, bare, bare.translate(_LETTERS), lowered.translate(_LETTERS)):
+    for text in (lowered, bare, bare.translate(_SUBSTITUTES), lowered.translate(_SUBSTITUTES)):
         joined = re.sub(r"[\s\-_.]+", "", text)
-        if len(set(joined)) <= 2 or _made_of(joined, known, longest):  # noqa: PLR2004 - "abababab"
+        if len(set(joined)) <= 2 or _is_made_of(joined, dictionary, longest):  # noqa: PLR2004 - "abababab"
             return True
     return _is_run(lowered)
 
 
-def _made_of(text: str, known: frozenset[str], longest: int, words: int = _MOST_WORDS) -> bool:
-    """Return whether a text is one known word, repeated or followed by another."""
-    if text in known:
+def _is_made_of(
+    text: str, dictionary: frozenset[str], longest: int, words: int = _MOST_WORDS
+) -> bool:
+    """Whether a text is a word of the dictionary, repeated or followed by another."""
+    if text in dictionary:
         return True
     for length in range(1, min(len(text), longest) + 1):
         word, rest = text[:length], text[length:]
-        if word not in known:
+        if word not in dictionary:
             continue
-        if len(word) > 2 and not rest.replace(word, ""):  # noqa: PLR2004 - a word again and again
+        if len(word) > 2 and not rest.replace(word, ""):  # noqa: PLR2004 - a repeated word
             return True
-        if words > 1 and _made_of(rest.strip(_AROUND), known, longest, words - 1):
+        if words > 1 and _is_made_of(rest.strip(_AROUND), dictionary, longest, words - 1):
             return True
     return False
 
 
 def _is_run(text: str) -> bool:
-    """Return whether each character follows from the one before: ``abcdef``, ``987654``."""
+    """Whether the characters are consecutive, such as ``abcdef`` or ``987654``."""
     differences = {ord(b) - ord(a) for a, b in itertools.pairwise(text)}
     return differences in ({1}, {-1}, {0})
 
@@ -103,10 +107,10 @@ def _normalized(password: str) -> str:
     return unicodedata.normalize("NFKC", password)
 
 
-async def hashed(password: str, cost: Cost = COST, *, who: str = "") -> str:
-    """Return the hash of a password in PHC form, with a salt of its own.
+async def hash_password(password: str, cost: Cost = COST, *, who: str = "") -> str:
+    """Hash a password with a new salt, in PHC format.
 
-    ``who`` is the account that it will be of. Raises TooManyAtOnce.
+    ``who`` is the account that it belongs to. Raises TooManyAtOnce.
     """
     kdf = Argon2id(
         salt=os.urandom(_SALT),
@@ -122,49 +126,49 @@ async def hashed(password: str, cost: Cost = COST, *, who: str = "") -> str:
 
 
 async def matches(password: str, stored: str | None, place: Place | None = None) -> bool:
-    """Return whether a password is the stored one; ``None`` (nobody) takes as long to deny.
+    """Whether a password matches a stored hash. None (no account) takes the same time.
 
-    It may have been stored as it was typed, by a version that did not normalize.
-    ``place`` is one that the caller has reserved. Raises TooManyAtOnce without one.
+    A hash may be of the password as typed, stored by a version that did not normalize.
+    ``place`` is the caller's reservation in the queue; without one, raises TooManyAtOnce.
     """
     if place is None:
-        with QUEUE.reserve("trusted", "") as place_of_its_own:
-            return await matches(password, stored, place_of_its_own)
+        with QUEUE.reserve("trusted", "") as own_place:
+            return await matches(password, stored, own_place)
     normalized = _normalized(password)
     async with place.turn():
-        right = await asyncio.to_thread(_matches, normalized, stored)
-        if not right and normalized != password:
-            right = await asyncio.to_thread(_matches, password, stored)
-    return right
+        is_match = await asyncio.to_thread(_matches, normalized, stored)
+        if not is_match and normalized != password:
+            is_match = await asyncio.to_thread(_matches, password, stored)
+    return is_match
 
 
-async def renewed(password: str, stored: str, who: str = "") -> str | None:
-    """Return a hash to be stored instead, of a password that matches; None if none is needed.
+async def rehash_if_needed(password: str, stored: str, who: str = "") -> str | None:
+    """Return a new hash of a matching password that was stored unnormalized, else None.
 
-    Where many passwords are being hashed, that is left to the next login.
+    If the queue is full, the next login renews it instead.
     """
     normalized = _normalized(password)
     if normalized == password:
         return None
     try:
         is_current = await matches(normalized, stored)
-        return None if is_current else await hashed(normalized, who=who)
+        return None if is_current else await hash_password(normalized, who=who)
     except TooManyAtOnce:
         return None
 
 
 def _matches(password: str, stored: str | None) -> bool:
-    nobody = _nobody()  # also for a known account: the first of either kind takes as long
+    decoy = _decoy()  # created for known accounts too, so that the first call is no slower
     try:
-        Argon2id.verify_phc_encoded(password.encode(), stored or nobody)
+        Argon2id.verify_phc_encoded(password.encode(), stored or decoy)
     except InvalidKey:
         return False
     return stored is not None
 
 
 @functools.cache
-def _nobody() -> str:
-    """Return the hash of a random text, at full cost: made when needed, since it takes long."""
+def _decoy() -> str:
+    """Return the hash of a random text, at full cost. Created on first use, since it is slow."""
     kdf = Argon2id(
         salt=bytes(_SALT), length=_LENGTH, iterations=COST.passes, lanes=1,
         memory_cost=COST.memory_kib,

@@ -1,10 +1,10 @@
-"""Who may do what: the one table that menus, pages and the API read.
+"""The permissions table, which menus, pages and the API share.
 
-A row is a permission, with the roles that have it. Members have a role at a merchant; staff have
-one at the deployment, see the pages of every merchant and change nothing there. What a row marks as
-dangerous also takes proof, within the last ten minutes, of who the person is (a step-up). The
-scopes of a row are what an API key may be restricted to (contract.md#key-scopes); whoever gives a
-key one of them has the permission of each row that names it.
+A row lists the roles that have a permission. Members have a role at a merchant; staff have one at
+the deployment, and read access to every merchant's pages. A row with ``proof`` also needs a
+step-up: proof of identity within the last ten minutes. The scopes of a row restrict API keys
+(contract.md#key-scopes); a person can give a key a scope only if they have the permission of each
+row that lists it.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ Permission = Literal[
     "team.manage",
     "agreement.read",
     "agreement.accept",
-    # of staff alone
+    # staff only
     "console.read",
     "merchants.read",
     "merchants.manage",
@@ -72,7 +72,7 @@ STAFF_ROLES: Final[tuple[StaffRole, ...]] = get_args(StaffRole)
 
 
 class Rule(NamedTuple):
-    """One permission: which roles have it, and whether it takes a step-up."""
+    """A permission, the roles that have it, and whether it takes a step-up."""
 
     permission: Permission
     members: str  # roles at a merchant
@@ -85,7 +85,7 @@ _ALL: Final = " ".join(MERCHANT_ROLES)
 _STAFF: Final = " ".join(STAFF_ROLES)
 
 RULES: Final = (
-    #     permission           of a merchant's members              of staff
+    #     permission           members' roles                       staff roles
     Rule("home.read", _ALL, _STAFF),
     Rule(
         "payments.read",
@@ -151,8 +151,8 @@ RULES: Final = (
 
 _MEMBERS: Final = {rule.permission: frozenset(rule.members.split()) for rule in RULES}
 _OF_STAFF: Final = {rule.permission: frozenset(rule.staff.split()) for rule in RULES}
-# What a command of the operator's needs, by the longest beginning of its name that stands here; and
-# what the console's pages need that do the same.
+# The permission that an operator's command needs, by the longest prefix of its name in this table.
+# The console's pages for the same actions need it too.
 COMMANDS: Final[Mapping[str, Permission]] = {
     "merchants": "merchants.manage",
     "merchants set": "terms.manage",
@@ -187,24 +187,24 @@ NEED_PROOF: Final = frozenset(rule.permission for rule in RULES if rule.proof)
 
 
 def member_may(role: MerchantRole, permission: Permission) -> bool:
-    """Return whether a member with this role has a permission at their merchant."""
+    """Whether a member with this role has a permission at their merchant."""
     return role in _MEMBERS[permission]
 
 
 def staff_may(role: StaffRole, permission: Permission) -> bool:
-    """Return whether staff with this role have a permission, at whichever merchant."""
+    """Whether staff with this role have a permission, at any merchant."""
     return role in _OF_STAFF[permission]
 
 
 def member_may_give(role: MerchantRole, scope: str) -> bool:
-    """Return whether a member with this role may give an API key of their merchant a scope."""
+    """Whether a member with this role may give a scope to an API key of their merchant."""
     return all(member_may(role, rule.permission) for rule in RULES if scope in rule.scopes.split())
 
 
 def command_permission(command: str) -> Permission:
-    """Return what a command needs. Raises KeyError for one that is not in the table."""
+    """Return the permission that a command needs. Raises KeyError for an unknown command."""
     words = command.split()
     for count in range(len(words), 0, -1):
-        if found := COMMANDS.get(" ".join(words[:count])):
-            return found
+        if permission := COMMANDS.get(" ".join(words[:count])):
+            return permission
     raise KeyError(command)

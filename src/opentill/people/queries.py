@@ -1,4 +1,4 @@
-"""All SQL about persons, members, staff, logins and links."""
+"""SQL for persons, members, staff, logins and links."""
 
 from opentill.db.query import Command, Query, Value
 from opentill.people.model import (
@@ -33,12 +33,12 @@ HAS_FACTOR = Value(
     """,
 )
 BY_EMAIL = Query(Person, "select * from persons where email = :email")
-# Whoever was checked outside of the transaction is locked and compared: what ends all logins of a
-# person changes this row first.
+# A person checked outside the transaction is locked and compared again: operations that end all
+# logins of a person lock this row first.
 LOCKED = Query(Person, "select * from persons where id = :id for no key update")
 SET_PASSWORD = Command("update persons set password = :password, updated_at = :now where id = :id")
 RENEW_PASSWORD = Command("update persons set password = :password where id = :id")
-# With `REMOVE_PASSKEYS` and others, everything that has opened an account before is gone.
+# With `REMOVE_PASSKEYS` and others, it ends everything that opened the account before.
 SET_ANEW = Command(
     """
     update persons set name = :name, password = :password, totp_secret = null, totp_pending = null,
@@ -98,7 +98,7 @@ SET_PASSKEY_USED = Command(
 REMOVE_PASSKEYS = Command("delete from passkeys where person_id = :person_id")
 REMOVE_CHALLENGES = Command("delete from passkey_challenges where person_id = :person_id")
 REMOVE_PASSKEY = Command("delete from passkeys where person_id = :person_id and id = :id")
-NOTE_CHALLENGE = Command(
+INSERT_CHALLENGE = Command(
     """
     insert into passkey_challenges (challenge, person_id, expires_at)
     values (:challenge, :person_id, :expires_at)
@@ -112,8 +112,8 @@ USE_CHALLENGE = Query(
     returning person_id
     """,
 )
-# Of a challenge that was never stored; of several that use it at once, one gets the row.
-KEEP_USED_CHALLENGE = Command(
+# Stores a signed challenge on its use; of concurrent uses only one inserts the row.
+INSERT_USED_CHALLENGE = Command(
     """
     insert into passkey_challenges (challenge, person_id, expires_at)
     values (:challenge, null, :expires_at) on conflict (challenge) do nothing
@@ -181,7 +181,7 @@ COLLEAGUES = Query(
     from staff s join persons p on p.id = s.person_id order by p.email
     """,
 )
-# All of them, in one order, so that two of them cannot remove each other at once.
+# Locks all administrators in one order, so that two cannot remove each other concurrently.
 LOCK_ADMINS = Query(
     Staff,
     f"{_STAFF_SQL} where s.role = 'admin' order by s.person_id for update of s",
@@ -212,7 +212,7 @@ INSERT_LOGIN = Command(
         :merchant_id, :refresh_sha256, :by_link)
     """,
 )
-# Of a cookie: a refresh token is none.
+# The login of a cookie; a refresh token is no cookie.
 LOGIN = Query(
     Login,
     f"{_LOGIN_SQL} where l.token_sha256 = :token_sha256 and l.refresh_sha256 is null",
@@ -246,7 +246,7 @@ PROVE = Command(
 )
 SET_BY_LINK = Command("update logins set by_link = true where id = :id")
 STRENGTHEN = Command("update logins set strong = true where id = :id")
-# All of a person's, unless a second factor is left.
+# Applies to all logins of a person, unless they have a second factor left.
 WEAKEN = Command(
     """
     update logins set strong = false
@@ -259,7 +259,7 @@ WEAKEN = Command(
 END_LOGIN = Command("delete from logins where person_id = :person_id and id = :id")
 END_OTHER_LOGINS = Command("delete from logins where person_id = :person_id and id <> :but")
 PRUNE_LOGINS = Command("delete from logins where used_at < :before")
-# What was begun, whether or not it has ended since; read in `mail.queries`.
+# New logins, whether or not they have ended since; `mail.queries` reads them.
 NOTE_BEGUN = Command(
     """
     insert into begun_logins (id, person_id, address, device, created_at)
@@ -277,10 +277,10 @@ NOTE_VISIT = Value(
 )
 
 # ── links ──
-_MAKER = r"substring(created_by from '\((per_[0-9a-z]+)\)$')"  # null: a command, by nobody of them
-_STAFF = ", ".join(f"'{one}'" for one in STAFF_ROLES if staff_may(one, "people.manage"))
-_OWNERS = ", ".join(f"'{one}'" for one in MERCHANT_ROLES if member_may(one, "team.manage"))
-# Who made a link may not make such any more: they were removed, or have another role.
+_MAKER = r"substring(created_by from '\((per_[0-9a-z]+)\)$')"  # null for a command
+_STAFF = ", ".join(f"'{role}'" for role in STAFF_ROLES if staff_may(role, "people.manage"))
+_OWNERS = ", ".join(f"'{role}'" for role in MERCHANT_ROLES if member_may(role, "team.manage"))
+# A link is void once its creator has lost the permission to create it.
 _IS_WITHDRAWN = f"""(
     {_MAKER} is not null
     and not exists (select from staff s where s.person_id = {_MAKER} and s.role in ({_STAFF}))
@@ -292,11 +292,11 @@ _LINK_COLUMNS = (
     "id, kind, email, merchant_id, role, staff_role, created_by, created_at, expires_at, used_at,"
     f" {_IS_WITHDRAWN} as withdrawn, shown_to"
 )
-# In place of one for the same that nobody has followed: that one no longer works.
+# Replaces an unused link of the same kind for the same recipient.
 INSERT_LINK = Query(
     Link,
     f"""
-    with made as (
+    with new_link as (
     insert into person_links (id, token_sha256, kind, email, merchant_id, role, staff_role,
         created_by, created_at, expires_at, shown_to)
     values (:id, :token_sha256, :kind, :email, :merchant_id, :role, :staff_role, :created_by,
@@ -308,7 +308,7 @@ INSERT_LINK = Query(
         shown_to = excluded.shown_to
     returning *
     )
-    select {_LINK_COLUMNS} from made as person_links
+    select {_LINK_COLUMNS} from new_link as person_links
     """,  # noqa: S608 - a constant of ours
 )
 LINK = Query(
@@ -318,7 +318,7 @@ LINK = Query(
 WITHDRAW_RESETS = Command(
     "delete from person_links where email = :email and kind = 'RESET' and used_at is null"
 )
-# There is at most one: a new one is in place of it.
+# There is at most one, since a new one replaces it.
 OPEN_RESET = Query(
     Link,
     f"""
@@ -326,8 +326,8 @@ OPEN_RESET = Query(
     where email = :email and kind = 'RESET' and used_at is null
     """,  # noqa: S608 - a constant of ours
 )
-# Of several that follow a link at once, one gets the row. Whoever removes its maker holds what
-# ``service.use_link`` has locked before.
+# Of concurrent uses of a link only one gets the row. A concurrent removal of its creator holds the
+# locks that ``service.use_link`` takes first.
 USE_LINK = Query(
     Link,
     f"""
@@ -367,16 +367,16 @@ WITHDRAW = Query(
     returning {_LINK_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
-# Whether a person follows from another one by links that were used since a time: who was invited or
-# got a new password by a link, whom those have let in, and so on.
+# Whether `maker` let a person in since a time, by an invitation or a link to a new password,
+# directly or through others.
 WAS_LET_IN = Value(
     bool,
     f"""
     with recursive let_in (person_id) as (
         select :maker::text
         union
-        select p.id from let_in one
-        join person_links on {_MAKER} = one.person_id
+        select p.id from let_in
+        join person_links on {_MAKER} = let_in.person_id
         join persons p on p.email = person_links.email
         where person_links.used_at > :since
     )
@@ -387,8 +387,8 @@ WAS_LET_IN = Value(
 PRUNE_LINKS = Command("delete from person_links where expires_at < :before")
 
 # ── limits ──
-# Counts an attempt under each subject before it is made. A subject that has to wait is left out,
-# and the caller takes all of it back.
+# Counts an attempt under each subject before it is made. A subject that must wait is not returned;
+# the caller then rolls back.
 COUNT_ATTEMPT = Query(
     AttemptCount,
     """

@@ -1,4 +1,4 @@
-"""All SQL about resets of second factors (`lost_factors`)."""
+"""SQL for resets of second factors (`lost_factors`)."""
 
 from opentill.db.query import Command, Query
 from opentill.people.model import FactorReset

@@ -1,4 +1,4 @@
-"""The second factor: setting up an authenticator, and whether a code is right."""
+"""Second factors: setting up an authenticator, recovery codes, and verifying codes."""
 
 from opentill import merchants
 from opentill.core import encryption
@@ -13,21 +13,21 @@ _PURPOSE = "totp {}"
 
 
 def actor_of(login: Login, reason: str) -> Actor:
-    """Return a person as the audit log names them."""
+    """Return a login's person as an actor of the audit log."""
     return Actor(named(login.email, login.person_id), reason)
 
 
 async def check(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
-    """Return whether a code of the person's authenticator or a recovery code is right.
+    """Verify and consume a code of the person's authenticator or a recovery code.
 
-    Either is used up by that. Nothing is while the factors are suspended (``lost_factors``).
+    Returns False while the factors are suspended (``lost_factors``), and consumes nothing.
     """
     if await lost_factors.suspended_until(tx, person.id) is not None:
         return False
     bare = "".join(code.split())
     if totp.is_code(bare):
         period = _matching(person, person.totp_secret, bare, secret_key, person.totp_period)
-        # Of several that bring the same code at once, one gets the row.
+        # Of concurrent requests with the same code only one updates the row.
         return period is not None and bool(
             await queries.SET_TOTP_PERIOD.run(tx, id=person.id, period=period)
         )
@@ -38,21 +38,21 @@ async def check(tx: Tx, person: Person, code: str, secret_key: str) -> bool:
 def _matching(
     person: Person, encrypted: bytes | None, code: str, secret_key: str, after: int
 ) -> int | None:
-    """Return the period that a code of a secret is of, None for a wrong or used one."""
+    """Return the period of a valid code, None for a wrong or used one."""
     if encrypted is None:
         return None
     try:
         secret = encryption.decrypt(secret_key, _PURPOSE.format(person.id), encrypted)
-    except encryption.WrongKey:  # the deployment's key was replaced: a recovery code is left
+    except encryption.WrongKey:  # the deployment's key was replaced; recovery codes still work
         return None
     return totp.matching_period(secret, code, now_ms() // 1000, after)
 
 
 async def lock_for_change(tx: Tx, login: Login) -> Person:
-    """Lock a person whose factors a login is about to change, as both are now.
+    """Lock and return the person whose factors a login is about to change.
 
-    Raises NotLoggedIn for a login that has ended meanwhile, or that lacks a factor which another
-    login of the person has set up meanwhile.
+    Raises NotLoggedIn if the login has ended meanwhile, or lacks a factor that another login of
+    the person has set up meanwhile.
     """
     person = await queries.LOCKED.first(tx, id=login.person_id)
     current = await queries.LOGIN_BY_ID.first(tx, id=login.id)
@@ -62,17 +62,17 @@ async def lock_for_change(tx: Tx, login: Login) -> Person:
 
 
 async def begin(tx: Tx, login: Login, secret_key: str) -> None:
-    """Make a secret that waits to be confirmed; what was set up stays until then.
+    """Store a new secret to be confirmed; an existing authenticator remains until then.
 
-    Raises NotLoggedIn as ``lock_for_change`` does, and so does what else changes factors.
+    Raises NotLoggedIn like ``lock_for_change``, as do all functions here that change factors.
     """
     await lock_for_change(tx, login)
     secret = encryption.encrypt(secret_key, _PURPOSE.format(login.person_id), totp.new_secret())
     await queries.SET_PENDING_TOTP.run(tx, id=login.person_id, secret=secret)
 
 
-async def pending(tx: Tx, login: Login, secret_key: str) -> str:
-    """Return the secret that waits to be confirmed. Raises NotFound if there is none."""
+async def pending_secret(tx: Tx, login: Login, secret_key: str) -> str:
+    """Return the secret to be confirmed. Raises NotFound if there is none."""
     person = await queries.PERSON.first(tx, id=login.person_id)
     if person is None or person.totp_pending is None:
         raise NotFound
@@ -84,16 +84,16 @@ async def pending(tx: Tx, login: Login, secret_key: str) -> str:
 
 
 async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) -> list[str]:
-    """Use the secret that waits from now on, and return ten new recovery codes.
+    """Activate the pending secret and return ten new recovery codes.
 
-    Raises NotFound if none waits, and Invalid for a code that is not of it.
+    Raises NotFound if there is none, and Invalid for a wrong code.
     """
-    # Locked, so that no other page begins anew between the check and what is then used.
+    # The lock keeps another page from replacing the secret between check and activation.
     person = await lock_for_change(tx, login)
     if person.totp_pending is None:
         raise NotFound
     bare = "".join(code.split())
-    # No code of this secret was used, whenever one of the secret before was.
+    # Periods of the previous secret's codes do not count for this one.
     period = None
     if totp.is_code(bare):
         period = _matching(person, person.totp_pending, bare, secret_key, 0)
@@ -109,9 +109,9 @@ async def confirm(tx: Tx, login: Login, code: str, secret_key: str, now: int) ->
 
 
 async def renew_codes(tx: Tx, login: Login, now: int) -> list[str]:
-    """Make ten new recovery codes; the old ones no longer work.
+    """Replace the recovery codes by ten new ones.
 
-    Raises NotFound for somebody who has no factor.
+    Raises NotFound for a person without a factor.
     """
     await lock_for_change(tx, login)
     if not await queries.HAS_FACTOR.get(tx, id=login.person_id):
@@ -122,7 +122,7 @@ async def renew_codes(tx: Tx, login: Login, now: int) -> list[str]:
 
 
 async def new_codes(tx: Tx, person_id: str) -> list[str]:
-    """Make ten recovery codes in place of those that are there."""
+    """Replace a person's recovery codes by ten new ones and return them."""
     codes = totp.new_recovery_codes()
     await queries.DELETE_RECOVERY_CODES.run(tx, person_id=person_id)
     await queries.INSERT_RECOVERY_CODES.run(
@@ -132,7 +132,7 @@ async def new_codes(tx: Tx, person_id: str) -> list[str]:
 
 
 async def remove(tx: Tx, login: Login, now: int, *, keep_one: bool = False) -> None:
-    """Take the authenticator away. Raises LastFactor where one must be left."""
+    """Remove the authenticator. Raises LastFactor if ``keep_one`` and it is the last factor."""
     await lock_for_change(tx, login)
     await queries.REMOVE_TOTP.run(tx, id=login.person_id, now=now)
     await after_removal(tx, login, keep_one=keep_one)
@@ -142,7 +142,7 @@ async def remove(tx: Tx, login: Login, now: int, *, keep_one: bool = False) -> N
 
 
 class LastFactor(Invalid):
-    """Somebody who must have a second factor would be left without one."""
+    """A person who must have a second factor cannot remove the last one."""
 
     def __init__(self) -> None:
         """Say what to do first."""
@@ -150,9 +150,9 @@ class LastFactor(Invalid):
 
 
 async def after_removal(tx: Tx, login: Login, *, keep_one: bool) -> None:
-    """Do what follows the removal of a factor: without any, there are no recovery codes.
+    """Delete the recovery codes of a person without any factor left.
 
-    Raises LastFactor where one must be left.
+    Raises LastFactor if ``keep_one`` and no factor is left.
     """
     if await queries.HAS_FACTOR.get(tx, id=login.person_id):
         return

@@ -1,4 +1,4 @@
-"""Who can be the second person for somebody: another one, who is independent of them."""
+"""The four-eyes rule: the second person must be independent of the first."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,22 +11,27 @@ from opentill.merchants import operator_actions
 from opentill.people import queries
 from opentill.people.model import HOUR_MS, person_named
 
-_LET_IN_MS: Final = 72 * HOUR_MS  # so long, whoever was let in is no second person for their host
+_LET_IN_MS: Final = (
+    72 * HOUR_MS
+)  # how long a newcomer cannot approve for the person who let them in
 
 
 class Approver(msgspec.Struct, frozen=True):
-    """Who approves. ``knows``: whether their browser has logged in to an account, by its e-mail."""
+    """A person who approves.
+
+    ``knows`` tells whether their browser has logged in to the account of an e-mail address.
+    """
 
     who: str
     knows: Callable[[str], bool]
 
 
 async def check_second(tx: Tx, asked_by: str, approver: Approver, now: int) -> None:
-    """Raise Invalid unless somebody can approve what ``asked_by`` has asked for.
+    """Raise Invalid unless ``approver`` can approve a request of ``asked_by``.
 
-    They are another person, whom the first one has neither invited nor given a new password in the
-    last 72 hours, also by way of others, and who uses no browser of the first one's. The error is
-    on ``by``, ``invited`` or ``browser``.
+    The approver must be another person, whom the first has neither invited nor given a new
+    password in the last 72 hours, directly or through others, and must use a browser in which the
+    first has not logged in. The error names ``by``, ``invited`` or ``browser``.
     """
     operator_actions.second(asked_by, approver.who)
     maker, other = person_named(asked_by), person_named(approver.who)

@@ -1,4 +1,4 @@
-"""Invitations, roles, and new passwords."""
+"""Invitations, roles and changes of passwords."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from opentill.db.database import Db, Tx
 from opentill.http import inputs
 from opentill.merchants import Actor
 from opentill.people import key_scopes, logins, lost_factors, passwords, queries
-from opentill.people.logins import Credentials, NewLogin, normal
+from opentill.people.logins import Credentials, NewLogin, normalize_email
 from opentill.people.model import (
     LINK_MS,
     Browser,
@@ -37,14 +37,14 @@ _LONGEST_NAME = 200
 
 
 class _Place(NamedTuple):
-    """Where an invitation leads: to a role at a merchant or among the staff."""
+    """The role that an invitation gives: at a merchant or among the staff."""
 
     merchant_id: str | None = None
     role: MerchantRole | None = None
     staff_role: StaffRole | None = None
 
 
-async def invite(  # noqa: PLR0913 - whom, where to, and who sees the link
+async def invite(  # noqa: PLR0913 - the recipient, the role and who sees the link
     tx: Tx,
     email: str,
     now: int,
@@ -57,45 +57,45 @@ async def invite(  # noqa: PLR0913 - whom, where to, and who sees the link
 ) -> NewLink:
     """Invite somebody to a merchant or, with ``staff_role``, to the staff.
 
-    Earlier invitations of the same person to the same place no longer work. Raises NotFound, and
-    Invalid for what is no address or for somebody who is a member already.
+    Replaces earlier invitations of the same person to the same place. Raises NotFound, and
+    Invalid for an invalid address or somebody who is a member already.
     """
-    address = normal(inputs.check_email("email", email))
+    address = normalize_email(inputs.check_email("email", email))
     if merchant_id is not None:
         await merchants.find(tx, merchant_id)
-        known = await queries.BY_EMAIL.first(tx, email=address)
-        if known is not None and await queries.MEMBER.first(
-            tx, merchant_id=merchant_id, person_id=known.id
+        person = await queries.BY_EMAIL.first(tx, email=address)
+        if person is not None and await queries.MEMBER.first(
+            tx, merchant_id=merchant_id, person_id=person.id
         ):
             raise Invalid("email", "email must be of somebody who is not a member already")
-    elif any(one.email == address for one in await queries.ALL_STAFF.all(tx)):
+    elif any(staff.email == address for staff in await queries.ALL_STAFF.all(tx)):
         raise Invalid("email", "email must be of somebody who is not staff already")
     place = _Place(merchant_id, role, staff_role)
-    made = await _new_link(tx, "INVITATION", address, actor, now, shown_to, place)
-    subject = f"{made.link.id} {address} as {role or f'staff, {staff_role}'}"
+    new_link = await _new_link(tx, "INVITATION", address, actor, now, shown_to, place)
+    subject = f"{new_link.link.id} {address} as {role or f'staff, {staff_role}'}"
     await merchants.record_audit(tx, actor, "people invite", merchant_id or "", subject, now)
-    return made
+    return new_link
 
 
 async def offer_new_password(
     tx: Tx, email: str, now: int, *, actor: Actor, shown_to: ShownTo = "operator"
 ) -> NewLink:
-    """Make the link by which a person chooses a new password. Raises NotFound."""
-    address = normal(email)
+    """Create the link by which a person chooses a new password. Raises NotFound."""
+    address = normalize_email(email)
     person = or_not_found(
         await queries.BY_EMAIL.first(tx, email=address), f"there is no person {address}"
     )
-    made = await _new_link(tx, "RESET", address, actor, now, shown_to)
+    new_link = await _new_link(tx, "RESET", address, actor, now, shown_to)
     await merchants.record_audit(tx, actor, "people reset", "", person.id, now)
-    return made
+    return new_link
 
 
-async def new_password_asked_for(tx: Tx, email: str, now: int, *, actor: Actor) -> NewLink | None:
-    """Make the link that somebody asked for on a page, whoever they are. Raises NotFound.
+async def offer_requested_password(tx: Tx, email: str, now: int, *, actor: Actor) -> NewLink | None:
+    """Create the link that an anonymous visitor requested for an address. Raises NotFound.
 
-    None where staff have offered one that still works: it is not replaced.
+    Returns None if staff have offered one that is still valid, which is not replaced.
     """
-    offered = await queries.OPEN_RESET.first(tx, email=normal(email))
+    offered = await queries.OPEN_RESET.first(tx, email=normalize_email(email))
     if offered and offered.created_by != actor.who and offered.can_be_followed(now):
         return None
     return await offer_new_password(tx, email, now, actor=actor, shown_to="nobody")
@@ -127,10 +127,7 @@ async def _new_link(
 
 
 async def read_link(tx: Tx, token: str, now: int) -> tuple[Link, Person | None]:
-    """Return a link that can be followed, and the person it is for if there is one.
-
-    Raises NotFound.
-    """
+    """Return a valid link, and its recipient if they have an account. Raises NotFound."""
     link = or_not_found(await queries.LINK.first(tx, token_sha256=digest(token)))
     if not link.can_be_followed(now):
         raise NotFound
@@ -147,11 +144,11 @@ async def join(
     *,
     cost: Cost = COST,
 ) -> NewLogin:
-    """Accept an invitation as a new person, who reads the browser's language, and log in.
+    """Accept an invitation as a new person, and log in.
 
-    An account that is not confirmed is set anew (``accept_anew``). Raises Invalid, and NotFound for
-    a link that does not work or whose person has to log in and ``accept``. What is invalid is
-    refused before anybody looks for an account: else the refusal would disclose it.
+    An unconfirmed account is reset (``accept_anew``). Raises Invalid, and NotFound if the link is
+    invalid or its recipient must log in and ``accept``. The form is validated before the account
+    is looked up, so that the error does not disclose whether there is one.
     """
     async with db.connection() as tx:
         link, person = await read_link(tx, token, now)
@@ -159,27 +156,29 @@ async def join(
             raise NotFound
         name = inputs.check_name("name", name, _LONGEST_NAME)
         passwords.check("password", password, link.email, name)
-        if person is not None and not await _is_set_anew_by_link(tx, link, person):
+        if person is not None and not await _can_reset_by_link(tx, link, person):
             raise NotFound
     if person is not None:
         return await accept_anew(db, token, name, password, browser, now, cost=cost)
-    stored = await passwords.hashed(password, cost, who=link.email)
+    password_hash = await passwords.hash_password(password, cost, who=link.email)
 
     async def work(tx: Tx) -> NewLogin:
-        person = await _create(tx, link, name, stored, browser.language, now)
+        person = await _create(tx, link, name, password_hash, browser.language, now)
         await _use_invitation(tx, link, token, person, now)
-        return await logins.begin(tx, person, browser, now, by_link=_vouches(link))
+        return await logins.begin(tx, person, browser, now, by_link=_allows_first_factor(link))
 
     try:
         return await db.run(work)
-    except asyncpg.UniqueViolationError:  # the form was sent twice: the other one has joined
+    except (
+        asyncpg.UniqueViolationError
+    ):  # the form was submitted twice and the other request succeeded
         raise NotFound from None
 
 
 async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
-    """Accept an invitation as a person who is logged in, and whose account is confirmed.
+    """Accept an invitation as a logged-in person with a confirmed account.
 
-    Raises NotFound if it is not for them.
+    Raises NotFound if it is not addressed to them.
     """
     link, person = await read_link(tx, token, now)
     if link.kind != "INVITATION" or person is None or person.id != login.person_id:
@@ -187,20 +186,20 @@ async def accept(tx: Tx, token: str, login: Login, now: int) -> None:
     if not person.confirmed:
         raise NotFound
     await _use_invitation(tx, link, token, person, now)
-    if _vouches(link):
+    if _allows_first_factor(link):
         await queries.SET_BY_LINK.run(tx, id=login.id)
 
 
-def _vouches(link: Link) -> bool:
-    """Return whether following a link lets staff set up their first second factor.
+def _allows_first_factor(link: Link) -> bool:
+    """Whether following a link allows staff to set up their first second factor.
 
-    Any member of a merchant can invite anybody to it and see the link, so that somebody who only
-    knows the password of one of the staff could follow one.
+    A link that a member of a merchant has seen does not: a member who knows a staff member's
+    password could invite them and follow the link.
     """
     return link.shown_to != "member"
 
 
-async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends it
+async def accept_anew(  # noqa: PLR0913 - the fields of the form and its sender
     db: Db,
     token: str,
     name: str,
@@ -211,12 +210,13 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
     login: Login | None = None,
     cost: Cost = COST,
 ) -> NewLogin:
-    """Accept an invitation as a person whose account is not confirmed: set it anew, and log in.
+    """Accept an invitation as a person with an unconfirmed account: reset it and log in.
 
-    Somebody else may have seen the link that the account was made by, and prepared it. So whatever
-    opens it ends: password, authenticator, recovery codes, passkeys, logins with their tokens, and
-    links to a new password. A link that a member of a merchant has seen is not enough for that, nor
-    is any for the account of staff: its person has a ``login``, too. Raises Invalid, and NotFound.
+    Somebody else may have seen the link by which the account was created, and prepared it.
+    Therefore everything that opens it ends: password, authenticator, recovery codes, passkeys,
+    logins with their tokens, and links to a new password. A link that a member of a merchant has
+    seen does not suffice, nor does any link for a staff account: these also need a ``login`` of
+    the person. Raises Invalid and NotFound.
     """
     async with db.connection() as tx:
         link, person = await read_link(tx, token, now)
@@ -224,7 +224,7 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
         raise NotFound
     name = inputs.check_name("name", name, _LONGEST_NAME)
     passwords.check("password", password, link.email, name)
-    stored = await passwords.hashed(password, cost, who=link.email)
+    password_hash = await passwords.hash_password(password, cost, who=link.email)
     person_id = person.id
 
     async def work(tx: Tx) -> NewLogin:
@@ -233,20 +233,20 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
             raise NotFound
         if login is not None:
             await lock_for_change(tx, login)
-        elif not await _is_set_anew_by_link(tx, link, locked):
+        elif not await _can_reset_by_link(tx, link, locked):
             raise NotFound
         actor = Actor(named(locked.email, person_id), f"invited by {link.created_by}")
         await _use_invitation(tx, link, token, locked, now)
         confirmed = link.shown_to == "nobody"
         await queries.SET_ANEW.run(
-            tx, id=person_id, name=name, password=stored, confirmed=confirmed, now=now
+            tx, id=person_id, name=name, password=password_hash, confirmed=confirmed, now=now
         )
         await lost_factors.end_factors(tx, person_id, now)
         await lost_factors.end_open(tx, locked, now, actor=actor)
         await queries.WITHDRAW_RESETS.run(tx, email=locked.email)
         await merchants.record_audit(tx, actor, "people set anew", "", person_id, now)
-        by_link = _vouches(link) or (login is not None and login.by_link)
-        current = msgspec.structs.replace(locked, password=stored)
+        by_link = _allows_first_factor(link) or (login is not None and login.by_link)
+        current = msgspec.structs.replace(locked, password=password_hash)
         return await logins.begin(tx, current, browser, now, by_link=by_link)
 
     if login is not None and login.person_id != person_id:
@@ -254,8 +254,8 @@ async def accept_anew(  # noqa: PLR0913 - the fields of the form, and who sends 
     return await db.run(work)
 
 
-async def _is_set_anew_by_link(tx: Tx, link: Link, person: Person) -> bool:
-    """Return whether a link alone is enough to set somebody's account anew."""
+async def _can_reset_by_link(tx: Tx, link: Link, person: Person) -> bool:
+    """Whether a link without a login suffices to reset a person's account."""
     if person.confirmed or link.shown_to == "member":
         return False
     return await queries.STAFF.first(tx, person_id=person.id) is None
@@ -266,7 +266,7 @@ async def _use_invitation(tx: Tx, link: Link, token: str, person: Person, now: i
 
 
 async def use_link(tx: Tx, link: Link, token: str, now: int) -> Link:
-    """Use a link up, after whoever is about to remove its maker. Raises NotFound."""
+    """Consume a link, after any concurrent removal of its creator. Raises NotFound."""
     if link.merchant_id is not None:
         await merchants.lock(tx, link.merchant_id)
     await queries.LOCK_ADMINS.all(tx)
@@ -307,17 +307,17 @@ async def _give_role(tx: Tx, link: Link, person: Person, now: int) -> None:
 
 
 async def members(tx: Tx, merchant_id: str) -> list[Member]:
-    """Return a merchant's members, the longest first."""
+    """Return a merchant's members, the longest-standing first."""
     return await queries.MEMBERS.all(tx, merchant_id=merchant_id)
 
 
-async def everybody(tx: Tx) -> tuple[list[Member], list[Staff]]:
+async def all_members_and_staff(tx: Tx) -> tuple[list[Member], list[Staff]]:
     """Return all members of all merchants, and all staff."""
     return await queries.ALL_MEMBERS.all(tx), await queries.ALL_STAFF.all(tx)
 
 
 async def invitations(tx: Tx, merchant_id: str, now: int) -> list[Link]:
-    """Return the invitations to a merchant that are not used or over, oldest first.
+    """Return a merchant's unused, unexpired invitations, oldest first.
 
     Those that are ``withdrawn`` cannot be accepted.
     """
@@ -333,7 +333,7 @@ async def remove(
     actor: Actor,
     revoke_keys: bool = False,
 ) -> Member:
-    """Take a role at a merchant away, at once; with ``revoke_keys`` the keys that they made too.
+    """Remove a member of a merchant; ``revoke_keys`` also revokes the API keys they created.
 
     Raises NotFound, and Invalid for the last owner.
     """
@@ -349,7 +349,7 @@ async def remove(
 async def change_role(
     tx: Tx, merchant_id: str, person_id: str, role: MerchantRole, now: int, *, actor: Actor
 ) -> None:
-    """Give a member another role, at once. Raises NotFound, and Invalid for the last owner."""
+    """Change a member's role. Raises NotFound, and Invalid for the last owner."""
     if role == "owner":
         await merchants.lock(tx, merchant_id)
         member = or_not_found(
@@ -365,68 +365,73 @@ async def change_role(
 
 
 async def withdraw(tx: Tx, merchant_id: str, link_id: str, now: int, *, actor: Actor) -> None:
-    """Make an invitation to a merchant void. Raises NotFound."""
+    """Withdraw an invitation to a merchant. Raises NotFound."""
     link = or_not_found(await queries.WITHDRAW.first(tx, merchant_id=merchant_id, id=link_id))
     subject = f"{link.id} {link.email}"
     await merchants.record_audit(tx, actor, "people withdraw", merchant_id, subject, now)
 
 
 async def change_password(
-    db: Db, login: Login, given: Credentials, new: str, secret_key: str, now: int
+    db: Db, login: Login, credentials: Credentials, new: str, secret_key: str, now: int
 ) -> logins.Proof:
-    """Set a new password, end all other logins, and give this one a new token.
+    """Set a new password, end all other logins and give this one a new token.
 
-    ``given`` has the password until now. A second factor counts as proved for ten minutes.
-    Raises TooManyRequests, WrongCredentials, and Invalid.
+    ``credentials`` has the current password. A second factor counts as proved for ten minutes.
+    Raises TooManyRequests, WrongCredentials and Invalid.
     """
     passwords.check("password", new, login.email, login.name)
-    proved = login.strong and login.is_proved(now) and not given.code
-    proof = await logins.prove(db, login, given, secret_key, now, factor_proved=proved)
-    stored = await passwords.hashed(new, who=login.email)
+    is_factor_proved = login.strong and login.is_proved(now) and not credentials.code
+    proof = await logins.prove(
+        db, login, credentials, secret_key, now, factor_proved=is_factor_proved
+    )
+    password_hash = await passwords.hash_password(new, who=login.email)
 
     async def work(tx: Tx) -> None:
         await logins.lock_unchanged(tx, proof.person)
-        await queries.SET_PASSWORD.run(tx, id=login.person_id, password=stored, now=now)
+        await queries.SET_PASSWORD.run(tx, id=login.person_id, password=password_hash, now=now)
         await logins.end_others(tx, login)
         actor = actor_of(login, "on the page about security")
         await merchants.record_audit(tx, actor, "people password", "", login.person_id, now)
 
     await db.run(work)
-    person = msgspec.structs.replace(proof.person, password=stored)
+    person = msgspec.structs.replace(proof.person, password=password_hash)
     return logins.Proof(person, proof.token)
 
 
 async def change_language(tx: Tx, login: Login, language: Language, now: int) -> None:
-    """Set the language in which a person reads mails to them alone."""
+    """Set the language of personal mails to a person."""
     await queries.SET_LANGUAGE.run(tx, id=login.person_id, language=language, now=now)
 
 
 async def language_of(tx: Tx, who: str) -> Language:
-    """Return the language of whom the audit log calls ``who``: English of nobody we know."""
+    """Return the language of the person named ``who`` in the audit log, English by default."""
     person = await queries.PERSON.first(tx, id=who.rpartition("(")[2].removesuffix(")"))
     return (None if person is None else person.language) or "en"
 
 
 async def find_by_id(tx: Tx, person_id: str) -> Person | None:
-    """Return a person, None if there is no such."""
+    """Return a person, None if there is none."""
     return await queries.PERSON.first(tx, id=person_id)
 
 
 async def email_of(tx: Tx, person_id: str | None) -> str:
-    """Return a person's e-mail address, "" of nobody."""
+    """Return a person's e-mail address, "" if there is no such person."""
     person = None if person_id is None else await queries.PERSON.first(tx, id=person_id)
     return "" if person is None else person.email
 
 
 async def find_by_email(tx: Tx, email: str) -> Person:
     """Return the person with an e-mail address. Raises NotFound."""
-    found = await queries.BY_EMAIL.first(tx, email=normal(email))
-    return or_not_found(found, f"there is no person {normal(email)}")
+    address = normalize_email(email)
+    person = await queries.BY_EMAIL.first(tx, email=address)
+    return or_not_found(person, f"there is no person {address}")
 
 
 async def _member_but_last_owner(tx: Tx, merchant_id: str, person_id: str) -> Member:
     """Return a member whose role may change. Raises NotFound, and Invalid for the last owner."""
-    await merchants.lock(tx, merchant_id)  # so that two owners cannot remove each other at once
+    await merchants.lock(
+        tx, merchant_id
+    )  # so that two owners cannot remove each other concurrently
     member = or_not_found(
         await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=person_id)
     )

@@ -1,4 +1,4 @@
-"""The operator's staff: who they are, their roles and logins. There is always an administrator."""
+"""The operator's staff, their roles and logins. There is always an administrator."""
 
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound, or_not_found
@@ -15,24 +15,24 @@ async def colleagues(tx: Tx) -> list[Colleague]:
 
 
 async def find_staff(tx: Tx, person_id: str) -> Staff:
-    """Return somebody of the staff. Raises NotFound."""
-    found = await queries.STAFF.first(tx, person_id=person_id)
-    return or_not_found(found, f"{person_id} is not staff")
+    """Return a staff member. Raises NotFound."""
+    staff = await queries.STAFF.first(tx, person_id=person_id)
+    return or_not_found(staff, f"{person_id} is not staff")
 
 
 async def is_staff(tx: Tx, person_id: str) -> bool:
-    """Return whether a person is staff."""
+    """Whether a person is staff."""
     return await queries.STAFF.first(tx, person_id=person_id) is not None
 
 
 async def logins_of(tx: Tx, person_id: str, now: int) -> list[Login]:
-    """Return where a person is logged in, the login that was used last first."""
-    found = await queries.LOGINS.all(tx, person_id=person_id)
-    return [one for one in found if not one.has_ended(now)]
+    """Return a person's active logins, the last used first."""
+    logins = await queries.LOGINS.all(tx, person_id=person_id)
+    return [login for login in logins if not login.has_ended(now)]
 
 
 async def staff_invitations(tx: Tx, now: int) -> list[Link]:
-    """Return the invitations to the staff that are not used or over, oldest first.
+    """Return unused, unexpired invitations to the staff, oldest first.
 
     Those that are ``withdrawn`` cannot be accepted.
     """
@@ -40,7 +40,7 @@ async def staff_invitations(tx: Tx, now: int) -> list[Link]:
 
 
 async def withdraw_staff_invitation(tx: Tx, link_id: str, now: int, *, actor: Actor) -> None:
-    """Make an invitation to the staff void. Raises NotFound."""
+    """Withdraw an invitation to the staff. Raises NotFound."""
     link = or_not_found(await queries.WITHDRAW_OF_STAFF.first(tx, id=link_id))
     subject = f"{link.id} {link.email}"
     await merchants.record_audit(tx, actor, "people withdraw", "", subject, now)
@@ -49,11 +49,11 @@ async def withdraw_staff_invitation(tx: Tx, link_id: str, now: int, *, actor: Ac
 async def change_staff_role(
     tx: Tx, person_id: str, role: StaffRole, now: int, *, actor: Actor
 ) -> None:
-    """Give somebody of the staff another role, at once.
+    """Change a staff member's role.
 
     Raises NotFound, and Invalid for the last administrator.
     """
-    staff = await _locked(tx, person_id, stays_admin=role == "admin")
+    staff = await _lock_staff(tx, person_id, stays_admin=role == "admin")
     if staff.role == role:
         return
     await queries.SET_STAFF.run(tx, person_id=person_id, role=role, now=now)
@@ -64,13 +64,13 @@ async def change_staff_role(
 async def remove_staff(
     tx: Tx, person_id: str, now: int, *, actor: Actor, revoke_keys: bool = False
 ) -> None:
-    """Take a person's role at the deployment away, at once.
+    """Remove a staff member.
 
-    With ``revoke_keys`` the valid API keys that they made at any merchant are revoked too.
+    ``revoke_keys`` also revokes the valid API keys that they created at any merchant.
 
     Raises NotFound, and Invalid for the last administrator.
     """
-    await _locked(tx, person_id, stays_admin=False)
+    await _lock_staff(tx, person_id, stays_admin=False)
     if not await queries.REMOVE_STAFF.run(tx, person_id=person_id):
         raise NotFound(reason=f"{person_id} is not staff")
     if revoke_keys:
@@ -79,7 +79,7 @@ async def remove_staff(
 
 
 async def end_logins(tx: Tx, person_id: str, now: int, *, actor: Actor) -> int:
-    """End every login of somebody of the staff and return how many there were. Raises NotFound."""
+    """End all logins of a staff member and return their number. Raises NotFound."""
     staff = await find_staff(tx, person_id)
     ended = await queries.END_OTHER_LOGINS.run(tx, person_id=person_id, but="")
     subject = f"{person_id} {staff.email}: {ended} logins"
@@ -87,9 +87,9 @@ async def end_logins(tx: Tx, person_id: str, now: int, *, actor: Actor) -> int:
     return ended
 
 
-async def _locked(tx: Tx, person_id: str, *, stays_admin: bool) -> Staff:
+async def _lock_staff(tx: Tx, person_id: str, *, stays_admin: bool) -> Staff:
     admins = await queries.LOCK_ADMINS.all(tx)
     staff = await find_staff(tx, person_id)
-    if not stays_admin and [one.person_id for one in admins] == [person_id]:
+    if not stays_admin and [admin.person_id for admin in admins] == [person_id]:
         raise Invalid("role", "role must stay admin: there is always one")
     return staff

@@ -1,11 +1,10 @@
-"""Tokens of people for the API: an access token of ten minutes, and one that refreshes it.
+"""API tokens of persons: an access token valid for ten minutes, and a refresh token.
 
-The access token is a JWT (RFC 7519) signed with Ed25519, under a key that is derived from the
-deployment's. It says who and where; what counts is the login that it names, which is read at each
-request, so that ending a login ends its tokens.
+The access token is a JWT (RFC 7519) signed with Ed25519, under a key derived from the deployment's.
+Each request reads the login that it names, so that ending a login ends its tokens.
 
-A refresh token has two parts: one of the login, and one that changes at each use. Who brings the
-first with a wrong second has a token that was used already: then two have it, and the login ends.
+A refresh token has two parts: one identifies the login, the other is replaced at each use. A valid
+first part with an outdated second part means that the token was stolen, so the login ends.
 """
 
 import base64
@@ -28,7 +27,7 @@ from opentill.people.logins import Credentials, NewLogin, OfApi
 from opentill.people.model import MINUTE_MS, Access, Browser, Login, Person, digest, new_token
 
 ACCESS_MS: Final = 10 * MINUTE_MS
-# RFC 9864 names the algorithm after the curve too; clients know this name.
+# RFC 9864 replaces this name by that of the curve, but clients support this one.
 _ALGORITHM: Final = "EdDSA"
 _HEADER: Final = {"typ": "JWT", "alg": _ALGORITHM}
 _BEGINNING: Final = (
@@ -69,9 +68,9 @@ def _access_token(secret_key: str, login_id: str, access: Access, expires_at: in
     return jwt.encode(dict(_HEADER), claims, _key(secret_key), algorithms=[_ALGORITHM])
 
 
-def _login_of(secret_key: str, token: str, now: int) -> str:
-    """Return the login that an access token names. Raises NotLoggedIn."""
-    if not token.startswith(_BEGINNING):  # of others no header is read: it may be anything
+def _verify_access_token(secret_key: str, token: str, now: int) -> str:
+    """Verify an access token and return its login's id. Raises NotLoggedIn."""
+    if not token.startswith(_BEGINNING):  # the library never sees headers of other tokens
         raise NotLoggedIn
     try:
         claims = jwt.decode(token, _key(secret_key), algorithms=[_ALGORITHM]).claims
@@ -84,14 +83,14 @@ def _login_of(secret_key: str, token: str, now: int) -> str:
 
 
 async def begin(
-    db: Db, given: Credentials, merchant_id: str | None, secret_key: str, now: int
+    db: Db, credentials: Credentials, merchant_id: str | None, secret_key: str, now: int
 ) -> Tokens:
-    """Log a person in at a merchant; it may be left out by who is a member of only one.
+    """Log a person in at a merchant, which a member of only one may omit.
 
-    Whoever has a second factor sends a code of the authenticator, or a recovery code.
+    A person with a second factor sends a code of the authenticator or a recovery code.
 
-    Raises TooManyRequests, WrongCredentials, and, only to who has proved who they are, Invalid
-    for a merchant that is not theirs.
+    Raises TooManyRequests, WrongCredentials and, after the credentials were verified, Invalid for
+    a merchant that the person is no member of.
     """
     refresh_token = new_token()
     chosen = ""
@@ -100,19 +99,20 @@ async def begin(
         tx: Tx, person: Person, browser: Browser, now: int, /, *, strong: bool
     ) -> NewLogin:
         nonlocal chosen
-        chosen = await _choose(tx, person, merchant_id)
+        chosen = await _choose_merchant(tx, person, merchant_id)
         of_api = OfApi(chosen, refresh_token)
         return await logins.begin(tx, person, browser, now, strong=strong, use=of_api)
 
-    made = await logins.log_in(db, given, secret_key, now, begin_as)
-    return await _tokens(db, made.id, f"{made.token}.{refresh_token}", secret_key, now)
+    login = await logins.log_in(db, credentials, secret_key, now, begin_as)
+    return await _tokens(db, login.id, f"{login.token}.{refresh_token}", secret_key, now)
 
 
-async def _choose(tx: Tx, person: Person, wanted: str | None) -> str:
+async def _choose_merchant(tx: Tx, person: Person, merchant_id: str | None) -> str:
     """Return the merchant to log in at. Raises Invalid."""
-    theirs = [one.merchant_id for one in await queries.WORKPLACES.all(tx, person_id=person.id)]
-    if wanted in theirs or (wanted is None and len(theirs) == 1):
-        return wanted or theirs[0]
+    workplaces = await queries.WORKPLACES.all(tx, person_id=person.id)
+    ids = [workplace.merchant_id for workplace in workplaces]
+    if merchant_id in ids or (merchant_id is None and len(ids) == 1):
+        return merchant_id or ids[0]
     raise Invalid("merchantId", "merchantId must be a merchant that you are a member of")
 
 
@@ -135,15 +135,15 @@ async def _access(db: Db, login: Login | None, now: int) -> Access:
         access = await logins.access(db, login, login.merchant_id, now)
     except NotFound:
         raise NotLoggedIn from None
-    if access.role is None:  # staff are no members
+    if access.role is None:  # staff who are not members
         raise NotLoggedIn
     return access
 
 
 async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: int) -> Tokens:
-    """Return new tokens for a refresh token, which is used up. Raises NotLoggedIn.
+    """Exchange a refresh token for new tokens. Raises NotLoggedIn.
 
-    A token that was used already ends the login, and so does one of a login that lacks a second
+    A token that was used before ends the login. So does a token of a login that lacks a second
     factor which the person has set up since.
     """
     first, _, second = token.partition(".")
@@ -153,8 +153,8 @@ async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: in
         login = await queries.LOCK_REFRESHED.first(tx, token_sha256=digest(first))
         if login is None:
             return None
-        used = login.refresh_sha256 != digest(second)
-        if used or login.has_ended(now) or login.is_pending:
+        is_reused = login.refresh_sha256 != digest(second)
+        if is_reused or login.has_ended(now) or login.is_pending:
             await logins.end(tx, login)
             return None
         await queries.REFRESH.run(
@@ -169,8 +169,8 @@ async def refresh(db: Db, token: str, browser: Browser, secret_key: str, now: in
 
 
 async def find(db: Db, token: str, secret_key: str, address: str, now: int) -> Access:
-    """Return what the person of an access token may do. Raises NotLoggedIn."""
-    login_id = _login_of(secret_key, token, now)
+    """Return the access that an access token gives. Raises NotLoggedIn."""
+    login_id = _verify_access_token(secret_key, token, now)
     async with db.connection() as tx:
         login = await queries.LOGIN_OF_API.first(tx, id=login_id)
         if login is not None and not login.has_ended(now):
@@ -179,7 +179,7 @@ async def find(db: Db, token: str, secret_key: str, address: str, now: int) -> A
 
 
 def check_proved(access: Access, now: int) -> None:
-    """Refuse what is dangerous unless the person logged in just now. Raises NotPermitted."""
+    """Raise NotPermitted unless the person proved their identity within ten minutes."""
     if not access.login.is_proved(now):
         raise NotPermitted(
             "session", "session must be at most ten minutes old for this: log in again"

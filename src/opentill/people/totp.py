@@ -1,6 +1,6 @@
-"""Codes of an authenticator (RFC 6238) and the recovery codes that stand in for one.
+"""Codes of an authenticator (RFC 6238), and recovery codes.
 
-Time is real time, by which the other device counts, whatever business time does.
+Periods follow real time, which the other device uses, and not business time.
 """
 
 import base64
@@ -17,14 +17,14 @@ import segno
 PERIOD_S: Final = 30
 _DIGITS: Final = 6
 _SECRET_BYTES: Final = 20  # as long as the hash, RFC 4226 §4 R6
-_DRIFT: Final = 1  # periods by which the other clock may be off, either way, RFC 6238 §5.2
+_DRIFT: Final = 1  # periods that the other clock may be off in either direction, RFC 6238 §5.2
 RECOVERY_CODES: Final = 10
 _RECOVERY_BYTES: Final = 10  # 80 bits: 16 letters and digits
 _GROUP: Final = 4
 
 
 def new_secret() -> str:
-    """Make a secret in base32, as authenticators take it."""
+    """Return a random secret in base32, as authenticators expect it."""
     return base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
@@ -37,9 +37,9 @@ def code_at(secret: str, period: int) -> str:
 
 
 def matching_period(secret: str, code: str, now_s: int, after: int) -> int | None:
-    """Return the period that a code is of, if it is about now and later than period ``after``.
+    """Return the current period of a valid code that is later than period ``after``, else None.
 
-    A code that was used, or is older than one that was, does not match again.
+    ``after`` is the period of the last used code: used and older codes do not match.
     """
     current = now_s // PERIOD_S
     for period in range(current - _DRIFT, current + _DRIFT + 1):
@@ -49,32 +49,32 @@ def matching_period(secret: str, code: str, now_s: int, after: int) -> int | Non
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text, without spaces, has the form of an authenticator's code."""
+    """Whether a text without spaces has the form of an authenticator's code."""
     return len(text) == _DIGITS and text.isascii() and text.isdigit()
 
 
-def address(secret: str, issuer: str, account: str) -> str:
-    """Return what an authenticator scans: who issued the secret, and for which account."""
+def otpauth_uri(secret: str, issuer: str, account: str) -> str:
+    """Return the ``otpauth:`` URI that an authenticator scans."""
     label = quote(f"{issuer}:{account}", safe="@")
     query = urlencode({"secret": secret, "issuer": issuer, "digits": _DIGITS, "period": PERIOD_S})
     return f"otpauth://totp/{label}?{query}"
 
 
 def qr_code(text: str) -> bytes:
-    """Draw a text as a QR code, in SVG."""
+    """Render a text as a QR code in SVG."""
     image = io.BytesIO()
     code = segno.make(text, error="m", micro=False)
     code.save(image, kind="svg", scale=6, border=4, light="#fff", svgclass=None, lineclass=None)
     return image.getvalue()
 
 
-def grouped(text: str) -> str:
-    """Return a secret or code in groups of four, as people read it off."""
+def group_by_four(text: str) -> str:
+    """Split a secret or code into groups of four characters."""
     return " ".join(text[at : at + _GROUP] for at in range(0, len(text), _GROUP))
 
 
 def new_recovery_codes() -> list[str]:
-    """Make ten recovery codes."""
+    """Return ten random recovery codes."""
     return [
         base64.b32encode(secrets.token_bytes(_RECOVERY_BYTES)).decode().lower()
         for _ in range(RECOVERY_CODES)
@@ -82,6 +82,6 @@ def new_recovery_codes() -> list[str]:
 
 
 def recovery_digest(text: str) -> bytes:
-    """Return what is stored of a recovery code, however it was typed."""
+    """Return the digest by which a recovery code is stored, however it was typed."""
     bare = "".join(text.split()).replace("-", "").lower()
     return hashlib.sha256(bare.encode()).digest()

@@ -1,4 +1,4 @@
-"""What people send to ``/v1/merchant/…`` and get back."""
+"""Requests and responses of ``/v1/merchant/…``."""
 
 from typing import Annotated, Any, Self
 
@@ -105,10 +105,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(
+    def from_access(
         cls, access: Access, merchant: Merchant, status: agreement.AgreementStatus, url: str
     ) -> Self:
-        """Show a person at a merchant; ``url`` is the public address."""
+        """Build the profile; ``url`` is the public URL."""
         return cls(
             person_id=access.login.person_id,
             email=access.login.email,
@@ -129,9 +129,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             status=merchant.status,
             capabilities=[
                 CapabilityOut(
-                    capability=one, on=merchant.off(one) is None, reason=merchant.off(one)
+                    capability=capability,
+                    on=merchant.off(capability) is None,
+                    reason=merchant.off(capability),
                 )
-                for one in merchants.CAPABILITIES
+                for capability in merchants.CAPABILITIES
             ],
         )
 
@@ -218,8 +220,8 @@ class KeyOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, key: Key) -> Self:
-        """Show a key."""
+    def from_key(cls, key: Key) -> Self:
+        """Build the response from a key."""
         return cls(
             id=key.id,
             name=key.name,
@@ -295,8 +297,8 @@ class KeyWithSecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scopes: KeyScopes
 
     @classmethod
-    def of(cls, new: NewKey) -> Self:
-        """Show a new key."""
+    def from_key(cls, new: NewKey) -> Self:
+        """Build the response from a new key."""
         return cls(
             id=new.id, name=new.name, key=new.key, expires_at=new.expires_at, scopes=new.scopes
         )
@@ -312,8 +314,8 @@ class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: Annotated[int, Meta(description="When the person became a member, Unix ms.")]
 
     @classmethod
-    def of(cls, member: Member) -> Self:
-        """Show a member."""
+    def from_member(cls, member: Member) -> Self:
+        """Build the response from a member."""
         return cls(
             id=member.person_id,
             email=member.email,
@@ -346,9 +348,9 @@ class InvitationOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     expires_at: Annotated[int, Meta(description="Until when it can be accepted, Unix ms.")]
 
     @classmethod
-    def of(cls, link: Link) -> Self:
-        """Show an invitation to a merchant."""
-        return cls(**_shown(link))
+    def from_link(cls, link: Link) -> Self:
+        """Build the response from an invitation to a merchant."""
+        return cls(**_invitation_fields(link))
 
 
 class InvitationWithUrl(InvitationOut, frozen=True, kw_only=True, rename="camel"):
@@ -364,11 +366,11 @@ class InvitationWithUrl(InvitationOut, frozen=True, kw_only=True, rename="camel"
 
     @classmethod
     def new(cls, link: Link, url: str | None) -> Self:
-        """Show a new invitation."""
-        return cls(**_shown(link), url=url)
+        """Build the response from a new invitation and its URL."""
+        return cls(**_invitation_fields(link), url=url)
 
 
-def _shown(link: Link) -> dict[str, Any]:
+def _invitation_fields(link: Link) -> dict[str, Any]:
     names = ("id", "email", "role", "created_at", "expires_at")
     return {name: getattr(link, name) for name in names}
 
@@ -413,15 +415,15 @@ class AcceptanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, one: agreement.Acceptance) -> Self:
-        """Show an acceptance."""
+    def from_acceptance(cls, acceptance: agreement.Acceptance) -> Self:
+        """Build the response from an acceptance."""
         return cls(
-            agreement_version=one.agreement_version,
-            template_sha256=one.template_sha256,
-            rendered_document_sha256=one.document_sha256,
-            person_id=one.person_id,
-            person=one.person,
-            accepted_at=one.accepted_at,
-            address=one.address,
-            user_agent=one.device,
+            agreement_version=acceptance.agreement_version,
+            template_sha256=acceptance.template_sha256,
+            rendered_document_sha256=acceptance.document_sha256,
+            person_id=acceptance.person_id,
+            person=acceptance.person,
+            accepted_at=acceptance.accepted_at,
+            address=acceptance.address,
+            user_agent=acceptance.device,
         )
