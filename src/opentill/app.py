@@ -172,7 +172,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
-        with tracing.running(wanted=settings.tracing, refused=settings.tracing_refused):
+        with tracing.running(enabled=settings.tracing, refused=settings.tracing_refused):
             try:
                 async with serving():
                     yield

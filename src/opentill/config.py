@@ -41,7 +41,9 @@ def load(environ: Mapping[str, str]) -> Settings:
     data directory stay empty, see ``with_keys``.
     """
     given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
-    files = secretfiles.read({row.name for row in SETTINGS if row.secret}, GATEWAY_PREFIX, given)
+    files = secretfiles.read_files(
+        {row.name for row in SETTINGS if row.secret}, GATEWAY_PREFIX, given
+    )
     values = parse(SETTINGS, given, files)
     values["gateway_options"] = {
         name.removeprefix(GATEWAY_PREFIX).lower(): text
@@ -170,8 +172,8 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
     password = settings.database_password
     derived = msgspec.structs.replace(
         settings,
-        database_url=secretfiles.with_password(settings.database_url, password),
-        database_read_url=secretfiles.with_password(settings.database_read_url, password),
+        database_url=secretfiles.add_password(settings.database_url, password),
+        database_read_url=secretfiles.add_password(settings.database_read_url, password),
         public_url=settings.public_url if "public_url" in values else settingvalues.web(own),
         sandbox_port=sandbox_port,
         sandbox_url=sandbox_url,

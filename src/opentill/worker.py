@@ -179,7 +179,7 @@ MAIL_JOBS: Final = (
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a process of its own until ``stop`` is set."""
-    with tracing.running(wanted=settings.tracing, refused=settings.tracing_refused):
+    with tracing.running(enabled=settings.tracing, refused=settings.tracing_refused):
         db = await _connected(settings, stop)
         if db is None:
             return
@@ -230,7 +230,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
     jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_for_mail(mailer))
     gateways.begin_series(app.gateways, orders.ENDS)
     kinds = {job.name for job in jobs} | {"webhooks"}
-    metrics.begin_jobs(kinds, ("done", "unavailable", "failed"), get_args(Outcome))
+    metrics.start_job_series(kinds, ("done", "unavailable", "failed"), get_args(Outcome))
     await asyncio.gather(dispatcher.run(stop), *(_repeat(job, app, stop) for job in jobs))
     await notifier.finish()
     if mailer is not None:

@@ -1,4 +1,4 @@
-"""Bank accounts: what is taken, and what is said about the rest."""
+"""Bank accounts: which are accepted, and the errors about others."""
 
 import pytest
 
@@ -37,34 +37,34 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("iban", IBANS)
-def test_an_iban_is_known_by_its_check_digits(iban: str) -> None:
+def test_an_iban_is_recognised_by_its_check_digits(iban: str) -> None:
     spaced = " ".join(iban[at : at + 4] for at in range(0, len(iban), 4)).lower()
-    account = bankaccounts.checked("Ann", spaced)
+    account = bankaccounts.check_account("Ann", spaced)
     assert (account.number, account.country, account.is_iban) == (iban, iban[:2], True)
     turned = iban[:4] + iban[5] + iban[4] + iban[6:]
     assert turned == iban or not bankaccounts.is_iban(turned)
 
 
 @pytest.mark.parametrize(("entered", "account"), NATIONAL)
-def test_a_national_number_has_its_bank(entered, account) -> None:
-    found = bankaccounts.checked("Ann", **entered)
-    assert (found.country, found.bank_code) == account
-    assert not found.is_iban
+def test_a_national_number_is_accepted_with_its_bank(entered, account) -> None:
+    accounts = bankaccounts.check_account("Ann", **entered)
+    assert (accounts.country, accounts.bank_code) == account
+    assert not accounts.is_iban
 
 
 @pytest.mark.parametrize(("entered", "field"), REFUSED)
-def test_what_is_wrong_is_said_at_its_field(entered, field) -> None:
+def test_the_error_names_the_invalid_field(entered, field) -> None:
     with pytest.raises(Invalid) as refused:
-        bankaccounts.checked(**{"holder": "Ann", **entered})
+        bankaccounts.check_account(**{"holder": "Ann", **entered})
     assert refused.value.field == field
     assert str(refused.value.reason).startswith(field)
 
 
-def test_the_operators_own_accounts_are_read_by_currency() -> None:
+def test_the_operators_own_accounts_are_parsed_by_currency() -> None:
     text = "EUR:DE89370400440532013000:COBADEFFXXX, USD:000123456789:US021000021"
-    own = bankaccounts.own(text, "The Till Ltd")
+    own = bankaccounts.parse_own_accounts(text, "The Till Ltd")
     assert own["EUR"].bic == "COBADEFFXXX"
     assert (own["USD"].country, own["USD"].bank_code) == ("US", "021000021")
     for wrong in ("EUR", "EUR:DE00", "eur:DE89370400440532013000", f"{text},USD:1234:US021000021"):
         with pytest.raises(ValueError, match=r"."):
-            bankaccounts.own(wrong, "The Till Ltd")
+            bankaccounts.parse_own_accounts(wrong, "The Till Ltd")

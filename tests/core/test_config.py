@@ -1,4 +1,4 @@
-"""Settings: the table, its refusals and what is derived."""
+"""Settings: the table, refused values and derived settings."""
 
 import os
 import re
@@ -24,7 +24,7 @@ SECRETS = {
 }
 
 
-def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
+def test_every_setting_is_in_the_table_or_derived() -> None:
     fields = {field.name for field in msgspec.structs.fields(Settings)}
     derived = {"gateway_options", "sandbox_elsewhere", "sandbox_refused", "secret_key_from"}
     derived |= {"tracing", "tracing_refused"}
@@ -32,14 +32,14 @@ def test_every_field_of_the_settings_is_in_the_table_or_derived() -> None:
 
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.field)
-def test_each_default_is_what_its_own_text_is_read_as(row: Setting) -> None:
-    """So the parser of a row makes values of the type of its field."""
+def test_each_default_parses_to_itself(row: Setting) -> None:
+    """So the parser of a setting returns values of its field's type."""
     default = getattr(Settings(), row.field)
     if default not in (None, ""):
         assert row.parse(shown_settings.text_of(default)) == default
 
 
-def test_without_any_variable_everything_is_on_loopback() -> None:
+def test_by_default_everything_listens_on_loopback() -> None:
     assert load({}) == Settings()
     assert load({"HOME": "/", "OPENTILLX": "1", "OPENTILL_PORT": ""}) == Settings()
 
@@ -64,7 +64,7 @@ GOOD = [
     ("PUBLIC_URL", "https://pay.example/", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "HTTPS://pay.example", "public_url", "https://pay.example"),
     ("PUBLIC_URL", "https://example.com/pay", "public_url", "https://example.com/pay"),
-    # As browsers write an origin, with which passkeys compare it.
+    # The form of an origin in browsers, with which passkeys compare it.
     ("PUBLIC_URL", "https://Pay.Example:443/Till/", "public_url", "https://pay.example/Till"),
     ("PUBLIC_URL", "http://Pay.Example:80", "public_url", "http://pay.example"),
     ("PUBLIC_URL", "https://pay.example:80", "public_url", "https://pay.example:80"),
@@ -108,19 +108,19 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("variable", "text", "field", "value"), GOOD)
-def test_what_is_accepted(variable: str, text: str, field: str, value: object) -> None:
+def test_valid_values_are_accepted(variable: str, text: str, field: str, value: object) -> None:
     assert getattr(load({f"OPENTILL_{variable}": text}), field) == value
 
 
 BAD = [
-    # variable, text, what the line says is accepted
+    # variable, text, what the error says is accepted
     ("WEBHOOK_HEADER_PREFIX", "X Acme-", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "X-Acme:", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "X-Acmé-", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "X-\r\nEvil: ", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "X-\n", "characters of a header's name"),
     ("WEBHOOK_HEADER_PREFIX", "x" * 65, "1 to 64"),
-    ("WEBHOOK_HEADER_PREFIX", "Webhook-", "not webhook-"),  # those of Standard Webhooks
+    ("WEBHOOK_HEADER_PREFIX", "Webhook-", "not webhook-"),  # the prefix of Standard Webhooks
     ("PORT", "0", "a whole number from 1 to 65535"),
     ("PORT", "65536", "a whole number from 1 to 65535"),
     ("PORT", "80 80", "a whole number from 1 to 65535"),
@@ -164,7 +164,7 @@ BAD = [
     ("SANDBOX_SECRET", "k" * 31, "32 to 256 printable characters, such as"),
     ("METRICS_TOKEN", "x" * 15, "16 to 256 visible ASCII characters"),
     ("METRICS_TOKEN", "x" * 257, "16 to 256 visible ASCII characters"),
-    # What no client can send in a header, or not as it is.
+    # Values that no client can send in a header unchanged.
     ("METRICS_TOKEN", "x" * 16 + "é", "16 to 256 visible ASCII characters"),
     ("METRICS_TOKEN", "x" * 16 + "\n", "16 to 256 visible ASCII characters"),
     ("METRICS_TOKEN", "x" * 16 + " ", "16 to 256 visible ASCII characters"),
@@ -189,7 +189,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("variable", "text", "accepted"), BAD)
-def test_what_is_refused_and_how(variable: str, text: str, accepted: str) -> None:
+def test_invalid_values_are_refused_with_what_is_accepted(
+    variable: str, text: str, accepted: str
+) -> None:
     with pytest.raises(SettingError) as caught:
         load({f"OPENTILL_{variable}": text})
     line = str(caught.value)
@@ -199,7 +201,7 @@ def test_what_is_refused_and_how(variable: str, text: str, accepted: str) -> Non
 
 
 TOGETHER = [
-    # environment, what the line says
+    # environment, the error
     ({"OPENTILL_DATABASE_URL": "postgresql://db/x"}, "OPENTILL_SECRET_KEY must be set when"),
     ({"OPENTILL_DATABASE_READ_URL": "postgresql://db/x"}, "needs OPENTILL_DATABASE_URL"),
     ({"OPENTILL_DATABASE_PASSWORD": "x"}, "needs OPENTILL_DATABASE_URL"),
@@ -213,14 +215,14 @@ TOGETHER = [
 
 
 @pytest.mark.parametrize(("environ", "text"), TOGETHER)
-def test_what_does_not_go_together(environ: dict[str, str], text: str) -> None:
+def test_contradictory_settings_are_refused(environ: dict[str, str], text: str) -> None:
     with pytest.raises(SettingError) as caught:
         load(environ)
     assert text in str(caught.value)
 
 
 IN_FILES = [
-    # variable, what the file holds, field, value
+    # variable, content of the file, field, value
     ("SECRET_KEY", KEY + "\n", "secret_key", KEY),
     ("SANDBOX_SECRET", KEY, "sandbox_secret", KEY),
     ("METRICS_TOKEN", KEY + "\n\n", "metrics_token", KEY),
@@ -236,7 +238,7 @@ IN_FILES = [
 
 
 @pytest.mark.parametrize(("variable", "content", "field", "value"), IN_FILES)
-def test_a_secret_may_stand_in_a_file(
+def test_a_secret_is_read_from_a_file(
     tmp_path: Path, variable: str, content: str, field: str, value: object
 ) -> None:
     (tmp_path / "secret").write_bytes(content.encode())
@@ -251,15 +253,15 @@ def test_a_secret_may_stand_in_a_file(
     assert config.unknown(environ) == []
 
 
-def test_a_secret_may_stand_behind_links(tmp_path: Path) -> None:
-    """As where Kubernetes mounts it."""
+def test_a_secret_is_read_through_symbolic_links(tmp_path: Path) -> None:
+    """Kubernetes mounts secrets behind links."""
     (tmp_path / "..data").mkdir()
     (tmp_path / "..data" / "key").write_text(KEY)
     (tmp_path / "key").symlink_to(tmp_path / "..data" / "key")
     assert load({"OPENTILL_SECRET_KEY_FILE": str(tmp_path / "key")}).secret_key == KEY
 
 
-def test_every_secret_setting_may_stand_in_a_file() -> None:
+def test_every_secret_setting_can_be_read_from_a_file() -> None:
     secret = [row for row in SETTINGS if row.secret]
     assert {row.field.upper() for row in secret} <= {row[0] for row in IN_FILES}
     explained = {variable: text for variable, _, text in shown_settings.shown(load({}))}
@@ -269,7 +271,7 @@ def test_every_secret_setting_may_stand_in_a_file() -> None:
 
 
 NO_SECRET_FILES = [
-    # what is in the way of OPENTILL_SECRET_KEY_FILE, what the line says
+    # the problem of OPENTILL_SECRET_KEY_FILE, the error
     ("is not there", "which cannot be read: No such file"),
     ("is a directory", "which cannot be read: Is a directory"),
     ("is a FIFO", "which is no regular file, nor a link to one"),
@@ -284,7 +286,7 @@ NO_SECRET_FILES = [
 
 
 @pytest.mark.parametrize(("case", "text"), NO_SECRET_FILES, ids=[row[0] for row in NO_SECRET_FILES])
-def test_a_file_that_holds_no_secret_is_one_line(tmp_path: Path, case: str, text: str) -> None:
+def test_an_unusable_secret_file_is_a_one_line_error(tmp_path: Path, case: str, text: str) -> None:
     path = tmp_path / "key"
     environ = {"OPENTILL_SECRET_KEY_FILE": str(path)}
     match case:
@@ -329,7 +331,7 @@ ADDRESSES = [
 
 
 def asyncpg_arguments(url: str) -> ConnectionParameters:
-    """What asyncpg reads in an address; raises as it does."""
+    """Return asyncpg's interpretation of a URL; raises asyncpg's errors."""
     _, parameters = _parse_connect_dsn_and_args(
         dsn=url, host=None, port=None, user=None, password=None, passfile=None,
         database=None, ssl=None, service=None, servicefile=None, direct_tls=None,
@@ -339,18 +341,18 @@ def asyncpg_arguments(url: str) -> ConnectionParameters:
 
 
 @pytest.mark.parametrize("url", ADDRESSES)
-def test_a_password_apart_from_the_address_may_have_any_character(url: str) -> None:
+def test_a_separate_password_may_have_any_character(url: str) -> None:
     environ = DATABASE | {"OPENTILL_DATABASE_URL": url, "OPENTILL_DATABASE_READ_URL": url}
     settings = load(environ | {"OPENTILL_DATABASE_PASSWORD": STRANGE})
-    for found in (settings.database_url, settings.database_read_url):
-        assert found is not None
-        parameters = asyncpg_arguments(found)
+    for address in (settings.database_url, settings.database_read_url):
+        assert address is not None
+        parameters = asyncpg_arguments(address)
         assert (parameters.user, parameters.password, parameters.database) == ("u", STRANGE, "x")
     assert "p@ss" not in str(shown_settings.shown(settings)) + repr(settings)
 
 
 READABLE = [
-    # addresses that asyncpg takes
+    # URLs that asyncpg accepts
     "postgresql://db",
     "postgresql://db/x",
     "postgres://u:pw@db:5432/x",
@@ -375,24 +377,26 @@ READABLE = [
 
 
 @pytest.mark.parametrize("url", READABLE)
-def test_addresses_of_databases_that_asyncpg_takes_are_accepted(url: str) -> None:
+def test_database_urls_that_asyncpg_accepts_are_accepted(url: str) -> None:
     asyncpg_arguments(url)
     assert load(DATABASE | {"OPENTILL_DATABASE_URL": url}).database_url == url
 
 
 @pytest.mark.parametrize("password", ["", STRANGE])
 @pytest.mark.parametrize("end", ["?", "?&", "?sslmode=disable&", "?&sslmode=disable&&"])
-def test_what_separates_no_parameters_of_an_address_is_left_out(end: str, password: str) -> None:
+def test_separators_without_parameters_are_removed_from_a_database_url(
+    end: str, password: str
+) -> None:
     url = f"postgresql://u@db/x{end}"
     environ = DATABASE | {"OPENTILL_DATABASE_URL": url, "OPENTILL_DATABASE_READ_URL": url}
     settings = load(environ | {"OPENTILL_DATABASE_PASSWORD": password})
-    for found in (settings.database_url, settings.database_read_url):
-        parameters = asyncpg_arguments(found or "")
+    for address in (settings.database_url, settings.database_read_url):
+        parameters = asyncpg_arguments(address or "")
         assert (parameters.password or "", parameters.database) == (password, "x")
 
 
 UNESCAPED = [
-    # addresses whose password has what must be escaped, and what of it must not be shown
+    # URLs whose password needs encoding, and the part of it that must not be shown
     ("postgresql://opentill:s3cr/etpw@db:5432/opentill", "s3cr"),
     ("postgresql://opentill:1234/etpw@db:5432/opentill", "etpw"),
     ("postgresql://opentill:/etpw@db:5432/opentill", "etpw"),
@@ -413,9 +417,7 @@ UNESCAPED = [
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "DATABASE_READ_URL"])
 @pytest.mark.parametrize(("url", "part"), UNESCAPED)
-def test_a_password_that_is_not_escaped_is_refused_and_not_shown(
-    name: str, url: str, part: str
-) -> None:
+def test_an_unencoded_password_is_refused_and_not_shown(name: str, url: str, part: str) -> None:
     with pytest.raises(SettingError) as caught:
         load(DATABASE | {f"OPENTILL_{name}": url})
     line = str(caught.value)
@@ -424,11 +426,11 @@ def test_a_password_that_is_not_escaped_is_refused_and_not_shown(
     assert part not in line
 
 
-def test_a_misspelt_variable_is_warned_of() -> None:
-    found = config.unknown(
+def test_a_misspelt_variable_causes_a_warning() -> None:
+    warnings = config.unknown(
         {"OPENTILL_PROT": "1", "OPENTILL_XYZZY_QUUX": "1", "OPENTILL_PORT": "1", "HOME": "/"}
     )
-    assert found == [
+    assert warnings == [
         "OPENTILL_PROT is not a setting; did you mean OPENTILL_PORT?",
         "OPENTILL_XYZZY_QUUX is not a setting; `opentill settings` lists them",
     ]
@@ -436,7 +438,7 @@ def test_a_misspelt_variable_is_warned_of() -> None:
 
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 TRACING = [
-    # environment, whether traces are sent, why not
+    # environment, whether tracing is on, the reason if not
     ({}, False, ""),
     (ENDPOINT, True, ""),
     ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/v1/traces"}, True, ""),
@@ -450,7 +452,7 @@ TRACING = [
 
 
 @pytest.mark.parametrize(("environ", "on", "why"), TRACING)
-def test_traces_are_sent_where_their_own_variables_ask_for_it(
+def test_the_standard_variables_turn_tracing_on(
     environ: dict[str, str], on: bool, why: str
 ) -> None:
     settings = load(environ)
@@ -459,7 +461,7 @@ def test_traces_are_sent_where_their_own_variables_ask_for_it(
     assert bool(settings.tracing_refused) == bool(why)
 
 
-def test_a_secret_is_never_repeated() -> None:
+def test_errors_never_repeat_a_secret() -> None:
     for variable, text in (("SECRET_KEY", "hunter2"), ("DATABASE_URL", "mysql://u:hunter2@x")):
         with pytest.raises(SettingError) as caught:
             load({f"OPENTILL_{variable}": text})
@@ -490,7 +492,7 @@ DERIVED = [
 
 
 @pytest.mark.parametrize(("environ", "public", "port", "bank", "bank_public"), DERIVED)
-def test_defaults_that_follow_other_settings(
+def test_defaults_that_depend_on_other_settings(
     environ: dict[str, str], public: str, port: int, bank: str, bank_public: str | None
 ) -> None:
     settings = load({f"OPENTILL_{name}": text for name, text in environ.items()})
@@ -500,17 +502,17 @@ def test_defaults_that_follow_other_settings(
     assert settings.sandbox_public_url == (bank_public or bank)
 
 
-def test_keys_that_are_not_given_are_made_in_the_data_directory(tmp_path: Path) -> None:
+def test_missing_keys_are_created_in_the_data_directory(tmp_path: Path) -> None:
     settings = load({"OPENTILL_DATA_DIR": str(tmp_path)})
     filled = config.with_keys(settings)
     assert len(filled.secret_key) == 64
     assert len(filled.sandbox_secret) == 64
     assert config.with_keys(settings) == filled
-    given = load({"OPENTILL_SECRET_KEY": KEY, "OPENTILL_SANDBOX_SECRET": KEY})
-    assert config.with_keys(given) == given
+    settings = load({"OPENTILL_SECRET_KEY": KEY, "OPENTILL_SANDBOX_SECRET": KEY})
+    assert config.with_keys(settings) == settings
 
 
-def test_with_a_database_and_a_gateway_of_ones_own_nothing_is_made_in_the_data_directory(
+def test_with_an_own_database_and_gateway_nothing_is_created_in_the_data_directory(
     tmp_path: Path,
 ) -> None:
     nowhere = str(tmp_path / "nowhere")
@@ -540,7 +542,7 @@ def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
     assert not any("STRIPE" in variable for variable, _, _ in shown_settings.shown(load({})))
 
 
-def test_every_option_that_a_recipe_names_is_listed_where_its_gateway_is_on() -> None:
+def test_every_option_that_a_recipe_names_is_listed_for_its_gateway() -> None:
     recipes = Path(__file__).parents[2] / "docs" / "recipes"
     for gateway, recipe in (("stripe", "take-stripe.md"), ("epay", "epay-upstream.md")):
         named = set(re.findall("OPENTILL_GATEWAY_[A-Z_]*[A-Z]", (recipes / recipe).read_text()))
@@ -552,19 +554,19 @@ def test_every_option_that_a_recipe_names_is_listed_where_its_gateway_is_on() ->
     assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
 
 
-def test_the_address_by_default_is_written_as_browsers_write_it() -> None:
-    found = load({"OPENTILL_HOST": "localhost", "OPENTILL_PORT": "80"})
-    assert found.public_url == "http://localhost"
+def test_the_default_public_url_has_the_form_of_browsers() -> None:
+    settings = load({"OPENTILL_HOST": "localhost", "OPENTILL_PORT": "80"})
+    assert settings.public_url == "http://localhost"
 
 
-def test_an_address_may_name_several_hosts() -> None:
+def test_a_database_url_may_name_several_hosts() -> None:
     url = "postgresql://till:pw@db1:5432,db2:5433/till?target_session_attrs=read-write"
     environ = {"OPENTILL_DATABASE_URL": url, "OPENTILL_SECRET_KEY": KEY}
     assert load(environ).database_url == url
 
 
 PLAY_MONEY = [
-    # environment without OPENTILL_, what is refused: a part of the line; "": nothing
+    # environment without OPENTILL_, a part of the error; "": none
     ({}, ""),
     ({"PORT": "9000", "DATA_DIR": "/data"}, ""),
     ({"HOST": "::1"}, ""),
@@ -589,15 +591,15 @@ PLAY_MONEY = [
 
 
 @pytest.mark.parametrize(("environ", "why"), PLAY_MONEY)
-def test_play_money_is_asked_for_by_name_where_real_money_is_expected(
+def test_the_sandbox_must_be_enabled_explicitly_where_real_money_is_expected(
     environ: dict[str, str], why: str
 ) -> None:
-    given = {
+    environ = {
         "SECRET_KEY": KEY,
         "SANDBOX_SECRET": KEY,
         "GATEWAY_MANUAL_INSTRUCTIONS": "IBAN",
     } | environ
-    settings = load({f"OPENTILL_{name}": text for name, text in given.items()})
+    settings = load({f"OPENTILL_{name}": text for name, text in environ.items()})
     if not why:
         gateways.load(settings.gateways, settings)
         return

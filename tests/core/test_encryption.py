@@ -1,4 +1,4 @@
-"""Sealed secrets: they open for their purpose and nothing else."""
+"""An encrypted secret can be decrypted only with its key and purpose."""
 
 import pytest
 
@@ -8,23 +8,23 @@ KEY = "a-secret-key-of-at-least-16"
 
 
 @pytest.mark.parametrize("text", ["", "whsec_abc", "密钥" * 100])
-def test_what_is_sealed_opens(text: str) -> None:
+def test_decryption_returns_the_encrypted_text(text: str) -> None:
     encrypted = encrypt(KEY, "test mer_1", text)
     assert decrypt(KEY, "test mer_1", encrypted) == text
     assert not text or text.encode() not in encrypted
 
 
-def test_the_same_text_never_looks_the_same() -> None:
+def test_encrypting_the_same_text_twice_differs() -> None:
     assert len({encrypt(KEY, "test", "x") for _ in range(100)}) == 100
 
 
 @pytest.mark.parametrize(("key", "purpose"), [(KEY + "x", "test mer_1"), (KEY, "test mer_2")])
-def test_another_key_or_purpose_does_not_open_it(key: str, purpose: str) -> None:
+def test_decryption_with_another_key_or_purpose_fails(key: str, purpose: str) -> None:
     with pytest.raises(WrongKey):
         decrypt(key, purpose, encrypt(KEY, "test mer_1", "x"))
 
 
-def test_a_changed_byte_anywhere_does_not_open() -> None:
+def test_decryption_fails_after_any_byte_changed() -> None:
     encrypted = encrypt(KEY, "test", "whsec_abc")
     for place in range(len(encrypted)):
         changed = bytearray(encrypted)

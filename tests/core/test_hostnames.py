@@ -7,7 +7,7 @@ import pytest
 
 from opentill.core import hostnames
 
-# As browsers and registries write them; IDNA 2003 makes other domains of the first four.
+# The forms of browsers and registries; IDNA 2003 converts the first four to other domains.
 NAMES = [
     ("faß.de", "xn--fa-hia.de"),
     ("FAẞ.de", "xn--fa-hia.de"),
@@ -31,7 +31,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("name", "ascii_name"), NAMES)
-def test_an_international_name_is_the_domain_that_browsers_go_to(
+def test_an_internationalized_name_becomes_the_domain_that_browsers_open(
     name: str, ascii_name: str
 ) -> None:
     assert hostnames.to_ascii(name) == ascii_name
@@ -53,7 +53,7 @@ def test_a_name_that_cannot_exist_is_refused(name: str) -> None:
         ("https://[::1]:8443/ß", "https://[::1]:8443/ß"),
     ],
 )
-def test_of_an_address_only_the_host_changes(address: str, written: str) -> None:
+def test_only_the_host_of_an_address_changes(address: str, written: str) -> None:
     assert hostnames.with_ascii_host(address) == written
 
 

@@ -1,4 +1,4 @@
-"""The log: one JSON object a line, and nothing in it that must not be there."""
+"""The log: one JSON object per line, without secrets or personal data."""
 
 import asyncio
 import gc
@@ -23,18 +23,18 @@ from opentill.core import log, metrics
 
 @pytest.fixture(scope="module")
 def undisturbed() -> None:
-    """Have what tests of other files left behind complain now, and not in the log of one here."""
+    """Let pending warnings of earlier tests appear before a test here captures the log."""
     gc.collect()
 
 
 @pytest.fixture
 def stream(undisturbed: None) -> Iterator[io.StringIO]:
-    """What the log writes; logging is put back afterwards."""
+    """Capture the log; its configuration is restored afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
     log.configure("info", stream=stream)
-    # A bank that other tests of this process keep running writes its own lines.
+    # A sandbox bank that other tests of this process share writes lines of its own.
     bank = logging.getLogger("opentill.sandbox")
     bank.setLevel(logging.CRITICAL)
     yield stream
@@ -49,7 +49,7 @@ def _lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 CANARIES = [
-    # what somebody tries to log, what must not be there, what stays
+    # the logged text, what must be redacted, what remains
     ("key svc_live_0123456789abcdefABCDEF here", "0123456789", "svc_live_"),
     ("key svc_stg_0123456789abcdefABCDEF here", "0123456789", "svc_stg_"),
     ("card 4242424242424242 declined", "4242", "declined"),
@@ -76,9 +76,9 @@ CANARIES = [
 WORDS = ["a@b.co", "@", "x", "%40", ".", "-", "y@z.com", "a%40b.c", "/", " "]
 
 
-@pytest.mark.parametrize(("text", "gone", "kept"), CANARIES)
-def test_what_must_not_be_in_a_log_is_redacted(
-    stream: io.StringIO, text: str, gone: str, kept: str
+@pytest.mark.parametrize(("text", "gone", "remainder"), CANARIES)
+def test_secrets_and_personal_data_are_redacted(
+    stream: io.StringIO, text: str, gone: str, remainder: str
 ) -> None:
     logger = structlog.get_logger()
     logger.info(text, a=text, b=[text], c={"d": text})
@@ -89,11 +89,11 @@ def test_what_must_not_be_in_a_log_is_redacted(
         logger.exception("failed")
     written = stream.getvalue()
     assert gone not in written
-    assert kept in written
+    assert remainder in written
     assert len(_lines(stream)) == 3
 
 
-# What an address is, looked for from every letter.
+# An address, searched from every position.
 ADDRESS = re.compile(r"[^\s@<>\"'(),:;=\[\]{}/]+(?:@|%40)[\w.-]+\.\w+")
 
 
@@ -101,12 +101,12 @@ ADDRESS = re.compile(r"[^\s@<>\"'(),:;=\[\]{}/]+(?:@|%40)[\w.-]+\.\w+")
 @example("a@b.com-x@y.com").via("the second begins in the middle of a word")
 @example("x@y@z.com")
 @example("a%40b.com%40c")
-def test_no_address_stays_wherever_it_begins(text: str) -> None:
+def test_an_address_is_redacted_wherever_it_begins(text: str) -> None:
     assert ADDRESS.search(log.redact(text).replace(log.REDACTED, "!")) is None
 
 
 LONG = {
-    # texts that were read again from each of their letters, or might be
+    # texts that could cause quadratic time
     "letters": lambda n: "a" * n + " sk_",
     "an address to the end": lambda n: "a" * n + "@b.c",
     "an address without an end": lambda n: "a" * n + "@!",
@@ -124,7 +124,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_long_text_takes_time_in_proportion(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redaction_takes_linear_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each letter began a search of its own, 20,000 took seconds, and this a hundred times.
 
     The bound is far from what it takes, some 0.1 s, and from what it took, some 300 s.
@@ -136,7 +136,7 @@ def test_a_long_text_takes_time_in_proportion(name: str, monkeypatch: pytest.Mon
 
 
 CUT = [
-    # text, what stays of it at most, what may not
+    # text, the longest remainder, what must not remain
     ("word " * 10_000, "word word", ""),
     ("a" * 200_000, "", "a" * 20),
     ("x " * ((log.LONGEST - 12) // 2) + "4242 4242 4242 4242", "x x", "4242"),
@@ -145,15 +145,13 @@ CUT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kept", "gone"), CUT, ids=[row[0][-20:] for row in CUT])
-def test_a_text_that_is_too_long_is_cut_where_it_tells_nothing(
-    text: str, kept: str, gone: str
-) -> None:
-    told = log.redact(text)
-    assert told.startswith(kept)
-    assert not gone or gone not in told
-    assert told.endswith(f"[cut, of {len(text)} characters]")
-    assert len(told) <= log.LONGEST + 100
+@pytest.mark.parametrize(("text", "remainder", "gone"), CUT, ids=[row[0][-20:] for row in CUT])
+def test_a_long_text_is_cut_outside_of_secrets(text: str, remainder: str, gone: str) -> None:
+    redacted = log.redact(text)
+    assert redacted.startswith(remainder)
+    assert not gone or gone not in redacted
+    assert redacted.endswith(f"[cut, of {len(text)} characters]")
+    assert len(redacted) <= log.LONGEST + 100
 
 
 NAMES = [
@@ -186,7 +184,7 @@ def test_values_of_names_that_look_secret_are_redacted(
     assert (line["inner"][name] == log.REDACTED) == struck
 
 
-def test_times_amounts_and_ids_stay(stream: io.StringIO) -> None:
+def test_times_amounts_and_ids_are_not_redacted(stream: io.StringIO) -> None:
     values = {
         "at": 1_736_932_500_000,
         "text": "at 1736932500001, 12.50 USD, order_01m7y2q3dmffwa1159w3gfs5k7",
@@ -201,17 +199,17 @@ def test_times_amounts_and_ids_stay(stream: io.StringIO) -> None:
     assert {name: line[name] for name in values} == values | {"data": "2 bytes"}
 
 
-def test_half_of_a_surrogate_pair_is_written_as_an_escape(stream: io.StringIO) -> None:
+def test_a_lone_surrogate_is_written_as_an_escape(stream: io.StringIO) -> None:
     structlog.get_logger().info("said", text="a\ud800b")
     assert json.loads(stream.getvalue())["text"] == "a\ud800b"
 
 
-def test_a_card_number_as_a_number_is_redacted(stream: io.StringIO) -> None:
+def test_a_card_number_in_an_integer_is_redacted(stream: io.StringIO) -> None:
     structlog.get_logger().info("event", n=4242424242424242)
     assert _lines(stream)[0]["n"] == log.REDACTED
 
 
-def test_lines_carry_the_request_the_level_and_the_time(stream: io.StringIO) -> None:
+def test_lines_contain_the_request_the_level_and_the_time(stream: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(request_id="req_1"):
         structlog.get_logger().info("hello")
         logging.getLogger("library").error("there")
@@ -223,12 +221,12 @@ def test_lines_carry_the_request_the_level_and_the_time(stream: io.StringIO) -> 
     assert _lines(stream)[1]["level"] == "error"
 
 
-def _answered(number: int) -> None:
+def _log_request(number: int) -> None:
     log.request(f"req_{number}", "GET", "/v1/orders/{id}", 200, 1.5)
 
 
-async def test_lines_of_requests_are_written_soon(stream: io.StringIO) -> None:
-    _answered(1)
+async def test_lines_about_requests_are_written_soon(stream: io.StringIO) -> None:
+    _log_request(1)
     assert not stream.getvalue()
     end = asyncio.get_running_loop().time() + 30
     while not stream.getvalue() and asyncio.get_running_loop().time() < end:
@@ -246,13 +244,13 @@ async def test_lines_of_requests_are_written_soon(stream: io.StringIO) -> None:
     }
 
 
-async def test_what_waits_is_written_before_any_other_line(stream: io.StringIO) -> None:
-    _answered(1)
+async def test_buffered_lines_are_written_before_any_other_line(stream: io.StringIO) -> None:
+    _log_request(1)
     structlog.get_logger().warning("one")
-    _answered(2)
-    _answered(3)
+    _log_request(2)
+    _log_request(3)
     logging.getLogger("library").warning("two")
-    _answered(4)
+    _log_request(4)
     log.flush()
     lines = _lines(stream)
     assert [line.get("request_id", line["event"]) for line in lines] == [
@@ -264,12 +262,12 @@ async def test_what_waits_is_written_before_any_other_line(stream: io.StringIO) 
         "req_4",
     ]
     stamps = [line["timestamp"] for line in lines]
-    assert stamps == sorted(stamps)  # each of its own moment, not of its writing
+    assert stamps == sorted(stamps)  # the times of the requests, not of writing
 
 
-async def test_only_so_many_lines_wait_for_a_busy_loop(stream: io.StringIO) -> None:
-    for number in range(450):  # and the loop never comes to its timers
-        _answered(number)
+async def test_the_buffer_is_bounded_while_the_loop_is_busy(stream: io.StringIO) -> None:
+    for number in range(450):  # without running the loop's timers
+        _log_request(number)
     written = len(_lines(stream))
     assert 400 <= written < 450
     log.flush()
@@ -277,7 +275,7 @@ async def test_only_so_many_lines_wait_for_a_busy_loop(stream: io.StringIO) -> N
 
 
 def test_a_server_that_stops_loses_no_line() -> None:
-    """Answered in the very last moment, when no timer goes off any more."""
+    """A response at the last moment, when no timer runs any more."""
     done = subprocess.run(
         [sys.executable, "-c", _STOPPING], capture_output=True, text=True, timeout=60, check=True
     )
@@ -299,7 +297,7 @@ async def app(scope, receive, send):
     log.request("req_last", "GET", "/", 200, 1.0)
 
 log.configure("info")
-os._exit(http_server.serve(lambda: app, Settings(drain_delay_s=0), []))  # as children of ours end
+os._exit(http_server.serve(lambda: app, Settings(drain_delay_s=0), []))  # as child processes end
 """
 
 
@@ -315,7 +313,7 @@ def lose(how):
         reader, writer = os.pipe()
         os.close(reader)
         os.dup2(writer, 2)
-    else:  # a disk that is full after half a line
+    else:  # a disk that becomes full after half a line
         end = os.fstat(2).st_size + 40
         resource.setrlimit(resource.RLIMIT_FSIZE, (end, resource.RLIM_INFINITY))
 
@@ -329,7 +327,7 @@ async def main():
         structlog.get_logger().warning("lost")
     logging.getLogger("library").error("lost")
     log.request("req_2", "GET", "/", 200, 1.0)
-    await asyncio.sleep(0.1)  # its timer has gone off
+    await asyncio.sleep(0.1)  # its timer has run
     for number in range(200):
         log.request("req_3", "GET", "/", 200, 1.0)
     os.dup2(kept, 2)
@@ -342,7 +340,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("how", ["full", "pipe", "half"])
-def test_lines_that_cannot_be_written_are_counted_and_stop_nothing(
+def test_lines_that_cannot_be_written_are_counted_without_an_error(
     tmp_path: Path, how: str
 ) -> None:
     with (tmp_path / "log").open("wb") as target:
@@ -352,7 +350,7 @@ def test_lines_that_cannot_be_written_are_counted_and_stop_nothing(
     written = (tmp_path / "log").read_text().splitlines()
     assert done.returncode == 0, written
     if how == "half":
-        assert written.pop(2).startswith('{"')  # as much of it as had room, on a line of its own
+        assert written.pop(2).startswith('{"')  # the part that had room, on its own line
     lines = [json.loads(line) for line in written]
     assert [line["event"] for line in lines] == [
         "request",
@@ -370,7 +368,7 @@ def test_lines_that_cannot_be_written_are_counted_and_stop_nothing(
     }
 
 
-def test_a_log_that_is_closed_stops_nothing(stream: io.StringIO) -> None:
+def test_a_closed_log_causes_no_error(stream: io.StringIO) -> None:
     stream.close()
     structlog.get_logger().warning("lost")
     logging.getLogger("library").warning("lost")
@@ -397,7 +395,7 @@ def test_a_terminal_gets_readable_lines() -> None:
     assert not terminal.getvalue().startswith("{")
 
 
-def test_metrics_are_by_template_and_rendered_for_prometheus() -> None:
+def test_metrics_use_route_templates_and_prometheus_format() -> None:
     metrics.count_request("/v1/orders/{id}", "GET", 200, 0.004)
     metrics.count_job("prune", "done", 0.01)
     metrics.count_request("/healthz", "BREW", 405, 0.001)

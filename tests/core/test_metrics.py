@@ -1,4 +1,4 @@
-"""The port of the metrics: open on loopback, asking for the token beyond."""
+"""The port of the metrics: open on loopback, protected by the token elsewhere."""
 
 import os
 import subprocess
@@ -17,12 +17,12 @@ READ = [metrics.Reading("opentill_up", "Up", [({}, 1)])]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_the_port_shows_what_is_read_at_that_moment(host: str) -> None:
-    port, asked = free_port(), []
+def test_the_port_serves_current_readings(host: str) -> None:
+    port, calls = free_port(), []
     shown = f"[{host}]" if ":" in host else host
 
     def read() -> list[metrics.Reading]:
-        asked.append(port)
+        calls.append(port)
         return READ
 
     with metrics.listening(host, port, read):
@@ -30,10 +30,10 @@ def test_the_port_shows_what_is_read_at_that_moment(host: str) -> None:
             page = httpx2.get(f"http://{shown}:{port}/metrics", trust_env=False)
             assert page.text.endswith("\nopentill_up 1\n")
             assert page.headers["content-type"] == metrics.CONTENT_TYPE
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
-def test_with_a_token_only_its_bearer_gets_an_answer() -> None:
+def test_with_a_token_only_its_bearer_gets_the_metrics() -> None:
     port = free_port()
     with metrics.listening("127.0.0.1", port, lambda: READ, "a token of metrics"):
         url = f"http://127.0.0.1:{port}/metrics"
@@ -47,7 +47,7 @@ def test_with_a_token_only_its_bearer_gets_an_answer() -> None:
             assert (page.status_code, "opentill_up" in page.text) == (status, status == 200)
 
 
-def test_a_port_that_is_taken_is_named_with_its_setting() -> None:
+def test_the_error_about_a_port_in_use_names_its_setting() -> None:
     port = free_port()
     with (
         metrics.listening("127.0.0.1", port, lambda: READ),
@@ -71,7 +71,7 @@ print(metrics.gateway_calls())
 """
 
 
-def test_calls_to_gateways_are_added_up_over_processes_and_nothing_else_is_read(
+def test_gateway_calls_are_summed_over_processes(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "counter_1.db").write_bytes(b"not what the library writes")
@@ -80,4 +80,4 @@ def test_calls_to_gateways_are_added_up_over_processes_and_nothing_else_is_read(
         [sys.executable, "-c", _TWO_PROCESSES], env=environ, capture_output=True, check=True
     )
     expected = {("stripe", "pay"): (2, 0.75), ("stripe", "refund"): (1, 99.0)}
-    assert eval(ran.stdout) == expected  # noqa: S307 - what is printed above
+    assert eval(ran.stdout) == expected  # noqa: S307 - printed above

@@ -45,24 +45,24 @@ UNREADABLE: Final = (
 
 
 @pytest.mark.parametrize(("text", "currency", "minor"), PARSED)
-def test_text_is_read(text: str, currency: str, minor: int) -> None:
+def test_decimal_text_is_parsed(text: str, currency: str, minor: int) -> None:
     assert money.parse(text, currency) == minor
 
 
 @pytest.mark.parametrize("currency", ["USD", "JPY", "KWD"])
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_other_text_is_not_read(text: str, currency: str) -> None:
+def test_other_text_is_refused(text: str, currency: str) -> None:
     with pytest.raises(ValueError, match="must be a decimal number"):
         money.parse(text, currency)
 
 
-def test_a_fraction_that_the_currency_lacks_is_not_read() -> None:
+def test_a_fraction_that_the_currency_lacks_is_refused() -> None:
     with pytest.raises(ValueError, match="JPY has none"):
         money.parse("10.50", "JPY")
 
 
 @pytest.mark.parametrize("currency", sorted(EXPONENTS))
-def test_what_is_shown_reads_back(currency: str) -> None:
+def test_a_formatted_amount_parses_to_the_same_value(currency: str) -> None:
     step = 10 if EXPONENTS[currency] == 3 else 1
     for minor in (0, step, 7 * step, 100 * step, 12_345_678 * step):
         shown = money.show(minor, currency)
@@ -87,7 +87,7 @@ def test_fils_below_a_hundredth_are_never_hidden() -> None:
     (-1, "ANG", None, "-1 minor units of ANG"),
     (999, "usd", None, "999 minor units of usd"),
 ])  # fmt: skip
-def test_what_others_name_is_written_whatever_it_is(
+def test_any_external_amount_is_formatted(
     minor: int, currency: str, shown: str | None, named: str
 ) -> None:
     assert (money.shown(minor, currency), money.named(minor, currency)) == (shown, named)
@@ -102,7 +102,7 @@ def test_an_unknown_currency_is_a_defect() -> None:
 
 TIMES: Final = (
     (999, "0.04", "USD", "USD", 40),
-    (50, "0.01", "USD", "USD", 1),  # 0.5 goes up
+    (50, "0.01", "USD", "USD", 1),  # 0.5 is rounded up
     (49, "0.01", "USD", "USD", 0),
     (150, "0.01", "USD", "USD", 2),
     (250, "0.01", "USD", "USD", 3),  # not to even
@@ -111,7 +111,7 @@ TIMES: Final = (
     (999, "160", "USD", "JPY", 1598),
     (1000, "3.2555", "KWD", "USD", 326),
     (100, "0.3077", "USD", "KWD", 310),  # whole ten fils
-    (50, "0.1", "KWD", "KWD", 10),  # five fils are half of ten: up
+    (50, "0.1", "KWD", "KWD", 10),  # five fils, half of ten, are rounded up
     (150, "0.1", "KWD", "KWD", 20),
     (250, "0.1", "KWD", "KWD", 30),
     (240, "0.1", "KWD", "KWD", 20),
@@ -121,7 +121,7 @@ TIMES: Final = (
 
 
 @pytest.mark.parametrize(("minor", "rate", "source", "target", "result"), TIMES)
-def test_only_times_rounds_and_half_up(
+def test_conversion_rounds_half_up(
     minor: int, rate: str, source: str, target: str, result: int
 ) -> None:
     assert money.times(minor, Decimal(rate), source, target) == result
@@ -159,7 +159,7 @@ def test_a_share_is_exact_for_whole_numbers(
         ("160", "160"),
     ],
 )
-def test_a_rate_is_written_plainly(rate: str, text: str) -> None:
+def test_a_rate_is_formatted_without_trailing_zeros(rate: str, text: str) -> None:
     assert money.rate_text(Decimal(rate)) == text
 
 
@@ -170,7 +170,7 @@ def test_money_sorts_and_cannot_change() -> None:
 
 
 def _order(rng: random.Random) -> Any:
-    """An order as a session makes it, of any currencies, rate and fee."""
+    """Return an order as a session creates it, with random currencies, rate and fee."""
     currency, settled = rng.choice(list(EXPONENTS)), rng.choice(list(EXPONENTS))
     grain = 10 if EXPONENTS[currency] == 3 else 1
     amount = rng.choice([rng.randint(1, 200), rng.randint(1, 1_000_000)]) * grain
@@ -208,14 +208,14 @@ def test_100_000_random_partial_refunds_and_fee_splits_do_not_drift() -> None:
             amount = left if whole else rng.randint(1, left // grain) * grain
             share = share_of(order, amount)
             assert share.debit_minor >= 0
-            money.show(share.debit_minor, order.settled_currency)  # can be shown at all
+            money.show(share.debit_minor, order.settled_currency)  # raises if it cannot
             debits += share.debit_minor
             order.refund_held_minor += amount
             order.refund_debit_minor += share.debit_minor
             assert debits <= order.gross_settled_minor
             done += 1
-        kept = order.refund_fee_policy == "KEPT"
-        whole_debit = order.gross_settled_minor if kept else order.net_settled_minor
+        retained = order.refund_fee_policy == "KEPT"
+        whole_debit = order.gross_settled_minor if retained else order.net_settled_minor
         assert debits == whole_debit
 
 

@@ -1,4 +1,4 @@
-"""What others have written does nothing to a terminal."""
+"""Untrusted text cannot control a terminal."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import unicodedata
 import pytest
 
 from opentill.cli import inputs, output
-from opentill.core.terminal import Terminal, inert
+from opentill.core.terminal import Terminal, escape
 
 ODD = [
     # text, as it is shown
@@ -26,13 +26,13 @@ ODD = [
 
 
 @pytest.mark.parametrize(("text", "shown"), ODD)
-def test_what_would_steer_a_terminal_is_written_out(text: str, shown: str) -> None:
-    assert inert(text) == shown
-    assert json.loads(inert(json.dumps(text, ensure_ascii=False))) == text
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
+    assert escape(text) == shown
+    assert json.loads(escape(json.dumps(text, ensure_ascii=False))) == text
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_files_are_shown_whole_however_they_are_cut(size: int) -> None:
+def test_a_file_is_complete_whatever_the_size_of_its_chunks(size: int) -> None:
     target = io.BytesIO()
     shown = Terminal(target)
     data = 'id,name\r\n1,"茶\u202e\rx"\r\n2,\x1b[2J\n'.encode()
@@ -63,7 +63,7 @@ def test_a_file_is_escaped_for_a_terminal_only_and_json_always(
 
 
 def _read(source: int) -> str:
-    """Read until the last line that was written has come."""
+    """Read until the last written line."""
     data = b""
     while b"[2J" not in data.partition(b"}")[2]:
         data += os.read(source, 4096)
@@ -71,6 +71,6 @@ def _read(source: int) -> str:
     return data.decode()
 
 
-def test_what_is_said_beside_results_is_escaped_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_beside_results_are_escaped_too(capsys: pytest.CaptureFixture[str]) -> None:
     output.say("Ada \u202e\x1b[2J 茶")
     assert capsys.readouterr().err == "Ada \\u202e\\u001b[2J 茶\n"

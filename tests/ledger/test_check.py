@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from opentill import webhooks
-from opentill.core.ids import first_id, made_at
+from opentill.core.ids import creation_time, first_id
 from opentill.db import connection as connections
 from opentill.db.database import Db, Tx
 from opentill.db.query import Query
@@ -126,7 +126,7 @@ async def test_an_empty_database_is_right(tx: Tx) -> None:
 async def test_an_event_of_a_machine_whose_clock_is_behind_is_not_missing(tx: Tx) -> None:
     """Events are kept for 90 days: the first order of these may be older than its event's id."""
     order = await in_status(tx, "PAID")
-    created_at = made_at(order.id)
+    created_at = creation_time(order.id)
     behind = first_id("evt", created_at - 60_000)[:-2]
     await tx.execute("set local session_replication_role = replica")
     await tx.execute("update events set id = $1 || right(id, 2)", behind)

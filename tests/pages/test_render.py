@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from opentill.core import hostnames
-from opentill.core.links import web_address
+from opentill.core.links import safe_url
 from opentill.core.money import Money
 from opentill.pages import model
 from opentill.pages.catalogue import SENTENCES
@@ -322,11 +322,11 @@ ADDRESSES = [
 
 @pytest.mark.parametrize(("text", "accepted"), ADDRESSES)
 def test_only_plain_web_addresses_become_links(text: str | None, accepted: bool) -> None:
-    assert web_address(text) == (text if accepted else None)
+    assert safe_url(text) == (text if accepted else None)
 
 
 def test_a_link_to_an_international_domain_names_it_in_ascii() -> None:
-    assert web_address("https://faß.de/道") == "https://xn--fa-hia.de/道"
+    assert safe_url("https://faß.de/道") == "https://xn--fa-hia.de/道"
 
 
 def test_the_receipt_does_not_give_the_e_mail_address_away() -> None:

@@ -126,7 +126,7 @@ async def test_the_file_has_the_structure_of_the_schema(db: Db, currency: str, s
 async def test_addresses_of_both_sides_are_in_the_file(db: Db) -> None:
     for account in (WITH_ADDRESS, IBAN):
         await db.run(lambda tx, a=account: payee(tx, account=a))
-    town = bankaccounts.checked_address(town="London", country="GB")
+    town = bankaccounts.check_address(town="London", country="GB")
     source = msgspec.structs.replace(OWN, address=town)
     view = await whole(db, fresh(), source=source)
     assert view.sums.without_address == 1
@@ -188,17 +188,17 @@ WRONG_ADDRESSES = (
 @pytest.mark.parametrize(("parts", "field"), WRONG_ADDRESSES)
 def test_a_wrong_address_is_refused_at_its_field(parts: dict[str, str], field: str) -> None:
     with pytest.raises(Invalid) as refused:
-        bankaccounts.checked_address(**parts)
+        bankaccounts.check_address(**parts)
     assert refused.value.field == field
 
 
 def test_no_address_is_none() -> None:
-    assert bankaccounts.checked_address(street=" ", town="") is None
-    assert bankaccounts.own_address("") is None
+    assert bankaccounts.check_address(street=" ", town="") is None
+    assert bankaccounts.parse_own_address("") is None
 
 
 async def test_the_csv_has_the_same_and_runs_no_formula(db: Db) -> None:
-    account = bankaccounts.checked("=cmd|' /C calc'!A0", "DE89370400440532013000")
+    account = bankaccounts.check_account("=cmd|' /C calc'!A0", "DE89370400440532013000")
     await db.run(lambda tx: payee(tx, account=account))
     view = await whole(db, fresh())
     (row,) = csv.DictReader(io.StringIO((await taken(db, view.run.id, "csv")).decode()))

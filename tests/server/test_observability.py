@@ -221,7 +221,7 @@ import opentill.app, opentill.worker
 from opentill import health
 from opentill.core import tracing
 from opentill.core.settings import Settings
-with tracing.running(wanted=False):
+with tracing.running(enabled=False):
     assert not [name for name in sys.modules if name.startswith("opentelemetry")]
     begin = time.process_time()
     for _ in range(100_000):
@@ -247,7 +247,7 @@ def test_where_the_packages_are_missing_a_line_says_what_to_install(
 ) -> None:
     missing = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
     monkeypatch.setitem(sys.modules, missing, None)
-    with tracing.running(wanted=True):
+    with tracing.running(enabled=True):
         assert not tracing.is_on()
     assert "opentill[opentelemetry]" in capsys.readouterr().out
 
@@ -279,7 +279,7 @@ def test_a_value_that_opentelemetry_refuses_costs_the_traces_only(
 _REFUSED: Final = """
 from opentill.core import log, tracing
 log.configure()
-with tracing.running(wanted=True):
+with tracing.running(enabled=True):
     assert not tracing.is_on()
     with tracing.request_span([]):
         print("it runs")

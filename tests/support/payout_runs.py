@@ -20,15 +20,15 @@ KEY: Final = "k" * 32
 ANN: Final = Actor("ann", "weekly")
 BOB: Final = Actor("bob", "for the bank")
 RULE: Final = HoldRule(KEY, 3)
-IBAN: Final = bankaccounts.checked("Müller & Söhne <GmbH>", "DE89370400440532013000")
-NATIONAL: Final = bankaccounts.checked(
+IBAN: Final = bankaccounts.check_account("Müller & Söhne <GmbH>", "DE89370400440532013000")
+NATIONAL: Final = bankaccounts.check_account(
     "Harbour Books", "000123456789", country="US", bank_code="021000021"
 )
-ADDRESS: Final = bankaccounts.checked_address(
+ADDRESS: Final = bankaccounts.check_address(
     street="Große Bäckerstraße", building="7a", post_code="20095", town="Hamburg", country="de"
 )
 WITH_ADDRESS: Final = msgspec.structs.replace(IBAN, address=ADDRESS)
-OWN: Final = bankaccounts.checked("The Till Ltd", "GB29NWBK60161331926819", bic="NWBKGB2L")
+OWN: Final = bankaccounts.check_account("The Till Ltd", "GB29NWBK60161331926819", bic="NWBKGB2L")
 
 
 class Killed(Exception):

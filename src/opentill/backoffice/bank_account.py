@@ -70,14 +70,14 @@ async def save(request: PageRequest, place: Place) -> Response:
     version = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 9 else -1  # noqa: PLR2004 - digits
     rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
     try:
-        account = bankaccounts.checked(
+        account = bankaccounts.check_account(
             typed["holder"],
             typed["account"],
             country=typed["country"],
             bic=typed["bic"],
             bank_code=typed["clearing"],
         )
-        address = bankaccounts.checked_address(
+        address = bankaccounts.check_address(
             street=typed["street"],
             building=typed["building"],
             post_code=typed["postcode"],

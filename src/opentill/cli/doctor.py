@@ -72,7 +72,7 @@ def _survey(*, as_json: bool) -> NoReturn:
 def _print(finding: Finding) -> None:
     """Print a finding; on a terminal its text breaks between words only."""
     level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
-    text = terminal.inert(finding.text)
+    text = terminal.escape(finding.text)
     room = (output.width() or _MARGIN + len(text)) - _MARGIN
     first, *rest = table.wrapped(text, room)
     typer.echo(f"{level}  {finding.subject:11} {first}")

@@ -88,10 +88,10 @@ def _print(event: "NumberedEvent", *, as_json: bool) -> None:
     import sys
 
     from opentill.cli import output, table, times
-    from opentill.core.terminal import inert
+    from opentill.core.terminal import escape
 
     if as_json:
-        typer.echo(inert(event.body) if sys.stdout.isatty() else event.body)
+        typer.echo(escape(event.body) if sys.stdout.isatty() else event.body)
         return
     body = json.loads(event.body)
     head = f"{times.shown(body['created_at'])} {body['type']} {body['id']}"

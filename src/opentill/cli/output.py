@@ -73,7 +73,7 @@ def show(result: object, *, as_json: bool) -> None:
     given = result if isinstance(result, Result) else Result(result)
     found = _plain(given.shown)
     if as_json:
-        typer.echo(terminal.inert(msgspec.json.encode(found).decode()))
+        typer.echo(terminal.escape(msgspec.json.encode(found).decode()))
     elif isinstance(found, Mapping):
         _show_record(cast("Mapping[str, object]", found), given.columns)
     elif found:
@@ -88,7 +88,7 @@ def say(text: str, *, wrap: bool = True) -> None:
     """Print what is not the result, to standard error; a terminal's lines end between words."""
     from opentill.cli import table
 
-    lines = terminal.inert(text).split("\n")
+    lines = terminal.escape(text).split("\n")
     if wrap and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         lines = [part for line in lines for part in table.wrapped(line, width)]

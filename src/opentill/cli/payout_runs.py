@@ -84,11 +84,11 @@ def set_account(  # noqa: PLR0913 - the fields of an account
     from opentill.core import bankaccounts
 
     settings = session.settings()
-    address = bankaccounts.checked_address(
+    address = bankaccounts.check_address(
         street=street, building=building, post_code=post_code, town=town, country=address_country
     )
     checked = msgspec.structs.replace(
-        bankaccounts.checked(holder, number, country=country, bic=bic, bank_code=bank_code),
+        bankaccounts.check_account(holder, number, country=country, bic=bic, bank_code=bank_code),
         address=address,
     )
     rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
@@ -155,7 +155,7 @@ def run(
     settings = session.settings()
     if settings.approval_above is not None:
         identity.require_person("begin a run")  # its file may need a second one
-    own = bankaccounts.own(
+    own = bankaccounts.parse_own_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
     )
     wanted = payouts.RunRequest(

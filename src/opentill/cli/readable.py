@@ -98,4 +98,4 @@ def _plain(name: str, value: object) -> str:
 
 def inert(line: str) -> str:
     """Return one line that does nothing to a terminal, whoever wrote it."""
-    return terminal.inert(line).replace("\n", "\\n")
+    return terminal.escape(line).replace("\n", "\\n")

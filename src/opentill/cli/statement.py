@@ -109,12 +109,12 @@ async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncItera
     """Write one object; its lines are those of the CSV, under the same names."""
     import msgspec
 
-    from opentill.core.terminal import inert
+    from opentill.core.terminal import escape
 
     yield b'{"merchantId":' + msgspec.json.encode(merchant_id) + b',"lines":['
     between = b"\n"
     async for line in lines:
-        yield between + inert(msgspec.json.encode(line).decode()).encode()
+        yield between + escape(msgspec.json.encode(line).decode()).encode()
         between = b",\n"
     yield b"\n]}\n"
 

@@ -31,7 +31,7 @@ _FIELDS: Final = ("currency", "reference", "on", "reason")
 
 def _own(request: PageRequest) -> dict[str, bankaccounts.BankAccount]:
     settings = request.app.settings
-    return bankaccounts.own(
+    return bankaccounts.parse_own_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
     )
 

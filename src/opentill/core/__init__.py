@@ -1,1 +1,1 @@
-"""Money, ids, errors, structs, settings, encryption, log, metrics; imports nothing of ours."""
+"""Money, ids, errors, structs, settings, encryption, log, metrics; imports no other package."""

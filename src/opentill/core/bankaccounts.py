@@ -1,4 +1,4 @@
-"""Bank accounts: what an IBAN, a BIC and a national account number look like.
+"""Bank accounts: validation of IBANs, BICs and national account numbers.
 
 IBAN: ISO 13616 with the check digits of ISO 7064 (MOD 97-10) and the lengths of SWIFT's registry.
 BIC: ISO 9362. National bank codes: the clearing systems of ISO 20022's external code set
@@ -12,7 +12,7 @@ import msgspec
 
 from opentill.core.errors import Invalid
 
-LONGEST_HOLDER: Final = 70  # what SEPA and most national schemes carry
+LONGEST_HOLDER: Final = 70  # the limit of SEPA and most national schemes
 _IBAN: Final = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}", re.ASCII)
 _BIC: Final = re.compile(r"[A-Z0-9]{4}[A-Z]{2}[A-Z0-9]{2}(?:[A-Z0-9]{3})?", re.ASCII)
 _NUMBER: Final = re.compile(r"[A-Z0-9]{3,34}", re.ASCII)
@@ -28,14 +28,14 @@ _LENGTHS: Final = {text[:2]: int(text[2:]) for text in _REGISTRY.split()}
 
 
 class Clearing(msgspec.Struct, frozen=True):
-    """How a country names its banks: the code of the clearing system, and how many digits."""
+    """A country's bank codes: the clearing system and the number of digits."""
 
     system: str
     digits: int
     called: str
 
 
-# Countries without one here are paid by BIC.
+# Accounts in other countries are identified by BIC.
 CLEARING: Final[dict[str, Clearing]] = {
     "AU": Clearing("AUBSB", 6, "BSB"),
     "CA": Clearing("CACPA", 9, "routing number"),
@@ -50,7 +50,7 @@ CLEARING: Final[dict[str, Clearing]] = {
 
 
 class PostalAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the holder of an account is, in the parts that banks ask for (PostalAddress24)."""
+    """The address of an account's holder, in the parts of PostalAddress24."""
 
     street: str = ""
     building: str = ""
@@ -60,14 +60,14 @@ class PostalAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Where money is sent: ``number`` is an IBAN or a national account number, without blanks."""
+    """A bank account; ``number`` is an IBAN or a national account number, without blanks."""
 
     holder: str
     number: str
     country: str  # ISO 3166-1, two capitals
     bic: str = ""
     bank_code: str = ""  # digits of the country's clearing system
-    address: PostalAddress | None = None  # the holder's
+    address: PostalAddress | None = None  # of the holder
 
     @property
     def is_iban(self) -> bool:
@@ -76,26 +76,26 @@ class BankAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hint(self) -> str:
-        """The last four characters, by which somebody recognises the account."""
+        """The last four characters, by which people recognise the account."""
         return self.number[-4:]
 
 
 def is_iban(number: str) -> bool:
-    """Return whether a text without blanks is an IBAN of the registry, with right check digits."""
+    """Whether a text without blanks is an IBAN of the registry with valid check digits."""
     if _IBAN.fullmatch(number) is None or _LENGTHS.get(number[:2]) != len(number):
         return False
-    turned = number[4:] + number[:4]
-    return int("".join(str(int(one, 36)) for one in turned)) % 97 == 1
+    rearranged = number[4:] + number[:4]
+    return int("".join(str(int(char, 36)) for char in rearranged)) % 97 == 1
 
 
 def _plain(text: str) -> str:
     return re.sub(r"[\s-]", "", text).upper()
 
 
-def checked(
+def check_account(
     holder: str, number: str, *, country: str = "", bic: str = "", bank_code: str = ""
 ) -> BankAccount:
-    """Check what somebody entered: an IBAN, or a national number with its country and bank.
+    """Validate an entered account: an IBAN, or a national number with its country and bank.
 
     Raises Invalid on ``holder``, ``account``, ``country``, ``bic`` and ``bankCode``.
     """
@@ -106,8 +106,8 @@ def checked(
     bic, bank_code, country = _plain(bic), _plain(bank_code), _plain(country)
     if bic and _BIC.fullmatch(bic) is None:
         raise Invalid("bic", "bic must be 8 or 11 letters and digits such as COBADEFFXXX")
-    looks_so = re.match(r"[A-Z]{2}[0-9]{2}", plain, re.ASCII) is not None
-    if looks_so and (not country or country == plain[:2]):
+    looks_like_iban = re.match(r"[A-Z]{2}[0-9]{2}", plain, re.ASCII) is not None
+    if looks_like_iban and (not country or country == plain[:2]):
         if not is_iban(plain):
             raise Invalid("account", "account must be an IBAN whose check digits are right")
         return BankAccount(holder=holder, number=plain, country=plain[:2], bic=bic)
@@ -116,10 +116,10 @@ def checked(
     ))  # fmt: skip
 
 
-def checked_address(
+def check_address(
     *, street: str = "", building: str = "", post_code: str = "", town: str = "", country: str = ""
 ) -> PostalAddress | None:
-    """Check an address that somebody entered; None if all of it is empty.
+    """Validate an entered address; None if all of it is empty.
 
     Raises Invalid on ``street``, ``building``, ``postCode``, ``town`` and ``addressCountry``.
     """
@@ -146,11 +146,11 @@ def checked_address(
     )  # fmt: skip
 
 
-def own_address(text: str) -> PostalAddress | None:
-    """Read the operator's own address, as ``OPENTILL_PAYOUT_ADDRESS`` has it; None if it is empty.
+def parse_own_address(text: str) -> PostalAddress | None:
+    """Parse the operator's address in ``OPENTILL_PAYOUT_ADDRESS``; None if it is empty.
 
-    ``town=Berlin;country=DE``, perhaps with ``street``, ``building`` and ``postcode``. Raises
-    ValueError that says what is accepted.
+    The form is ``town=Berlin;country=DE``, optionally with ``street``, ``building`` and
+    ``postcode``. Raises ValueError, whose text says what is accepted.
     """
     names = {
         "street": "street", "building": "building", "postcode": "post_code", "town": "town",
@@ -165,7 +165,7 @@ def own_address(text: str) -> PostalAddress | None:
             raise ValueError(message)
         parts[field] = value
     try:
-        return checked_address(**parts)
+        return check_address(**parts)
     except Invalid as problem:
         raise ValueError(str(problem.reason)) from None
 
@@ -183,41 +183,40 @@ def _national(account: BankAccount) -> BankAccount:
             raise Invalid("bankCode", "bankCode must be empty here: give the bank's BIC as bic")
         code = account.bank_code
         if not (code.isascii() and code.isdecimal() and len(code) == clearing.digits):
-            named = f"{clearing.digits} digits, the {clearing.called}"
-            raise Invalid("bankCode", f"bankCode must be {named} of the bank")
+            expected = f"{clearing.digits} digits, the {clearing.called}"
+            raise Invalid("bankCode", f"bankCode must be {expected} of the bank")
     elif not account.bic:
-        wanted = "bic must be given" if clearing is None else "bankCode or bic must be given"
+        requirement = "bic must be given" if clearing is None else "bankCode or bic must be given"
         field = "bic" if clearing is None else "bankCode"
-        raise Invalid(field, f"{wanted} for a number that is no IBAN")
+        raise Invalid(field, f"{requirement} for a number that is no IBAN")
     return account
 
 
-def own(text: str, holder: str, address: str = "") -> dict[str, BankAccount]:
-    """Read the operator's own accounts by currency, as ``OPENTILL_PAYOUT_ACCOUNTS`` has them.
+def parse_own_accounts(text: str, holder: str, address: str = "") -> dict[str, BankAccount]:
+    """Parse the operator's accounts by currency in ``OPENTILL_PAYOUT_ACCOUNTS``.
 
-    ``address`` is as ``own_address`` reads it.
-
-    ``CURRENCY:IBAN[:BIC]`` or ``CURRENCY:NUMBER:BIC-OR-COUNTRY+CODE``, with commas between them.
-    Raises ValueError that says what is accepted.
+    The form is ``CURRENCY:IBAN[:BIC]`` or ``CURRENCY:NUMBER:BIC-OR-COUNTRY+CODE``, separated by
+    commas; ``address`` is in the form of ``parse_own_address``. Raises ValueError, whose text says
+    what is accepted.
     """
-    found: dict[str, BankAccount] = {}
-    holders_address = own_address(address)
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    accounts: dict[str, BankAccount] = {}
+    holders_address = parse_own_address(address)
+    for part in filter(None, (item.strip() for item in text.split(","))):
         currency, _, rest = part.partition(":")
         number, _, bank = (piece.strip() for piece in rest.partition(":"))
-        coded = bank[2:].isdecimal()
+        has_bank_code = bank[2:].isdecimal()
         try:
-            account = checked(
+            account = check_account(
                 holder,
                 number,
-                country="" if is_iban(_plain(number)) else bank[:2] if coded else bank[4:6],
-                bic="" if coded else bank,
-                bank_code=bank[2:] if coded else "",
+                country="" if is_iban(_plain(number)) else bank[:2] if has_bank_code else bank[4:6],
+                bic="" if has_bank_code else bank,
+                bank_code=bank[2:] if has_bank_code else "",
             )
         except Invalid as problem:
             raise ValueError(str(problem.reason)) from None
-        if re.fullmatch(r"[A-Z]{3}", currency, re.ASCII) is None or currency in found:
+        if re.fullmatch(r"[A-Z]{3}", currency, re.ASCII) is None or currency in accounts:
             msg = "each currency once, in three capitals"
             raise ValueError(msg)
-        found[currency] = msgspec.structs.replace(account, address=holders_address)
-    return found
+        accounts[currency] = msgspec.structs.replace(account, address=holders_address)
+    return accounts

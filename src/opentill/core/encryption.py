@@ -1,8 +1,8 @@
-"""Encrypts secrets that must be read back, such as webhook and Epay keys.
+"""Encryption of secrets that must be read back, such as webhook secrets and Epay keys.
 
 AES-256-GCM (NIST SP 800-38D) under a key that HKDF (RFC 5869) derives from ``OPENTILL_SECRET_KEY``
-and the purpose. The purpose names the field and its owner (``"webhook secret mer_… whe_…"``): a
-text that is moved to another row or column cannot be decrypted there.
+and a purpose. The purpose names the field and its owner (``"webhook secret mer_… whe_…"``), so that
+a ciphertext that is copied to another row or column cannot be decrypted there.
 """
 
 import os
@@ -18,7 +18,7 @@ _NONCE: Final = 12
 
 
 class WrongKey(Exception):
-    """The text cannot be decrypted: another key, another purpose, or it was changed."""
+    """Decryption failed: the key or the purpose is another, or the ciphertext was modified."""
 
 
 def _cipher(secret_key: str, purpose: str) -> AESGCM:
@@ -27,18 +27,18 @@ def _cipher(secret_key: str, purpose: str) -> AESGCM:
 
 
 def encrypt(secret_key: str, purpose: str, text: str) -> bytes:
-    """Encrypt a text for a purpose; each result is different."""
+    """Encrypt a text for a purpose, with a random nonce."""
     nonce = os.urandom(_NONCE)
-    hidden = _cipher(secret_key, purpose).encrypt(nonce, text.encode(), _VERSION)
-    return _VERSION + nonce + hidden
+    ciphertext = _cipher(secret_key, purpose).encrypt(nonce, text.encode(), _VERSION)
+    return _VERSION + nonce + ciphertext
 
 
 def decrypt(secret_key: str, purpose: str, encrypted: bytes) -> str:
-    """Return the text that was encrypted for the same purpose. Raises WrongKey."""
-    version, nonce, hidden = encrypted[:1], encrypted[1 : 1 + _NONCE], encrypted[1 + _NONCE :]
+    """Decrypt a text that was encrypted for the same purpose. Raises WrongKey."""
+    version, nonce, ciphertext = encrypted[:1], encrypted[1 : 1 + _NONCE], encrypted[1 + _NONCE :]
     if version != _VERSION or len(nonce) != _NONCE:
         raise WrongKey
     try:
-        return _cipher(secret_key, purpose).decrypt(nonce, hidden, _VERSION).decode()
+        return _cipher(secret_key, purpose).decrypt(nonce, ciphertext, _VERSION).decode()
     except InvalidTag:
         raise WrongKey from None

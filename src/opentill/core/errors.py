@@ -1,7 +1,7 @@
-"""Errors: one class per business code of the error table (contract.md#error-codes).
+"""Exceptions: one class per business code of the error table (contract.md#error-codes).
 
-Any layer raises them; HTTP makes the error body of them, the payment page a page, and the command
-line one line on standard error.
+Any layer raises them. HTTP renders them as the error body, pages as a page, and the command line as
+one line on standard error.
 """
 
 from collections.abc import Iterable
@@ -11,21 +11,21 @@ T = TypeVar("T")
 
 
 class Problem(Exception):
-    """Something was refused. Subclasses fix the HTTP status, the business code and the message."""
+    """A refusal. Subclasses define the HTTP status, the business code and the message."""
 
     status: ClassVar[int] = 500
     code: ClassVar[int] = 50001
     message: ClassVar[str] = "Internal error"
 
     def __init__(self, field: str | None = None, reason: str | None = None) -> None:
-        """Remember which input field was refused and the sentence that says what is accepted."""
+        """``field`` is the refused input; ``reason`` says what would be accepted."""
         super().__init__(f"{field}: {reason}" if field else reason or self.message)
         self.field = field
         self.reason = reason
 
 
 class Invalid(Problem):
-    """Refused input or business rule: names the field and says what is accepted."""
+    """Invalid input, or a violated business rule."""
 
     status, code, message = 400, 40001, "Validation failed"
 
@@ -35,39 +35,39 @@ class Invalid(Problem):
 
 
 class Unauthorized(Problem):
-    """Missing, unknown, expired or foreign API key; says nothing that helps to guess one."""
+    """A missing, unknown, expired or foreign API key; the error does not help to guess one."""
 
     status, code, message = 401, 401, "Unauthorized"
-    challenge: ClassVar[bytes] = b'ApiKey realm="opentill"'  # what would open it, RFC 9110 §11.6.1
+    challenge: ClassVar[bytes] = b'ApiKey realm="opentill"'  # RFC 9110 §11.6.1
 
 
 class NotLoggedIn(Unauthorized):
-    """Missing, unknown or ended token of a person; or what they log in with is wrong."""
+    """A missing, unknown or ended token of a person, or wrong credentials."""
 
     challenge = b'Bearer realm="opentill"'
 
 
 class NotPermitted(Problem):
-    """The person, or the merchant, may not do this here."""
+    """The person or the merchant lacks the permission."""
 
     status, code, message = 403, 40301, "Not permitted"
 
 
 class NotFound(Problem):
-    """Unknown route, or a resource that does not exist for this merchant."""
+    """An unknown route, or a resource that does not exist for this merchant."""
 
     status, code, message = 404, 40401, "Not Found"
 
 
 def or_not_found(row: T | None, reason: str | None = None) -> T:
-    """Return what was looked up. Raises NotFound, with ``reason``, where that is None."""
+    """Return ``row``. Raises NotFound with ``reason`` if it is None."""
     if row is None:
         raise NotFound(reason=reason)
     return row
 
 
 class MethodNotAllowed(Problem):
-    """The route exists, the method does not."""
+    """The route exists but does not support the method."""
 
     status, code, message = 405, 40501, "Method not allowed"
 
@@ -102,7 +102,7 @@ class KeyReused(Problem):
 
 
 class TooManyRequests(Problem):
-    """A rate limit is exceeded; ``retry_after_s`` whole seconds until a request passes again."""
+    """A rate limit is exceeded; a request may be retried after ``retry_after_s`` whole seconds."""
 
     status, code, message = 429, 42901, "Too many requests"
 
@@ -114,33 +114,33 @@ class TooManyRequests(Problem):
 
 
 class TooManyAtOnce(TooManyRequests):
-    """So many of a kind are running already; one passes when another has ended."""
+    """The maximum number of concurrent operations of a kind is running."""
 
     def __init__(self, what: str, limit: int, retry_after_s: int) -> None:
-        """``what`` names the kind; ``limit`` of it may run at once."""
+        """``what`` names the kind, of which ``limit`` may run at once."""
         super().__init__(limit, retry_after_s)
         self.reason = f"at most {limit} {what} may run at once"
 
 
 class Internal(Problem):
-    """A defect of the server; the log has it under the request id."""
+    """A defect of the server, logged under the request id."""
 
 
 class Unavailable(Problem):
-    """The database, or a gateway that must be asked first, does not respond now."""
+    """The database, or a gateway that must respond first, is unavailable."""
 
     status, code, message = 503, 50301, "Service unavailable"
 
 
 class Contended(Unavailable):
-    """The database responds, and others held a lock for too long."""
+    """The database responds, but other transactions held a lock for too long."""
 
 
 class ConfigurationError(Exception):
-    """Only the operator can put it right: a setting, a directory, the schema.
+    """An error that only the operator can fix: a setting, a directory, the schema.
 
-    The text is one line that says what is wrong and what to do; the command line prints it, with
-    ``--json`` under this code.
+    The text is one line that says what is wrong and what to do. The command line prints it; with
+    ``--json`` it has this code.
     """
 
     code: ClassVar[int] = 50002

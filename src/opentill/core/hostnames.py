@@ -1,8 +1,8 @@
-"""Host names in ASCII: the one place that turns an international name into what is looked up.
+"""Conversion of internationalized host names to ASCII.
 
-IDNA 2008 (RFC 5891) with the mapping of UTS 46, non-transitional, as browsers do it: ``faß.de`` is
-``xn--fa-hia.de``. IDNA 2003, which Python's own codec ``idna`` implements, makes ``fass.de`` of it,
-a domain that belongs to somebody else.
+IDNA 2008 (RFC 5891) with the non-transitional mapping of UTS 46, like browsers: ``faß.de`` becomes
+``xn--fa-hia.de``. IDNA 2003, which Python's codec ``idna`` implements, converts it to ``fass.de``,
+a domain that may belong to somebody else.
 """
 
 import re
@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import idna
 
 _LONGEST_NAME: Final = 253  # RFC 1035 §2.3.4
-# As in names that exist: underscores and hyphens in every place, which IDNA would refuse.
+# Existing names have underscores and hyphens at any position, which IDNA would refuse.
 _ASCII_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}")
 
 
@@ -21,15 +21,14 @@ class BadHost(ValueError):
 
 
 def to_ascii(host: str) -> str:
-    """Return a host name or an IPv4 address in ASCII and lower case. Raises BadHost.
+    """Return a host name or an IPv4 address in lower-case ASCII. Raises BadHost.
 
-    A name that is in ASCII keeps its labels, also those that begin with ``xn--``. A dot at its end
-    stays.
+    An ASCII name keeps its labels, including those with ``xn--``, and a final dot.
     """
     try:
         mapped = host.lower() if host.isascii() else idna.uts46_remap(host, std3_rules=False)
         labels = [_label(label) for label in mapped.removesuffix(".").split(".")]
-    except (UnicodeError, ValueError):  # the library's errors are UnicodeErrors, mostly
+    except (UnicodeError, ValueError):  # most errors of the library are UnicodeErrors
         raise BadHost(host) from None
     name = ".".join(labels)
     if len(name) > _LONGEST_NAME:
@@ -46,9 +45,9 @@ def _label(label: str) -> str:
 
 
 def with_ascii_host(address: str) -> str:
-    """Return an absolute address with its host in ASCII. Raises ValueError, BadHost among them.
+    """Return an absolute URL with its host in ASCII. Raises ValueError, such as BadHost.
 
-    An address whose host is in ASCII comes back unchanged, whatever that host is.
+    A URL whose host is in ASCII is returned unchanged and unchecked.
     """
     parts = urlsplit(address)
     if parts.netloc.isascii():
@@ -63,6 +62,6 @@ def _netloc(parts: SplitResult) -> str:
 
 
 def mailbox_in_ascii(address: str) -> str:
-    """Return ``local@domain`` with its domain in ASCII; the local part stays. Raises BadHost."""
+    """Return ``local@domain`` with its domain in ASCII. Raises BadHost."""
     local, at, domain = address.rpartition("@")
     return f"{local}{at}{to_ascii(domain)}"

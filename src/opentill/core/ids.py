@@ -1,7 +1,7 @@
-"""Identifiers: ``prefix_`` and lower-case base32 letters and digits.
+"""Identifiers: a prefix, an underscore, and lower-case base32 digits.
 
-All but checkout session ids are UUID version 7 (RFC 9562 §5.7) written in Crockford's base32
-alphabet, so that they sort by time. Session ids stand in public addresses and are 160 random bits.
+All except checkout session ids are UUIDs version 7 (RFC 9562 §5.7) in Crockford's base32 alphabet,
+so that they sort by time. Session ids are part of public addresses: they are 160 random bits.
 """
 
 import hashlib
@@ -48,28 +48,28 @@ _RANDOM_BITS: Final = 12
 _SHAPE: Final = re.compile(r"[a-z]{2,5}_[0-9a-z]{16,40}", re.ASCII)
 
 
-# The digit of a byte's lowest five bits: random bytes become random digits at once.
-_DIGIT_OF: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
-LAST: Final = "zzzzzz"  # sorts after every id, by any collation that sorts letters as people do
-_AT_ONCE: Final = 256  # a call of the operating system for each id cost more than all the rest
+# Maps a byte to the digit of its lowest five bits, for ``bytes.translate``.
+_DIGIT_TABLE: Final = bytes(_ALPHABET.encode()[byte & 31] for byte in range(256))
+LAST: Final = "zzzzzz"  # sorts after every id in any collation of natural languages
+_AT_ONCE: Final = 256  # a system call for each id would cost more than everything else
 _TAIL: Final = 12  # digits
-_tails: Final[list[tuple[int, str]]] = []  # random: two bits and digits; each is used once
+_tails: Final[list[tuple[int, str]]] = []  # random bits and digits, each used once
 os.register_at_fork(after_in_child=_tails.clear)
-_of_millis = (0, "0" * 10)  # the digits of the millisecond of the last id
+_last_millis = (0, "0" * 10)  # the millisecond of the last id, and its digits
 
 
 def _base32(number: int, pairs: int) -> str:
-    # A list, since a generator costs half as much again.
+    # A generator would take half as long again as this list.
     return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
 
 
 def _random_digits(number: int) -> str:
-    """Return so many random digits, of five bits each."""
-    return os.urandom(number).translate(_DIGIT_OF).decode()
+    """Return ``number`` random digits of five bits each."""
+    return os.urandom(number).translate(_DIGIT_TABLE).decode()
 
 
 def _tail() -> tuple[int, str]:
-    """Return two random bits and twelve random digits, which nobody was given before."""
+    """Return two random bits and twelve random digits that were not used before."""
     try:
         return _tails.pop()
     except IndexError:
@@ -81,19 +81,19 @@ def _tail() -> tuple[int, str]:
 
 
 def new_id(prefix: Prefix) -> str:
-    """Make an id that sorts by the time it was made, also within a millisecond.
+    """Return a new id that sorts by its time of creation, even within a millisecond.
 
-    48 bits of milliseconds, 12 of their fraction (RFC 9562 §6.2, method 3), 62 random bits.
+    It has 48 bits of milliseconds, 12 of their fraction (RFC 9562 §6.2, method 3), 62 random bits.
     """
-    global _of_millis  # noqa: PLW0603 - one assignment, so that threads see the old or the new
+    global _last_millis  # noqa: PLW0603 - one assignment, so that threads see the old or the new
     millis, nanos = divmod(time.time_ns(), 1_000_000)
-    known, digits = _of_millis
-    if known != millis:
+    last_millis, digits = _last_millis
+    if last_millis != millis:
         digits = _base32(millis, 5)
-        _of_millis = (millis, digits)
+        _last_millis = (millis, digits)
     fraction = (nanos << 12) // 1_000_000
     bits, tail = _tail()
-    # The version, 7, and the variant, 2, stand before and after the fraction.
+    # The version (7) and the variant (2) surround the fraction.
     return (
         f"{prefix}_{digits}{_PAIRS[7 << 6 | fraction >> 6]}"
         f"{_PAIRS[(fraction & 63) << 4 | 2 << 2 | bits]}{tail}"
@@ -101,47 +101,47 @@ def new_id(prefix: Prefix) -> str:
 
 
 def derived_id(prefix: Prefix, text: str) -> str:
-    """Return an id that is always the same for a text, and sorts before every new one."""
+    """Return an id that depends only on a text and sorts before every new id."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"{prefix}_{_base32(int.from_bytes(digest[:10]), 13)}"
 
 
 def first_id(prefix: Prefix, millis: int) -> str:
-    """Return what sorts before every id made at a time (Unix ms) or later."""
+    """Return a lower bound of the ids that were created at a time (Unix ms) or later."""
     return f"{prefix}_{_base32(max(0, millis) << 80, 13)}"
 
 
 def new_session_id() -> str:
-    """Make a checkout session id: 160 random bits, so that it cannot be guessed."""
+    """Return a new checkout session id: 160 random bits, which cannot be guessed."""
     return f"cs_{_random_digits(32)}"
 
 
 def new_slug() -> str:
-    """Make the last part of a public address: 160 random bits, so that it cannot be guessed."""
+    """Return the last segment of a public address: 160 random bits, which cannot be guessed."""
     return _random_digits(32)
 
 
-def number_of(made: str) -> int:
-    """Return a whole number below 2**53 that stands for an id, for clients that take only numbers.
+def number_of(identifier: str) -> int:
+    """Return an integer below 2**53 for an id, for clients that accept only numbers.
 
-    Milliseconds since 2024 and twelve of the random bits: it sorts by the millisecond.
+    It consists of the milliseconds since 2024 and twelve of the random bits, and sorts by time.
     """
-    number = _number(made)
+    number = _number(identifier)
     return ((number >> 80) - _NUMBERS_FROM_MS) << _RANDOM_BITS | number & (1 << _RANDOM_BITS) - 1
 
 
-def made_at(made: str) -> int:
-    """Return when an id was made, in Unix ms.
+def creation_time(identifier: str) -> int:
+    """Return when an id was created, in Unix ms.
 
-    Raises ValueError for what is not an id, and for a checkout session's, which holds no time.
+    Raises ValueError for text that is no id, and for checkout session ids, which contain no time.
     """
-    return _number(made) >> 80
+    return _number(identifier) >> 80
 
 
-def _number(made: str) -> int:
-    _, _, digits = made.partition("_")
+def _number(identifier: str) -> int:
+    _, _, digits = identifier.partition("_")
     if len(digits) != _DIGITS:
-        msg = f"{made!r} does not say when it was made"
+        msg = f"{identifier!r} does not say when it was made"
         raise ValueError(msg)
     number = 0
     for digit in digits:
@@ -150,5 +150,5 @@ def _number(made: str) -> int:
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text has the shape of an id; anything else needs no query."""
+    """Whether a text has the form of an id; other texts need no query."""
     return _SHAPE.fullmatch(text) is not None

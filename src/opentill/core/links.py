@@ -1,16 +1,15 @@
-"""Addresses that a page of ours may lead to, whoever gave them."""
+"""Validation of external addresses that pages link to."""
 
 from urllib.parse import urlsplit
 
 from opentill.core import hostnames
 
 
-def web_address(text: str | None) -> str | None:
-    """Return the address if it is absolute http(s) without credentials, otherwise None.
+def safe_url(text: str | None) -> str | None:
+    """Return an absolute http(s) URL without credentials, with its host in ASCII; None for others.
 
-    Its host is in ASCII then, so that a browser of any age goes to the same one.
-    Services have checked already; a page does not rely on that, because one ``javascript:`` address
-    in a link is enough.
+    An ASCII host leads browsers of any age to the same server. Services have validated the address
+    before; pages check again, because a single ``javascript:`` link would be an exploit.
     """
     if not text or not text.isprintable() or any(c in text for c in "\"'<>\\^`{|} "):
         return None

@@ -1,13 +1,13 @@
-"""The log: one JSON object a line on standard error, made readable on a terminal.
+"""The log: one JSON object per line on standard error, or readable lines on a terminal.
 
-No line ever holds a secret, an e-mail address, a card number, a body or a query string: code does
-not log them, and one in an error's text is redacted here, last before writing.
-The request's id is bound with ``structlog.contextvars`` and is on every line of the request, and so
-is the merchant's (``merchant``) once it is known.
+No line contains a secret, an e-mail address, a card number, a body or a query string: code does
+not log them, and those in texts of errors are redacted here before writing. The request's id is
+bound with ``structlog.contextvars`` and is on every line of the request, as is the merchant's
+(``merchant``) once it is known.
 
-Lines of requests are buffered for up to ``LATEST_S``: written one by one they cost a seventh of the
-processor time of a read. Every other line is written at once, after the buffered ones, so the order
-stays. Stopping loses none; a SIGKILL loses the buffered ones.
+Lines about requests are buffered for up to ``LATEST_S``: writing each at once would take a seventh
+of the processor time of a read. Other lines are written immediately, after the buffered ones, which
+keeps the order. Stopping loses none; a SIGKILL loses the buffered ones.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ _SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _CARD: Final = re.compile(r"(?<![0-9A-Za-z])[0-9](?:[ -]?[0-9]){12,18}(?![0-9A-Za-z])")
-# Groups of digits as a card number may be written, with whatever other numbers beside it.
+# Groups of digits in which a card number may be written, next to other numbers.
 _DIGITS: Final = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?:[ ._-][0-9]+)*(?![0-9A-Za-z])")
 _SHORTEST_GROUP: Final = 3
 _SHORTEST_CARD: Final = 13
 _LONGEST_CARD: Final = 19
-_ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # what may surround an e-mail address
-# (what is redacted, what replaces it); each takes time in proportion to the text
+_ENDS: Final = r"\s<>\"'(),:;=\[\]{}/"  # characters that may surround an e-mail address
+# (pattern, replacement); each takes linear time
 _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
     (re.compile(r"svc_(live|stg)_[0-9A-Za-z]+"), rf"svc_\1_{REDACTED}"),
     (re.compile(r"\b(whsec|sk_live|sk_test|rk_live|rk_test)_[0-9A-Za-z+/=_-]+"), rf"\1_{REDACTED}"),
@@ -53,50 +53,50 @@ _RULES: Final[Sequence[tuple[re.Pattern[str], str]]] = (
     (re.compile(r"\?[^\s=?&'\"]+=[^\s'\"<>]*"), f"?{REDACTED}"),
     (
         re.compile(
-            # Only from the beginning of a word, and to its last address: else a long word would be
-            # read again from each of its letters.
+            # Starts only at the beginning of a word and extends to its last address: otherwise
+            # the time would be quadratic in the length of a word.
             rf"(?<![^@{_ENDS}])[^@{_ENDS}]+(?:@|%40)[\w.-]+\.\w+"
             rf"(?:[^{_ENDS}]*(?:@|%40)[\w.-]+\.\w+)?"
         ),
         REDACTED,
     ),
 )
-# A text without one of these needs no redaction: most texts are searched only once.
+# A text without a match needs no redaction, so that most texts are searched only once.
 _SUSPECT: Final = re.compile(
     r"svc_|whsec|[sr]k_|bearer|://|[?@]|%40|[0-9](?:[ ._-]?[0-9]){12}", re.IGNORECASE
 )
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
-# Whose request is served: it is on every line of it, once that is known.
+# The merchant whose request is being served, once it is known.
 merchant: Final[ContextVar[str | None]] = ContextVar("merchant", default=None)
-LONGEST: Final = 32 * 1024  # characters of a text; the rest is not logged
-LATEST_S: Final = 0.01  # a request's line is written at most so long after its response
+LONGEST: Final = 32 * 1024  # characters of a text; longer ones are cut
+LATEST_S: Final = 0.01  # the longest delay of a request's line after its response
 _MOST_BUFFERED: Final = 200
 _lines: Final = msgspec.json.Encoder().encode_lines
-# Their lines at level info hold URLs with query strings, or repeat those of the supervisor.
+# Their lines at level info contain URLs with query strings, or repeat the supervisor's.
 _QUIET: Final = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn", "uvicorn.error", "asyncio")
 
 
 def _add_merchant(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    if (found := merchant.get()) is not None:
-        event.setdefault("merchant", found)
+    if (merchant_id := merchant.get()) is not None:
+        event.setdefault("merchant", merchant_id)
     return event
 
 
-def _inert(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Write control characters in texts of others as escapes."""
+def _escape_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Escape control characters in untrusted texts."""
     return {
-        name: terminal.inert(value) if isinstance(value, str) else value
+        name: terminal.escape(value) if isinstance(value, str) else value
         for name, value in event.items()
     }
 
 
 def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
-    """Set up the log of this process, our own lines and those of libraries.
+    """Configure the log of this process, including lines of libraries.
 
-    ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``stream`` is standard error unless
-    a test gives another. Lines are pretty if it is a terminal. May be called again.
+    ``level`` is ``debug``, ``info``, ``warning`` or ``error``; ``stream`` is standard error except
+    in tests. Lines are formatted for people if it is a terminal. May be called again.
     """
-    global _requests  # noqa: PLW0603 - as structlog's own configuration is
+    global _requests  # noqa: PLW0603 - like structlog's own configuration
     output = _Output(stream or sys.stderr)
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
@@ -107,17 +107,17 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
     ]
     last: list[Processor] = [structlog.processors.format_exc_info, redact_event]
     if output.is_terminal:
-        last.append(_inert)
+        last.append(_escape_values)
         last.append(
             structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         )
     else:
-        last.append(structlog.processors.JSONRenderer(serializer=_json))
+        last.append(structlog.processors.JSONRenderer(serializer=_encode_json))
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", output)),
-        cache_logger_on_first_use=False,  # a test may configure again
+        cache_logger_on_first_use=False,  # tests configure it again
     )
     plain = not output.is_terminal and number <= logging.INFO
     _requests = output if plain else None
@@ -136,7 +136,7 @@ def configure(level: str = "info", *, stream: TextIO | None = None) -> None:
 
 
 class Line(msgspec.Struct, frozen=True):
-    """The line that is written for each request."""
+    """The line about a request."""
 
     request_id: str
     method: str
@@ -146,26 +146,26 @@ class Line(msgspec.Struct, frozen=True):
     timestamp: datetime
     event: str = "request"
     level: str = "info"
-    merchant: str | msgspec.UnsetType = msgspec.UNSET  # left out where none is known
+    merchant: str | msgspec.UnsetType = msgspec.UNSET  # absent if unknown
     trace_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Lost(msgspec.Struct, frozen=True):
-    """The line about those that could not be written, before the first one that can be again."""
+class _LossNotice(msgspec.Struct, frozen=True):
+    """The line about lines that could not be written, once writing works again."""
 
     lines: int
-    reason: str  # of the last one: ENOSPC, EPIPE, or the type of an error without such a name
+    reason: str  # of the last failure: ENOSPC, EPIPE, or the type of the exception
     timestamp: datetime
     event: str = "lines of the log could not be written"
     level: str = "error"
 
 
 class _Output:
-    """The stream that structlog and logging write to, with the buffer of requests' lines.
+    """The stream that structlog and logging write to, and the buffer of lines about requests.
 
-    Nothing here raises: jobs, requests and the supervisor go on without a log. A line that cannot
-    be written is dropped and counted. Files, pipes and terminals are written to directly, since
-    the stream's own buffer would keep some of these lines, and cut one without saying so.
+    Nothing here raises: jobs, requests and the supervisor continue without a log. A line that
+    cannot be written is dropped and counted. Files, pipes and terminals are written to directly,
+    because the stream's own buffer would retain such lines and cut one silently.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -173,9 +173,9 @@ class _Output:
         self._stream = stream
         self._buffered: list[Line] = []
         self._lock = threading.RLock()  # libraries log from threads of their own
-        self._lost = 0
+        self._lost_lines = 0
         self._reason = ""
-        self._is_cut = False  # the last line was written in part
+        self._is_cut = False  # the last line was written partially
         try:
             stream.fileno()
             self._put = self._put_in_file
@@ -183,24 +183,24 @@ class _Output:
             self._put = self._put_in_memory
 
     def write(self, text: str) -> None:
-        """Write after the buffered lines."""
+        """Write the buffered lines, then ``text``."""
         with self._lock:
             self._write_buffered()
             self._write(text)
 
     def flush(self) -> None:
-        """Write the buffered lines; the others are written."""
+        """Write the buffered lines."""
         with self._lock:
             self._write_buffered()
 
     def buffer(self, line: Line) -> None:
-        """Write a line within ``LATEST_S``."""
+        """Buffer a line, to be written within ``LATEST_S``."""
         with self._lock:
             self._buffered.append(line)
-            waiting = len(self._buffered)
-        if waiting == 1:
+            buffered_lines = len(self._buffered)
+        if buffered_lines == 1:
             asyncio.get_running_loop().call_later(LATEST_S, self.flush)
-        elif waiting >= _MOST_BUFFERED:
+        elif buffered_lines >= _MOST_BUFFERED:
             self.flush()
 
     def _write_buffered(self) -> None:
@@ -209,29 +209,29 @@ class _Output:
             self._write(_lines(lines).decode())
 
     def _write(self, text: str) -> None:
-        if self._lost and not self._write_loss():
-            self._lost += text.count("\n")
+        if self._lost_lines and not self._write_loss():
+            self._lost_lines += text.count("\n")
             return
-        self._lost += self._put(text)
+        self._lost_lines += self._put(text)
 
     def _write_loss(self) -> bool:
-        """Say how many lines were lost, and return whether that could be written."""
-        line = _lines([_Lost(self._lost, self._reason, datetime.now(UTC))]).decode()
+        """Write how many lines were lost; return whether that succeeded."""
+        line = _lines([_LossNotice(self._lost_lines, self._reason, datetime.now(UTC))]).decode()
         if self._put("\n" + line if self._is_cut else line):
             return False
-        self._lost = 0
+        self._lost_lines = 0
         return True
 
     def _put_in_file(self, text: str) -> int:
-        """Write lines, and return how many of them could not be."""
+        """Write lines; return how many could not be written."""
         rest = text.encode(self._stream.encoding, "backslashreplace")
         try:
             while rest:
                 written = os.write(self._stream.fileno(), rest)
                 self._is_cut = rest[written - 1 : written] != b"\n"
                 rest = rest[written:]
-        except (OSError, ValueError) as error:  # ValueError: it is closed
-            self._note(error)
+        except (OSError, ValueError) as error:  # ValueError: the stream is closed
+            self._record_reason(error)
         return rest.count(b"\n")
 
     def _put_in_memory(self, text: str) -> int:
@@ -239,16 +239,16 @@ class _Output:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError) as error:
-            self._note(error)
+            self._record_reason(error)
             return text.count("\n")
         return 0
 
-    def _note(self, error: Exception) -> None:
+    def _record_reason(self, error: Exception) -> None:
         number = error.errno if isinstance(error, OSError) else None
         self._reason = errno.errorcode.get(number or 0, type(error).__name__)
 
 
-_requests: _Output | None = None  # where their lines go; None while structlog formats them
+_requests: _Output | None = None  # None while structlog formats lines about requests
 
 
 def request(
@@ -260,18 +260,18 @@ def request(
     *,
     quiet: bool = False,
 ) -> None:
-    """Log a request after its response; needs a running event loop. At debug if ``quiet``.
+    """Log a request after its response, at debug if ``quiet``. Needs a running event loop.
 
-    JSON lines bypass structlog, since they need no redaction: the route is a template, and a method
-    that is not one of HTTP's is not repeated.
+    JSON lines bypass structlog, because they need no redaction: the route is a template, and
+    unknown methods are replaced.
     """
     method = method if method in _METHODS else "other"
     trace_id = tracing.trace_id()
     if quiet or _requests is None:
-        also = {} if trace_id is None else {"trace_id": trace_id}
+        extra = {} if trace_id is None else {"trace_id": trace_id}
         logger = structlog.get_logger()
         write = logger.debug if quiet else logger.info
-        write("request", method=method, route=route, status=status, ms=ms, **also)
+        write("request", method=method, route=route, status=status, ms=ms, **extra)
     else:
         _requests.buffer(
             Line(
@@ -288,26 +288,26 @@ def request(
 
 
 def flush() -> None:
-    """Write the buffered lines: before the event loop that would do it stops."""
+    """Write the buffered lines. Call it before the event loop that would do it stops."""
     if _requests is not None:
         _requests.flush()
 
 
 def redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Redact values that have a secret's name, and what texts hold, at any depth."""
+    """Redact values whose names suggest a secret, and secrets in texts, at any depth."""
     return {name: _redacted(name, value) for name, value in event.items()}
 
 
 def redact(text: str) -> str:
     """Redact keys, secrets, e-mail addresses, query strings and card numbers in a text.
 
-    A text over ``LONGEST`` is cut, and says so.
+    A text longer than ``LONGEST`` is cut and marked.
     """
     if len(text) > LONGEST:
-        # Between words, and not inside a card number: a part of a secret is not known for one.
+        # Cut between words and not inside a card number, since a partial secret is not recognised.
         words = text[:LONGEST].rsplit(maxsplit=1)
-        kept = words[0].rstrip("0123456789- ") if len(words) > 1 else ""
-        return f"{redact(kept)} [cut, of {len(text)} characters]"
+        beginning = words[0].rstrip("0123456789- ") if len(words) > 1 else ""
+        return f"{redact(beginning)} [cut, of {len(text)} characters]"
     if _SUSPECT.search(text) is None:
         return text
     for pattern, instead in _RULES:
@@ -326,7 +326,11 @@ def _redacted(name: str, value: object) -> object:
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):
-        return REDACTED if len(str(value)) > _TIME_DIGITS and _luhn(str(value)) else value
+        return (
+            REDACTED
+            if len(str(value)) > _TIME_DIGITS and _has_valid_check_digit(str(value))
+            else value
+        )
     if isinstance(value, Mapping):
         pairs = cast("Mapping[object, object]", value).items()
         return {str(key): _redacted(str(key), inner) for key, inner in pairs}
@@ -336,49 +340,49 @@ def _redacted(name: str, value: object) -> object:
 
 
 def _redact_card(match: re.Match[str]) -> str:
-    """Redact a card number; most other digits, such as times and amounts, fail the check digit."""
-    return REDACTED if _luhn(re.sub(r"[ -]", "", match[0])) else match[0]
+    """Redact a card number. Most other numbers, such as times, have no valid check digit."""
+    return REDACTED if _has_valid_check_digit(re.sub(r"[ -]", "", match[0])) else match[0]
 
 
 def _redact_among_digits(match: re.Match[str]) -> str:
-    """Redact the groups of digits that make a card number, also beside a date or a code."""
+    """Redact groups of digits that form a card number, also next to a date or a code."""
     if len(match[0]) < _SHORTEST_CARD:
         return match[0]
-    parts = re.split(r"([ ._-])", match[0])  # groups at even places, what is between at odd ones
-    kept: list[str] = []
-    place = 0
-    while place < len(parts):
-        end = _end_of_card(parts, place)
-        kept.append(REDACTED if end else parts[place])
-        place = end or place + 1
-        if place < len(parts) and place % 2:
-            kept.append(parts[place])
-            place += 1
-    return "".join(kept)
+    parts = re.split(r"([ ._-])", match[0])  # groups at even indices, separators at odd ones
+    redacted: list[str] = []
+    index = 0
+    while index < len(parts):
+        end = _end_of_card(parts, index)
+        redacted.append(REDACTED if end else parts[index])
+        index = end or index + 1
+        if index < len(parts) and index % 2:
+            redacted.append(parts[index])
+            index += 1
+    return "".join(redacted)
 
 
 def _end_of_card(parts: Sequence[str], begin: int) -> int:
-    """Return behind which place the longest card number ends that begins here; 0 if none does."""
-    digits, found = "", 0
-    for place in range(begin, len(parts), 2):
-        digits += parts[place]
-        if len(parts[place]) < _SHORTEST_GROUP or len(digits) > _LONGEST_CARD:
+    """Return the end index of the longest card number that starts at ``begin``, 0 if none does."""
+    digits, end = "", 0
+    for index in range(begin, len(parts), 2):
+        digits += parts[index]
+        if len(parts[index]) < _SHORTEST_GROUP or len(digits) > _LONGEST_CARD:
             break
-        if len(digits) >= _SHORTEST_CARD and _luhn(digits):
-            found = place + 1
-    return found
+        if len(digits) >= _SHORTEST_CARD and _has_valid_check_digit(digits):
+            end = index + 1
+    return end
 
 
-def _luhn(digits: str) -> bool:
-    """ISO/IEC 7812-1 annex B."""
+def _has_valid_check_digit(digits: str) -> bool:
+    """Whether the check digit is valid (ISO/IEC 7812-1 annex B)."""
     doubled = (int(digit) * 2 for digit in digits[-2::-2])
     total = sum(int(digit) for digit in digits[-1::-2])
     total += sum(value - 9 if value > 9 else value for value in doubled)  # noqa: PLR2004 - a digit
     return total % 10 == 0
 
 
-def _json(event: EventDict, **_: object) -> str:
+def _encode_json(event: EventDict, **_: object) -> str:
     try:
         return msgspec.json.encode(event, enc_hook=str).decode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 has no form for
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot encode
         return json.dumps(event, default=str)

@@ -1,12 +1,12 @@
-"""Metrics for Prometheus: what processes count, and figures that are read where they are kept.
+"""Metrics for Prometheus: counters of the processes, and readings of the database.
 
-What a process counts (requests, jobs, deliveries, gateways' responses, payment attempts) begins at
-0 with it; money and queues are read from the database at each scrape (decision 0093). No label has
-a value that a client can choose.
+Counters (requests, jobs, deliveries, gateway calls, payment attempts) start at 0 with the process;
+money and queues are read from the database at each scrape (decision 0093). No label has a value
+that a client can choose.
 
-With several processes each writes to files in ``PROMETHEUS_MULTIPROC_DIR``, which the supervisor
-sets for its children before they import this module, and any of them renders the sum. The library
-is imported on first use: most commands do not need it.
+Several processes write to files in ``PROMETHEUS_MULTIPROC_DIR``, which the supervisor sets for its
+children before they import this module, and any of them renders the sum. The library is imported on
+first use, because most commands do not need it.
 """
 
 import functools
@@ -33,13 +33,13 @@ VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REQUEST_BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 JOB_BUCKETS_S: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
-_IDLE_S: Final = 10.0  # a scraper that says nothing for so long loses its connection
+_IDLE_S: Final = 10.0  # an idle scraper's connection is closed after this time
 GATEWAY_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20)
 _METHODS: Final = frozenset(("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT"))
 
 
 class Reading(NamedTuple):
-    """A figure of the moment, read where it is kept, for each combination of its labels."""
+    """A metric that is read at the time of a scrape, with a sample per combination of labels."""
 
     name: str
     help: str
@@ -59,7 +59,7 @@ def _registry() -> "CollectorRegistry":
 
 
 class _Counted(NamedTuple):
-    """Something that is counted: its series by name, help and labels."""
+    """A counter's name, help text and labels."""
 
     name: str
     help: str
@@ -67,7 +67,7 @@ class _Counted(NamedTuple):
 
 
 class _Measured(NamedTuple):
-    """Something that is counted and timed: both series by name, help and labels."""
+    """A counter and a histogram of the same operation."""
 
     counter: _Counted
     histogram: _Counted
@@ -148,21 +148,21 @@ def _request_series(route: str, method: str, status: int) -> "tuple[Counter, His
     return counter.labels(route, method, str(status)), histogram.labels(route, method)
 
 
-def begin_gateways(
+def start_gateway_series(
     methods: Mapping[str, Iterable[str]],
     ends: Iterable[str],
     operations: Mapping[str, Iterable[str]],
     owners: Iterable[str],
 ) -> None:
-    """Begin the series of gateways at 0, so that a scrape sees the first one that is counted.
+    """Start the series of gateways at 0.
 
-    Prometheus knows no rise from nothing to a figure, and no share of what has no series.
-    ``methods``: of each gateway that is set up; ``ends``: of attempts; ``operations``: each with
-    its outcomes; ``owners``: gateways whose payments others may report on.
+    Prometheus computes no increase from a series that did not exist before, and no ratio without
+    one. ``methods``: by configured gateway; ``ends``: final statuses of attempts; ``operations``:
+    each with its outcomes; ``owners``: gateways whose payments other gateways may report on.
     """
     ends, owners = list(ends), set(owners) | set(methods)
-    for gateway, taken in methods.items():
-        for method in taken:
+    for gateway, gateway_methods in methods.items():
+        for method in gateway_methods:
             _child(_STARTED_ATTEMPTS, gateway, method)
             for end in ends:
                 _child(_ENDED_ATTEMPTS, gateway, method, end.lower())
@@ -175,8 +175,10 @@ def begin_gateways(
                 calls.labels(gateway, operation, outcome.lower())
 
 
-def begin_jobs(kinds: Iterable[str], outcomes: Iterable[str], deliveries: Iterable[str]) -> None:
-    """Begin the series of a worker at 0, as ``begin_gateways`` does."""
+def start_job_series(
+    kinds: Iterable[str], outcomes: Iterable[str], deliveries: Iterable[str]
+) -> None:
+    """Start the series of a worker at 0, like ``begin_gateways``."""
     counter, seconds = _series(_JOBS)
     outcomes = list(outcomes)
     for kind in kinds:
@@ -189,28 +191,28 @@ def begin_jobs(kinds: Iterable[str], outcomes: Iterable[str], deliveries: Iterab
 
 
 def count_request(route: str, method: str, status: int, seconds: float) -> None:
-    """Count one request; ``route`` is the template (``/v1/orders/{id}``), never a path."""
+    """Count a request; ``route`` is the template (``/v1/orders/{id}``), never a path."""
     counter, histogram = _request_series(route, method, status)
     counter.inc()
     histogram.observe(seconds)
 
 
 def count_job(kind: str, outcome: str, seconds: float) -> None:
-    """Count one run of a job; ``outcome`` such as ``done``, ``retry``, ``failed``."""
+    """Count a run of a job; ``outcome`` is ``done``, ``retry``, ``failed`` or similar."""
     counter, histogram = _series(_JOBS)
     counter.labels(kind, outcome).inc()
     histogram.labels(kind).observe(seconds)
 
 
 def count_delivery(outcome: str, seconds: float) -> None:
-    """Count one attempt to deliver an event; ``outcome`` such as ``delivered``, ``no_answer``."""
+    """Count a delivery attempt; ``outcome`` is ``delivered``, ``no_answer`` or similar."""
     counter, histogram = _series(_DELIVERIES)
     counter.labels(outcome).inc()
     histogram.observe(seconds)
 
 
 def count_gateway_call(gateway: str, operation: str, outcome: str, seconds: float) -> None:
-    """Count one request to a gateway; ``outcome`` is a status of ``gateways/model.py``."""
+    """Count a request to a gateway; ``outcome`` is a status of ``gateways/model.py``."""
     counter, histogram = _series(_GATEWAY_CALLS)
     counter.labels(gateway, operation, outcome.lower()).inc()
     histogram.labels(gateway, operation).observe(seconds)
@@ -222,7 +224,7 @@ def count_started_attempt(gateway: str, method: str) -> None:
 
 
 def count_ended_attempt(gateway: str, method: str, outcome: str) -> None:
-    """Count a payment attempt whose end is committed; ``outcome`` is its status then."""
+    """Count a payment attempt whose end is committed; ``outcome`` is its final status."""
     _child(_ENDED_ATTEMPTS, gateway, method, outcome.lower()).inc()
 
 
@@ -234,16 +236,16 @@ def count_foreign_gateway_event(gateway: str, owner: str) -> None:
 def render(readings: Sequence[Reading] = ()) -> bytes:
     """Return all metrics as Prometheus text (``CONTENT_TYPE``), summed over the processes.
 
-    ``readings`` are current values that the caller read, such as the age of a queue.
+    ``readings`` are current values, such as the age of a queue.
     """
     import prometheus_client as prometheus
 
-    text: bytes = prometheus.generate_latest(_of_all_processes())
+    text: bytes = prometheus.generate_latest(_combined_registry())
     return text + "".join(map(_text, (_build(), *readings))).encode()
 
 
-def _of_all_processes() -> "CollectorRegistry":
-    """Return all series, summed over the processes where there are several."""
+def _combined_registry() -> "CollectorRegistry":
+    """Return a registry of all series, summed over the processes."""
     import prometheus_client as prometheus
     from prometheus_client import multiprocess, values
 
@@ -254,15 +256,14 @@ def _of_all_processes() -> "CollectorRegistry":
     if values.ValueClass is values.MutexValue:
         return _registry()
     registry = prometheus.CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # of theirs
+    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # the library has no types
     return registry
 
 
 def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
-    """Return how often each gateway was called and how many seconds that took in all.
+    """Return the number and total seconds of calls by gateway and operation.
 
-    By gateway and operation, counted as in ``render``: since these processes started. Nothing else
-    of what is counted is read.
+    Like ``render`` it covers the time since the processes started. It reads only these series.
     """
     calls, seconds = dict[tuple[str, str], int](), dict[tuple[str, str], float]()
     for kind, labels, value in _timed(_GATEWAY_CALLS):
@@ -275,7 +276,7 @@ def gateway_calls() -> dict[tuple[str, str], tuple[int, float]]:
 
 
 def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Yield the sums and counts of a histogram, in parts that are to be added up."""
+    """Yield partial sums and counts of a histogram, which the caller adds up."""
     from prometheus_client import values
 
     _, histogram = _series(measured)
@@ -289,8 +290,8 @@ def _timed(measured: _Measured) -> Iterator[tuple[str, Mapping[str, str], float]
         return
     from prometheus_client.mmap_dict import MmapedDict
 
-    # As the library writes them: a file for each process, and a count for each bucket.
-    library: Any = MmapedDict  # it says no types
+    # The library writes a file for each process.
+    library: Any = MmapedDict  # it has no types
     read: _ReadFile = library.read_all_values_from_file
     for path in Path(os.environ[VARIABLE]).glob("histogram_*.db"):
         for key, value, _, _ in read(str(path)):
@@ -305,12 +306,14 @@ def _build() -> Reading:
 
 
 def _text(reading: Reading) -> str:
-    """Write a reading in Prometheus' text format 0.0.4."""
+    """Format a reading in Prometheus' text format 0.0.4."""
     lines = [f"# HELP {reading.name} {reading.help}", f"# TYPE {reading.name} {reading.kind}"]
     for labels, value in reading.samples:
-        named = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+        label_text = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
         lines.append(
-            f"{reading.name}{{{named}}} {value:.17g}" if named else f"{reading.name} {value:.17g}"
+            f"{reading.name}{{{label_text}}} {value:.17g}"
+            if label_text
+            else f"{reading.name} {value:.17g}"
         )
     return "\n".join(lines) + "\n"
 
@@ -321,10 +324,10 @@ def _escaped(text: str) -> str:
 
 @contextmanager
 def listening(host: str, port: int, read: Read, token: str | None = None) -> Iterator[None]:
-    """Serve the metrics at an address of their own, in a thread.
+    """Serve the metrics at a separate address, in a thread.
 
-    ``read`` returns the figures of the moment and is called in that thread. With a ``token`` only
-    its bearer gets a response. Raises ``ConfigurationError`` if the port is taken.
+    ``read`` returns the current readings and is called in that thread. With a ``token``, only its
+    bearer gets the metrics. Raises ``ConfigurationError`` if the port is in use.
     """
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -338,8 +341,8 @@ def listening(host: str, port: int, read: Read, token: str | None = None) -> Ite
         timeout = _IDLE_S
 
         def do_GET(self) -> None:
-            given = self.headers.get("authorization", "").encode("latin-1", "replace")
-            if expected is not None and not hmac.compare_digest(given, expected):
+            credentials = self.headers.get("authorization", "").encode("latin-1", "replace")
+            if expected is not None and not hmac.compare_digest(credentials, expected):
                 self._send(401, b"Unauthorized\n")
             else:
                 self._send(200, render(read()))
@@ -351,8 +354,8 @@ def listening(host: str, port: int, read: Read, token: str | None = None) -> Ite
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its names
-            """Say nothing."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+            """Log nothing."""
 
     try:
         httpd = Server((host, port), Handler)
@@ -370,9 +373,9 @@ def listening(host: str, port: int, read: Read, token: str | None = None) -> Ite
 
 @contextmanager
 def shared_directory(data_dir: Path | None) -> Iterator[Path]:
-    """Make the directory for several processes' files, without those of an earlier run.
+    """Create the directory for the files of several processes, without those of an earlier run.
 
-    Without a data directory it is a temporary one.
+    Without a data directory it is temporary.
     """
     if data_dir is None:
         with TemporaryDirectory(prefix="opentill-metrics-") as name:
@@ -380,6 +383,6 @@ def shared_directory(data_dir: Path | None) -> Iterator[Path]:
         return
     directory = data_dir / "metrics"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for rest in directory.glob("*.db"):
-        rest.unlink(missing_ok=True)
+    for old_file in directory.glob("*.db"):
+        old_file.unlink(missing_ok=True)
     yield directory

@@ -1,7 +1,7 @@
-"""Money: whole minor units and a currency; decimal text only at the edges; one method that rounds.
+"""Money: integers of minor units and a currency. Only ``times`` and ``share`` round.
 
-Exponents are those of ISO 4217 (list one, minor unit column). The contract writes every amount
-with exactly two decimals, whatever the currency has (contract.md#amounts).
+Exponents are those of ISO 4217 (list one, minor unit column). The contract formats every amount
+with exactly two decimals, whatever the currency's exponent (contract.md#amounts).
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-# ISO 4217 active codes by the number of decimals of their minor unit. Funds codes, metals, test
-# codes and "no currency" are left out: nobody can pay in them.
+# Active ISO 4217 codes by exponent, without funds codes, metals, test codes and "no currency", in
+# which nobody can pay.
 _TWO: Final = (
     "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF "
     "CHF CNY COP CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD "
@@ -33,8 +33,8 @@ PRICE_PATTERN: Final = r"^[0-9]{1,8}(\.[0-9]{1,2})?$"
 _AMOUNT: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2}))?")
 
 
-_SHOWN: Final = 2  # decimals, of every currency
-MOST_MINOR: Final = 10**16  # of an order: an error in a rate must not overflow the ledger
+_SHOWN: Final = 2  # decimals of every formatted amount
+MOST_MINOR: Final = 10**16  # of an order, so that a wrong rate cannot overflow the ledger
 
 
 class Money(msgspec.Struct, frozen=True, order=True):
@@ -45,31 +45,31 @@ class Money(msgspec.Struct, frozen=True, order=True):
 
     @property
     def text(self) -> str:
-        """The amount as the contract writes it: two decimals, for example ``"9.99"``."""
+        """The amount in the contract's format: two decimals, such as ``"9.99"``."""
         return show(self.minor, self.currency)
 
 
 def exponent(currency: str) -> int:
-    """Return how many decimals the currency's minor unit has. Raises KeyError if not active."""
+    """Return the exponent of a currency. Raises KeyError for a code that is not active."""
     return EXPONENTS[currency]
 
 
 def most(currency: str) -> int:
-    """Return the largest price: 99999999.99, in minor units. Raises KeyError if not active."""
+    """Return the largest price in minor units. Raises KeyError for a code that is not active."""
     return parse("99999999.99" if exponent(currency) else "99999999", currency)
 
 
 def parse(text: str, currency: str) -> int:
-    """Turn decimal text with at most two fraction digits into minor units of the currency.
+    """Parse decimal text with at most two fraction digits into minor units of the currency.
 
-    Raises ValueError with a sentence that says what is accepted: for a text that is no such number
-    and for a fraction that the currency does not have (JPY ``10.50``).
+    Raises ValueError, whose text says what is accepted, for other text and for a fraction that the
+    currency does not have (JPY ``10.50``).
     """
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
         msg = 'must be a decimal number in text with at most two fraction digits, such as "10.00"'
         raise ValueError(msg)
-    whole, fraction = found[1], (found[2] or "").ljust(2, "0")
+    whole, fraction = match[1], (match[2] or "").ljust(2, "0")
     decimals = exponent(currency)
     if decimals < len(fraction.rstrip("0")):
         msg = f'must have no fraction, since {currency} has none, such as "10" or "10.00"'
@@ -78,14 +78,14 @@ def parse(text: str, currency: str) -> int:
 
 
 def show(minor: int, currency: str) -> str:
-    """Write minor units with exactly two decimals: ``"9.99"``, ``"10.00"`` for 10 yen, ``"-0.40"``.
+    """Format minor units with exactly two decimals: ``"9.99"``, ``"10.00"`` (10 yen), ``"-0.40"``.
 
-    Raises ValueError for fils or millimes below a hundredth: ``times`` never makes any, and hiding
-    one would make the shown numbers disagree with the books.
+    Raises ValueError for a fraction of a hundredth (fils, millimes): ``times`` never produces one,
+    and hiding it would make the formatted amounts disagree with the ledger.
     """
     decimals = exponent(currency)
     hundredths = abs(minor)
-    if decimals != _SHOWN:  # most currencies have as many as are shown
+    if decimals != _SHOWN:  # the exponent of most currencies is 2
         hundredths, rest = divmod(hundredths * 100, 10**decimals)
         if rest:
             msg = f"{minor} minor units of {currency} are no whole hundredths"
@@ -94,9 +94,9 @@ def show(minor: int, currency: str) -> str:
 
 
 def shown(minor: int, currency: str) -> str | None:
-    """Write minor units as ``show`` does; None for what it cannot write.
+    """Format minor units like ``show``; None for an amount that it refuses.
 
-    For amounts that others name: in any currency, and with any number of decimals.
+    For external amounts, which may have any currency and any number of decimals.
     """
     try:
         return show(minor, currency)
@@ -105,7 +105,7 @@ def shown(minor: int, currency: str) -> str | None:
 
 
 def named(minor: int, currency: str) -> str:
-    """Write an amount that others name: ``"9.99 USD"``, else ``"9991 minor units of KWD"``."""
+    """Format an external amount: ``"9.99 USD"``, else ``"9991 minor units of KWD"``."""
     text = shown(minor, currency)
     return f"{minor} minor units of {currency}" if text is None else f"{text} {currency}"
 
@@ -113,10 +113,9 @@ def named(minor: int, currency: str) -> str:
 def times(minor: int, rate: Decimal, source: str, target: str) -> int:
     """Convert minor units of ``source`` by ``rate`` into minor units of ``target``, half up.
 
-    The only place that rounds money. ``rate`` is target units per source unit; with the same
-    currency on both sides it is a plain share, such as a fee rate. Three-decimal currencies are
-    rounded to whole hundredths (ten fils), which is what card acquirers accept and what the
-    contract's two decimals can show.
+    ``rate`` is target units per source unit; with the same currency on both sides it is a share,
+    such as a fee rate. Three-decimal currencies are rounded to whole hundredths (ten fils), which
+    card acquirers accept and the contract's two decimals can show.
     """
     with localcontext() as context:
         context.prec = 60
@@ -128,13 +127,13 @@ def times(minor: int, rate: Decimal, source: str, target: str) -> int:
 
 
 def share(minor: int, part: int, whole: int, currency: str) -> int:
-    """Return ``minor * part / whole`` in the same currency, half up, exact for any integers."""
+    """Return ``minor * part / whole`` in the same currency, half up and exact for any integers."""
     grain: int = 10 ** max(0, exponent(currency) - 2)
     units = minor // grain
     return (2 * units * part + whole) // (2 * whole) * grain
 
 
 def rate_text(rate: Decimal) -> str:
-    """Write a rate without exponent and without needless zeros: ``"0.04"``, ``"1"``."""
+    """Format a rate without exponent and trailing zeros: ``"0.04"``, ``"1"``."""
     text = format(rate, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,6 +1,6 @@
-"""What people note about an order or a dispute: plain text, so long and so often at most.
+"""Notes about an order or a dispute: plain text, bounded in length and number.
 
-Notes are kept for ever as they were written, so both are bounded, for everybody who writes one.
+Notes are stored permanently and never changed.
 """
 
 import re
@@ -8,24 +8,22 @@ from typing import Final
 
 from opentill.core.errors import Invalid
 
-LONGEST_NOTE: Final = (
-    5_000  # characters, whose form is within the bounds of forms in every language
-)
+LONGEST_NOTE: Final = 5_000  # characters; in any language the form stays within the limit of forms
 MOST_NOTES: Final = 100  # of an order, and of a dispute
-# What no plain text has; line ends and tabs it may.
+# Control characters except line feeds and tabs, and lone surrogates.
 _UNPRINTABLE: Final = re.compile("[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ud800-\udfff]")
 
 
 class NotesFull(Invalid):
-    """There are as many notes as there may be."""
+    """The maximum number of notes is reached."""
 
     def __init__(self) -> None:
-        """Say how many that is."""
+        """The error names the maximum."""
         super().__init__("note", f"note must be one of at most {MOST_NOTES}")
 
 
-def read_note(text: str) -> str:
-    """Return a note as it is kept: no space around it, plain line ends. Raises Invalid."""
+def clean_note(text: str) -> str:
+    """Return a note without surrounding space and with plain line ends. Raises Invalid."""
     text = text.replace("\r\n", "\n").strip()
     if not 1 <= len(text) <= LONGEST_NOTE or _UNPRINTABLE.search(text):
         raise Invalid("note", f"note must be plain text of 1 to {LONGEST_NOTE} characters")

@@ -1,4 +1,4 @@
-"""The payment methods: gateways offer them, fees depend on them."""
+"""Payment methods."""
 
 from typing import Final, Literal, get_args
 
@@ -8,17 +8,17 @@ BY_NAME: Final[dict[str, Method]] = {method: method for method in METHODS}
 
 
 def by_method(text: str) -> dict[Method, tuple[str, ...]]:
-    """Read a list of methods, each with or without values: ``ALIPAY:CNY|HKD,PAYNOW``.
+    """Parse a list of methods, each with or without values: ``ALIPAY:CNY|HKD,PAYNOW``.
 
-    Raises ValueError with a text that says what is accepted.
+    Raises ValueError, whose text says what is accepted.
     """
-    read: dict[Method, tuple[str, ...]] = {}
+    values: dict[Method, tuple[str, ...]] = {}
     for part in text.split(","):
         name, colon, words = part.strip().partition(":")
         method = BY_NAME.get(name)
-        found = tuple(word.strip() for word in words.split("|")) if colon else ()
-        if method is None or method in read or "" in found or len(set(found)) != len(found):
+        own = tuple(word.strip() for word in words.split("|")) if colon else ()
+        if method is None or method in values or "" in own or len(set(own)) != len(own):
             message = f"different methods of {', '.join(METHODS)}, each at most once"
             raise ValueError(message)
-        read[method] = found
-    return read
+        values[method] = own
+    return values

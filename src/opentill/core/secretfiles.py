@@ -1,8 +1,8 @@
-"""Secrets in files and a database's password apart from its address: as containers are given them.
+"""Secrets in files, and a database password separate from the URL, as containers provide them.
 
-``OPENTILL_SECRET_KEY_FILE=/run/secrets/key`` stands for ``OPENTILL_SECRET_KEY`` with what is in
-the file. The secret is then not in the environment, which container engines show to everybody who
-may inspect a container.
+``OPENTILL_SECRET_KEY_FILE=/run/secrets/key`` sets ``OPENTILL_SECRET_KEY`` to the content of the
+file. The secret is then not in the environment, which container engines show to everybody who may
+inspect a container.
 """
 
 import os
@@ -17,29 +17,29 @@ SUFFIX: Final = "_FILE"
 LARGEST_BYTES: Final = 65_536
 
 
-def read(secret: AbstractSet[str], options: str, given: dict[str, str]) -> dict[str, str]:
-    """Put into ``given`` what stands in the files that it names; the variables with their files.
+def read_files(secret: AbstractSet[str], options: str, variables: dict[str, str]) -> dict[str, str]:
+    """Add the contents of the named files to ``variables``; return the files by variable.
 
-    ``secret`` has the names of the settings that may come so, and ``options`` is what the options
-    of gateways begin with: all of those may. Raises ``SettingError``.
+    ``secret`` has the settings that may be in files; variables that begin with ``options``, the
+    prefix of gateways' options, may be too. Raises ``SettingError``.
     """
     files: dict[str, str] = {}
-    for variable in [name for name in given if name.endswith(SUFFIX)]:
+    for variable in [name for name in variables if name.endswith(SUFFIX)]:
         name = variable.removesuffix(SUFFIX)
         if name not in secret and not name.startswith(options):
             continue
-        if name in given:
+        if name in variables:
             message = f"{name} and {variable} are both given; leave one of them out"
             raise SettingError(message)
-        files[name] = given.pop(variable)
-    given.update({name: _content(path, name + SUFFIX) for name, path in files.items()})
+        files[name] = variables.pop(variable)
+        variables.update({name: _content(path, name + SUFFIX) for name, path in files.items()})
     return files
 
 
 def _content(path: str, variable: str) -> str:
-    """Read a file that holds a secret, without the ends of lines that editors leave."""
+    """Read a secret from a file, without the line ends that editors append."""
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 message = f"{variable} names {path}, which is no regular file, nor a link to one"
                 raise SettingError(message)
@@ -60,13 +60,13 @@ def _content(path: str, variable: str) -> str:
     return text
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Open without waiting: opening a FIFO blocks until another process writes to it."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open without blocking, which opening a FIFO would until another process writes to it."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def check_password(settings: Settings) -> None:
-    """See that a password that is given apart is the only one. Raises ``SettingError``."""
+    """Raise ``SettingError`` unless a separate database password is the only one."""
     if not settings.database_url:
         message = "OPENTILL_DATABASE_PASSWORD needs OPENTILL_DATABASE_URL: whose password it is"
         raise SettingError(message)
@@ -80,8 +80,8 @@ def check_password(settings: Settings) -> None:
             raise SettingError(message)
 
 
-def with_password(url: str | None, password: str) -> str | None:
-    """The address with the password in it; one that is given apart may have any character."""
+def add_password(url: str | None, password: str) -> str | None:
+    """Return the URL with the separate password added, percent-encoded."""
     if not url or not password:
         return url
     return f"{url}{'&' if '?' in url else '?'}password={quote(password, safe='')}"

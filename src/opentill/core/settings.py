@@ -1,9 +1,9 @@
-"""The settings of a deployment: one table, whose rows are the fields of one frozen struct.
+"""The settings of a deployment, as the fields of one frozen struct.
 
-A row is all that is said of a setting: ``Annotated[type, parser, explanation] = default``, with
-``SECRET`` where the value is one, and last a text that says the default where that follows from
-other settings. The environment variable is ``OPENTILL_`` and the field's name in capitals. A field
-that is not ``Annotated`` is derived: ``config.py``, the only reader of the environment, fills it.
+A field declares ``Annotated[type, parser, explanation] = default``, with ``SECRET`` for a secret,
+and finally a text for a default that depends on other settings. The environment variable is
+``OPENTILL_`` and the field's name in capitals. Fields without ``Annotated`` are derived by
+``config.py``, the only reader of the environment.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,10 +27,10 @@ KEY_IS_LOST: Final = (
 
 
 class SettingError(ConfigurationError):
-    """A setting is wrong; the text is one line that names it and says what is accepted."""
+    """An invalid setting; the text is one line that names it and says what is accepted."""
 
 
-SECRET: Final = object()  # marks a row whose value is never shown, and may stand in a file
+SECRET: Final = object()  # marks a setting that is never shown and may be read from a file
 _Port = Annotated[int, values.whole(1, 65535)]
 _Rate = Annotated[int, values.whole(0, 1_000_000_000)]
 _YesNo = Annotated[bool, values.yes_no]
@@ -43,7 +43,7 @@ _Key = Annotated[str, values.key, SECRET]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a deployment can choose; ``opentill settings`` explains each."""
+    """All settings of a deployment; ``opentill settings`` explains them."""
 
     database_url: Annotated[_DatabaseUrl, "PostgreSQL 15 or newer", "an embedded one"] = None
     database_password: Annotated[
@@ -245,12 +245,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def livemode(self) -> bool:
-        """Whether real money can be paid: some gateway is not the sandbox bank."""
+        """Whether real payments are possible: any gateway is not the sandbox bank."""
         return any(name != SANDBOX for name in self.gateways)
 
     @property
     def sends_mail(self) -> bool:
-        """Whether there is a mail server: without one no page promises mail."""
+        """Whether a mail server is configured; otherwise no page promises mail."""
         return bool(self.smtp_url)
 
     @property
@@ -259,18 +259,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.public_url.startswith("https://")
 
     def __repr__(self) -> str:
-        """Name the deployment and nothing that is secret, wherever a log or a trace shows it."""
+        """Name the deployment without secrets, because logs and traces may show it."""
         return f"Settings(public_url={self.public_url!r}, environment={self.environment!r})"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One row of a table of settings.
+    """The declaration of a setting.
 
-    ``parse`` raises ``ValueError`` whose text says what is accepted. ``default`` says the default
-    where it follows from other settings.
+    ``parse`` raises ``ValueError``, whose text says what is accepted. ``default`` describes a
+    default that depends on other settings.
     """
 
-    name: str  # of the environment variable
+    name: str  # the environment variable
     field: str
     parse: Callable[[str], object]
     text: str
@@ -279,7 +279,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def rows(table: type[msgspec.Struct], prefix: str) -> Iterator[Setting]:
-    """Yield the settings among the fields of a struct; their variables begin with ``prefix``."""
+    """Yield the settings that a struct declares; their variables begin with ``prefix``."""
     for field in msgspec.structs.fields(table):
         notes: tuple[Any, ...] = getattr(field.type, "__metadata__", ())
         if notes:
@@ -289,24 +289,24 @@ def rows(table: type[msgspec.Struct], prefix: str) -> Iterator[Setting]:
 
 
 def parse(
-    table: Iterable[Setting], given: Mapping[str, str], files: Mapping[str, str]
+    table: Iterable[Setting], variables: Mapping[str, str], files: Mapping[str, str]
 ) -> dict[str, object]:
-    """Return the values of the fields whose variables are given.
+    """Return the values of the fields whose variables are set.
 
-    ``files`` has the variables that were read from files, for the message of the ``SettingError``
-    that is raised for text that is not accepted.
+    ``files`` maps variables to the files that they were read from, for the message of
+    ``SettingError``, which is raised for an invalid value.
     """
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for row in table:
-        if row.name in given:
+        if row.name in variables:
             try:
-                found[row.field] = row.parse(given[row.name])
+                values[row.field] = row.parse(variables[row.name])
             except ValueError as error:
-                shown = "is not acceptable" if row.secret else f"is {given[row.name]!r}"
+                shown = "is not acceptable" if row.secret else f"is {variables[row.name]!r}"
                 where = f", in {files[row.name]}," if row.name in files else ""
                 message = f"{row.name}{where} {shown}; it must be {error}"
                 raise SettingError(message) from None
-    return found
+    return values
 
 
 PREFIX: Final = "OPENTILL_"

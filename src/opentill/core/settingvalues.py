@@ -1,6 +1,6 @@
-"""How the text of a setting becomes its value: a function for each kind of value.
+"""Parsers of the values of settings.
 
-Each raises ``ValueError`` whose text says what is accepted.
+Each raises ``ValueError``, whose text completes the sentence "it must be …".
 """
 
 import re
@@ -23,7 +23,7 @@ _WEB_PORTS: Final = {"http": 80, "https": 443}
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """A whole number in digits, within bounds."""
+    """Parser of an integer in digits, within bounds."""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
@@ -35,7 +35,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def seconds(low: float, high: float) -> Callable[[str], float]:
-    """Seconds, within bounds."""
+    """Parser of seconds, within bounds."""
 
     def parse(text: str) -> float:
         if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text) or not low <= float(text) <= high:
@@ -47,7 +47,7 @@ def seconds(low: float, high: float) -> Callable[[str], float]:
 
 
 def amount(text: str) -> Decimal:
-    """An amount of money in decimal text."""
+    """Parse an amount in decimal text."""
     if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,2})?", text):
         message = "a decimal number of at most two fraction digits, such as 10000 or 2500.00"
         raise ValueError(message)
@@ -55,7 +55,7 @@ def amount(text: str) -> Decimal:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """One of some words."""
+    """Parser of one of several words."""
 
     def parse(text: str) -> str:
         if text not in words:
@@ -66,7 +66,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def yes_no(text: str) -> bool:
-    """``yes`` or ``no``."""
+    """Parse ``yes`` or ``no``."""
     if text not in {"yes", "no"}:
         message = "yes or no"
         raise ValueError(message)
@@ -74,7 +74,7 @@ def yes_no(text: str) -> bool:
 
 
 def text(low: int, high: int) -> Callable[[str], str]:
-    """Printable text, so many characters long."""
+    """Parser of printable text of a bounded length."""
 
     def parse(text: str) -> str:
         if not low <= len(text) <= high or not text.isprintable():
@@ -86,10 +86,10 @@ def text(low: int, high: int) -> Callable[[str], str]:
 
 
 def password(text: str) -> str:
-    """Any text at all, without NUL."""
+    """Parse any text without NUL."""
     try:
         fits = b"\0" not in text.encode()
-    except UnicodeEncodeError:  # the environment's bytes are no UTF-8
+    except UnicodeEncodeError:  # the environment's bytes are not UTF-8
         fits = False
     if not fits:
         message = "UTF-8 text without NUL"
@@ -98,7 +98,7 @@ def password(text: str) -> str:
 
 
 def token(low: int, high: int) -> Callable[[str], str]:
-    """A token that a client can send in a header (RFC 9110 §5.5), so many characters long."""
+    """Parser of a token of a bounded length that fits into a header (RFC 9110 §5.5)."""
 
     def parse(text: str) -> str:
         if not low <= len(text) <= high or not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
@@ -110,7 +110,7 @@ def token(low: int, high: int) -> Callable[[str], str]:
 
 
 def header_prefix(text: str) -> str:
-    """Check the beginning of a header's name: a token (RFC 9110 §5.6.2), and none that is taken."""
+    """Parse the prefix of header names: a token (RFC 9110 §5.6.2) except ``webhook-``."""
     if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}", text) or text.lower() == "webhook-":
         message = "1 to 64 characters of a header's name, such as X-Svc-, and not webhook-"
         raise ValueError(message)
@@ -118,7 +118,7 @@ def header_prefix(text: str) -> str:
 
 
 def host(text: str) -> str:
-    """A host name or an IP address; IPv6 also in brackets."""
+    """Parse a host name or an IP address; IPv6 also in brackets."""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     try:
         bare = bare if bare.isascii() else hostnames.to_ascii(bare)
@@ -131,35 +131,35 @@ def host(text: str) -> str:
 
 
 def web(text: str) -> str:
-    """An absolute http(s) address, without a slash at its end.
+    """Parse an absolute http(s) URL; a final slash is removed.
 
-    Scheme and host are in lower case, the host in ASCII, without the scheme's own port or an empty
-    one: as browsers write an origin (RFC 6454 §6.1), which passkeys are bound to.
+    Scheme and host are returned in lower case, the host in ASCII, without a default or empty port:
+    the form of an origin in browsers (RFC 6454 §6.1), to which passkeys are bound.
     """
-    wanted = "an absolute http:// or https:// address without credentials, query or fragment"
+    expected = "an absolute http:// or https:// address without credentials, query or fragment"
     try:
         text = hostnames.with_ascii_host(text)
         parts = urlsplit(text)
-        given = parts.port
+        port_number = parts.port
     except ValueError:
-        raise ValueError(wanted) from None
-    found = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?", parts.netloc)
+        raise ValueError(expected) from None
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?", parts.netloc)
     if (
-        found is None
-        or not (_is_ipv6(found[1]) if found[1] else _is_name(found[2]))
+        match is None
+        or not (_is_ipv6(match[1]) if match[1] else _is_name(match[2]))
         or parts.scheme not in _WEB_PORTS
-        or given == 0
+        or port_number == 0
         or re.search(r"[\s?#@\\]", text)
         or not text.isascii()
     ):
-        raise ValueError(wanted)
-    name = f"[{parts.hostname}]" if found[1] else parts.hostname
-    port = "" if given in (None, _WEB_PORTS[parts.scheme]) else f":{given}"
+        raise ValueError(expected)
+    name = f"[{parts.hostname}]" if match[1] else parts.hostname
+    port = "" if port_number in (None, _WEB_PORTS[parts.scheme]) else f":{port_number}"
     return f"{parts.scheme}://{name}{port}{parts.path}".rstrip("/")
 
 
 def _is_name(text: str) -> bool:
-    """Return whether it may be a host's name (RFC 1035 §2.3.4), or an IPv4 address."""
+    """Whether a text can be a host name (RFC 1035 §2.3.4) or an IPv4 address."""
     labels = text.removesuffix(".").split(".")
     return len(text) <= _LONGEST_NAME and all(
         re.fullmatch(r"[A-Za-z0-9_-]{1,63}", label) for label in labels
@@ -167,7 +167,7 @@ def _is_name(text: str) -> bool:
 
 
 def _is_ipv6(text: str) -> bool:
-    """Return whether it is an IPv6 address, perhaps with a zone (RFC 4007 §11)."""
+    """Whether a text is an IPv6 address, optionally with a zone (RFC 4007 §11)."""
     try:
         return bool(IPv6Address(text)) and re.fullmatch(r"[A-Za-z0-9._:%-]+", text) is not None
     except ValueError:
@@ -175,13 +175,12 @@ def _is_ipv6(text: str) -> bool:
 
 
 def database(text: str) -> str:
-    """The address of a PostgreSQL, or of several (as asyncpg reads it).
+    """Parse the URL of one or more PostgreSQL servers, in asyncpg's form.
 
-    An & before or after all parameters is left out, and a ? without any.
-    What a password that is not percent-encoded makes of it is refused here, since asyncpg's errors
-    quote what they do not understand.
+    A leading or trailing & of the parameters is removed, and a ? without parameters. A URL that is
+    broken by an unencoded password is refused here, because asyncpg's errors quote such text.
     """
-    wanted = (
+    expected = (
         "a postgresql:// address such as postgresql://user:password@host:5432/opentill; the"
         " password percent-encoded, or in OPENTILL_DATABASE_PASSWORD: with %23 for # in it, %2F for"
         " /, %3F for ? and %40 for @"
@@ -189,30 +188,30 @@ def database(text: str) -> str:
     try:
         parts = urlsplit(text)
     except ValueError:
-        raise ValueError(wanted) from None
+        raise ValueError(expected) from None
     fits = parts.scheme in {"postgresql", "postgres"} and "#" not in text
     before, _, after = text.partition("?")
     fields = after.strip("&")
-    named = all("=" in field for field in fields.split("&") if fields)
-    if not fits or not _names_hosts(parts) or not named:
-        raise ValueError(wanted)
+    are_pairs = all("=" in field for field in fields.split("&") if fields)
+    if not fits or not _names_hosts(parts) or not are_pairs:
+        raise ValueError(expected)
     try:
         before = before.replace(parts.netloc, _ascii_hosts(parts.netloc), 1)
     except hostnames.BadHost:
-        raise ValueError(wanted) from None
+        raise ValueError(expected) from None
     return f"{before}?{fields}" if fields else before
 
 
 def _names_hosts(parts: SplitResult) -> bool:
-    """Return whether what stands before the path is hosts, perhaps with ports, and one user."""
+    """Whether the part before the path is an optional user and hosts with optional ports."""
     user, at, hosts = parts.netloc.rpartition("@")
-    if "@" in user or (not at and "@" in parts.path):  # the latter: of a password with a slash
+    if "@" in user or (not at and "@" in parts.path):  # the second: a password with a slash
         return False
     return not hosts or all(map(_is_place, hosts.split(",")))
 
 
 def _ascii_hosts(netloc: str) -> str:
-    """Write the hosts in ASCII: the driver would ask for their names by IDNA 2003."""
+    """Convert the hosts to ASCII; the driver would use IDNA 2003."""
     user, at, hosts = netloc.rpartition("@")
     places = (place.partition(":") for place in hosts.split(","))
     written = [
@@ -223,14 +222,14 @@ def _ascii_hosts(netloc: str) -> str:
 
 
 def _is_place(text: str) -> bool:
-    """Return whether it is a host, perhaps with a port; either may be left out, not both."""
-    found = re.fullmatch(r"(?=.)(?:\[[^\]]+\]|[^:\[\]]*)(?::([0-9]{0,5}))?", text)
-    return found is not None and int(found[1] or 0) <= _LAST_PORT
+    """Whether a text is a host, a port or both."""
+    match = re.fullmatch(r"(?=.)(?:\[[^\]]+\]|[^:\[\]]*)(?::([0-9]{0,5}))?", text)
+    return match is not None and int(match[1] or 0) <= _LAST_PORT
 
 
 def smtp(text: str) -> str:
-    """The address of a mail server (RFC 3986; the scheme says how it is encrypted)."""
-    wanted = (
+    """Parse the URL of a mail server (RFC 3986); the scheme selects the encryption."""
+    expected = (
         "smtp://, smtp+starttls:// or smtps:// and a host, such as"
         " smtp+starttls://user:password@mail.example.com:587, with %40 for @ in a password"
     )
@@ -247,25 +246,25 @@ def smtp(text: str) -> str:
     except ValueError:
         fits = False
     if not fits or re.search(r"[\s?#]", text) or not text.isascii():
-        raise ValueError(wanted)
+        raise ValueError(expected)
     return text
 
 
 def mailbox(text: str) -> str:
-    """A mailbox, with or without a name (RFC 5322 §3.4); its domain is in ASCII then."""
-    _, given = parseaddr(text)
+    """Parse a mailbox with an optional name (RFC 5322 §3.4); its domain is converted to ASCII."""
+    _, parsed = parseaddr(text)
     try:
-        address = given if given.isascii() else hostnames.mailbox_in_ascii(given)
+        address = parsed if parsed.isascii() else hostnames.mailbox_in_ascii(parsed)
     except hostnames.BadHost:
         address = ""
     if not re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.-]+", address) or not text.isprintable():
         message = "an address, such as Example Pay <pay@example.com> or pay@example.com"
         raise ValueError(message)
-    return text if address == given else address.join(text.rsplit(given, 1))
+    return text if address == parsed else address.join(text.rsplit(parsed, 1))
 
 
 def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Addresses or networks with commas between them."""
+    """Parse addresses or networks, separated by commas."""
     try:
         return tuple(ip_network(part, strict=True) for part in _parts(text))
     except ValueError:
@@ -274,17 +273,17 @@ def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 
 def gateways(text: str) -> tuple[str, ...]:
-    """Different names of gateways with commas between them."""
+    """Parse unique names of gateways, separated by commas."""
     names = _parts(text)
-    odd = [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name)]
-    if odd or len(set(names)) != len(names) or not names:
+    invalid = [name for name in names if not re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name)]
+    if invalid or len(set(names)) != len(names) or not names:
         message = "different names of gateways with commas between them, such as sandbox,manual"
         raise ValueError(message)
     return tuple(names)
 
 
 def routes(text: str) -> str:
-    """Payment methods, each with gateways in order."""
+    """Check payment methods, each with its gateways in order."""
     example = ", with gateways in order, such as ALIPAY:epay|sandbox,CREDIT_CARD:stripe"
     try:
         routes = by_method(text)
@@ -298,7 +297,7 @@ def routes(text: str) -> str:
 
 
 def key(text: str) -> str:
-    """A secret that is hard to guess."""
+    """Check a secret that is hard to guess."""
     if not SHORTEST_KEY <= len(text) <= LONGEST_KEY or not text.isprintable():
         message = (
             f"{SHORTEST_KEY} to {LONGEST_KEY} printable characters, such as `openssl rand -hex 32`"
@@ -309,19 +308,19 @@ def key(text: str) -> str:
 
 
 def time_zone(text: str) -> str:
-    """The name of a time zone of the IANA database."""
+    """Check the name of a time zone of the IANA database."""
     try:
         ZoneInfo(text)
-    except (KeyError, ValueError, OSError):  # a name of none, a path, a directory
+    except (KeyError, ValueError, OSError):  # an unknown name, a path, a directory
         message = "a time zone of the IANA database, such as Asia/Shanghai, Europe/Berlin or UTC"
         raise ValueError(message) from None
     return text
 
 
 def own_accounts(text: str) -> str:
-    """The operator's own bank accounts, by currency."""
+    """Check the operator's own bank accounts, by currency."""
     try:
-        bankaccounts.own(text, "The operator")
+        bankaccounts.parse_own_accounts(text, "The operator")
     except ValueError as error:
         example = "EUR:DE89370400440532013000:COBADEFFXXX,USD:000123456789:US021000021"
         message = f"accounts by currency, such as {example} ({error})"
@@ -330,9 +329,9 @@ def own_accounts(text: str) -> str:
 
 
 def own_address(text: str) -> str:
-    """The operator's own postal address in bank files."""
+    """Check the operator's own postal address in bank files."""
     try:
-        bankaccounts.own_address(text)
+        bankaccounts.parse_own_address(text)
     except ValueError as error:
         message = f"an address such as town=Berlin;country=DE;street=Hauptstr.;building=1 ({error})"
         raise ValueError(message) from None

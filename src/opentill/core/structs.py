@@ -1,4 +1,4 @@
-"""Structs made of other objects that have fields of the same names."""
+"""Conversion of objects to structs with fields of the same names."""
 
 from functools import cache
 from typing import Any, TypeVar
@@ -9,15 +9,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def convert(source: object, struct: type[S], /, **others: Any) -> S:
-    """Make a struct: ``others`` as they are given, every other field as ``source`` has it.
+    """Build a struct from ``others`` and, for all other fields, the attributes of ``source``.
 
-    Fields go by their names in Python. Raises AttributeError for one that neither has.
+    Fields are matched by their Python names. Raises AttributeError for a missing one.
     """
-    for name in _same(struct, tuple(others)):
+    for name in _copied_fields(struct, tuple(others)):
         others[name] = getattr(source, name)
     return struct(**others)
 
 
 @cache
-def _same(struct: type[msgspec.Struct], others: tuple[str, ...]) -> tuple[str, ...]:
+def _copied_fields(struct: type[msgspec.Struct], others: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in struct.__struct_fields__ if name not in others)

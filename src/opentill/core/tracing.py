@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry: off, and not even imported, unless its standard variables are set.
+"""Traces by OpenTelemetry, which is only imported if its standard variables are set.
 
-Spans name what was done and how it ended. They never hold a value of a statement, an address that a
-merchant gave, a text of an error, or anything of a payment (decision 0094).
+Spans name an action and its result. They never contain values of statements, addresses of
+merchants, texts of errors or data of a payment (decision 0094).
 """
 
 import functools
@@ -29,7 +29,7 @@ MISSING: Final = (
 _NO_TRACES: Final = "no traces are sent"
 _REFUSED_VALUE: Final = "OpenTelemetry refuses a value of its variables (OTEL_…)"
 _NS: Final = 1_000_000_000
-# What a statement does, and to which table first: writing counts before reading, also in a `with`.
+# The verb and first table of a statement; writes take precedence over reads, also inside `with`.
 _WRITES: Final = re.compile(
     r"\b(?P<verb>insert|delete|(?<!for )(?<!do )(?<!key )update)"
     r"\s+(?:into\s+|from\s+)?(?P<table>[a-z_]+)"
@@ -41,46 +41,46 @@ _log: Final = structlog.get_logger()
 
 
 class Span(Protocol):
-    """What can be said of something while it is done."""
+    """A span that is in progress."""
 
     def set_attribute(self, key: str, value: Value) -> None:
-        """Add an attribute, or replace it."""
+        """Add or replace an attribute."""
 
 
-class _Nothing:
-    """The span of what is not traced."""
+class _NoSpan:
+    """The span while tracing is off."""
 
     def set_attribute(self, key: str, value: Value) -> None:
         """Do nothing."""
 
 
-_OFF: Final = nullcontext(_Nothing())
-_tracer: "Tracer | None" = None  # of this process, while traces are on
+_OFF: Final = nullcontext(_NoSpan())
+_tracer: "Tracer | None" = None  # of this process, None while tracing is off
 
 
 def is_on() -> bool:
-    """Return whether this process traces."""
+    """Whether tracing is on in this process."""
     return _tracer is not None
 
 
 def span(
     name: str, attributes: Mapping[str, Value] = {}, *, kind: Kind = "INTERNAL"
 ) -> AbstractContextManager[Span]:
-    """Return the span of a block; without traces it does nothing."""
+    """Return the span of a block; it does nothing while tracing is off."""
     return _OFF if _tracer is None else _spanned(_tracer, name, attributes, kind, None)
 
 
 def request_span(headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManager[Span]:
-    """Return the span of a request that came in, of its client's trace (W3C Trace Context).
+    """Return the span of an incoming request, in its client's trace (W3C Trace Context).
 
-    ``describe_request`` names it, once its route is known.
+    ``describe_request`` names it once its route is known.
     """
     if _tracer is None:
         return _OFF
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    given = [value.decode("latin-1") for name, value in headers if name == _TRACED]
-    carrier = {"traceparent": given[0]} if len(given) == 1 else {}
+    values = [value.decode("latin-1") for name, value in headers if name == _TRACED]
+    carrier = {"traceparent": values[0]} if len(values) == 1 else {}
     context = TraceContextTextMapPropagator().extract(carrier)
     return _spanned(_tracer, "request", {}, "SERVER", context)
 
@@ -88,7 +88,7 @@ def request_span(headers: Sequence[tuple[bytes, bytes]]) -> AbstractContextManag
 def describe_request(
     route: str, method: str, status: int, request_id: str, merchant_id: str | None
 ) -> None:
-    """Say what the request was whose span is the current one."""
+    """Set name and attributes of the current span, which is a request's."""
     from opentelemetry import trace
 
     current = trace.get_current_span()
@@ -102,7 +102,7 @@ def describe_request(
 
 
 def trace_id() -> str | None:
-    """Return the current trace's id as W3C writes it; None outside one."""
+    """Return the current trace's id in W3C form, None outside a trace."""
     if _tracer is None:
         return None
     from opentelemetry import trace
@@ -112,9 +112,9 @@ def trace_id() -> str | None:
 
 
 def headers() -> dict[str, str]:
-    """Return the header by which another server goes on with the current trace.
+    """Return the headers that continue the current trace at another server.
 
-    Only ``traceparent``, which is random numbers: what else a client sent stays here.
+    Only ``traceparent``, which contains random numbers; other headers of the client are not passed.
     """
     if _tracer is None:
         return {}
@@ -127,15 +127,15 @@ def headers() -> dict[str, str]:
     return {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{flags:02x}"}
 
 
-def note_statement(record: Any) -> None:
-    """Add the span of a statement that has ended, as asyncpg reports it, to the current trace.
+def record_statement(record: Any) -> None:
+    """Add the span of a finished statement, as asyncpg reports it, to the current trace.
 
-    It has the statement as it stands in the code, with ``$1`` for each value. Outside a trace it is
-    left out: a worker asks for what is due several times a second.
+    It contains the statement with placeholders instead of values. Statements outside a trace are
+    omitted, because workers poll several times a second.
     """
     from opentelemetry import trace
 
-    # The current one may have ended: asyncpg reports in the loop's next turn.
+    # The current span may have ended, since asyncpg reports in the next iteration of the loop.
     context = trace.get_current_span().get_span_context()
     if _tracer is None or not (context.is_valid and context.trace_flags.sampled):
         return
@@ -147,20 +147,20 @@ def note_statement(record: Any) -> None:
         "db.query.text": record.query,
     }
     begin = end - int(record.elapsed * _NS)
-    made = _tracer.start_span(
+    statement_span = _tracer.start_span(
         summary, kind=trace.SpanKind.CLIENT, attributes=attributes, start_time=begin
     )
     if record.exception is not None:
-        made.set_attribute("error.type", type(record.exception).__qualname__)
-        made.set_status(trace.StatusCode.ERROR)
-    made.end(end)
+        statement_span.set_attribute("error.type", type(record.exception).__qualname__)
+        statement_span.set_status(trace.StatusCode.ERROR)
+    statement_span.end(end)
 
 
 @functools.lru_cache(1024)
 def _summary(sql: str) -> str:
     text = sql.lower()
-    found = _WRITES.search(text) or _READS.search(text) or _FIRST_WORD.match(text)
-    return " ".join(filter(None, (found["verb"], found["table"]))) if found else "statement"
+    match = _WRITES.search(text) or _READS.search(text) or _FIRST_WORD.match(text)
+    return " ".join(filter(None, (match["verb"], match["table"]))) if match else "statement"
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def _spanned(
     kind: Kind,
     context: "Context | None",
 ) -> Iterator[Span]:
-    """Make a span current; of an error it says the type only, since texts may quote anything."""
+    """Make a span current; of an error it records the type only, as the text may hold anything."""
     from opentelemetry import trace
 
     with tracer.start_as_current_span(
@@ -181,26 +181,26 @@ def _spanned(
         attributes=attributes,
         record_exception=False,
         set_status_on_exception=False,
-    ) as made:
+    ) as span_in_progress:
         try:
-            yield made
+            yield span_in_progress
         except BaseException as error:
-            made.set_attribute("error.type", type(error).__qualname__)
-            made.set_status(trace.StatusCode.ERROR)
+            span_in_progress.set_attribute("error.type", type(error).__qualname__)
+            span_in_progress.set_status(trace.StatusCode.ERROR)
             raise
 
 
 @contextmanager
-def running(*, wanted: bool, refused: str = "") -> Iterator[None]:
-    """Trace this process while the block runs, if that is wanted; then send what is left.
+def running(*, enabled: bool, refused: str = "") -> Iterator[None]:
+    """Trace this process while the block runs, if ``enabled``; then send the remaining spans.
 
-    ``refused`` says why what the variables ask for cannot be had: a line in the log, as where the
-    packages are missing. Payments do not stop for traces.
+    ``refused`` says why the requested tracing is impossible. It is only logged, as missing packages
+    are: payments continue without traces.
     """
-    global _tracer  # noqa: PLW0603 - one for each process, as the log
+    global _tracer  # noqa: PLW0603 - one for each process, like the log
     if refused:
         _log.warning(_NO_TRACES, reason=refused)
-    provider = _provider() if wanted and _tracer is None else None
+    provider = _provider() if enabled and _tracer is None else None
     if provider is None:
         yield
         return
@@ -213,9 +213,9 @@ def running(*, wanted: bool, refused: str = "") -> Iterator[None]:
 
 
 def _provider() -> "TracerProvider | None":
-    """Return what sends spans by OTLP over HTTP, as the variables say.
+    """Return the provider that sends spans by OTLP over HTTP, as the variables say.
 
-    None, and a line in the log, where it is missing or refuses a value of theirs.
+    Logs and returns None if the packages are missing or refuse a value of the variables.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -223,13 +223,13 @@ def _provider() -> "TracerProvider | None":
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        ours = Resource({"service.name": "opentill", "service.version": __version__})
-        provider = TracerProvider(resource=ours.merge(OTELResourceDetector().detect()))
+        defaults = Resource({"service.name": "opentill", "service.version": __version__})
+        provider = TracerProvider(resource=defaults.merge(OTELResourceDetector().detect()))
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     except ImportError:
         _log.warning(MISSING)
         return None
-    except Exception as error:  # noqa: BLE001 - some variables are read when it is imported
+    except Exception as error:  # noqa: BLE001 - some variables are read on import
         _log.warning(_NO_TRACES, reason=f"{_REFUSED_VALUE}: {error}")
         return None
     return provider

@@ -1,6 +1,6 @@
-"""The one file of a zip archive, as banks and the European Central Bank send theirs, bounded.
+"""Unpacks the single file of a zip archive, as banks and the European Central Bank send them.
 
-What an archive says of its size is not believed: so much is unpacked as is allowed, and no more.
+The sizes in an archive are not trusted; unpacking stops at the limit.
 """
 
 import contextlib
@@ -13,25 +13,25 @@ from typing import IO, Final, cast
 
 from opentill.core.errors import Invalid
 
-MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the latter: of an empty archive
+MAGIC: Final = (b"PK\x03\x04", b"PK\x05\x06")  # the second is of an empty archive
 _CHUNK: Final = 64 * 1024
 _IN_MEMORY: Final = 8 * 1024 * 1024
-_RATIO: Final = 250  # to the archive's own size; XML of a statement shrinks to a twentieth or so
-_LEAST: Final = 1024 * 1024  # bytes that may be unpacked of however small an archive
-_NAMED: Final = 5  # files, in a refusal
-# RuntimeError: it is encrypted; NotImplementedError: packed by a method that Python lacks.
+_RATIO: Final = 250  # limit of the compression ratio; a statement's XML has about 20
+_LEAST: Final = 1024 * 1024  # bytes that any archive may have unpacked
+_NAMED: Final = 5  # files that an error lists
+# RuntimeError: encrypted; NotImplementedError: a compression method that Python lacks.
 _ERRORS: Final = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError,
 )  # fmt: skip
-_ATTRIBUTES: Final = ("__MACOSX/",)  # what macOS puts beside each file
+_ATTRIBUTES: Final = ("__MACOSX/",)  # macOS adds them for each file
 
 
 @contextlib.contextmanager
-def unpacked(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
-    """Open the file that a zip archive holds, and any other file as it is, at its beginning.
+def open_unpacked(file: IO[bytes], most: int) -> Iterator[IO[bytes]]:
+    """Open the single file of a zip archive; any other file is returned unchanged, at its start.
 
-    Raises Invalid on ``file`` for an archive that cannot be read, has not exactly one file in it,
-    or becomes larger than ``most`` bytes.
+    Raises Invalid on ``file`` for an archive that cannot be read, does not contain exactly one
+    file, or unpacks to more than ``most`` bytes.
     """
     file.seek(0)
     is_zip = file.read(4) in MAGIC

@@ -1,7 +1,7 @@
-"""XML of others: how it is known by its first bytes, and what its parser raises.
+"""External XML: its detection, and the errors of its parser.
 
-expat reads UTF-8, UTF-16, ISO-8859-1 and ASCII by itself, and encodings of one byte with Python's
-help. For any other the parser raises no error of its own but Python's.
+expat supports UTF-8, UTF-16, ISO-8859-1 and ASCII, and single-byte encodings through Python. For
+any other encoding the parser raises Python's errors instead of its own.
 """
 
 import codecs
@@ -14,7 +14,7 @@ _BEGINNINGS: Final = (b"<", b"<\0", b"\0<")
 
 
 def is_xml(start: bytes) -> bool:
-    """Return whether a file that begins so is XML, in any encoding that there may be."""
+    """Whether the first bytes of a file show that it is XML, in any encoding."""
     if start[:2] in _UTF16:
         text = start[2 : len(start) // 2 * 2].decode(_UTF16[start[:2]], "replace")
         return text.lstrip().startswith("<")
@@ -22,7 +22,7 @@ def is_xml(start: bytes) -> bool:
 
 
 def explain(error: Exception) -> str:
-    """Say what a file must be that the parser refused, and why."""
+    """Describe what a refused file must be, and why it was refused."""
     if isinstance(error, expat.ExpatError):
         return f"well-formed XML: {error}"
     return f"XML in UTF-8, UTF-16 or ISO-8859-1: {error}"

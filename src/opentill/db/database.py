@@ -207,7 +207,7 @@ class Db:
 
         async def traced() -> asyncpg.Connection:
             connection = await open_()
-            connection.add_query_logger(tracing.note_statement)
+            connection.add_query_logger(tracing.record_statement)
             return connection
 
         db = cls(Pool(traced if tracing.is_on() else open_, size), acquire_timeout_s)

@@ -15,7 +15,7 @@ from opentill.core import money
 from opentill.core.errors import Invalid, or_not_found
 from opentill.core.ids import new_id
 from opentill.core.money import Money
-from opentill.core.notes import MOST_NOTES, NotesFull, read_note
+from opentill.core.notes import MOST_NOTES, NotesFull, clean_note
 from opentill.db.database import Db, Tx
 from opentill.disputes import events, model, queries
 from opentill.disputes.model import (
@@ -85,7 +85,7 @@ async def add_note(
     ``by_merchant``: a member of the merchant writes it. Raises NotFound, Invalid on ``note``, and
     NotesFull.
     """
-    text = read_note(text)
+    text = clean_note(text)
     # The lock numbers its notes one by one.
     dispute = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=dispute_id))
     if len(await notes(tx, dispute)) >= MOST_NOTES:

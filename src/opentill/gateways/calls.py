@@ -25,7 +25,7 @@ _ERROR: Final = "error"  # an adapter that raises is a defect
 
 def begin_series(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:
     """Create the metrics of gateways with 0; ``ends`` are the statuses that end an attempt."""
-    metrics.begin_gateways(
+    metrics.start_gateway_series(
         {
             name: {
                 method for currency in EXPONENTS for method in methods_of(gateways, name, currency)

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from opentill.core.ids import first_id, made_at
+from opentill.core.ids import creation_time, first_id
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import Gateway
@@ -156,7 +156,7 @@ class HistoryPruner:
                 after = await queries.MERCHANT_AFTER.get(tx, after=self._merchant_id)
                 last = await queries.LAST_MERCHANT.get(tx) if self._anywhere else None
                 if last is not None and after is not None and after < last:
-                    since, until = made_at(after), made_at(last)
+                    since, until = creation_time(after), creation_time(last)
                     any_time = since + secrets.randbelow(until - since + 1)
                     after = await queries.MERCHANT_AFTER.get(tx, after=first_id("mer", any_time))
                 self._anywhere = False

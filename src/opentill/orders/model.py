@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from opentill import webhooks
-from opentill.core.links import web_address
+from opentill.core.links import safe_url
 from opentill.gateways.model import Method
 from opentill.ledger import Type as PostingType
 
@@ -288,7 +288,7 @@ class PaymentAttempt(msgspec.Struct, frozen=True, kw_only=True):
         Not without an address to go to or a code to scan, as where the gateway's response was lost:
         nobody was given them, and money that comes by it all the same is given back.
         """
-        there = bool(web_address(self.action_url) or self.qr_text)
+        there = bool(safe_url(self.action_url) or self.qr_text)
         return self.status == "ACTION_REQUIRED" and self.method == method and there
 
 

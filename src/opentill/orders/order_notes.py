@@ -4,7 +4,7 @@ A note is never changed or removed. What happens to an order by itself is in its
 (``order_history.py``).
 """
 
-from opentill.core.notes import MOST_NOTES, NotesFull, read_note
+from opentill.core.notes import MOST_NOTES, NotesFull, clean_note
 from opentill.db.database import Tx
 from opentill.orders import queries, service
 from opentill.orders.model import Order, OrderNote
@@ -30,7 +30,7 @@ async def add_note(
     ``by_merchant``: a member of the merchant writes it. Raises NotFound, Invalid on ``note``, and
     NotesFull.
     """
-    text = read_note(text)
+    text = clean_note(text)
     order = await service.lock(tx, merchant_id, order_id)  # which numbers its notes one by one
     number = len(await notes_of(tx, order)) + 1
     if number > MOST_NOTES:

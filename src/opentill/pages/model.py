@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from opentill.core.links import web_address
+from opentill.core.links import safe_url
 from opentill.core.money import Money
 from opentill.gateways.model import Method
 from opentill.web import declines
@@ -205,4 +205,4 @@ def unfinished(payment: Payment) -> Attempt | None:
     attempt = payment.attempt
     if attempt is None or attempt.status != "ACTION_REQUIRED":
         return None
-    return attempt if web_address(attempt.action_url) or attempt.qr_text else None
+    return attempt if safe_url(attempt.action_url) or attempt.qr_text else None

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from opentill.core.links import web_address
+from opentill.core.links import safe_url
 from opentill.pages import model
 from opentill.web import accent, assets, pictures, templates
 from opentill.web.catalogue import LANGUAGES
@@ -111,7 +111,7 @@ def continue_page(payment: model.Payment, visit: Visit, attempt: model.Attempt) 
     It is a GET page and never the response to the form's POST, because ``form-action 'self'``
     rightly stops a form whose response leads elsewhere.
     """
-    action_url = web_address(attempt.action_url)
+    action_url = safe_url(attempt.action_url)
     kind, refresh = "transfer", None
     if action_url:
         kind, refresh = "bank", Refresh(0, action_url)
@@ -229,8 +229,8 @@ def _shop_page(
         logo=brand.logo and visit.base + brand.logo,
         accent=brand.accent and visit.base + accent.address(brand.accent),
         mail_address=brand.email and quote(brand.email, safe="@"),
-        help_address=web_address(brand.url),
-        terms_address=web_address(brand.terms),
+        help_address=safe_url(brand.url),
+        terms_address=safe_url(brand.terms),
         base=visit.base,
         **{"refresh": None, **values},
     )
@@ -260,7 +260,7 @@ def _page(
 def _shop_address(payment: model.Payment, address: str | None) -> str | None:
     """Return the merchant's address with the session's id in place of the placeholder."""
     filled = (address or "").replace("{CHECKOUT_SESSION_ID}", payment.session_id)
-    return web_address(filled)
+    return safe_url(filled)
 
 
 def masked(email: str) -> str:

@@ -77,7 +77,7 @@ def read(data: bytes) -> Sheet:
     Raises Invalid on ``file``, which says where.
     """
     if data.startswith(unzip.MAGIC):
-        with unzip.unpacked(io.BytesIO(data), MAX_BYTES) as file:
+        with unzip.open_unpacked(io.BytesIO(data), MAX_BYTES) as file:
             data = file.read()
     if len(data) > MAX_BYTES:
         raise Invalid("file", f"file must be at most {MAX_BYTES // 1024 // 1024} MiB")

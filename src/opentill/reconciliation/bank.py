@@ -49,7 +49,7 @@ async def apply(
     ``file`` can be read twice. The same bytes again change nothing. Raises Invalid for a file that
     is no report or has more than ``most`` lines, also in a zip archive, before anything is changed.
     """
-    with unzip.unpacked(file, MOST_BYTES) as report:
+    with unzip.open_unpacked(file, MOST_BYTES) as report:
         return await _apply(db, report, name, actor, now, most)
 
 

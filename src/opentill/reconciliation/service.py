@@ -175,7 +175,7 @@ async def reconcile_file(db: Db, report: Report, actor: Actor, now: int) -> Resu
     A file that was read before is compared again, and what the inbox has of it stays as it is.
     Raises as ``reconcile`` does.
     """
-    with unzip.unpacked(report.file, MOST_BYTES) as file:
+    with unzip.open_unpacked(report.file, MOST_BYTES) as file:
         return await _reconcile_file(db, msgspec.structs.replace(report, file=file), actor, now)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from opentill.core import hostnames
-from opentill.core.links import web_address
+from opentill.core.links import safe_url
 
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
 _MOST_ORIGINS: Final = 2000  # characters of all in one header, which proxies keep small
@@ -32,7 +32,7 @@ def origin_of(address: str) -> str | None:
 
 def shown(image: str | None, *, secure: bool) -> str | None:
     """Return a picture's address if it may be shown: on an HTTPS page only an HTTPS one."""
-    address = web_address(image)
+    address = safe_url(image)
     if address is None or origin_of(address) is None:
         return None
     return address if address.startswith("https:") or not secure else None

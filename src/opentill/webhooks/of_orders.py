@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from opentill.core.ids import first_id, made_at
+from opentill.core.ids import creation_time, first_id
 from opentill.db import clock
 from opentill.db.database import Tx
 from opentill.webhooks import queries
@@ -88,7 +88,7 @@ async def _within(
 
 def _made_at(order_id: str) -> int:
     try:
-        return made_at(order_id) - _SKEW_MS
+        return creation_time(order_id) - _SKEW_MS
     except ValueError:
         return 0
 

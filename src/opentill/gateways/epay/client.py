@@ -17,7 +17,7 @@ import msgspec
 
 from opentill.core.errors import Unavailable
 from opentill.core.ids import is_id, new_id
-from opentill.core.links import web_address
+from opentill.core.links import safe_url
 from opentill.gateways.epay import signature, wire
 from opentill.gateways.epay.wire import Reply
 from opentill.gateways.failures import FAILURES, status_of
@@ -113,7 +113,7 @@ class EpayGateway:
             return PaymentOutcome(status="ACTION_REQUIRED", action_url=page)
         if reply.code != wire.SUCCESS:
             return PaymentOutcome(status="DECLINED", reason=reply.words)
-        address, code = web_address(reply.get("payurl")), reply.get("qrcode")
+        address, code = safe_url(reply.get("payurl")), reply.get("qrcode")
         return PaymentOutcome(
             status="ACTION_REQUIRED",
             provider_ref=reply.get("trade_no"),

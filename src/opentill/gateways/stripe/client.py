@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import stripe
 
-from opentill.core.ids import made_at
+from opentill.core.ids import creation_time
 from opentill.gateways.failures import MALFORMED, ProviderResponse
 from opentill.gateways.model import (
     BadCallback,
@@ -256,7 +256,7 @@ class StripeGateway:
                 ),
             )
         try:
-            made_s = made_at(attempt_id) // 1000
+            made_s = creation_time(attempt_id) // 1000
         except ValueError:
             return ProviderResponse(reason="an id that does not say when it was made")
 
