@@ -13,7 +13,7 @@ from opentill.disputes import Dispute
 from opentill.ledger import Entry
 from opentill.orders import PaymentAttempt
 from opentill.refunds import Refund
-from opentill.web import declines
+from opentill.web import declines, refund_failures
 from opentill.web.language import Localizer
 from opentill.webhooks import EventDelivery, OrderEvent
 
@@ -192,8 +192,18 @@ class Timeline:
                 at=one.failed_at,
                 sentence=self._say(failed, amount=amount),
                 tone="bad",
-                facts=(("fact_why", one.error_message or "–"), ("fact_refund", one.id)),
+                facts=(*self._why_failed(one), ("fact_refund", one.id)),
             )
+
+    def _why_failed(self, refund: Refund) -> list[tuple[str, str | Markup]]:
+        """Return why a refund failed; a code of the provider's with what it means."""
+        reason = refund.error_message or "–"
+        facts: list[tuple[str, str | Markup]] = [
+            ("fact_why", refund_failures.text_of(reason, self._localizer.language))
+        ]
+        if reason in refund_failures.CODES:
+            facts.append(("fact_code", reason))
+        return facts
 
     def _disputes(self) -> Iterator[Item]:
         for one in reversed(self._payment.disputes):

@@ -22,6 +22,7 @@ from opentill.mail.contents import (
     Violated,
 )
 from opentill.mail.words import Fact, Message, Words
+from opentill.web import refund_failures
 
 _DAY_MS: Final = 86_400_000
 
@@ -31,12 +32,13 @@ def refund_report(subject: str, text: str) -> Callable[[RefundReport, Words], Me
 
     def compose(it: RefundReport, words: Words) -> Message:
         say, amount = words.say, words.amount(it.amount)
+        language = words.localizer.language
         return Message(
             subject=say(subject, amount=amount),
             paragraphs=[say(text, shop=words.shop, amount=amount)],
             facts=[
                 (say("fact_amount"), amount),
-                (say("fact_reason"), it.reason or "–"),
+                (say("fact_reason"), refund_failures.text_of(it.reason, language) or "–"),
                 (say("fact_when"), words.when(it.at)),
                 (say("fact_order"), it.order_id),
             ],

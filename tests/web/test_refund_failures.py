@@ -1,0 +1,33 @@
+"""Reasons for which providers cannot complete refunds, as people read them."""
+
+import pytest
+
+from opentill.web import refund_failures
+from opentill.web.catalogue import LANGUAGES, Language
+
+# https://docs.stripe.com/api/refunds/object#refund_object-failure_reason
+OF_STRIPE = {
+    "charge_for_pending_refund_disputed",
+    "declined",
+    "expired_or_canceled_card",
+    "insufficient_funds",
+    "lost_or_stolen_card",
+    "merchant_request",
+    "unknown",
+}
+
+
+def test_every_reason_of_stripe_has_a_text() -> None:
+    assert refund_failures.CODES == OF_STRIPE
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_reason_is_written_in_each_language(language: Language) -> None:
+    texts = {refund_failures.text_of(code, language) for code in OF_STRIPE}
+    assert len(texts) == len(OF_STRIPE)
+    assert not any(code in text for code in OF_STRIPE - {"declined"} for text in texts)
+
+
+@pytest.mark.parametrize("reason", ["R05", "account closed", ""])
+def test_an_unknown_reason_is_shown_as_it_is(reason: str) -> None:
+    assert refund_failures.text_of(reason, "zh-Hans") == reason
