@@ -15,6 +15,7 @@ from opentill.mail.catalogue import SENTENCES
 from opentill.mail.model import Mail
 from opentill.mail.topics import BY_NAME
 from opentill.mail.words import Words
+from opentill.web import refund_failures
 from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
 from support.mailing import settings_of
@@ -38,6 +39,7 @@ DEADLINE: Final = {
 SAID: Final[dict[str, dict[str, Any]]] = {
     "receipt": {**OF_ORDER, "method": "CREDIT_CARD", "paid_at": NOW},
     "refund": {**OF_ORDER, "refunded": USD, "at": NOW},
+    "refund_failed": {**OF_ORDER, "refunded": USD, "at": NOW},
     "refund_reversed": {
         "merchant_id": "mer_1", "order_id": "order_1", "refund_id": "re_1", "amount": USD,
         "reason": "account closed", "at": NOW,
@@ -254,3 +256,22 @@ async def test_a_reply_address_that_is_not_ascii_keeps_no_mail_from_other_custom
     replies = read["Reply-To"].addresses if reply_to else ()
     assert [f"{one.username}@{one.domain}" for one in replies] == ([reply_to] if reply_to else [])
     assert ("Reply-To" in read) == (reply_to is not None)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_members_read_why_a_refund_was_reversed_in_words(language: Language) -> None:
+    said = {**SAID["refund_reversed"], "reason": "expired_or_canceled_card"}
+    message = BY_NAME["refund_reversed"].compose(
+        msgspec.convert(said, contents.RefundReport), _words(language)
+    )
+    text = refund_failures.text_of("expired_or_canceled_card", language)
+    assert (SENTENCES[language]["fact_reason"], text) in message.facts
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_customer_reads_that_a_refund_could_not_be_completed(language: Language) -> None:
+    said = msgspec.convert(SAID["refund_failed"], contents.Refund)
+    message = BY_NAME["refund_failed"].compose(said, _words(language))
+    assert "Harbour Books" in message.subject
+    assert "9.99" in message.subject
+    assert all("Harbour Books" in paragraph for paragraph in message.paragraphs)

@@ -23,7 +23,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
-    """Money was given back; ``shop`` is what the customer knew the merchant as."""
+    """Money was given back, or came back to the shop; for the customer, who knew it as ``shop``."""
 
     shop: str
     livemode: bool
@@ -34,6 +34,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     refunded: Amount
     at: int
     reference: str = ""  # the shop's own number
+    refund_id: str = ""  # not in mails of earlier versions
 
 
 class RefundReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,3 +42,23 @@ def refund(it: Refund, words: Words) -> Message:
         ],
         action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
     )
+
+
+def refund_failed(it: Refund, words: Words) -> Message:
+    """Write of a refund whose money came back to the shop, to its customer."""
+    say, amount = words.say, words.amount(it.amount)
+    return Message(
+        subject=say("refund_failed_subject", shop=words.shop, amount=amount),
+        paragraphs=[
+            say("refund_failed_text", shop=words.shop, amount=amount),
+            say("refund_failed_else", shop=words.shop),
+        ],
+        facts=[
+            (say("fact_item"), it.item),
+            (say("fact_amount"), amount),
+            (say("fact_when"), words.when(it.at)),
+            (say("fact_order"), it.order_id),
+            *_reference(it.reference, words),
+        ],
+        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
+    )

@@ -13,7 +13,7 @@ from opentill.checkouts import Session
 from opentill.core import money
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
-from opentill.mail import contents, preferences, recipients
+from opentill.mail import contents, preferences, recipients, reversed_refunds
 from opentill.mail.model import NewMail, Preferences
 from opentill.mail.topics import BY_NAME
 from opentill.orders import Order
@@ -108,7 +108,23 @@ async def mails(
         await preferences.of(tx, merchant_id),
         await orders.of_ids(tx, merchant_id, sorted(ids)),
     )
-    return [mail for one in wanted for mail in await _READERS[one.type](tx, reading, one)]
+    found = [mail for one in wanted for mail in await _READERS[one.type](tx, reading, one)]
+    return _without_reversed(wanted, found)
+
+
+def _without_reversed(bodies: Sequence[_Body], mails: Sequence[NewMail]) -> list[NewMail]:
+    """Leave out mails of refunds that were reversed before their mail was written."""
+    failures = [
+        msgspec.json.decode(body.data, type=_OfFailedRefund)
+        for body in bodies
+        if body.type == "refund.failed"
+    ]
+    reversed_ids = {failure.refund_id for failure in failures if failure.reversed}
+    return [
+        mail
+        for mail in mails
+        if mail.topic != "refund" or getattr(mail.data, "refund_id", "") not in reversed_ids
+    ]
 
 
 async def _receipt(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail]:
@@ -178,15 +194,22 @@ async def _failed_refund(tx: Tx, reading: _Reading, body: _Body) -> list[NewMail
     said = msgspec.json.decode(body.data, type=_OfFailedRefund)
     if not said.reversed:
         return []
+    amount = (money.parse(said.amount, said.currency), said.currency)
+    to_customer: list[NewMail] = []
+    if reading.preferences.refunds:
+        to_customer = await reversed_refunds.mails_to_customer(
+            tx, reading.merchant_id, said.order_id, said.refund_id, amount, body.id, body.created_at
+        )
     data = contents.RefundReport(
         merchant_id=reading.merchant_id,
         order_id=said.order_id,
         refund_id=said.refund_id,
-        amount=(money.parse(said.amount, said.currency), said.currency),
+        amount=amount,
         reason=said.error_message,
         at=body.created_at,
     )
-    return await _to_members(tx, reading, "refund_reversed", body.id, data, said.order_id)
+    to_members = await _to_members(tx, reading, "refund_reversed", body.id, data, said.order_id)
+    return [*to_customer, *to_members]
 
 
 async def _refund_to_customer(
@@ -206,6 +229,7 @@ async def _refund_to_customer(
         amount=(money.parse(said.amount, said.currency), said.currency),
         refunded=(money.parse(said.refunded_amount, said.currency), said.currency),
         at=body.created_at,
+        refund_id=said.refund_id,
     )
     mail = NewMail(
         merchant_id=order.merchant_id,

@@ -18,10 +18,11 @@ from opentill.merchants import Actor
 from opentill.web.catalogue import LANGUAGES
 from opentill.web.language import ours
 
-OF_CUSTOMERS: Final = ("receipt", "refund")
+OF_CUSTOMERS: Final = ("receipt", "refund", "refund_failed")
 OF_MONEY: Final = (
     "receipt",
     "refund",
+    "refund_failed",
     "refund_reversed",
     "refund_at_gateway",
     "dispute_opened",

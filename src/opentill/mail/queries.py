@@ -136,6 +136,16 @@ PUT_BACK = Command(
     where merchant_id = :merchant_id and id = :id and attempts = :attempts and status = 'SENDING'
     """,
 )
+# Only what nobody has begun to send: what is being sent stays.
+CANCEL = Value(
+    str,
+    """
+    update mails set status = 'FAILED', due_at = null, secret = null, result = :result,
+        updated_at = greatest(updated_at, :now)
+    where merchant_id = :merchant_id and id = :id and status = 'WAITING'
+    returning id
+    """,
+)
 # Whoever began these has not said how they ended.
 _LAPSE = """
     with due as (

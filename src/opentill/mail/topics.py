@@ -33,6 +33,7 @@ TOPICS: Final = (
     #     name, what it says, in words, for which roles of members, of staff
     Topic("receipt", contents.Receipt, customer_wording.receipt),
     Topic("refund", contents.Refund, customer_wording.refund),
+    Topic("refund_failed", contents.Refund, customer_wording.refund_failed),
     Topic(
         "refund_reversed",
         contents.RefundReport,

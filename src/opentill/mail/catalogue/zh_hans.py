@@ -37,6 +37,10 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_subject": "{shop} 已退款 {amount}",
     "refund_text": "{shop} 已向您退款 {amount}。",
     "refund_days": "银行可能需要几天时间才会显示。",
+    "refund_failed_subject": "{shop} 的 {amount} 退款未能完成",
+    "refund_failed_text": "{shop} 曾向您退款 {amount}，但您的银行或支付服务商已将款项退回。"
+    "该笔退款未能到达您的银行卡或账户。",
+    "refund_failed_else": "{shop} 已收到通知，可以再次向您退款。如果店铺没有与您联系，请联系店铺。",
     "refund_reversed_subject": "一笔 {amount} 的退款已被冲回",
     "refund_reversed_text": "{shop} 的一笔退款曾经成功，但客户的银行已将款项退回。该款项已重新"
     "计入您的余额，客户并未收到。您可以再次退款。",

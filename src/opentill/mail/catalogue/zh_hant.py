@@ -37,6 +37,10 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_subject": "{shop} 已退款 {amount}",
     "refund_text": "{shop} 已向您退款 {amount}。",
     "refund_days": "銀行可能需要幾天才會顯示。",
+    "refund_failed_subject": "{shop} 的 {amount} 退款未能完成",
+    "refund_failed_text": "{shop} 曾向您退款 {amount}，但您的銀行或支付服務商已將款項退回。"
+    "該筆退款未能到達您的信用卡或帳戶。",
+    "refund_failed_else": "{shop} 已收到通知，可以再次向您退款。如果商店沒有與您聯絡，請聯絡商店。",
     "refund_reversed_subject": "一筆 {amount} 的退款已被沖回",
     "refund_reversed_text": "{shop} 的一筆退款曾經成功，但客戶的銀行已將款項退回。該款項已重新"
     "計入您的餘額，客戶並未收到。您可以再次退款。",
