@@ -28,7 +28,10 @@ BOB: Final = Approver("bob", lambda _account: False)
 
 
 def asked(order: Order, action: Action, subject: str, actor: Actor = ANN) -> ActionRequest:
-    details = RefundDetails(amount="9.99") if action == "refund" else None
+    details = None
+    if action in {"refund", "refund-recorded"}:
+        reference = "B-1" if action == "refund-recorded" else None
+        details = RefundDetails(amount="9.99", reference=reference)
     return ActionRequest(
         action=action,
         merchant_id=order.merchant_id,
@@ -48,9 +51,9 @@ async def prepared(tx: Tx, action: Action) -> tuple[Order, str]:
     if action == "confirm":
         order = await world.opened(tx)
         return order, order.id
-    if action in {"refund", "refund-failed", "refund-reversed"}:
+    if action in {"refund", "refund-recorded", "refund-failed", "refund-reversed"}:
         order = await world.in_status(tx, "PAID")
-        if action == "refund":
+        if action in {"refund", "refund-recorded"}:
             return order, order.id
         refund = await world.refunded(tx, order)
         if action == "refund-reversed":

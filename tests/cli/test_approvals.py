@@ -95,3 +95,24 @@ def test_requests_of_every_kind_are_approved_by_one_command(limited: Commands) -
     assert limited.json("payouts", "list", shop)[0]["status"] == "PENDING"
     bob.json("approvals", "approve", failed["id"])
     assert limited.json("payouts", "list", shop)[0]["status"] == "FAILED"
+
+
+def test_a_recorded_refund_waits_and_is_recorded_once(limited: Commands) -> None:
+    order = order_in(limited, "PENDING")
+    ann, bob = staff(limited, "ann"), staff(limited, "bob")
+    asked = ann.json("orders", "confirm", order, *WHY)
+    bob.json("approvals", "approve", asked["id"])
+    record = ("refunds", "record", order, "9.99", "--reference", "B-1", *WHY)
+    held = ann.json(*record)
+    assert (held["action"], held["status"], held["amount"]) == (
+        "refund-recorded",
+        "WAITING",
+        "9.99",
+    )
+    assert ann.json(*record)["id"] == held["id"]
+    assert "must not wait already" in ann.refusal(*record[:5], "B-2", *WHY)
+    assert status_of(limited, order) == "PAID"
+    assert "somebody who has logged in" in limited.refusal(*record)
+    bob.json("approvals", "approve", held["id"])
+    assert status_of(limited, order) == "REFUNDED"
+    assert ann.json(*record)["status"] == "SUCCEEDED"  # it is known

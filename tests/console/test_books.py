@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 import httpx2
 import msgspec
 import pytest
 
-from opentill import payouts
+from opentill import approvals, payouts
 from opentill.db.database import Tx
 from support.api_server import ApiServer, Shop
 from support.payout_runs import ANN, IBAN, NATIONAL, OWN, payee
@@ -188,6 +189,37 @@ def test_staff_record_how_a_transfer_ended_and_see_what_came_back(
 
 def _payouts(shop: Shop, payout_id: str) -> list[dict[str, object]]:
     return shop.api_server.sql("select status from payouts where id = $1", payout_id)
+
+
+def test_a_line_above_the_limit_is_listed_until_somebody_else_approves_it(
+    shop: Shop, finance: Visitor
+) -> None:
+    server = shop.api_server
+    payout = shop.payout(3300)
+    now = server.app.clock()
+    server.tx(lambda tx: payouts.pay(tx, payout.id, "TRN-1", "sent", "ann", now))
+    server.app.settings = msgspec.structs.replace(server.app.settings, approval_above=Decimal(5))
+    lines = "end_to_end_id,status,amount,currency,bank_reference,reason\n"
+    lines += f"{payout.id},returned,33.00,USD,B-7,AC04 <closed>\n"
+    done = _upload(finance, "/console/payouts/report", "report", lines)
+    assert "returned=0&known=0&found=0&waiting=1" in done.headers["location"]
+    page = finance.get(done.headers["location"]).text
+    assert "1 wait for a second person." in page
+    assert payout.id in page.partition('id="lines"')[2]
+    assert "AC04 &lt;closed&gt; (bank reference B-7)" in page
+    assert [row["status"] for row in _payouts(shop, payout.id)] == ["PAID"]
+    again = _upload(finance, "/console/payouts/report", "report", lines)
+    assert "read=before" in again.headers["location"]
+    assert again.headers["location"].endswith("waiting=1")
+    (request,) = [
+        one for one in server.tx(approvals.waiting_of_reports) if one.subject == payout.id
+    ]
+    approve = f"/console/approvals/{request.id}/approve"
+    assert finance.post(approve).status_code == 400
+    admin = person(server, None, staff_role="admin")
+    assert admin.post(approve).status_code == 303
+    assert [row["status"] for row in _payouts(shop, payout.id)] == ["FAILED"]
+    assert payout.id not in finance.get("/console/payouts").text.partition('id="lines"')[2]
 
 
 def test_staff_confirm_an_account_after_a_return(shop: Shop, finance: Visitor) -> None:

@@ -3,14 +3,15 @@
 import asyncio
 import io
 import zipfile
+from decimal import Decimal
 
 import pytest
 
-from opentill import ledger, merchants, onboarding, payouts, reconciliation
+from opentill import approvals, ledger, merchants, onboarding, payouts, reconciliation
 from opentill.core.errors import Invalid
 from opentill.db.database import Db
 from opentill.integrity.rules import check_books
-from opentill.merchants import standing
+from opentill.merchants import Actor, standing
 from opentill.reconciliation import BankResult, camt
 from support.payout_runs import BOB, Dying, Killed, payee, taken, whole
 from support.world import NOW, fresh
@@ -39,10 +40,16 @@ def statement(*entries: str, form: str = "camt.053.001.08") -> bytes:
     return f"{head}{''.join(entries)}</Stmt></BkToCstmrStmt></Document>".encode()
 
 
-async def apply(db: Db, content: bytes, name: str = "statement.xml") -> BankResult:
-    """Read a report as the operator does."""
-    file = io.BytesIO(content)
-    return await reconciliation.apply_bank_report(db, file, name, BOB, NOW + 10)
+async def apply(
+    db: Db,
+    content: bytes,
+    name: str = "statement.xml",
+    above: Decimal | None = None,
+    actor: Actor = BOB,
+) -> BankResult:
+    """Read a report as the operator does, with a limit above which a second person approves."""
+    file, rules = io.BytesIO(content), approvals.Rules(above, True, frozenset())
+    return await reconciliation.apply_bank_report(db, file, name, actor, NOW + 10, rules=rules)
 
 
 async def _sent(db: Db, number: int = 3) -> list[payouts.Payout]:

@@ -3,16 +3,25 @@
 from opentill.approvals.model import (
     ActionRequest,
     RefundDetails,
+    ReportLine,
     Rules,
     Waiting,
     WaitingAction,
     WaitingActionOut,
 )
-from opentill.approvals.service import approve, check_run_taker, perform, reject, waiting
+from opentill.approvals.service import (
+    approve,
+    check_run_taker,
+    perform,
+    reject,
+    waiting,
+    waiting_of_reports,
+)
 
 __all__ = [
     "ActionRequest",
     "RefundDetails",
+    "ReportLine",
     "Rules",
     "Waiting",
     "WaitingAction",
@@ -22,4 +31,5 @@ __all__ = [
     "perform",
     "reject",
     "waiting",
+    "waiting_of_reports",
 ]

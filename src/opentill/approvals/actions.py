@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 
 from opentill import disputes, merchants, orders, payouts, refunds
 from opentill.approvals.model import Action, ActionRequest, Rules
+from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.gateways.model import RefundOutcome
 from opentill.orders import Order
 from opentill.payouts import Payout
-from opentill.refunds import Refund, RefundBody
+from opentill.refunds import NewMadeAtGateway, Refund, RefundBody
 
 Done = Order | Refund | Dispute | Payout
 _LONGEST_ERROR: Final = 200  # characters of why a refund has failed
@@ -28,7 +29,7 @@ class Row(NamedTuple):
     currency; ``apply`` performs the action.
     """
 
-    measure: Callable[[Tx, ActionRequest, int], Awaitable[tuple[int, str]]]
+    measure: Callable[[Tx, ActionRequest, Rules, int], Awaitable[tuple[int, str]]]
     apply: Callable[[Tx, ActionRequest, Rules, int], Awaitable[Done]]
 
 
@@ -40,7 +41,9 @@ async def _record(tx: Tx, asked: ActionRequest, action: str, now: int, more: str
 # ── confirming an order that no gateway has confirmed ──
 
 
-async def _measure_confirmation(tx: Tx, asked: ActionRequest, _now: int) -> tuple[int, str]:
+async def _measure_confirmation(
+    tx: Tx, asked: ActionRequest, _rules: Rules, _now: int
+) -> tuple[int, str]:
     """Return what the merchant is credited; nothing if a customer waits for the confirmation."""
     order = await orders.lock(tx, asked.merchant_id, asked.subject)
     if not orders.can(order, "confirmed"):
@@ -67,7 +70,7 @@ def _body(asked: ActionRequest) -> RefundBody:
     return RefundBody(amount=asked.refund.amount, reason=asked.actor.reason, refund_no=number)
 
 
-async def _measure_refund(tx: Tx, asked: ActionRequest, now: int) -> tuple[int, str]:
+async def _measure_refund(tx: Tx, asked: ActionRequest, _rules: Rules, now: int) -> tuple[int, str]:
     """Return what the refund is worth in the merchant's currency, whoever pays it."""
     order = await orders.lock(tx, asked.merchant_id, asked.subject)
     ids = asked.merchant_id, asked.subject
@@ -92,7 +95,42 @@ async def _refund(tx: Tx, asked: ActionRequest, _rules: Rules, now: int) -> Refu
     )
 
 
-async def _measure_failed_refund(tx: Tx, asked: ActionRequest, _now: int) -> tuple[int, str]:
+async def _made_elsewhere(tx: Tx, asked: ActionRequest) -> NewMadeAtGateway:
+    """Return a refund that was made at a provider, as somebody records it. Raises Invalid."""
+    if asked.refund is None:
+        raise AssertionError  # as in ``_body``
+    order = await orders.lock(tx, asked.merchant_id, asked.subject)
+    try:
+        minor = money.parse(asked.refund.amount, order.currency)
+    except ValueError as error:
+        raise Invalid("amount", f"amount {error}") from None
+    return NewMadeAtGateway(
+        amount_minor=minor, reason=asked.actor.reason, provider_ref=asked.refund.reference or ""
+    )
+
+
+async def _measure_recorded_refund(
+    tx: Tx, asked: ActionRequest, rules: Rules, _now: int
+) -> tuple[int, str]:
+    """Return what a refund that was made elsewhere takes; nothing if it is recorded already."""
+    new, ids = await _made_elsewhere(tx, asked), (asked.merchant_id, asked.subject)
+    existing_refund = await refunds.check_manual(tx, *ids, new, reporting=rules.reporting)
+    order = await orders.lock(tx, *ids)
+    share = orders.settled_share(order, new.amount_minor)
+    return 0 if existing_refund is not None else share, order.settled_currency
+
+
+async def _record_refund(tx: Tx, asked: ActionRequest, rules: Rules, now: int) -> Refund:
+    new = await _made_elsewhere(tx, asked)
+    amount = "" if asked.refund is None else asked.refund.amount
+    await _record(tx, asked, "refunds record", now, f" {amount} {new.provider_ref}"[:200])
+    ids = asked.merchant_id, asked.subject
+    return await refunds.record_manually(tx, *ids, new, now, reporting=rules.reporting)
+
+
+async def _measure_failed_refund(
+    tx: Tx, asked: ActionRequest, _rules: Rules, _now: int
+) -> tuple[int, str]:
     refund = await refunds.find(tx, asked.merchant_id, asked.subject)
     await orders.lock(tx, asked.merchant_id, refund.order_id)
     return refund.debit_minor, refund.debit_currency
@@ -114,13 +152,15 @@ async def _reverse_refund(tx: Tx, asked: ActionRequest, _rules: Rules, now: int)
 # ── disputes ──
 
 
-async def _measure_win(tx: Tx, asked: ActionRequest, _now: int) -> tuple[int, str]:
+async def _measure_win(tx: Tx, asked: ActionRequest, _rules: Rules, _now: int) -> tuple[int, str]:
     dispute = await disputes.find(tx, asked.merchant_id, asked.subject)
     await orders.lock(tx, asked.merchant_id, dispute.order_id)
     return dispute.debit_minor, dispute.debit_currency
 
 
-async def _measure_recovery(tx: Tx, asked: ActionRequest, _now: int) -> tuple[int, str]:
+async def _measure_recovery(
+    tx: Tx, asked: ActionRequest, _rules: Rules, _now: int
+) -> tuple[int, str]:
     dispute = await disputes.find(tx, asked.merchant_id, asked.subject)
     await orders.lock(tx, asked.merchant_id, dispute.order_id)
     return dispute.loss_minor, dispute.debit_currency
@@ -139,7 +179,9 @@ def _deciding(event: disputes.Event, command: str) -> Callable[..., Awaitable[Di
 # ── payouts ──
 
 
-async def _measure_payout(tx: Tx, asked: ActionRequest, _now: int) -> tuple[int, str]:
+async def _measure_payout(
+    tx: Tx, asked: ActionRequest, _rules: Rules, _now: int
+) -> tuple[int, str]:
     payout = await payouts.find(tx, asked.merchant_id, asked.subject)
     return payout.amount_minor + payout.fee_minor, payout.currency
 
@@ -156,6 +198,7 @@ async def _return_payout(tx: Tx, asked: ActionRequest, _rules: Rules, now: int) 
 TABLE: Final[dict[Action, Row]] = {
     "confirm": Row(_measure_confirmation, _confirm),
     "refund": Row(_measure_refund, _refund),
+    "refund-recorded": Row(_measure_recorded_refund, _record_refund),
     "refund-failed": Row(_measure_failed_refund, _fail_refund),
     "refund-reversed": Row(_measure_failed_refund, _reverse_refund),
     "dispute-won": Row(_measure_win, _deciding("won", "win")),

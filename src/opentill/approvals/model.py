@@ -14,6 +14,7 @@ from opentill.merchants import Actor
 Action = Literal[
     "confirm",
     "refund",
+    "refund-recorded",
     "refund-failed",
     "refund-reversed",
     "dispute-won",
@@ -23,20 +24,34 @@ Action = Literal[
 ]
 Status = Literal["WAITING", "APPROVED", "REJECTED"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+_REFUNDS: Final = ("refund", "refund-recorded")
+_PAYOUTS: Final = ("payout-failed", "payout-returned")
 
 
 class RefundDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A refund by staff: how much of the order, and whether although refunds are switched off."""
+    """A refund by staff: how much of the order, and whether although refunds are switched off.
+
+    ``reference`` is the provider's or bank's, of a refund that was made there and is recorded.
+    """
 
     amount: str
     refund_no: str | None = None
     forced: bool = False
+    reference: str | None = None
+
+
+class ReportLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of the bank's report that says what became of a payout."""
+
+    file_id: str
+    line: int
 
 
 class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A manual action of somebody of the staff: ``subject`` is an order, refund, dispute or payout.
 
-    ``refund`` is there for a refund, whose subject is the order.
+    ``refund`` is there for a refund, whose subject is the order; ``report`` if the bank's report
+    says it and not the actor.
     """
 
     action: Action
@@ -44,6 +59,7 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     actor: Actor
     refund: RefundDetails | None = None
+    report: ReportLine | None = None
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -85,6 +101,20 @@ class WaitingAction(msgspec.Struct, frozen=True, kw_only=True):
     def described(self) -> str:
         """What the audit log calls it."""
         return f"{self.id}: {self.action} of {self.shown} for {self.subject}"
+
+    @property
+    def refund(self) -> RefundDetails | None:
+        """What is refunded, of a request for a refund."""
+        if self.action not in _REFUNDS:
+            return None
+        return msgspec.json.decode(self.details, type=RefundDetails | None)
+
+    @property
+    def report(self) -> ReportLine | None:
+        """The line of the bank's report that asks for it, None if somebody did without one."""
+        if self.action not in _PAYOUTS:
+            return None
+        return msgspec.json.decode(self.details, type=ReportLine | None)
 
     @property
     def shown(self) -> str:

@@ -1,4 +1,8 @@
-"""Manual actions, which no gateway or bank has reported: above the limit they take two persons.
+"""Actions on somebody's word: above the limit they take two persons.
+
+No gateway has reported them. A report of the bank that somebody gives us is their word, too.
+Whatever takes such a transition goes through ``perform``:
+``tests/approvals/test_manual_transitions.py``.
 
 A request for a second person is stored and does nothing. Approving it performs the action, if that
 is still possible; otherwise the request stays pending, to be rejected (decision 0141).
@@ -11,7 +15,6 @@ from opentill.approvals import queries
 from opentill.approvals.actions import TABLE, Done
 from opentill.approvals.model import (
     ActionRequest,
-    RefundDetails,
     Rules,
     Waiting,
     WaitingAction,
@@ -35,7 +38,7 @@ async def perform(tx: Tx, asked: ActionRequest, rules: Rules, now: int) -> Done 
     await merchants.lock(tx, asked.merchant_id)
     await merchants.lock_audit_log(tx)
     row, merchant_id = TABLE[asked.action], asked.merchant_id
-    amount = minor, currency = await row.measure(tx, asked, now)
+    amount = minor, currency = await row.measure(tx, asked, rules, now)
     if minor and await approval_limits.needs_second(
         tx, merchant_id, actor.who, amount, rules.above, now
     ):
@@ -51,12 +54,12 @@ async def perform(tx: Tx, asked: ActionRequest, rules: Rules, now: int) -> Done 
 
 
 async def _store(tx: Tx, asked: ActionRequest, amount: tuple[int, str], now: int) -> WaitingAction:
-    details = msgspec.json.encode(asked.refund).decode()
+    details = msgspec.json.encode(asked.refund or asked.report).decode()
     first = await queries.WAITING_OF_SUBJECT.first(
         tx, merchant_id=asked.merchant_id, action=asked.action, subject=asked.subject
     )
     if first is not None:
-        if first.details != details:
+        if first.refund != asked.refund:
             reason = f"{asked.action} of {asked.subject} must not wait already: {first.id} does"
             raise Invalid("subject", reason)
         return first
@@ -70,6 +73,11 @@ async def _store(tx: Tx, asked: ActionRequest, amount: tuple[int, str], now: int
         tx, asked.actor, "approvals request", asked.merchant_id, subject, now
     )
     return request
+
+
+async def waiting_of_reports(tx: Tx) -> list[WaitingAction]:
+    """Return the pending requests for what lines of the bank's reports say, oldest first."""
+    return [one for one in await queries.WAITING.all(tx) if one.report is not None]
 
 
 # ── everything that waits: adjustments and payouts too ──
@@ -128,10 +136,11 @@ async def approve(tx: Tx, request_id: str, approver: Approver, rules: Rules, now
         merchant_id=request.merchant_id,
         subject=request.subject,
         actor=Actor(f"{request.asked_by} and {approver.who}", request.reason),
-        refund=msgspec.json.decode(request.details, type=RefundDetails | None),
+        refund=request.refund,
+        report=request.report,
     )
     row = TABLE[request.action]
-    minor, currency = await row.measure(tx, asked, now)
+    minor, currency = await row.measure(tx, asked, rules, now)
     if currency != request.currency or minor > request.amount_minor:
         reason = f"amount must be at most {request.shown}, as it was asked for: ask for it anew"
         raise Invalid("amount", reason)

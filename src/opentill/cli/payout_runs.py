@@ -307,20 +307,30 @@ def report(
 
     CSV has the columns end_to_end_id (the payout), status (paid or failed), amount, currency,
     bank_reference and reason. What fits no payout goes to the inbox: opentill reconcile inbox; with
-    --bookings it lists what concerns none.
+    --bookings it lists what concerns none. Payouts that came back above the limit
+    OPENTILL_APPROVAL_ABOVE wait until somebody else approves it.
     """
-    from opentill import reconciliation
+    from opentill import approvals, reconciliation
 
     async def work(settings: "Settings") -> "BankResult":
         async with session.database(settings) as db:
             now = await session.now(db)
             with inputs.source(path) as opened, progress("reading the report"):
-                return await reconciliation.apply_bank_report(db, opened, path.name, actor, now)
+                return await reconciliation.apply_bank_report(
+                    db, opened, path.name, actor, now,
+                    rules=approvals.Rules.of(settings),
+                    check_asker=lambda: identity.check_asker(waits=True),
+                )  # fmt: skip
 
     done = session.run(work(session.settings()))
     note = "opentill reconcile inbox shows what fits no payout" if done.found else ""
     if not done.is_new:
         note = "This file was read before: nothing was changed."
+    if done.waiting:
+        note = f"{note}; " if note else ""
+        note = (
+            f"{note}waiting for a second person: {len(done.waiting)}, see opentill approvals list"
+        )
     return output.Result(done, note=note)
 
 

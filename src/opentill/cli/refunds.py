@@ -89,30 +89,31 @@ def record(
         str, typer.Option(help="The provider's or bank's reference: it is recorded once.")
     ],
     actor: "Actor",
-) -> "RefundOut":
+) -> output.Result:
     """Record a refund that was made at a provider which does not report it, or by transfer.
 
-    Nothing is sent. To have a refund made, use `opentill orders refund`.
+    Nothing is sent. To have a refund made, use `opentill orders refund`. Above the limit
+    OPENTILL_APPROVAL_ABOVE it waits until somebody else approves it.
     """
-    from opentill import gateways, merchants, orders, refunds
+    from opentill import approvals, orders, refunds
+    from opentill.core import money
 
-    reporting = gateways.reporting(session.settings().gateways)
+    async def shown(_tx: "Tx", refund: "Refund") -> "RefundOut":
+        return refunds.RefundOut.of(refund)
 
-    async def work(tx: "Tx", now: int) -> "Refund":
+    async def work(tx: "Tx", now: int) -> output.Result:
         order = await orders.find_anywhere(tx, order_id)
         minor = inputs.amount("amount", amount, order.currency) or 0
-        subject = f"{order_id} {amount} {reference}"
-        await merchants.record_audit(
-            tx, actor, "refunds record", order.merchant_id, subject[:255], now
+        details = approvals.RefundDetails(
+            amount=money.show(minor, order.currency), reference=reference
         )
-        new = refunds.NewMadeAtGateway(
-            amount_minor=minor, reason=actor.reason, provider_ref=reference
-        )
-        return await refunds.record_manually(
-            tx, order.merchant_id, order_id, new, now, reporting=reporting
-        )
+        asked = approvals.ActionRequest(
+            action="refund-recorded", merchant_id=order.merchant_id, subject=order_id,
+            actor=actor, refund=details,
+        )  # fmt: skip
+        return await manual_actions.perform_in(tx, asked, shown, now)
 
-    return refunds.RefundOut.of(session.transact(work))
+    return session.transact(work)
 
 
 def cases(

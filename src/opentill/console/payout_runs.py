@@ -51,6 +51,7 @@ async def _all(
     async with request.app.db.connection() as tx:
         due = await payouts.due(tx, _MOST_DUE)
         runs = await payouts.newest_runs(tx, 50)
+        waiting = await approvals.waiting_of_reports(tx)
     sums = [
         (
             currency,
@@ -71,6 +72,7 @@ async def _all(
         ],
         sums=sums,
         most=_MOST_DUE,
+        waiting=[(one, localizer.amount(Money(one.amount_minor, one.currency))) for one in waiting],
         runs=runs,
         own=sorted(_own(request)),
         values={name: (typed or {}).get(name, "") for name in _FIELDS},
@@ -201,11 +203,13 @@ async def report(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, "uploaded in the console")
     try:
         done = await reconciliation.apply_bank_report(
-            request.app.db, io.BytesIO(given.content), given.name, actor, request.now, _LINES
-        )
+            request.app.db, io.BytesIO(given.content), given.name, actor, request.now, _LINES,
+            rules=approvals.Rules.of(request.app.settings),
+        )  # fmt: skip
     except Invalid:
         return await _all(request, 400, {"report": "run_error_report"})
     counts = f"sent={done.sent}&returned={done.returned}&known={done.known}&found={done.found}"
+    counts = f"{counts}&waiting={len(done.waiting)}"
     return render.see_other(request, f"{PLACE}?read={'new' if done.is_new else 'before'}&{counts}")
 
 

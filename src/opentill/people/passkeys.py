@@ -62,7 +62,7 @@ class Site(msgspec.Struct, frozen=True):
         """Return the site of a deployment, None if browsers create no passkeys for it.
 
         They create none for IP addresses. On loopback the page must be open as ``localhost``,
-        which the Host header ``requested_host`` tells.
+        as the Host header ``requested_host`` shows.
         """
         parts = urlsplit(public_url)
         host = parts.hostname or ""

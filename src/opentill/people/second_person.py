@@ -19,7 +19,7 @@ _LET_IN_MS: Final = (
 class Approver(msgspec.Struct, frozen=True):
     """A person who approves.
 
-    ``knows`` tells whether their browser has logged in to the account of an e-mail address.
+    ``knows`` returns whether their browser has logged in to the account of an e-mail address.
     """
 
     who: str

@@ -17,6 +17,7 @@ from opentill.reconciliation.model import (
     OpenDifference,
     Result,
     StoredFile,
+    WaitingLine,
 )
 from opentill.reconciliation.service import Report, is_known, reconcile, reconcile_file
 
@@ -28,6 +29,7 @@ __all__ = [
     "Report",
     "Result",
     "StoredFile",
+    "WaitingLine",
     "apply_bank_report",
     "bookings",
     "count_open",

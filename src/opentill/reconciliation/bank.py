@@ -3,59 +3,78 @@
 A line moves a payout only where end-to-end id, amount and currency are those of a payout that
 waits, or of one that was PAID and comes back. Every other line goes to the inbox and moves nothing.
 Each line is a transaction of its own, so that a report that was cut off goes on when it is read
-again.
+again. Whoever gives us a report vouches for it: what it would give back to a merchant above the
+limit waits for a second person (decision 0141).
 """
 
-import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import IO, Final, Literal
 
 import msgspec
 
-from opentill import merchants, payouts
-from opentill.core import money, unzip, xmltext
+from opentill import approvals, merchants, payouts
+from opentill.core import money, unzip
 from opentill.core.errors import Invalid, NotFound
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout
-from opentill.reconciliation import camt, inbox, queries
-from opentill.reconciliation.lines import MOST_BYTES, bounded, sha256
-from opentill.reconciliation.model import BankKind, BankLine, BankResult, Difference, What
+from opentill.reconciliation import bank_lines, inbox, queries
+from opentill.reconciliation.lines import MOST_BYTES, sha256
+from opentill.reconciliation.model import (
+    BankLine,
+    BankResult,
+    Difference,
+    WaitingLine,
+    What,
+)
 
 SOURCE: Final = "bank"
 _BATCH: Final = 500
-_KINDS: Final[dict[str, BankKind]] = {"sent": "sent", "paid": "sent", "returned": "returned",
-                                      "failed": "returned"}  # fmt: skip
-COLUMNS: Final = ("end_to_end_id", "status", "amount", "currency", "bank_reference", "reason")
 _ID_DIGITS: Final = 26
 _RETURNED_WITHIN_MS: Final = 90 * 86_400_000  # after a payout was paid
 _LIKE_AN_ID: Final = 20  # characters; a shop's own number such as PO-2026-17 has fewer
 _LONGEST_REASON: Final = 400  # characters; fewer than an operator may write
 
 
-async def apply(
+async def apply(  # noqa: PLR0913 - a file, whoever reads it, and the rules for them
     db: Db,
     file: IO[bytes],
     name: str,
     actor: Actor,
     now: int,
     most: int = inbox.MOST_LINES,
+    *,
+    rules: approvals.Rules,
+    check_asker: Callable[[], None] | None = None,
 ) -> BankResult:
     """Read a report and end the payouts that it is about.
 
-    ``file`` can be read twice. The same bytes again change nothing. Raises Invalid for a file that
-    is no report or has more than ``most`` lines, also in a zip archive, before anything is changed.
+    ``file`` can be read twice. The same bytes again change nothing. ``check_asker`` is called
+    before a line is stored as a request for a second person, and raises for an actor who cannot
+    ask for it; the report goes on from that line when somebody else reads it. Raises Invalid for a
+    file that is no report or has more than ``most`` lines, also in a zip archive, before anything
+    is changed.
     """
+    reader = _Reader(actor, rules, check_asker)
     with unzip.open_unpacked(file, MOST_BYTES) as report:
-        return await _apply(db, report, name, actor, now, most)
+        return await _apply(db, report, name, reader, now, most)
+
+
+class _Reader(msgspec.Struct, frozen=True):
+    """Whoever reads a report, the rules for what they do alone, and the lines that wait."""
+
+    actor: Actor
+    rules: approvals.Rules
+    check_asker: Callable[[], None] | None
 
 
 async def _apply(
-    db: Db, file: IO[bytes], name: str, actor: Actor, now: int, most: int
+    db: Db, file: IO[bytes], name: str, reader: _Reader, now: int, most: int
 ) -> BankResult:
+    actor = reader.actor
     lines = _check(file, most)
     digest = sha256(file)
     stored = await db.run(
@@ -64,13 +83,17 @@ async def _apply(
     result = BankResult(
         file_id=stored.id, is_new=stored.status == "OPEN", lines=stored.rows, sent=0, returned=0,
         known=0, found=stored.found, other=stored.rows - stored.matched - stored.found,
+        waiting=[],
     )  # fmt: skip
     if stored.status == "DONE":
-        return result
+        waiting = await db.read(approvals.waiting_of_reports)
+        lines_of_file = [_waiting_line(one) for one in waiting if _file_of(one) == stored.id]
+        return msgspec.structs.replace(result, waiting=lines_of_file)
     counts = {"sent": 0, "returned": 0, "known": 0, "found": 0, "other": 0}
+    waiting_lines: list[WaitingLine] = []
     seen: set[tuple[str, str]] = set()
     said = Counter[tuple[str, str]]()  # of the lines that were found
-    every = _lines(file)
+    every = bank_lines.read(file)
     while batch := list(islice(every, _BATCH)):
         # Some banks list the newest booking first: what was sent comes before what came back.
         batch.sort(key=lambda line: line.kind == "returned")
@@ -82,7 +105,7 @@ async def _apply(
             run_id = "" if payout_id else _run_id(line.payment)
             if run_id:
                 booking = _Booking(stored.id, line, run_id, again=(line.kind, run_id) in seen)
-                outcomes = await _whole_run(db, booking, actor, now)
+                outcomes = await _whole_run(db, booking, reader, now)
                 seen.add((line.kind, run_id))
                 for outcome, number in outcomes.items():
                     counts[outcome] += number
@@ -93,62 +116,36 @@ async def _apply(
                 stored.id, line, known.get(payout_id), again, said[says] + 1,
                 concerns_payouts=bool(payout_id) or _may_concern_payouts(line, sums),
             )  # fmt: skip
-            what = await db.run(partial(_one, found=found, actor=actor, now=now))
+            what = await db.run(partial(_one, found=found, reader=reader, now=now))
             seen.add((line.kind, payout_id))
+            if isinstance(what, WaitingLine):
+                waiting_lines.append(what)
+                continue
             counts[what] += 1
             if what in {"found", "other"}:
                 said[says] += 1
     matched = lines - counts["found"] - counts["other"]
     await db.run(lambda tx: inbox.finish(tx, stored.id, lines, matched, counts["found"], now))
-    return BankResult(file_id=stored.id, is_new=True, lines=lines, **counts)
+    return BankResult(file_id=stored.id, is_new=True, lines=lines, waiting=waiting_lines, **counts)
+
+
+def _file_of(request: approvals.WaitingAction) -> str:
+    return "" if request.report is None else request.report.file_id
+
+
+def _waiting_line(request: approvals.WaitingAction, line: int = 0) -> WaitingLine:
+    """Return a line that waits; ``line`` 0 is the one that asked for it."""
+    asked = line if request.report is None else line or request.report.line
+    return WaitingLine(line=asked, payout_id=request.subject, request_id=request.id)
 
 
 def _check(file: IO[bytes], most: int) -> int:
     """Read all of it once and return how many lines it has: nothing is changed by half a file."""
     number = 0
-    for number, _ in enumerate(_lines(file), 1):
+    for number, _ in enumerate(bank_lines.read(file), 1):
         if number > most:
             raise Invalid("file", f"file must have at most {most} lines")
     return number
-
-
-def _lines(file: IO[bytes]) -> Iterator[BankLine]:
-    file.seek(0)
-    start = file.read(512)
-    file.seek(0)
-    return camt.read(file) if xmltext.is_xml(start) else _csv(file)
-
-
-def _csv(file: IO[bytes]) -> Iterator[BankLine]:
-    reader = csv.reader(bounded(file), strict=True)
-    try:
-        header = [name.strip().lower() for name in next(reader, None) or []]
-        if missing := [name for name in COLUMNS if header.count(name) != 1]:
-            reason = f"file must be camt XML, or CSV with the columns {', '.join(COLUMNS)}"
-            raise Invalid("file", f"{reason}; not so: {', '.join(missing)}")
-        for cells in reader:
-            if any(cells):
-                yield _csv_line(reader.line_num, header, cells)
-    except csv.Error as error:
-        raise Invalid("file", f"line {reader.line_num}: must be CSV ({error})") from None
-
-
-def _csv_line(number: int, header: list[str], cells: list[str]) -> BankLine:
-    if len(cells) != len(header):
-        raise Invalid("file", f"line {number}: must have {len(header)} cells, not {len(cells)}")
-    named = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-    kind = _KINDS.get(named["status"].lower())
-    amount = camt.minor(named["amount"], named["currency"])
-    if kind is None:
-        raise Invalid("file", f"line {number}: status must be one of {', '.join(_KINDS)}")
-    if amount is None:
-        reason = "amount and currency must be such as 9.99 and USD"
-        raise Invalid("file", f"line {number}: {reason}")
-    return BankLine(
-        line=number, end_to_end=named["end_to_end_id"], kind=kind, amount_minor=amount,
-        currency=named["currency"], bank_reference=named["bank_reference"],
-        reason=named["reason"],
-    )  # fmt: skip
 
 
 def _payout_id(text: str) -> str:
@@ -177,7 +174,7 @@ class _Booking(msgspec.Struct, frozen=True):
     again: bool
 
 
-async def _whole_run(db: Db, booking: _Booking, actor: Actor, now: int) -> Counter[str]:
+async def _whole_run(db: Db, booking: _Booking, reader: _Reader, now: int) -> Counter[str]:
     """Take in a booking of a run's whole file, and count what it did to the payouts.
 
     It pays them if number and sum are those of the file; otherwise it waits in the inbox. It counts
@@ -201,7 +198,9 @@ async def _whole_run(db: Db, booking: _Booking, actor: Actor, now: int) -> Count
             line, end_to_end=payout.id, amount_minor=payout.amount_minor, bank_reference=reference
         )
         part = _Line(file_id, single, payout, again=booking.again, number=1)
-        outcomes[await db.run(partial(_one, found=part, actor=actor, now=now))] += 1
+        outcome = await db.run(partial(_one, found=part, reader=reader, now=now))
+        # A whole file was sent, which gives nothing back: none of it waits for a second person.
+        outcomes[str(outcome)] += 1
     outcomes["found"] = min(1, outcomes["found"])
     return outcomes
 
@@ -241,9 +240,9 @@ class _Line(msgspec.Struct, frozen=True):
     concerns_payouts: bool = True
 
 
-async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
-    """Take in a line; return what it was counted as: sent, returned, known or found."""
-    line, payout = found.line, found.payout
+async def _one(tx: Tx, found: _Line, reader: _Reader, now: int) -> str | WaitingLine:
+    """Take in a line; return what it was counted as: sent, returned, known, found or other."""
+    line, payout, actor = found.line, found.payout, reader.actor
     what = _what(line, payout)
     reference = _reference(line, payout)
     if payout is None and not found.concerns_payouts:
@@ -259,13 +258,37 @@ async def _one(tx: Tx, found: _Line, actor: Actor, now: int) -> str:
             return decision
         case "pay":
             await payouts.pay(tx, payout.id, reference, actor.reason, actor.who, now)
-        case "fail":
-            await payouts.fail(tx, payout.id, _why(line), actor.who, now)
-        case "return":
-            await payouts.record_return(tx, payout.id, _why(line), actor.who, now)
+        case "fail" | "return":
+            return await _give_back(tx, found, current, decision, reader, now)
         case _:
             return await _found(tx, found, current, decision, now)
     return line.kind
+
+
+async def _give_back(
+    tx: Tx, found: _Line, payout: Payout, decision: Literal["fail", "return"], reader: _Reader,
+    now: int,
+) -> str | WaitingLine:  # fmt: skip
+    """Give the money of a payout back, or store a request for it above the limit.
+
+    Raises what ``reader.check_asker`` does.
+    """
+    line = found.line
+    asked = approvals.ActionRequest(
+        action="payout-failed" if decision == "fail" else "payout-returned",
+        merchant_id=payout.merchant_id,
+        subject=payout.id,
+        actor=Actor(reader.actor.who, _why(line)),
+        report=approvals.ReportLine(file_id=found.file_id, line=line.line),
+    )
+    done = await approvals.perform(tx, asked, reader.rules, now)
+    if not isinstance(done, approvals.WaitingAction):
+        return line.kind
+    if reader.check_asker is not None:
+        reader.check_asker()
+    if found.again and done.report not in (None, asked.report) and _file_of(done) == found.file_id:
+        return await _found(tx, found, payout, "double in report", now)
+    return _waiting_line(done, line.line)
 
 
 def _decide(

@@ -182,6 +182,14 @@ class SumOfPayouts(msgspec.Struct, frozen=True):
     currency: str
 
 
+class WaitingLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A line of the bank's report that has moved nothing yet: it waits for a second person."""
+
+    line: int
+    payout_id: str
+    request_id: str
+
+
 class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of a bank's report; ``is_new`` is false for one that was read before."""
 
@@ -193,6 +201,7 @@ class BankResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     known: int  # lines that say what is known
     found: int  # lines in the inbox
     other: int  # lines that concern no payout, which are recorded outside the inbox
+    waiting: list[WaitingLine]  # lines that a second person must approve
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

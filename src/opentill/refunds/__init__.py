@@ -17,7 +17,7 @@ from opentill.refunds.model import (
     RefundOut,
     TooMuch,
 )
-from opentill.refunds.reports import apply_report, record_manually
+from opentill.refunds.reports import apply_report, check_manual, record_manually
 from opentill.refunds.service import (
     apply_outcome,
     create,
@@ -46,6 +46,7 @@ __all__ = [
     "TooMuch",
     "apply_outcome",
     "apply_report",
+    "check_manual",
     "count_unmatched",
     "create",
     "dismiss",

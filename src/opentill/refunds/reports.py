@@ -182,6 +182,21 @@ async def record_manually(
     ``reporting`` are gateways that report refunds by themselves. The same reference again returns
     the refund that it is of. Raises NotFound, and Invalid for a refund that cannot be recorded.
     """
+    existing_refund = await check_manual(tx, merchant_id, order_id, new, reporting=reporting)
+    if existing_refund is not None:
+        return existing_refund
+    order = await orders.lock(tx, merchant_id, order_id)
+    attempt = await orders.find_attempt(tx, merchant_id, order.paid_attempt_id or "")
+    return await service.record_made_at_gateway(tx, order, new, attempt.gateway, now)
+
+
+async def check_manual(
+    tx: Tx, merchant_id: str, order_id: str, new: NewMadeAtGateway, *, reporting: Container[str]
+) -> Refund | None:
+    """Return the refund that has this reference already, None for one that can be recorded.
+
+    Raises as ``record_manually`` does.
+    """
     if not 0 < len(new.provider_ref) <= _LONGEST_REFERENCE or not new.provider_ref.isprintable():
         raise Invalid("reference", "reference must be 1 to 255 printable characters")
     order = await orders.lock(tx, merchant_id, order_id)
@@ -206,4 +221,4 @@ async def record_manually(
         return existing_refund
     if refusal := _refusal(order, attempt, Money(new.amount_minor, order.currency)):
         raise Invalid("amount", f"the refund cannot be recorded: {refusal}")
-    return await service.record_made_at_gateway(tx, order, new, attempt.gateway, now)
+    return None
