@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import found, inputs, manual_actions, output, session, times
+from opentill.cli import (
+    found,
+    inputs,
+    manual_actions,
+    output,
+    provider_reports,
+    session,
+    times,
+)
 from opentill.cli.commands import acting, add_group
 from opentill.cli.output import Json
 
@@ -13,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from opentill.db.database import Tx
-    from opentill.disputes import Dispute, Evidence, Note, Unmatched, UnmatchedOut
+    from opentill.disputes import Dispute, Evidence, Note
     from opentill.disputes.model import Event
     from opentill.merchants import Actor
 
 _Merchant = Annotated[str | None, typer.Option(help="Only this merchant's.")]
-_UNMATCHED = ("merchantId", "gateway", "gatewayRef", "orderId", "status", "amount", "refusal")
 _FILES = ("number", "name", "kind", "size", "sha256", "at", "who")
 _COLUMNS = ("id", "orderId", "status", "amount", "currency", "debit", "debitCurrency", "reason")
 
@@ -43,8 +50,8 @@ def register(app: typer.Typer) -> None:
         evidence=evidence,
         list=list_,
         show=show,
-        unmatched=unmatched,
-        dismiss=dismiss,
+        unmatched=provider_reports.list_command(provider_reports.DISPUTES),
+        dismiss=provider_reports.dismiss_command(provider_reports.DISPUTES),
     )
 
 
@@ -253,40 +260,3 @@ def evidence(
         reason = f"out must be a directory that can be written: {error.strerror}"
         raise Invalid("out", reason) from None
     return output.Result(rows, ("path", "kind", "size", "sha256"))
-
-
-def unmatched(*, merchant: _Merchant = None) -> output.Result:
-    """List the disputes that a gateway reported and their orders could not take.
-
-    The worker tries each again. Where the status is LOST or RECOVERED, money moved at the gateway
-    that the ledger does not have: correct the balance, then dismiss the dispute.
-    """
-    from opentill import disputes, merchants
-
-    async def work(tx: "Tx") -> "list[Unmatched]":
-        if merchant is not None:
-            await merchants.find(tx, merchant)
-        return await disputes.unmatched(tx, merchant)
-
-    rows = [disputes.UnmatchedOut.of(one) for one in session.query(work)]
-    return output.Result(rows, _UNMATCHED)
-
-
-@acting()
-def dismiss(
-    merchant_id: str,
-    gateway: str,
-    gateway_ref: Annotated[str, typer.Argument(help="The gateway's name of the dispute.")],
-    *,
-    actor: "Actor",
-) -> "UnmatchedOut":
-    """Close an unmatched dispute that has been dealt with."""
-    from opentill import disputes, merchants
-
-    async def work(tx: "Tx", now: int) -> "Unmatched":
-        await merchants.find(tx, merchant_id)
-        subject = f"{gateway} {gateway_ref}"
-        await merchants.record_audit(tx, actor, "disputes dismiss", merchant_id, subject, now)
-        return await disputes.dismiss(tx, merchant_id, gateway, gateway_ref, actor.who, now)
-
-    return disputes.UnmatchedOut.of(session.transact(work))

@@ -1,21 +1,17 @@
 """``opentill refunds done|failed|reversed|record|cases|dismiss``."""
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opentill.cli import inputs, manual_actions, output, session
+from opentill.cli import inputs, manual_actions, output, provider_reports, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
     from opentill.approvals.model import Action
     from opentill.db.database import Tx
     from opentill.merchants import Actor
-    from opentill.refunds import Refund, RefundCase, RefundCaseOut, RefundOut
-
-_CASES: Final = (
-    "merchantId", "gateway", "gatewayRef", "kind", "orderId", "amount", "currency", "refusal",
-)  # fmt: skip
+    from opentill.refunds import Refund, RefundOut
 
 
 def register(app: typer.Typer) -> None:
@@ -28,8 +24,8 @@ def register(app: typer.Typer) -> None:
         failed=failed,
         reversed=reversed_,
         record=record,
-        cases=cases,
-        dismiss=dismiss,
+        cases=provider_reports.list_command(provider_reports.REFUNDS),
+        dismiss=provider_reports.dismiss_command(provider_reports.REFUNDS),
     )
 
 
@@ -114,43 +110,3 @@ def record(
         return await manual_actions.perform_in(tx, asked, shown, now)
 
     return session.transact(work)
-
-
-def cases(
-    *, merchant: Annotated[str | None, typer.Option(help="Only this merchant's.")] = None
-) -> output.Result:
-    """List the refunds that need attention.
-
-    REVERSED: a refund had succeeded, and its money came back; the merchant has it again. UNMATCHED:
-    a refund was made at the provider and cannot be applied to its order. The worker tries again;
-    the ledger does not have the money that left: correct the balance, then dismiss the case.
-    """
-    from opentill import merchants, refunds
-
-    async def work(tx: "Tx") -> "list[RefundCase]":
-        if merchant is not None:
-            await merchants.find(tx, merchant)
-        return await refunds.list_open(tx, merchant)
-
-    rows = [refunds.RefundCaseOut.of(case) for case in session.query(work)]
-    return output.Result(rows, _CASES)
-
-
-@acting()
-def dismiss(
-    merchant_id: str,
-    gateway: str,
-    gateway_ref: Annotated[str, typer.Argument(help="As `opentill refunds cases` lists it.")],
-    *,
-    actor: "Actor",
-) -> "RefundCaseOut":
-    """Close a refund case that has been dealt with."""
-    from opentill import merchants, refunds
-
-    async def work(tx: "Tx", now: int) -> "RefundCase":
-        await merchants.find(tx, merchant_id)
-        subject = f"{gateway} {gateway_ref}"
-        await merchants.record_audit(tx, actor, "refunds dismiss", merchant_id, subject, now)
-        return await refunds.dismiss(tx, merchant_id, gateway, gateway_ref, actor.who, now)
-
-    return refunds.RefundCaseOut.of(session.transact(work))

@@ -29,15 +29,14 @@ from opentill.console import (
     payout,
     payout_runs,
     people,
+    provider_reports,
     queues,
     rates,
     reconciliation,
-    refund_cases,
     settings,
     standing,
     terms,
     trial_balance,
-    unmatched,
 )
 from opentill.console.catalogue import PARTS
 
@@ -45,8 +44,7 @@ from opentill.console.catalogue import PARTS
 PAGES: Final[tuple[Page, ...]] = (
     *home.pages,
     *needs.pages,
-    *refund_cases.pages,
-    *unmatched.pages,
+    *provider_reports.pages,
     *approvals.pages,
     *payments.pages,
     *payment.pages,

@@ -1,4 +1,4 @@
-"""The mail to a customer who was told of a refund whose money came back to the shop since."""
+"""The mail to a customer about a refund that was mailed as done and has come back to the shop."""
 
 import msgspec
 
@@ -14,9 +14,9 @@ _CANCELLED = "not sent: the refund was reversed before"
 async def mails_to_customer(
     tx: Tx, merchant_id: str, order_id: str, refund_id: str, amount: Amount, cause: str, at: int
 ) -> list[NewMail]:
-    """Return a mail to each customer who was told of a refund, or may have been.
+    """Return a mail to each customer who has had a mail of the refund, or may have had one.
 
-    A mail of the refund that still waits is cancelled instead: its customer is told neither.
+    A mail of the refund that still waits is cancelled instead: its customer gets neither.
     """
     of_order = await queries.OF_ORDER.all(
         tx, merchant_id=merchant_id, order_id=order_id, limit=_LISTED
@@ -29,7 +29,7 @@ async def mails_to_customer(
         # Mails of earlier versions do not name their refund.
         if refund.refund_id != refund_id and (refund.refund_id or refund.amount != amount):
             continue
-        if await _was_told(tx, mail, at):
+        if await _may_be_sent(tx, mail, at):
             new_mails[mail.recipient] = NewMail(
                 merchant_id=merchant_id,
                 topic="refund_failed",
@@ -42,7 +42,7 @@ async def mails_to_customer(
     return list(new_mails.values())
 
 
-async def _was_told(tx: Tx, mail: Mail, now: int) -> bool:
+async def _may_be_sent(tx: Tx, mail: Mail, now: int) -> bool:
     """Return whether a mail may have been sent; one that waits is cancelled."""
     if mail.status != "WAITING":
         return True

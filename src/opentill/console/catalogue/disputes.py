@@ -66,14 +66,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "unmatched_WON": "Won",
         "unmatched_LOST": "Lost",
         "unmatched_RECOVERED": "Recovered",
-        "unmatched_reason": "Why it needs nobody any more",
-        "unmatched_dismiss": "Dismiss",
-        "unmatched_done": "It is dismissed.",
-        "unmatched_not_done": "Nothing was done",
-        "unmatched_typed": "You gave this reason:",
-        "unmatched_error_reason": "Say why, in 1 to 255 characters",
-        "unmatched_error_stale": "It has changed since this was shown: somebody has dismissed it, "
-        "it was applied to its order, or the gateway has said something new. Look at it again",
     },
     "zh-Hans": {
         "menu_disputes": "争议",
@@ -133,14 +125,6 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "unmatched_WON": "胜诉",
         "unmatched_LOST": "败诉",
         "unmatched_RECOVERED": "已追回",
-        "unmatched_reason": "为何不再需要处理",
-        "unmatched_dismiss": "移除",
-        "unmatched_done": "已移除。",
-        "unmatched_not_done": "未执行任何操作",
-        "unmatched_typed": "您填写的理由：",
-        "unmatched_error_reason": "请说明理由，1 至 255 个字符",
-        "unmatched_error_stale": "显示之后已有变化：有人已将其移除、已应用于订单，"
-        "或支付通道有新的报告。请重新查看",
     },
     "zh-Hant": {
         "menu_disputes": "爭議",
@@ -200,13 +184,5 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "unmatched_WON": "勝訴",
         "unmatched_LOST": "敗訴",
         "unmatched_RECOVERED": "已追回",
-        "unmatched_reason": "為何不再需要處理",
-        "unmatched_dismiss": "移除",
-        "unmatched_done": "已移除。",
-        "unmatched_not_done": "未執行任何操作",
-        "unmatched_typed": "您填寫的理由：",
-        "unmatched_error_reason": "請說明理由，1 至 255 個字元",
-        "unmatched_error_stale": "顯示之後已有變化：有人已將其移除、已套用於訂單，"
-        "或支付閘道有新的回報。請重新檢視",
     },
 }

@@ -52,18 +52,18 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_notices_text": "Notifications of paid orders of the last two weeks that were given "
         "up.",
         "need_notices_at": "Last tried",
-        "case_REVERSED": "Reversed",
-        "case_UNMATCHED": "Made at the gateway, not applied to the order",
-        "case_about": "The money of a reversed refund is back on the merchant’s balance: the "
-        "customer did not get it. A refund that is not applied has left the gateway, but not the "
-        "merchant’s balance: correct the balance, unless the refund will soon fit its order.",
-        "case_reason": "Why this needs no more attention",
-        "case_dismiss": "Dismiss",
-        "case_done": "The case is dismissed.",
-        "case_not_done": "Nothing was done",
-        "case_typed": "You gave this reason:",
-        "case_error_reason": "Say why, in 1 to 255 characters",
-        "case_error_stale": "It has changed since this was shown:"
+        "refund_cases_REVERSED": "Reversed",
+        "refund_cases_UNMATCHED": "Made at the gateway, not applied to the order",
+        "refund_cases_about": "The money of a reversed refund is back on the merchant’s balance: "
+        "the customer did not get it. A refund that is not applied has left the gateway, but not "
+        "the merchant’s balance: correct the balance, unless the refund will soon fit its order.",
+        "report_reason": "Why this needs no more attention",
+        "report_dismiss": "Dismiss",
+        "report_done": "It is dismissed.",
+        "report_not_done": "Nothing was done",
+        "report_typed": "You gave this reason:",
+        "report_error_reason": "Say why, in 1 to 255 characters",
+        "report_error_stale": "It has changed since this was shown:"
         " somebody has dismissed it, it was "
         "applied to its order, or the gateway has reported more.",
         "need_nothing": "There is nothing of it any more.",
@@ -117,17 +117,17 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_notices_title": "未能通知的易支付商店",
         "need_notices_text": "最近两周内已放弃的支付通知。",
         "need_notices_at": "最近尝试",
-        "case_REVERSED": "已冲回",
-        "case_UNMATCHED": "在支付通道处退款，未对应订单",
-        "case_about": "被冲回的退款已重新计入商户余额：客户并未收到款项。未对应订单的退款，客户"
-        "已收到的款项仍在商户余额中：除非订单很快可以应用，否则请更正余额。",
-        "case_reason": "为何不再需要处理",
-        "case_dismiss": "移除",
-        "case_done": "已移除。",
-        "case_not_done": "未执行任何操作",
-        "case_typed": "您填写的理由：",
-        "case_error_reason": "请说明理由，1 至 255 个字符",
-        "case_error_stale": "显示之后已有变化：有人已将其移除、已应用于订单，"
+        "refund_cases_REVERSED": "已冲回",
+        "refund_cases_UNMATCHED": "在支付通道处退款，未对应订单",
+        "refund_cases_about": "被冲回的退款已重新计入商户余额：客户并未收到款项。未对应订单的退款，"
+        "客户已收到的款项仍在商户余额中：除非订单很快可以应用，否则请更正余额。",
+        "report_reason": "为何不再需要处理",
+        "report_dismiss": "移除",
+        "report_done": "已移除。",
+        "report_not_done": "未执行任何操作",
+        "report_typed": "您填写的理由：",
+        "report_error_reason": "请说明理由，1 至 255 个字符",
+        "report_error_stale": "显示之后已有变化：有人已将其移除、已应用于订单，"
         "或支付通道有了新的报告。",
         "need_nothing": "已没有此类事项。",
         "needs_first": "显示前 {number} 条。",
@@ -180,17 +180,17 @@ SENTENCES: Final[dict[Language, dict[str, str]]] = {
         "need_notices_title": "未能通知的易支付商店",
         "need_notices_text": "最近兩週內已放棄的付款通知。",
         "need_notices_at": "最近嘗試",
-        "case_REVERSED": "已沖回",
-        "case_UNMATCHED": "在支付閘道處退款，未對應訂單",
-        "case_about": "被沖回的退款已重新計入商家餘額：客戶並未收到款項。未對應訂單的退款，客戶"
-        "已收到的款項仍在商家餘額中：除非訂單很快可以套用，否則請更正餘額。",
-        "case_reason": "為何不再需要處理",
-        "case_dismiss": "移除",
-        "case_done": "已移除。",
-        "case_not_done": "未執行任何操作",
-        "case_typed": "您填寫的理由：",
-        "case_error_reason": "請說明理由，1 至 255 個字元",
-        "case_error_stale": "顯示之後已有變化：有人已將其移除、已套用於訂單，"
+        "refund_cases_REVERSED": "已沖回",
+        "refund_cases_UNMATCHED": "在支付閘道處退款，未對應訂單",
+        "refund_cases_about": "被沖回的退款已重新計入商家餘額：客戶並未收到款項。未對應訂單的退款，"
+        "客戶已收到的款項仍在商家餘額中：除非訂單很快可以套用，否則請更正餘額。",
+        "report_reason": "為何不再需要處理",
+        "report_dismiss": "移除",
+        "report_done": "已移除。",
+        "report_not_done": "未執行任何操作",
+        "report_typed": "您填寫的理由：",
+        "report_error_reason": "請說明理由，1 至 255 個字元",
+        "report_error_stale": "顯示之後已有變化：有人已將其移除、已套用於訂單，"
         "或支付閘道有了新的報告。",
         "need_nothing": "已沒有此類事項。",
         "needs_first": "顯示前 {number} 筆。",

@@ -40,8 +40,8 @@ SENTENCES: Final[dict[str, str]] = {
     "refund_failed_subject": "{shop}: your refund of {amount} failed",
     "refund_failed_text": "{shop} refunded {amount} to you, but your bank or payment provider sent "
     "the money back. The refund to your card or account could not be completed.",
-    "refund_failed_else": "{shop} knows about it and can refund you again. If you do not hear from "
-    "the shop, contact it.",
+    "refund_failed_else": "{shop} has been informed and can refund you again. If it does not "
+    "contact you, please contact the shop.",
     "refund_reversed_subject": "A refund of {amount} was reversed",
     "refund_reversed_text": "A refund by {shop} succeeded at first, but the customer’s bank sent "
     "the money back. The amount is on your balance again, and the customer did not get it. You "
