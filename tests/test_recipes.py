@@ -38,6 +38,7 @@ MOST: Final = {
     "add-a-fee-rule": (12, 18),
     "add-a-field": (17, 24),
     "add-a-list-filter": (3, 3),
+    "add-a-mail": (10, 12),
     "add-a-page": (7, 9),
     "add-a-posting-type": (11, 20),
     "add-a-role": (10, 21),
