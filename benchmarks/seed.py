@@ -24,7 +24,7 @@ from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.http.operations import ApiRequest, Nothing
 from opentill.orders import api as orders_api
-from opentill.outgoing.client import to_merchants
+from opentill.outgoing.client import merchant_client
 from opentill.products import service as products_service
 from opentill.products.model import ProductBody
 
@@ -274,14 +274,18 @@ def signature(secret: str, body: bytes) -> str:
 
 
 def _app(db: Db, settings: Settings) -> App:
-    return App(settings=settings, db=db, gateways={}, outgoing=to_merchants(settings), clock=now_ms)
+    return App(
+        settings=settings, db=db, gateways={}, outgoing=merchant_client(settings), clock=now_ms
+    )
 
 
 async def first_payments(db: Db, seed: Seed, settings: Settings) -> None:
     """Confirm a payment of each merchant: the first makes the merchant's balance."""
     first = await seed.copy(len(seed.tenants), len(seed.tenants))
     for number in range(first, first + len(seed.tenants)):
-        await callbacks.take_in(_app(db, settings), "sandbox", _paid(attempt_id(number)), now_ms())
+        await callbacks.apply_event(
+            _app(db, settings), "sandbox", _paid(attempt_id(number)), now_ms()
+        )
 
 
 async def record(url: str, seed: Seed, settings: Settings) -> dict[str, list[Statement]]:

@@ -60,7 +60,7 @@ from opentill.reference.book import Book
 from opentill.refunds import api as refunds_api
 from opentill.refunds import events as refund_events
 from opentill.web import assets
-from opentill.web.responses import is_known
+from opentill.web.responses import matches_etag
 from opentill.webhooks import api as webhooks_api
 from opentill.webhooks import document as webhooks_document
 from opentill.webhooks import events as webhook_events
@@ -118,7 +118,7 @@ async def openapi_json(request: Request) -> Response:
     encoded: bytes = request.app.state.openapi
     tag = _entity_tag(encoded)
     headers = {"etag": tag, "cache-control": "no-cache"}  # may be stored, and is asked about
-    if is_known(request, tag):
+    if matches_etag(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(encoded, media_type="application/json", headers=headers)
 
@@ -187,7 +187,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             gateways.begin_series(adapters, orders.ENDS)
             app.return_address = epay.return_address
             server.state.app = app
-            server.state.confirmations = callbacks.confirmations(app)
+            server.state.confirmations = callbacks.create_confirmations(app)
             with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
                 await patiently(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()

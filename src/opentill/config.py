@@ -64,7 +64,7 @@ def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
     """
     if not settings.secret_key:
         lost = "" if anew else _LOST_KEY
-        key = datadir.key(settings.data_dir, _KEY_FILE, lost=lost)
+        key = datadir.read_or_create_key(settings.data_dir, _KEY_FILE, lost=lost)
         place = str(settings.data_dir.absolute() / _KEY_FILE)
         settings = msgspec.structs.replace(settings, secret_key=key, secret_key_from=place)
     return with_sandbox_key(settings) if "sandbox" in settings.gateways else settings
@@ -72,7 +72,7 @@ def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
 
 def with_sandbox_key(settings: Settings) -> Settings:
     """Fill the secret shared with the sandbox bank, as ``with_keys`` fills the others."""
-    key = settings.sandbox_secret or datadir.key(settings.data_dir, "sandbox.key")
+    key = settings.sandbox_secret or datadir.read_or_create_key(settings.data_dir, "sandbox.key")
     return msgspec.structs.replace(settings, sandbox_secret=key)
 
 

@@ -10,7 +10,7 @@ from starlette.types import Scope
 from opentill.core.settings import Settings
 from opentill.db.clock import Clock
 from opentill.db.database import Db
-from opentill.outgoing.client import Outgoing, to_merchants
+from opentill.outgoing.client import Outgoing, merchant_client
 from opentill.server.export_limits import Exports
 from opentill.server.upload_limits import Uploads
 
@@ -45,7 +45,7 @@ async def running(settings: Settings, db: Db, gateways: Mapping[str, Any]) -> As
 
     Then all that it holds is closed, ``db`` and the gateways too. Raises Unavailable.
     """
-    clock, outgoing = Clock(db, settings.gateways), to_merchants(settings)
+    clock, outgoing = Clock(db, settings.gateways), merchant_client(settings)
     try:
         async with clock.following():
             yield App(

@@ -300,7 +300,7 @@ def test_of_a_crowd_of_reports_the_foreign_ones_alone_are_left_out(reports: Repo
         return [await waiting(tx, REPORTERS[n % 3]) for n in range(12)]
 
     subjects = reports.api_server.tx(crowd)
-    gathering = callbacks.confirmations(reports.api_server.app)
+    gathering = callbacks.create_confirmations(reports.api_server.app)
 
     async def report() -> list[Any]:
         told = []

@@ -20,7 +20,7 @@ from opentill.gateways.model import GatewayEvent, GatewayPaymentEvent
 from opentill.gateways.sandbox import SandboxGateway
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
-from opentill.outgoing.client import to_merchants
+from opentill.outgoing.client import merchant_client
 from opentill.refunds import jobs as refund_jobs
 from support.books import assert_books
 from support.cluster import CARD, DECLINED, REFUNDS_FAIL, SECRET, Cluster, eventually, wait_for
@@ -57,7 +57,7 @@ class World:
         self.app = App(
             settings=Settings(),
             db=db,
-            outgoing=to_merchants(Settings()),
+            outgoing=merchant_client(Settings()),
             gateways=self.gateways,
             clock=lambda: self.now,
         )
@@ -120,7 +120,7 @@ class World:
 
     async def hand_in(self, *gateway_event: GatewayEvent) -> None:
         for piece in gateway_event:
-            await callbacks.take_in(self.app, "sandbox", piece, self.now)
+            await callbacks.apply_event(self.app, "sandbox", piece, self.now)
 
     async def refunds(self, order: Order) -> list[str]:
         async with self.db.connection() as tx:

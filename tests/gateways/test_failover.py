@@ -19,7 +19,7 @@ from opentill.gateways.manual import ManualGateway
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders import jobs as order_jobs
 from opentill.orders.payments import service as payments
-from opentill.outgoing.client import to_merchants
+from opentill.outgoing.client import merchant_client
 from opentill.refunds import jobs as refund_jobs
 from support.waits import waits
 from support.world import DAY, NOW, attempts, history, merchant, opened, refunded
@@ -181,7 +181,7 @@ async def test_a_slow_gateway_holds_up_no_other(database_url: str) -> None:
     db = await Db.connect(database_url, 8, acquire_timeout_s=30)
     slow, quick = Provider("slow", delay_s=3600), Provider("quick")
     app = App(
-        settings=Settings(), db=db, outgoing=to_merchants(Settings()),
+        settings=Settings(), db=db, outgoing=merchant_client(Settings()),
         gateways={"slow": slow, "quick": quick}, clock=lambda: NOW + DAY // 24,
     )  # fmt: skip
     hung = {"slow": Provider("slow")}

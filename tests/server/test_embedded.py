@@ -20,9 +20,9 @@ from opentill.server.embedded.cluster import STOP_TIMEOUT_S, Cluster
 from opentill.server.embedded.datadir import (
     DataDirError,
     Lock,
-    Restoring,
-    key,
+    RestoreDirectory,
     lock_serve,
+    read_or_create_key,
     write_private,
 )
 from opentill.server.embedded.postgres import EmbeddedPostgres
@@ -258,10 +258,10 @@ def test_a_lock_ends_with_its_process(data_dir: Path) -> None:
 
 
 def test_a_key_is_made_once_and_only_its_owner_reads_it(data_dir: Path) -> None:
-    made = key(data_dir, "secret.key")
+    made = read_or_create_key(data_dir, "secret.key")
     assert len(made) == 64
-    assert key(data_dir, "secret.key") == made
-    assert key(data_dir, "sandbox.key") != made
+    assert read_or_create_key(data_dir, "secret.key") == made
+    assert read_or_create_key(data_dir, "sandbox.key") != made
     assert (data_dir / "secret.key").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in data_dir.glob("secret.key*")] == ["secret.key"]
 
@@ -270,7 +270,7 @@ def test_a_key_that_was_cut_short_is_not_replaced(data_dir: Path) -> None:
     data_dir.mkdir()
     (data_dir / "secret.key").write_text("short\n")
     with pytest.raises(DataDirError, match="does not hold a key"):
-        key(data_dir, "secret.key")
+        read_or_create_key(data_dir, "secret.key")
 
 
 def test_a_private_file_is_replaced_whole(data_dir: Path) -> None:
@@ -298,7 +298,7 @@ class TestAsRoot:
     def test_the_owner_of_existing_files_is_kept(self, data_dir: Path) -> None:
         data_dir.mkdir()
         os.chown(data_dir, 4711, 4712)
-        assert sysuser.ids(data_dir) == (4711, 4712)
+        assert sysuser.user_ids(data_dir) == (4711, 4712)
 
     def test_a_plain_user_runs_it_as_itself(self, data_dir: Path) -> None:
         done = _as_user(65534, data_dir)
@@ -487,7 +487,7 @@ def test_a_database_is_made_only_where_one_is_meant_to_begin(data_dir: Path) -> 
 
 
 def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: Path) -> None:
-    restoring = Restoring(data_dir)
+    restoring = RestoreDirectory(data_dir)
     (restoring.path / "postgres").mkdir()
     (restoring.path / "postgres" / "PG_VERSION").touch()
     gate = Lock(data_dir / "postgres.start.lock")
@@ -499,14 +499,14 @@ def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: P
     gate.release()
     ending.join()
     with pytest.raises(DataDirError, match="has a database"):
-        Restoring(data_dir)
+        RestoreDirectory(data_dir)
     restoring.release()
     assert not restoring.path.exists()
     assert (data_dir / "postgres" / "PG_VERSION").exists()
 
 
 def test_a_database_that_was_made_during_a_restore_is_kept(data_dir: Path) -> None:
-    restoring = Restoring(data_dir)
+    restoring = RestoreDirectory(data_dir)
     (restoring.path / "postgres").mkdir()
     (data_dir / "postgres").mkdir()
     (data_dir / "postgres" / "PG_VERSION").touch()

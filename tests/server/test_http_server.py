@@ -17,7 +17,7 @@ import pytest
 
 from opentill.core.settings import Settings
 from opentill.server import http_server
-from opentill.server.http_server import ServeError, Server, bind, make
+from opentill.server.http_server import ServeError, Server, bind, create_server
 from opentill.server.protocol import ALLOW_BODY_S, Phase
 from support.commands import ForkServer
 
@@ -88,7 +88,7 @@ async def serving(settings: Settings = PATIENT) -> AsyncIterator[tuple[Server, i
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
     ready = asyncio.Event()
-    running = make(app, settings)
+    running = create_server(app, settings)
     running.on_ready = ready.set
     task = asyncio.create_task(running.serve([listener]))
     await asyncio.wait_for(ready.wait(), 60)

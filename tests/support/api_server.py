@@ -291,7 +291,7 @@ def serving(settings: Settings, **changes: Any) -> Iterator[ApiServer]:
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     settings = msgspec.structs.replace(settings, public_url=url, **changes)
     app = create_app(settings, run_worker=False)
-    running = http_server.make(app, settings)
+    running = http_server.create_server(app, settings)
     started: Future[asyncio.AbstractEventLoop] = Future()
 
     async def main() -> None:

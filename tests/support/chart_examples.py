@@ -24,7 +24,7 @@ PAGE: Final = """{% extends "frame.html" %}
 
 def page(localizer: Localizer) -> str:
     """Return the page in a language."""
-    environment = templates.environment(Path(__file__).parent)
+    environment = templates.create_environment(Path(__file__).parent)
     return environment.from_string(PAGE).render(
         localizer=localizer,
         say=localizer.say,

@@ -31,7 +31,7 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome, RefundOutcome
 from opentill.orders.settlement import service as settlement
-from opentill.outgoing.client import to_merchants
+from opentill.outgoing.client import merchant_client
 from opentill.payouts import PayoutRequest
 from support import world
 from support.books import assert_books
@@ -320,14 +320,14 @@ async def hammered(db: Db, database_url: str, seconds: float) -> Hammer:
     hammer = Hammer(many, (shop.id, mug.id), (other.id, jug.id))
     stop = asyncio.Event()
     settings = Settings(database_url=database_url, secret_key="x" * 32, sandbox_secret="x" * 32)
-    outgoing = to_merchants(settings)
+    outgoing = merchant_client(settings)
 
     def process(pool: Db) -> App:
         bank = {"bank": Bank()}
         return App(settings=settings, db=pool, outgoing=outgoing, gateways=bank, clock=hammer.now)
 
     app = process(jobs)
-    hammer.servers = [callbacks.confirmations(process(pool)) for pool in pools]
+    hammer.servers = [callbacks.create_confirmations(process(pool)) for pool in pools]
     patch = pytest.MonkeyPatch()
     patch.setattr(worker, "JOBS", [msgspec.structs.replace(job, rest_s=0.3) for job in worker.JOBS])
     working = asyncio.create_task(worker.work(app, stop))

@@ -80,7 +80,10 @@ def running(postgres_url: str, sessions: int = 8) -> Iterator[Callable[[str], st
             )
         )  # fmt: skip
         (folder / "users").write_text('"opentill" ""\n')
-        user, group = sysuser.ids(Path(query["host"])) or (None, None)  # it refuses to be root too
+        user, group = sysuser.user_ids(Path(query["host"])) or (
+            None,
+            None,
+        )  # it refuses to be root too
         if user is not None and group is not None:
             for path in (folder, config, folder / "users"):
                 os.chown(path, user, group)

@@ -27,7 +27,7 @@ class Standby:
         self.path = folder / "standby"
         self._log = folder / "standby.log"
         _, self._programs = find_programs()
-        self._ids = sysuser.ids(self._primary)
+        self._ids = sysuser.user_ids(self._primary)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -47,7 +47,7 @@ class Standby:
             self.path.mkdir(mode=0o700)
             if self._ids is not None:
                 os.chown(self.path, *self._ids)
-                sysuser.let_through(self.path, self._ids[0])
+                sysuser.allow_path(self.path, self._ids[0])
             source = f"host={self._primary} port=5432 user=opentill application_name={NAME}"
             self._run("pg_basebackup", "-D", str(self.path), "-d", source, "-R", "-c", "fast")
             for copied in self.path.glob(".s.PGSQL.*"):  # the primary's, which is at home there

@@ -1,4 +1,4 @@
-"""Accent colours: whatever is chosen, the text on a button can be read and the button be seen."""
+"""Accent colours: every colour gives a readable and visible button."""
 
 import random
 import re
@@ -18,29 +18,29 @@ def _some(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_colour_keeps_its_contrast(scheme: accent.Scheme) -> None:
+def test_every_colour_has_the_required_contrast(scheme: accent.Scheme) -> None:
     for color in COLORS + _some(2000):
-        one = accent.shade(color, scheme)
-        assert one.ink in {"#ffffff", "#000000"}
-        assert accent.contrast(one.ink, one.ground) >= 4.5, color
-        assert accent.contrast(one.ink, one.hover) >= 4.5, color
-        assert accent.contrast(one.ground, accent.CARDS[scheme]) >= 3, color
+        shade = accent.shade(color, scheme)
+        assert shade.ink in {"#ffffff", "#000000"}
+        assert accent.contrast(shade.ink, shade.ground) >= 4.5, color
+        assert accent.contrast(shade.ink, shade.hover) >= 4.5, color
+        assert accent.contrast(shade.ground, accent.CARDS[scheme]) >= 3, color
         if accent.contrast(color, accent.CARDS[scheme]) >= 3:
-            assert one.ground == color
+            assert shade.ground == color
 
 
-def test_contrast_is_that_of_the_guidelines() -> None:
+def test_contrast_is_computed_as_in_wcag() -> None:
     assert accent.contrast("#000000", "#ffffff") == pytest.approx(21)
     assert accent.contrast("#777777", "#ffffff") == pytest.approx(4.478, abs=0.001)
     assert accent.contrast("#ffffff", "#ffffff") == 1
 
 
-def test_the_cards_are_those_of_the_style_sheet() -> None:
+def test_the_card_colours_equal_those_of_the_style_sheet() -> None:
     sheet = (Path(opentill.__file__).parent / "web/static/foundation.css").read_text()
     assert re.findall(r"--card: (#\w+);", sheet) == [accent.CARDS["light"], accent.CARDS["dark"]]
 
 
-def test_a_sheet_holds_colours_and_nothing_else() -> None:
+def test_a_style_sheet_contains_only_colours() -> None:
     for color in COLORS:
         plain = re.sub("#[0-9a-f]{6}", "", accent.style_sheet(color))
         assert plain == re.sub("#[0-9a-f]{6}", "", accent.style_sheet("#123456"))

@@ -1,4 +1,4 @@
-"""Files of others that we serve are exactly those that were published, with their licence."""
+"""Vendored files are identical to the published ones and have their licences."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -19,13 +19,13 @@ PUBLISHED: Final = {
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
-def test_the_file_is_the_published_one_and_is_served_as_it_is(name: str) -> None:
+def test_a_vendored_file_is_the_published_one_and_is_served_unchanged(name: str) -> None:
     content = (STATIC / name).read_bytes()
     assert sha256(content).hexdigest() == PUBLISHED[name]
     assert assets.ASSETS[name].body == content
 
 
-def test_their_versions_and_licences_are_there() -> None:
+def test_versions_and_licences_of_vendored_files_are_present() -> None:
     assert (STATIC / "uplot.js").read_bytes().startswith(
         b"/*! https://github.com/leeoniya/uPlot (v1.6.32) */"
     )  # fmt: skip

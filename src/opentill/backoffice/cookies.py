@@ -30,7 +30,7 @@ def _login_name(settings: Settings) -> str:
 
 def login(settings: Settings, headers: Mapping[bytes, bytes]) -> str:
     """Return the token of the login that a request brings along, "" without one."""
-    return cookies.value(headers, _login_name(settings)).decode("latin-1")
+    return cookies.read_cookie(headers, _login_name(settings)).decode("latin-1")
 
 
 def logged_in(settings: Settings, token: str) -> str:
@@ -72,9 +72,11 @@ def begun(settings: Settings, headers: Mapping[bytes, bytes], login: NewLogin) -
 
 
 def _known(headers: Mapping[bytes, bytes]) -> list[str]:
-    found = cookies.value(headers, _KNOWN).decode("latin-1").split(".")
+    found = cookies.read_cookie(headers, _KNOWN).decode("latin-1").split(".")
     return [one for one in found if one][:_MOST_KNOWN]
 
 
 def _cookie(settings: Settings, name: str, value: str, age_s: int) -> str:
-    return cookies.line(name, value, public_url=settings.public_url, age_s=age_s, whole_host=True)
+    return cookies.cookie_header(
+        name, value, public_url=settings.public_url, age_s=age_s, whole_host=True
+    )

@@ -137,7 +137,7 @@ def _pretty(json: str) -> str:
 
 
 def _environment(folders: Sequence[Path]) -> Environment:
-    made = templates.environment(*folders)
+    made = templates.create_environment(*folders)
     made.add_extension(_Senders)
     made.filters["device"] = devices.name_of
     made.filters["pretty"] = _pretty

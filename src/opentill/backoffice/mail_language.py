@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from opentill.backoffice.request import PageRequest
 from opentill.web.catalogue import Language
-from opentill.web.language import ours
+from opentill.web.language import supported
 
 
 def chosen(request: PageRequest, form: Mapping[str, str]) -> Language | None:
     """Return the language, None if what the form names is none of ours."""
     named = form.get("language", "")
-    return ours(named) if named else request.localizer.language
+    return supported(named) if named else request.localizer.language

@@ -177,7 +177,7 @@ class PageRequest:
             form = await forms.read_with_files(self.headers, self._receive, self.most_of_files)
         else:
             form = await self._upload(self.app.uploads)
-        forms.take_kept(form)
+        forms.decode_files(form)
         return form
 
     async def _upload(self, uploads: Uploads) -> forms.Form:
@@ -195,7 +195,7 @@ class PageRequest:
 
     async def kept_files(self) -> dict[str, str]:
         """Return the files of the form as fields, those that are small enough to come once more."""
-        return forms.kept(await self.files(), self.most_of_files)
+        return forms.encode_files(await self.files(), self.most_of_files)
 
     @property
     def sender(self) -> str:

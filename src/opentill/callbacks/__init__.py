@@ -29,8 +29,7 @@ from opentill.http.responses import send_json
 from opentill.orders import Report
 
 _TAKEN: Final = b'{"code":0,"message":"success"}'
-# How long an event waits for a locked row while others wait behind it; after that the gateway is to
-# report it again.
+# How long an event waits for a locked row while others are queued; then the gateway repeats it.
 _PATIENCE: Final = "2s"
 _log: Final = structlog.get_logger()
 
@@ -38,15 +37,15 @@ _log: Final = structlog.get_logger()
 class _Endpoint:
     """The ASGI application of the route: verifies a report and applies each of its events.
 
-    Each event is applied in a transaction of its own. The response is 200 only after the last
-    commit: a gateway repeats a report that got any other response, and repeating is harmless.
+    Each event is applied in a separate transaction. The response is 200 only after the last commit:
+    a gateway repeats a report after any other response, and applying events is idempotent.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request.
 
-        Raises MethodNotAllowed, NotFound for an unknown gateway, Invalid for a report that is not
-        genuine, and Unavailable where the gateway is to report again.
+        Raises MethodNotAllowed, NotFound for an unknown gateway, Invalid for a forged report, and
+        Unavailable if the gateway should repeat it.
         """
         app, name = context.app_of(scope), scope["path_params"]["name"]
         gateway = app.gateways.get(name)
@@ -55,14 +54,14 @@ class _Endpoint:
             raise MethodNotAllowed(methods)
         if gateway is None:
             raise NotFound
-        for event in await reading.events(gateway, scope, receive):
-            for ours in await reading.traced(gateway, event):
-                await _take_in_ours(app, scope["app"].state.confirmations, name, ours)
+        for event in await reading.read_events(gateway, scope, receive):
+            for own_event in await reading.resolve_events(gateway, event):
+                await _apply_or_log(app, scope["app"].state.confirmations, name, own_event)
         await _acknowledge(gateway, scope, receive, send)
 
 
 async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send the response that a provider takes as "do not report this again"."""
+    """Send the response that makes a provider stop repeating the report."""
     if is_notified(gateway):
         response = Response(gateway.acknowledgement, headers={"content-type": "text/plain"})
         await response(scope, receive, send)
@@ -70,15 +69,15 @@ async def _acknowledge(gateway: Gateway, scope: Scope, receive: Receive, send: S
         await send_json(send, HTTPStatus.OK, _TAKEN)
 
 
-async def _take_in_ours(
+async def _apply_or_log(
     app: App, confirmations: Confirmations, gateway: str, gateway_event: GatewayEvent
 ) -> None:
-    """Apply a gateway event; only log one about another gateway's payment or an unknown one.
+    """Apply a gateway event; one about another gateway's or an unknown payment is only logged.
 
-    Payments that succeeded are applied in one transaction with those of other callbacks. A payment
-    attempt is committed before its gateway is called. An event about an unknown attempt is thus for
-    another deployment on the same account, or our database was restored from before the attempt:
-    having the gateway repeat it would not help.
+    Successful payments are applied in one transaction with those of other callbacks. A payment
+    attempt is committed before its gateway is called. An event about an unknown attempt therefore
+    belongs to another deployment on the same account, or the database was restored to a time before
+    the attempt; repeating the event would not help.
     """
     try:
         if (
@@ -87,7 +86,7 @@ async def _take_in_ours(
         ):
             await confirmations.take_in(gateway, gateway_event)
         else:
-            await take_in(app, gateway, gateway_event, app.clock())
+            await apply_event(app, gateway, gateway_event, app.clock())
     except OfAnotherGateway as error:
         metrics.count_foreign_gateway_event(gateway, error.owner)
         _log.warning(
@@ -103,23 +102,25 @@ async def _take_in_ours(
         )
 
 
-def confirmations(app: App) -> Confirmations:
-    """Return the batcher of confirmed payments, one for each server process."""
+def create_confirmations(app: App) -> Confirmations:
+    """Create the batcher of confirmed payments, one for each server process."""
 
     async def apply_one(report: Report) -> None:
-        await take_in(app, report.gateway, report.gateway_event, app.clock(), patience=_PATIENCE)
+        await apply_event(
+            app, report.gateway, report.gateway_event, app.clock(), patience=_PATIENCE
+        )
 
     return Confirmations(app.db, app.clock, apply_one)
 
 
-async def take_in(
+async def apply_event(
     app: App, gateway: str, gateway_event: GatewayEvent, now: int, *, patience: str | None = None
 ) -> None:
-    """Apply one gateway event to the order, refund or dispute that it is about.
+    """Apply a gateway event to its order, refund or dispute.
 
-    ``gateway`` is the one that signed the event. ``patience`` is how long to wait for a locked row,
-    as PostgreSQL writes it (``2s``); None waits for as long as it takes. Raises Contended when that
-    time is over, NotFound where there is nothing to apply the event to, and OfAnotherGateway.
+    ``gateway`` signed the event. ``patience`` is the longest wait for a locked row in PostgreSQL's
+    form (``2s``), None for no limit. Raises Contended after that time, NotFound if the event's
+    subject does not exist, and OfAnotherGateway.
     """
 
     async def work(tx: Tx) -> None:
@@ -138,7 +139,7 @@ async def take_in(
             case GatewayRefundEvent():
                 await refunds.apply_report(tx, merchant_id, gateway_event, now, gateway=gateway)
             case GatewayRefundsEvent():
-                raise AssertionError  # see reading.traced
+                raise AssertionError  # reading.resolve_events has expanded it
             case GatewayDisputeEvent():
                 await disputes.apply_outcome(tx, merchant_id, gateway_event, now, gateway=gateway)
 

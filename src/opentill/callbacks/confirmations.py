@@ -1,4 +1,4 @@
-"""Payments that gateways confirm at the same time are confirmed together."""
+"""Batches payments that gateways confirm concurrently into one transaction."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,22 +12,22 @@ from opentill.gateways.model import GatewayPaymentEvent
 from opentill.orders import Report
 
 ApplyOne = Callable[[Report], Awaitable[None]]
-# Whether a report is done, or is to be applied by itself; or that its database is away.
+# True: applied. False: to be applied individually. Unavailable: the database is unavailable.
 Outcome: TypeAlias = bool | Unavailable
-# Fewer than there are connections: those that wait for one merchant leave some for the others.
+# Fewer than the connections, so that reports that wait for one merchant leave some for others.
 _APPLIED_AT_ONCE: Final = 4
-# While one batch waits for its commit or for a merchant's balance, another one is prepared.
+# While one batch waits for its commit or a merchant's balance, another is prepared.
 _BATCHES_AT_ONCE: Final = 2
-# Transactions of all batches: a batch is one on one machine. On a cluster it is one for each
-# merchant: one whose order is locked, or whose node is away, is not to hold up the others.
+# Concurrent transactions of all batches. On a single machine a batch is one transaction. On a
+# cluster it is one per merchant, so that a locked order or a lost node does not block others.
 _PARTS_AT_ONCE: Final = 4
 
 
 class Confirmations:
-    """The batcher of one server process: confirms all payments that wait in one transaction."""
+    """The batcher of a server process: confirms all waiting payments in one transaction."""
 
     def __init__(self, db: Db, clock: Callable[[], int], apply_one: ApplyOne) -> None:
-        """``apply_one`` applies one gateway event in a transaction of its own."""
+        """``apply_one`` applies a gateway event in a separate transaction."""
         self._db = db
         self._clock = clock
         self._apply_one = apply_one
@@ -40,9 +40,8 @@ class Confirmations:
     async def take_in(self, gateway: str, gateway_event: GatewayPaymentEvent) -> None:
         """Return once the payment is confirmed and committed.
 
-        ``gateway`` is the one that signed the event. Raises what ``orders.apply_outcome`` raises.
-        An unusual report is applied in a transaction of its own, and so is each of a batch that
-        failed; meanwhile the next batch goes on.
+        ``gateway`` signed the event. Raises the exceptions of ``orders.apply_outcome``. Unusual
+        reports, and those of a failed batch, are applied individually while the next batch runs.
         """
         report = Report(gateway, gateway_event)
         outcome = await self._batcher.do(report)
@@ -53,31 +52,35 @@ class Confirmations:
                 await self._apply_one(report)
 
     async def _batch(self, batch: Sequence[Report]) -> list[Outcome]:
-        """Confirm a batch; return for each what came of it."""
+        """Confirm a batch; return an outcome for each report."""
         now = self._clock()
         try:
             parts = await orders.by_transaction(self._db, batch)
         except Unavailable:
             raise
-        except Exception:  # noqa: BLE001 - applied one by one, it is raised to the right caller
+        except Exception:  # noqa: BLE001 - raised to the right caller when applied individually
             return [False] * len(batch)
-        found = await asyncio.gather(*(self._together(part, now) for part in parts))
-        outcomes = {key: outcome for part in found for key, outcome in part.items()}
+        results = await asyncio.gather(
+            *(self._confirm_in_one_transaction(part, now) for part in parts)
+        )
+        outcomes = {key: outcome for result in results for key, outcome in result.items()}
         return [outcomes.get(report.key, False) for report in batch]
 
-    async def _together(self, part: orders.Batch, now: int) -> Mapping[tuple[str, str], Outcome]:
-        """Confirm in one transaction; return by its key what came of each that is not left over."""
+    async def _confirm_in_one_transaction(
+        self, part: orders.Batch, now: int
+    ) -> Mapping[tuple[str, str], Outcome]:
+        """Confirm reports in one transaction; return the outcomes of those confirmed, by key."""
         try:
             async with self._parts:
-                done = await self._db.run(
+                confirmed = await self._db.run(
                     lambda tx: orders.confirm_many(
                         tx, part.reports, now, merchant_id=part.merchant_id
                     )
                 )
         except Contended:
             return {}
-        except Unavailable as error:  # holds for each of these, and for no other merchant's node
+        except Unavailable as error:  # applies to these reports only, not to other nodes
             return {report.key: error for report in part.reports}
-        except Exception:  # noqa: BLE001 - applied one by one, it is raised to the right caller
+        except Exception:  # noqa: BLE001 - raised to the right caller when applied individually
             return {}
-        return dict.fromkeys(done, True)
+        return dict.fromkeys(confirmed, True)

@@ -1,4 +1,4 @@
-"""Reads callbacks: verifies them and returns them as gateway events."""
+"""Verifies callbacks and converts them to gateway events."""
 
 from typing import Final
 from urllib.parse import parse_qsl
@@ -25,14 +25,14 @@ from opentill.http.incoming import read_body
 _MOST_FIELDS: Final = 100
 
 
-async def events(gateway: Gateway, scope: Scope, receive: Receive) -> tuple[GatewayEvent, ...]:
-    """Return the events of a callback. Raises Invalid if it is not genuine or too old."""
+async def read_events(gateway: Gateway, scope: Scope, receive: Receive) -> tuple[GatewayEvent, ...]:
+    """Return the events of a callback. Raises Invalid if it is forged or too old."""
     if is_notified(gateway):
         return await _read_notice(gateway, scope, receive)
     headers = dict[bytes, bytes](scope["headers"])
     body = await read_body(headers, receive)
     texts = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers.items()}
-    try:  # the age of a signature is compared with real time, not with business time
+    try:  # signatures expire by real time, not by business time
         return gateway.read_callback(texts, body, now_ms())
     except BadCallback as error:
         raise Invalid("signature", f"signature must be genuine and fresh: {error}") from None
@@ -41,7 +41,7 @@ async def events(gateway: Gateway, scope: Scope, receive: Receive) -> tuple[Gate
 async def _read_notice(
     gateway: Notified, scope: Scope, receive: Receive
 ) -> tuple[GatewayEvent, ...]:
-    """Read the query of a GET or the form of a POST: only one of them is signed."""
+    """Read the signed part: the query of a GET or the form of a POST."""
     sent = scope["query_string"]
     if scope["method"] == "POST":
         sent = await read_body(dict(scope["headers"]), receive)
@@ -50,7 +50,7 @@ async def _read_notice(
         pairs = parse_qsl(
             text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
         )
-    except ValueError:  # also of UnicodeDecodeError
+    except ValueError:  # includes UnicodeDecodeError
         raise Invalid("body", "body must be a form in UTF-8") from None
     try:
         return await gateway.read_notice(dict(pairs))
@@ -58,15 +58,16 @@ async def _read_notice(
         raise Invalid("sign", f"sign must be that of a true notice: {error}") from None
 
 
-async def traced(gateway: Gateway, gateway_event: GatewayEvent) -> tuple[GatewayEvent, ...]:
-    """Return what an event reports, with the id of our attempt; nothing if the payment is not ours.
+async def resolve_events(gateway: Gateway, gateway_event: GatewayEvent) -> tuple[GatewayEvent, ...]:
+    """Return the events that a report stands for, each with its payment attempt's id.
 
-    A dispute or refund that has only the provider's id of the payment is traced through the
-    provider. Where a report says only that a payment has refunds, they are listed. Raises
-    Unavailable while the provider does not respond: it is to report again.
+    A dispute or refund that names only the provider's payment is traced through the provider; it
+    yields nothing if the payment belongs to another deployment. A report that a payment has refunds
+    yields the refunds that the provider lists. Raises Unavailable if the provider does not respond,
+    so that it repeats the report.
     """
     if isinstance(gateway_event, GatewayRefundsEvent):
-        return await _listed(gateway, gateway_event)
+        return await _list_refunds(gateway, gateway_event)
     if (
         not isinstance(gateway_event, GatewayDisputeEvent | GatewayRefundEvent)
         or gateway_event.attempt_id
@@ -81,7 +82,7 @@ async def traced(gateway: Gateway, gateway_event: GatewayEvent) -> tuple[Gateway
     return (msgspec.structs.replace(gateway_event, attempt_id=attempt_id),)
 
 
-async def _listed(
+async def _list_refunds(
     gateway: Gateway, gateway_event: GatewayRefundsEvent
 ) -> tuple[GatewayRefundEvent, ...]:
     if not isinstance(gateway, ListsRefunds):

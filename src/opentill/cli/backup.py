@@ -248,10 +248,10 @@ def _restore_embedded(settings: Settings, source: IO[bytes]) -> "Contents":
     import msgspec
 
     from opentill.cli import dumps
-    from opentill.server.embedded.datadir import Restoring
+    from opentill.server.embedded.datadir import RestoreDirectory
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
-    restoring = Restoring(settings.data_dir)
+    restoring = RestoreDirectory(settings.data_dir)
     try:
         EmbeddedPostgres.discard(restoring.path)  # of a restore that was killed
         with EmbeddedPostgres.start(restoring.path) as server:

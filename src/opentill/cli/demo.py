@@ -62,7 +62,7 @@ def demo(
     """
     from opentill.cli.running import Deployment
     from opentill.core.errors import ConfigurationError
-    from opentill.server.embedded.datadir import Served, lock_serve
+    from opentill.server.embedded.datadir import ServerRunning, lock_serve
 
     settings = session.settings(creates=True)
     if settings.livemode:  # its merchant and its administrator would be real ones, its rates not
@@ -74,7 +74,7 @@ def demo(
     if settings.database_url is None:
         try:
             lock_serve(settings.data_dir).release()
-        except Served as running:
+        except ServerRunning as running:
             if running.url not in ("", settings.public_url):
                 raise
             # It runs already: show its addresses only.

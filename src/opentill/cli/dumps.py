@@ -107,7 +107,7 @@ class Tools:
     @classmethod
     def embedded(cls, data_dir: Path, url: str) -> "Tools":
         """Return the embedded PostgreSQL's own programs, run as its user."""
-        return cls(Programs(sysuser.ids(data_dir / "postgres")), Target.of(url))
+        return cls(Programs(sysuser.user_ids(data_dir / "postgres")), Target.of(url))
 
     @classmethod
     def own(cls, settings: Settings, server: int) -> "Tools":

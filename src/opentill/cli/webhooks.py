@@ -62,10 +62,10 @@ def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
 
 
 def _url_check() -> "UrlCheck":
-    from opentill.outgoing.client import to_merchants
+    from opentill.outgoing.client import merchant_client
     from opentill.webhooks import UrlCheck
 
-    return UrlCheck(to_merchants(session.settings()).check)
+    return UrlCheck(merchant_client(session.settings()).check)
 
 
 @acting(without_reason=inputs.NO_REASON)

@@ -19,7 +19,7 @@ from opentill.core.ids import new_id
 from opentill.http.caller import Caller
 from opentill.http.handling import IGNORED, SCOPES
 from opentill.http.responses import send_problem
-from opentill.server.client_address import inside
+from opentill.server.client_address import is_inside
 
 Authenticate = Callable[[str | None, str], Awaitable[Caller | None]]  # API key, address
 ErrorPage = Callable[[Scope, Receive, Exception], ASGIApp | None]
@@ -58,13 +58,13 @@ def client_address(
     Behind a trusted proxy it is the last address in ``X-Forwarded-For`` that is not a trusted
     proxy; the client may have forged those before it.
     """
-    if not forwarded or not inside(peer, trusted):
+    if not forwarded or not is_inside(peer, trusted):
         return peer
     for hop in reversed([part.strip() for part in forwarded.split(",")]):
         address = _bare(hop)
         if address is None:
             return peer
-        if not inside(address, trusted):
+        if not is_inside(address, trusted):
             return address
         peer = address
     return peer
@@ -239,7 +239,7 @@ class RequestMiddleware:
         if not lines:
             return peer
         forwarded = b",".join(lines).decode("latin-1")  # RFC 9110 §5.3: several lines are one list
-        if not inside(peer, self._trusted):
+        if not is_inside(peer, self._trusted):
             self._warn_untrusted(peer)
         return client_address(peer, forwarded, self._trusted)
 

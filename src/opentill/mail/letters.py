@@ -31,7 +31,7 @@ from opentill.web import accent, templates
 from opentill.web.language import Localizer
 
 _FOLDER: Final = Path(__file__).parent / "templates"
-_HTML: Final = templates.environment(_FOLDER)
+_HTML: Final = templates.create_environment(_FOLDER)
 _TEXT: Final = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_FOLDER),
     autoescape=False,  # noqa: S701 - it makes plain text

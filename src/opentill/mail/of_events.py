@@ -18,7 +18,7 @@ from opentill.mail.model import NewMail, Preferences
 from opentill.mail.topics import BY_NAME
 from opentill.orders import Order
 from opentill.web.catalogue import Language
-from opentill.web.language import ours
+from opentill.web.language import supported
 from opentill.webhooks import NumberedEvent
 
 
@@ -252,7 +252,7 @@ async def _language(tx: Tx, order: Order, session: Session, otherwise: Preferenc
     """Return the language in which a customer paid, or for which the session was opened."""
     if order.paid_attempt_id is not None:
         attempt = await orders.find_attempt(tx, order.merchant_id, order.paid_attempt_id)
-        if (chosen := ours(attempt.locale)) is not None:
+        if (chosen := supported(attempt.locale)) is not None:
             return chosen
     return session.locale or otherwise.language
 

@@ -16,7 +16,7 @@ from opentill.mail import queries
 from opentill.mail.model import Preferences
 from opentill.merchants import Actor
 from opentill.web.catalogue import LANGUAGES
-from opentill.web.language import ours
+from opentill.web.language import supported
 
 OF_CUSTOMERS: Final = ("receipt", "refund", "refund_failed")
 OF_MONEY: Final = (
@@ -49,7 +49,7 @@ async def change(
     actor: Actor,
 ) -> Preferences:
     """Set what a merchant wants; what is so already is no change. Raises Invalid and NotFound."""
-    chosen = ours(language)
+    chosen = supported(language)
     if chosen is None:
         raise Invalid("language", f"language must be one of {', '.join(LANGUAGES)}")
     await merchants.lock(tx, merchant_id)

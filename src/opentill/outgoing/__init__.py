@@ -1,1 +1,1 @@
-"""The one client that calls addresses of others, and the policy of what it may reach."""
+"""The HTTP client for external addresses, and the policy of addresses that it may call."""

@@ -1,8 +1,8 @@
-"""The address policy: which forms of addresses and which networks outgoing requests may reach.
+"""The address policy: protects against server-side request forgery (SSRF).
 
-Addresses that merchants give (webhooks, Epay notifications) must not reach into the operator's own
-networks. The addresses of a name are checked when it is connected to (``outgoing/client.py``), so
-that a name whose address changes in between gains nothing.
+Merchants' URLs (webhooks, Epay notifications) must not reach the operator's own networks. The
+addresses of a name are checked when it is connected to (``outgoing/client.py``), which defeats DNS
+rebinding.
 """
 
 import re
@@ -17,43 +17,43 @@ IPNetwork = IPv4Network | IPv6Network
 
 
 class Forbidden(Exception):
-    """The address is refused by the policy, before any byte was sent; the text says why."""
+    """The policy refuses the address, before any byte was sent. The text says why."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """An address with a valid form. ``literal`` is the host if that is no name."""
+    """A valid URL. ``literal`` is the host if it is an IP address."""
 
     scheme: str
     host: str  # in lower case, IPv6 without brackets
     port: int
-    rest: str  # path and query, as given
+    rest: str  # path and query, unchanged
     literal: IPAddress | None
 
     @property
     def origin(self) -> str:
-        """``scheme://host:port``, always with its port."""
+        """``scheme://host:port`` with an explicit port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be connected to.
+    """The addresses that may be connected to.
 
-    Either public addresses and those in ``allowed_networks``; or, with ``origin``, only that one
-    server, in whatever network: the operator configured it.
+    Either public addresses and those in ``allowed_networks``; or, with ``origin``, only that server
+    in any network, because the operator configured it.
     """
 
     allow_http: bool = False
     allowed_networks: tuple[IPNetwork, ...] = ()
-    origin: str = ""  # as ``Target.origin``
+    origin: str = ""  # in the form of ``Target.origin``
 
     @classmethod
     def only(cls, url: str) -> "Policy":
-        """Return the policy for one configured server. Raises Forbidden for a malformed address."""
+        """Return the policy for one configured server. Raises Forbidden for an invalid URL."""
         return cls(allow_http=True, origin=parse(url).origin)
 
     def target(self, url: str) -> Target:
-        """Read an address. Raises Forbidden for a forbidden form."""
+        """Parse and check a URL. Raises Forbidden."""
         target = parse(url)
         if self.origin:
             if target.origin != self.origin:
@@ -71,14 +71,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def select_allowed(self, host: str, addresses: Sequence[IPAddress]) -> list[IPAddress]:
         """Return the allowed addresses of a host. Raises Forbidden if there is none."""
-        found = [address for address in addresses if self.allows(address)]
-        if not found:
-            # Without the address: merchants read this, and would learn the operator's own names.
+        allowed = [address for address in addresses if self.allows(address)]
+        if not allowed:
+            # Without the address, because merchants read this and could probe the operator's DNS.
             _refuse(f"{host} stands for no public address")
-        return found
+        return allowed
 
     def allows(self, address: IPAddress) -> bool:
-        """Return whether an address may be connected to."""
+        """Whether an address may be connected to."""
         if self.origin or any(address in network for network in self.allowed_networks):
             return True
         if isinstance(address, IPv4Address):
@@ -89,18 +89,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(url: str) -> Target:
-    """Read an http(s) address in its plain form only. Raises Forbidden for any other.
+    """Parse an http(s) URL in its plain form. Raises Forbidden for any other.
 
-    What different parsers read differently is refused instead of interpreted: credentials,
-    backslashes, blanks and control characters, percent signs or dots at odd places in the host,
-    numbers that some systems take for IPv4 addresses (WHATWG URL §3.5), names outside ASCII (an
-    international name is written as ``xn--``).
+    Forms that parsers interpret differently are refused: credentials, backslashes, blanks and
+    control characters, percent signs or misplaced dots in the host, numbers that some systems
+    interpret as IPv4 addresses (WHATWG URL §3.5), and names outside ASCII (internationalized names
+    are written as ``xn--``).
     """
-    found = _URL.fullmatch(url) if len(url) <= _LONGEST_URL else None
-    if found is None:
+    match = _URL.fullmatch(url) if len(url) <= _LONGEST_URL else None
+    if match is None:
         _refuse("it must be a plain http(s) address in ASCII, without blanks or credentials")
-    host = found["host"].lower()
-    port = int(found["port"] or _PORTS[found["scheme"].lower()])
+    host = match["host"].lower()
+    port = int(match["port"] or _PORTS[match["scheme"].lower()])
     if port > _LAST_PORT:
         _refuse(f"there is no port {port}")
     literal: IPAddress | None = None
@@ -117,14 +117,14 @@ def parse(url: str) -> Target:
             _refuse(f"{host} is no IPv4 address in its usual form")
     elif len(host) > _LONGEST_NAME or not _NAME.fullmatch(host):
         _refuse("its host is no name")
-    rest = found["rest"] or "/"
+    rest = match["rest"] or "/"
     return Target(
-        found["scheme"].lower(), host, port, rest if rest.startswith("/") else f"/{rest}", literal
+        match["scheme"].lower(), host, port, rest if rest.startswith("/") else f"/{rest}", literal
     )
 
 
 def read_ip(text: str) -> IPAddress:
-    """Read an address that a resolver gave. Raises ValueError."""
+    """Parse an address of a resolver. Raises ValueError."""
     return ip_address(text)
 
 
@@ -141,7 +141,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 _LAST_PORT: Final = 65535
 _LONGEST_URL: Final = 2048
 _LONGEST_NAME: Final = 253
-# Host, then path and query of printable ASCII but no backslash; a fragment is never sent.
+# Host, then path and query of printable ASCII without backslash; a fragment is not sent.
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{0,4}))?"
     r"(?P<rest>[/?][!\"$-\[\]-~]*)?(?:\#[!-\[\]-~]*)?",
@@ -150,7 +150,7 @@ _URL: Final = re.compile(
 _NAME: Final = re.compile(r"(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_-]{1,63}")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
-# IANA IPv4 Special-Purpose Address Registry (RFC 6890), and what clouds keep for themselves.
+# IANA IPv4 Special-Purpose Address Registry (RFC 6890), and metadata servers of clouds.
 _CLOSED_4: Final = _networks(
     """
     0.0.0.0/8           # this host, this network; "unspecified"
@@ -174,11 +174,11 @@ _CLOSED_4: Final = _networks(
     240.0.0.0/4         # reserved; broadcast
     """
 )
-# Nothing outside of it is public: ::/8 (unspecified, loopback, IPv4-mapped, -compatible and
+# Nothing outside of 2000::/3 is public: ::/8 (unspecified, loopback, IPv4-mapped, -compatible and
 # -translated), 64:ff9b::/96 and 64:ff9b:1::/48 (NAT64), 100::/64 (discard), 5f00::/16 (segment
 # routing), fc00::/7 (ULA), fe80::/10 (link-local), fec0::/10 (site-local), ff00::/8 (multicast).
 _GLOBAL_6: Final = IPv6Network("2000::/3")
-# IANA IPv6 Special-Purpose Address Registry: what is not public within it.
+# IANA IPv6 Special-Purpose Address Registry: ranges within 2000::/3 that are not public.
 _CLOSED_6: Final = _networks(
     """
     2001::/23           # protocol assignments: Teredo 2001::/32, benchmarking, ORCHID, …
@@ -189,7 +189,7 @@ _CLOSED_6: Final = _networks(
     3fff::/20           # documentation
     """
 )
-# WHATWG Fetch §2.9 "port blocking": a server there may read a request as its own protocol.
+# WHATWG Fetch §2.9 "port blocking": a server might interpret a request as its own protocol.
 _BAD_PORTS: Final = frozenset(
     map(
         int,

@@ -1,9 +1,9 @@
-"""The one HTTP client for all outgoing requests: webhooks, Epay notifications, gateways.
+"""The HTTP client for all outgoing requests: webhooks, Epay notifications, gateways.
 
-It resolves a name itself, checks its addresses by the policy and connects to one of these, with
-Host, SNI and certificate check of the name. It follows no redirect, uses no proxy and no cookie,
-decompresses nothing, and limits time and size. Its three errors say what may have been done:
-after ``Forbidden`` and ``Unreachable`` surely nothing, after ``NoResponse`` perhaps everything.
+It resolves a name itself, checks the addresses by the policy and connects to an allowed one, with
+the name in Host, SNI and certificate check. It follows no redirects, uses no proxy and no cookies,
+does not decompress, and limits time and size. Its errors tell whether the request may have had an
+effect: after ``Forbidden`` and ``Unreachable`` it had none, after ``NoResponse`` it may have.
 """
 
 import asyncio
@@ -27,57 +27,57 @@ from opentill.outgoing.addresses import Forbidden as Forbidden  # noqa: PLC0414 
 from opentill.outgoing.addresses import Policy as Policy  # noqa: PLC0414 - what a caller needs
 from opentill.outgoing.addresses import read_ip
 
-# From a name to its addresses as text; raises OSError.
+# Resolves a name to addresses as text; raises OSError.
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 
 _CONNECT_S: Final = 5.0
-# Shorter than the usual 5 s and more of servers, so that a request seldom meets a connection that
-# closes. For so long a name's old address may stay in use, too.
+# Shorter than servers' usual 5 s or more, so that a request rarely uses a connection that is being
+# closed. A name's old address may remain in use for this time.
 _IDLE_S: Final = 4.0
 _CONNECTIONS: Final = 512
-_LOOKUPS: Final = _CONNECTIONS  # at once, so that slow name servers delay no other look-up
+_LOOKUPS: Final = _CONNECTIONS  # concurrent, so that slow name servers do not delay other lookups
 _CHUNK: Final = 64 * 1024
 _HEADERS: Final = {"User-Agent": f"OpenTill/{__version__}", "Accept-Encoding": "identity"}
 
 
-def to_merchants(settings: Settings) -> "Outgoing":
-    """Return the client for addresses that merchants gave, with the deployment's policy."""
+def merchant_client(settings: Settings) -> "Outgoing":
+    """Create the client for merchants' URLs, with the deployment's policy."""
     return Outgoing(
         Policy(allow_http=settings.outgoing_http, allowed_networks=settings.outgoing_allow)
     )
 
 
 class Unreachable(Exception):
-    """Nothing was sent: no address, connection refused, no connection in time, no TLS."""
+    """Nothing was sent: no address, connection refused, connect timeout, TLS failure."""
 
 
 class NoResponse(Exception):
-    """Something may have been sent, and no usable response came: timeout, reset, malformed."""
+    """Data may have been sent, but there is no usable response: timeout, reset, malformed."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response of any status. Names of headers are in lower case."""
+    """A response of any status. Header names are in lower case."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
-    body: bytes  # cut off at ``max_bytes``
-    cut: bool = False  # whether the body was longer
+    body: bytes  # truncated at ``max_bytes``
+    cut: bool = False  # whether the body was truncated
 
 
 class Outgoing:
-    """Sends requests to addresses that the policy allows; connections are reused for 4 s.
+    """Sends requests to addresses that the policy allows. Connections are reused for 4 s.
 
     ``resolve`` replaces the system's resolver.
     """
 
     def __init__(self, policy: Policy, resolve: Resolve | None = None) -> None:
-        """Open nothing yet; needs no running loop."""
+        """Create the client without opening connections; needs no running loop."""
         self.policy = policy
         self._resolver = _CheckedResolver(policy, resolve)
         self._session: aiohttp.ClientSession | None = None
 
     def check(self, url: str) -> None:
-        """Raise Forbidden for an address with a forbidden form; no name is looked up."""
+        """Raise Forbidden for an invalid URL, without resolving its name."""
         self.policy.target(url)
 
     async def send(
@@ -90,10 +90,10 @@ class Outgoing:
         timeout_s: float,
         max_bytes: int = 65536,
     ) -> Response:
-        """Send a request and return its response, whatever its status.
+        """Send a request and return its response of any status.
 
-        ``timeout_s`` is for all of it, from the look-up of the name to the end of the body. Raises
-        Forbidden, Unreachable or NoResponse.
+        ``timeout_s`` covers the lookup of the name to the end of the body. Raises Forbidden,
+        Unreachable or NoResponse.
         """
         async with self._request(method, url, headers, body, timeout_s) as response:
             read = bytearray()
@@ -139,9 +139,11 @@ class Outgoing:
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send, and turn every failure, also one in the block, into one of the three errors."""
+        """Send a request; convert any failure, also in the block, to one of the three errors."""
         target = self.policy.target(url)
-        session = self._connected()  # outside the time limit: the first call reads all certificates
+        session = (
+            self._connected()
+        )  # outside the timeout, since the first call loads all CA certificates
         connection = SimpleNamespace(open=False)
         try:
             with tracing.span(method, {"http.request.method": method}, kind="CLIENT") as span:
@@ -165,7 +167,7 @@ class Outgoing:
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             trace = aiohttp.TraceConfig()
-            # Before this nothing was sent; from now on something may have been.
+            # Before these callbacks nothing was sent; after them data may have been.
             trace.on_connection_create_end.append(_opened)
             trace.on_connection_reuseconn.append(_opened)
             self._session = aiohttp.ClientSession(
@@ -186,14 +188,14 @@ class Outgoing:
         return self._session
 
     def _socket(self, info: Any) -> socket.socket:
-        """Make the socket of a connection: the last check of its address."""
+        """Create the socket of a connection, after a last check of its address."""
         family, kind, proto, _, address = info
         self.policy.select_allowed(address[0], (read_ip(address[0]),))
         return socket.socket(family, kind, proto)
 
 
 class _CheckedResolver(AbstractResolver):
-    """Looks names up and returns the allowed addresses; concurrent look-ups of a name are one."""
+    """Resolves names to allowed addresses; concurrent lookups of a name are combined."""
 
     def __init__(self, policy: Policy, resolve: Resolve | None) -> None:
         self._policy = policy
@@ -208,8 +210,8 @@ class _CheckedResolver(AbstractResolver):
         family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - always both
     ) -> list[ResolveResult]:
         """Return the allowed addresses. Raises Forbidden if there is none, OSError."""
-        found = [read_ip(text) for text in await self._look_up(host)]
-        if not found:
+        addresses = [read_ip(text) for text in await self._look_up(host)]
+        if not addresses:
             msg = f"{host} has no address"
             raise OSError(msg)
         return [
@@ -218,7 +220,7 @@ class _CheckedResolver(AbstractResolver):
                 family=socket.AF_INET6 if address.version == 6 else socket.AF_INET,  # noqa: PLR2004 - IPv6
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for address in self._policy.select_allowed(host, found)
+            for address in self._policy.select_allowed(host, addresses)
         ]  # fmt: skip
 
     async def _look_up(self, host: str) -> Sequence[str]:
@@ -231,22 +233,22 @@ class _CheckedResolver(AbstractResolver):
     def _forget(self, host: str, task: asyncio.Task[Sequence[str]]) -> None:
         self._lookups.pop(host, None)
         if not task.cancelled():
-            task.exception()  # so that asyncio does not log it if the caller has given up
+            task.exception()  # retrieved, or asyncio would log it if the caller has given up
 
     async def _system(self, host: str) -> Sequence[str]:
-        """Ask the system's resolver, in threads of its own: the loop has few for all else."""
+        """Use the system's resolver in dedicated threads, since the loop's executor has few."""
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(
+        infos = await loop.run_in_executor(
             self._threads,
             lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM),
         )
-        return [str(info[4][0]) for info in found]
+        return [str(info[4][0]) for info in infos]
 
     async def close(self) -> None:
         """Do nothing: the resolver outlives the session."""
 
     def stop(self) -> None:
-        """End the threads; a running look-up ends by itself."""
+        """Stop the threads; running lookups end by themselves."""
         for task in list(self._lookups.values()):
             task.cancel()
         if self._threads is not None:

@@ -14,7 +14,7 @@ from opentill.core.ids import is_id
 from opentill.merchants import Merchant
 from opentill.pages.model import Brand
 from opentill.web import accent
-from opentill.web.responses import GUARDS, is_known
+from opentill.web.responses import GUARDS, matches_etag
 
 # What is at one of these addresses never changes.
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
@@ -49,7 +49,7 @@ async def logo(request: Request) -> Response:
     async with context.app_of(request.scope).db.connection() as tx:
         found = await merchants.find_logo(tx, merchant_id, digest)
     own = {**_headers(), "etag": f'"{digest}"', "content-type": found.media_type}
-    if is_known(request, own["etag"]):
+    if matches_etag(request, own["etag"]):
         return Response(status_code=304, headers=own)
     return Response(found.content, 200, own)
 

@@ -64,7 +64,7 @@ async def _page(
 ) -> Response:
     """Show the page of a link; ``state`` is why it cannot be used, where that is known better."""
     link, state = offer.link, state or offer.state
-    kept = cookies.value(request.headers, _COOKIE).decode("latin-1")
+    kept = cookies.read_cookie(request.headers, _COOKIE).decode("latin-1")
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, link.merchant_id)
         unfinished = await payment_links.unfinished(tx, link, kept, request.now)
@@ -126,7 +126,7 @@ async def go_on(request: PageRequest, slug: str) -> Response:
         _log.warning("payment link refused", link=offer.link.id, reason=problem.reason)
         return await _page(request, offer, lang, state="INACTIVE", status=400)
     settings, left_ms = request.app.settings, max(0, session.expires_at - request.now)
-    cookie = cookies.line(
+    cookie = cookies.cookie_header(
         _COOKIE,
         session.id,
         public_url=settings.public_url,

@@ -74,7 +74,7 @@ class PageRequest:
 
     def remembering(self, response: Response) -> Response:
         """Let the browser remember a language that its reader chose on the page before."""
-        chosen = language.ours(self.query.get("lang"))
+        chosen = language.supported(self.query.get("lang"))
         if chosen is not None and chosen != self._localizer(None).language:
             made = language.cookie(chosen, self.app.settings.public_url)
             response.headers.append("set-cookie", made)

@@ -29,12 +29,12 @@ def cookie(
     """Return the cookie for a browser that has sent an e-mail and name; while the session lasts."""
     value = token(secret_key, session_id, *typed)
     path, age_s = f"/checkout/{session_id}", max(0, left_ms // 1000)
-    return cookies.line(COOKIE, value, public_url=public_url, path=path, age_s=age_s)
+    return cookies.cookie_header(COOKIE, value, public_url=public_url, path=path, age_s=age_s)
 
 
 def given(headers: Mapping[bytes, bytes]) -> bytes:
     """Return the cookie's value in a request, empty if it has none."""
-    return cookies.value(headers, COOKIE)
+    return cookies.read_cookie(headers, COOKIE)
 
 
 def proves(shown: bytes, secret_key: str, session_id: str, email: str, name: str) -> bool:

@@ -219,7 +219,7 @@ def _payment_page(
 def _shop_page(
     template: str, of: model.Payment | model.Link, visit: Visit, **values: object
 ) -> Page:
-    picture, brand = pictures.shown(of.item.image, secure=visit.secure), of.brand
+    picture, brand = pictures.displayable_address(of.item.image, secure=visit.secure), of.brand
     return _page(
         template,
         visit,
@@ -269,5 +269,5 @@ def masked(email: str) -> str:
     return f"{local[:1]}•••@{domain}"
 
 
-ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
+ENVIRONMENT: Final = templates.create_environment(Path(__file__).parent / "templates")
 ENVIRONMENT.filters["masked"] = masked

@@ -1,6 +1,5 @@
 """The API reference at ``/docs``: chapters, a page for each group of operations, search.
 
-Drawn on the server from the OpenAPI document, so that no operation is forgotten and every page
-reads without JavaScript. A small script of our own adds copying, quick search and calls with the
-reader's own key.
+Rendered on the server from the OpenAPI document, so that it is complete and readable without
+JavaScript. A small script adds copying, quick search and requests with the reader's own key.
 """

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill.reference.book import GUIDES, Book, Kept
+from opentill.reference.book import GUIDES, Book, CachedPage
 from opentill.web import responses
 
-# Our own script alone, and requests to this service alone: the box that tries an operation out.
+# Scripts and requests of this service only; the box that tries an operation sends them.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -27,7 +27,7 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 async def home(request: Request) -> Response:
-    """Show what there is."""
+    """Show the home page."""
     return await _page(request, "")
 
 
@@ -42,26 +42,26 @@ async def group(request: Request) -> Response:
 
 
 async def search(request: Request) -> Response:
-    """Show what was found."""
+    """Show search results."""
     query = request.query_params.get("q", "")
-    html = await asyncio.to_thread(_book(request).found, query)
+    html = await asyncio.to_thread(_book(request).search_page, query)
     return Response(html, 200, {**_HEADERS, "cache-control": "no-store"}, "text/html")
 
 
 async def _page(request: Request, path: str) -> Response:
-    # Drawn beside the event loop, which has payments to take.
-    kept = await asyncio.to_thread(_book(request).page, path)
-    return _response(request, kept)
+    # Rendered in a thread, to keep the event loop free for payments.
+    page = await asyncio.to_thread(_book(request).page, path)
+    return _response(request, page)
 
 
-def _response(request: Request, kept: Kept) -> Response:
-    headers = {**_HEADERS, "etag": kept.tag}
-    if responses.is_known(request, kept.tag):
+def _response(request: Request, page: CachedPage) -> Response:
+    headers = {**_HEADERS, "etag": page.tag}
+    if responses.matches_etag(request, page.tag):
         return Response(status_code=304, headers=headers)
     if responses.takes_gzip(request):
         headers["content-encoding"] = "gzip"
-        return Response(kept.compressed, 200, headers, "text/html")
-    return Response(gzip.decompress(kept.compressed), 200, headers, "text/html")
+        return Response(page.compressed, 200, headers, "text/html")
+    return Response(gzip.decompress(page.compressed), 200, headers, "text/html")
 
 
 def _book(request: Request) -> Book:

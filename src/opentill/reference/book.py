@@ -1,7 +1,7 @@
-"""The reference of one deployment (contract.md#reference): pages, drawn when first asked for.
+"""The reference of a deployment (contract.md#reference): pages, rendered on first request.
 
-Kept are the compressed pages and the places of the search; the document is read again for a page
-that is new, so that little stays in memory.
+Compressed pages and the search index are cached. The document is parsed again for each new page, to
+save memory.
 """
 
 import gzip
@@ -23,19 +23,19 @@ from opentill.web.catalogue import FRAME
 from opentill.web.language import Localizer
 from opentill.web.markdown import inline
 
-ENVIRONMENT: Final = templates.environment(Path(__file__).parent / "templates")
+ENVIRONMENT: Final = templates.create_environment(Path(__file__).parent / "templates")
 GUIDES: Final = "guides/"
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A page as it is kept: compressed, with a tag that names what is in it."""
+class CachedPage(msgspec.Struct, frozen=True):
+    """A cached page: compressed, with the entity tag of its content."""
 
     compressed: bytes
     tag: str
 
 
 class _Contents(msgspec.Struct, frozen=True):
-    """What every page shows beside its own text."""
+    """The table of contents on every page."""
 
     title: str
     version: str
@@ -44,39 +44,41 @@ class _Contents(msgspec.Struct, frozen=True):
 
 
 class Book:
-    """The pages below ``/docs``. Its methods draw and may take some milliseconds."""
+    """The pages below ``/docs``. Rendering one may take some milliseconds."""
 
     def __init__(self, settings: Settings, document: bytes) -> None:
-        """``document`` is the OpenAPI document as it is served."""
+        """``document`` is the served OpenAPI document."""
         self._settings = settings
         self._document = document
         self._base = templates.base_path(settings.public_url)
-        self._kept: dict[str, Kept] = {}
+        self._pages: dict[str, CachedPage] = {}
         self._contents: _Contents | None = None
         self._places: tuple[search.Place, ...] = ()
 
-    def page(self, path: str) -> Kept:
+    def page(self, path: str) -> CachedPage:
         """Return the page at a path below ``/docs/``. Raises NotFound."""
-        kept = self._kept.get(path)
-        if kept is None:
+        page = self._pages.get(path)
+        if page is None:
             html = self._draw(path).encode()
             tag = f'W/"{hashlib.sha256(html).hexdigest()[:32]}"'
-            kept = self._kept[path] = Kept(gzip.compress(html, 9, mtime=0), tag)
-        return kept
+            page = self._pages[path] = CachedPage(gzip.compress(html, 9, mtime=0), tag)
+        return page
 
-    def found(self, query: str) -> str:
-        """Return the page of the search for a query; without one, all there is."""
-        contents = self._listed()
+    def search_page(self, query: str) -> str:
+        """Render the page of search results."""
+        contents = self._table_of_contents()
         if not self._places:
             self._places = tuple(self._all_places(contents))
         query = query.strip()[: search.LONGEST]
         hits = search.find(self._places, query)
         return self._html("search.html", contents, "search", query=query, hits=hits)
 
-    def _listed(self, document: Document | None = None) -> _Contents:
+    def _table_of_contents(self, document: Document | None = None) -> _Contents:
         if self._contents is None:
-            read = document or self._read()
-            self._contents = _Contents(read.title, read.version, read.server, read.groups)
+            document = document or self._read()
+            self._contents = _Contents(
+                document.title, document.version, document.server, document.groups
+            )
         return self._contents
 
     def _read(self) -> Document:
@@ -88,12 +90,14 @@ class Book:
             if chapter is None:
                 raise NotFound
             html = Texts(self._settings).html(chapter)
-            return self._html("chapter.html", self._listed(), path, chapter=chapter, text=html)
+            return self._html(
+                "chapter.html", self._table_of_contents(), path, chapter=chapter, text=html
+            )
         if not path:
-            return self._html("home.html", self._listed(), path)
+            return self._html("home.html", self._table_of_contents(), path)
         document = self._read()
-        contents = self._listed(document)
-        group = next((one for one in contents.groups if one.slug == path), None)
+        contents = self._table_of_contents(document)
+        group = next((group for group in contents.groups if group.slug == path), None)
         if group is None:
             raise NotFound
         operations = document.operations(group)

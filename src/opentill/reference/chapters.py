@@ -1,7 +1,7 @@
-"""The chapters: Markdown files with what this deployment fills in.
+"""The chapters: Markdown templates, filled with values of the deployment.
 
-What is a fact of the code (business codes, limits, waits, headers) is filled in from there, so that
-no chapter says it otherwise.
+Facts of the code (business codes, limits, waits, headers) are inserted from there, so that chapters
+cannot contradict it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from opentill.webhooks import signing
 
 
 class Chapter(msgspec.Struct, frozen=True):
-    """A chapter: ``/docs/guides/{name}``, made of ``guides/{name}.md``."""
+    """A chapter: ``/docs/guides/{name}``, rendered from ``guides/{name}.md``."""
 
     name: str
     title: str
@@ -50,7 +50,7 @@ BY_NAME: Final[Mapping[str, Chapter]] = {chapter.name: chapter for chapter in CH
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """When a business code comes, and what to do about it. Markdown."""
+    """When a business code occurs and what to do about it, in Markdown."""
 
     when: str
     then: str
@@ -112,7 +112,7 @@ ADVICE: Final[Mapping[type[Problem], Advice]] = {
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A part of a chapter, for the search: its heading, where it is, and its text."""
+    """A section of a chapter, for the search index."""
 
     heading: str
     anchor: str
@@ -120,10 +120,10 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Texts:
-    """The chapters as they are for one deployment."""
+    """The chapters of a deployment."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is read yet."""
+        """Prepare rendering without reading files."""
         loader = jinja2.FileSystemLoader(Path(__file__).parent / "guides")
         self._environment = jinja2.Environment(
             loader=loader,
@@ -138,25 +138,25 @@ class Texts:
         self._markdown.enable("table")
 
     def html(self, chapter: Chapter) -> Markup:
-        """Return the text of a chapter as markup."""
+        """Render a chapter as HTML."""
         tokens = self.tokens(chapter)
         options, environment = self._markdown.options, dict[str, Any]()
         html = self._markdown.renderer.render(tokens, options, environment)
         return Markup(html)  # noqa: S704 - the renderer escapes
 
     def sections(self, chapter: Chapter) -> tuple[Section, ...]:
-        """Return the parts of a chapter, the first without a heading of its own."""
-        heading, anchor, found = chapter.title, "", list[Section]()
+        """Return the sections of a chapter; the first has the chapter's title."""
+        heading, anchor, sections = chapter.title, "", list[Section]()
         text: list[str] = [chapter.about]
         tokens = self.tokens(chapter)
         for index, token in enumerate(tokens):
             if token.type == "heading_open":
-                found.append(Section(heading, anchor, " ".join(text)))
+                sections.append(Section(heading, anchor, " ".join(text)))
                 heading, text = tokens[index + 1].content, []
                 anchor = slug(heading)
             elif token.type in ("inline", "fence") and tokens[index - 1].type != "heading_open":
                 text.append(_plain(token))
-        return (*found, Section(heading, anchor, " ".join(text)))
+        return (*sections, Section(heading, anchor, " ".join(text)))
 
     def tokens(self, chapter: Chapter) -> list[Token]:
         """Return a chapter as Markdown tokens."""
@@ -201,7 +201,7 @@ def _duration(length_ms: int) -> str:
 
 
 def _plain(token: Token) -> str:
-    """Return the text of a line without its marks."""
+    """Return the text of a line without markup."""
     breaks = ("softbreak", "hardbreak")
     return "".join(" " if one.type in breaks else one.content for one in token.children or (token,))
 
@@ -220,7 +220,7 @@ class _Renderer(RendererHTML):
         return f'<{tokens[idx].tag} id="{slug(tokens[idx + 1].content)}">'
 
     def fence(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
-        """Show code as a figure whose caption is what stands behind the language."""
+        """Render code as a figure; the text after the language is its caption."""
         del options, env
         language, _, label = tokens[idx].info.partition(" ")
         caption = escape(label or _LANGUAGES.get(language, "Example"))
@@ -231,11 +231,11 @@ class _Renderer(RendererHTML):
         )
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
-        """Let a wide table scroll by itself."""
+        """Make a wide table scrollable."""
         del tokens, idx, options, env
         return '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
 
     def table_close(self, tokens: Sequence[Token], idx: int, options: object, env: object) -> str:
-        """Close what ``table_open`` has opened."""
+        """Close the elements of ``table_open``."""
         del tokens, idx, options, env
         return "</table></div>"

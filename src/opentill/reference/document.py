@@ -1,7 +1,7 @@
-"""The OpenAPI document as the reference shows it: groups, operations, events.
+"""The OpenAPI document in the form of the reference: groups, operations, events.
 
-The document is untrusted input like any other: every value is escaped by the templates, and depth
-is bounded. ``schemas.py`` reads its schemas, ``samples.py`` writes requests in three languages.
+The document is untrusted input: templates escape every value, and recursion is bounded.
+``schemas.py`` reads its schemas; ``samples.py`` generates requests in three languages.
 """
 
 import json
@@ -18,12 +18,12 @@ from opentill.reference.schemas import Json, Row, Schemas, members, plain_name
 from opentill.web.markdown import markdown
 
 METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
-EVENTS: Final = "Events"  # the group of what is sent to merchants
+EVENTS: Final = "Events"  # the group of webhook events
 _ID: Final = "id"
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True):
-    """A body, sent or received: its fields and an example, ``""`` where there is none."""
+    """A request or response body: its fields and an example, ``""`` if there is none."""
 
     status: str = ""
     description: str = ""
@@ -34,7 +34,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation as its page shows it; an event has no ``samples``: it is sent to merchants."""
+    """An operation or an event, which has no ``samples``."""
 
     anchor: str
     method: str
@@ -50,22 +50,22 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> bool:
-        """Whether a request changes something."""
+        """Whether the method is not read-only."""
         return self.method not in ("GET", "HEAD", "OPTIONS")
 
     @property
     def failures(self) -> tuple[Body, ...]:
-        """The responses that are not a success."""
-        return tuple(one for one in self.responses if not one.status.startswith("2"))
+        """The responses without a 2xx status."""
+        return tuple(body for body in self.responses if not body.status.startswith("2"))
 
     @property
     def success(self) -> Body | None:
-        """The response that is one."""
-        return next((one for one in self.responses if one.status.startswith("2")), None)
+        """The response with a 2xx status."""
+        return next((body for body in self.responses if body.status.startswith("2")), None)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation or event as lists of contents name it."""
+    """An operation or event in the table of contents."""
 
     anchor: str
     method: str  # "" for an event
@@ -83,13 +83,13 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document:
-    """An OpenAPI 3.1 document while pages are made of it."""
+    """A parsed OpenAPI 3.1 document."""
 
     def __init__(self, document: Json) -> None:
-        """Take the document as plain data."""
+        """``document`` is plain data."""
         self._document = document
-        self._known = _values_by_name(document) | dict(self._known_ids())
-        self._schemas = Schemas(document, self._known)
+        self._values = _values_by_name(document) | dict(self._known_ids())
+        self._schemas = Schemas(document, self._values)
         servers = document.get("servers") or [{"url": ""}]
         self.server: str = str(servers[0].get("url", "")).rstrip("/")
         self.title: str = document["info"]["title"]
@@ -97,7 +97,7 @@ class Document:
         self.groups: tuple[Group, ...] = tuple(self._groups())
 
     def operations(self, group: Group) -> tuple[Operation, ...]:
-        """Return the operations of a group with all that its page shows."""
+        """Return the operations of a group in full."""
         return tuple(
             self._operation(path, method, methods)
             for name, path, method, methods in self._rows()
@@ -105,7 +105,7 @@ class Document:
         )
 
     def words(self, group: Group) -> Iterator[tuple[str, str, str]]:
-        """Yield anchor, description and names of fields of each operation, for the search."""
+        """Yield anchor, description and field names of each operation, for the search index."""
         for operation in self.operations(group):
             names = " ".join(
                 _names(operation.parameters)
@@ -115,7 +115,7 @@ class Document:
             yield operation.anchor, operation.description.striptags(), names
 
     def _rows(self) -> Iterator[tuple[str, str, str, Json]]:
-        """Yield group, path or type of event, method and the path's item, in their order."""
+        """Yield group, path or event type, method and path item, in the document's order."""
         for path, methods in self._document.get("paths", {}).items():
             for method in methods:
                 if method in METHODS:
@@ -124,71 +124,71 @@ class Document:
             yield EVENTS, name, "", methods
 
     def _groups(self) -> Iterator[Group]:
-        found: dict[str, list[Entry]] = {}
+        entries: dict[str, list[Entry]] = {}
         for name, path, method, methods in self._rows():
-            given = methods[method or "post"]
+            operation = methods[method or "post"]
             entry = Entry(
-                anchor=_anchor(given, path, method),
+                anchor=_anchor(operation, path, method),
                 method=method.upper(),
                 path=path,
-                summary=given.get("summary") or path,
+                summary=operation.get("summary") or path,
             )
-            found.setdefault(name, []).append(entry)
+            entries.setdefault(name, []).append(entry)
         described = {
             str(tag["name"]): str(tag.get("description", ""))
             for tag in self._document.get("tags", ())
         }
-        for name in dict.fromkeys([*(name for name in described if name in found), *found]):
+        for name in dict.fromkeys([*(name for name in described if name in entries), *entries]):
             yield Group(
                 name=name,
                 slug=slug(name),
                 description=described.get(name, ""),
-                entries=tuple(found[name]),
+                entries=tuple(entries[name]),
             )
 
     def _operation(self, path: str, method: str, methods: Json) -> Operation:
-        given: Json = methods[method or "post"]
+        operation: Json = methods[method or "post"]
         parameters = [
             self._schemas.follow(one)
-            for one in (*methods.get("parameters", ()), *given.get("parameters", ()))
+            for one in (*methods.get("parameters", ()), *operation.get("parameters", ()))
         ]
-        request_body = self._schemas.follow(given.get("requestBody", {}))
-        credential = self._credential(given)
-        made = Operation(
-            anchor=_anchor(given, path, method),
+        request_body = self._schemas.follow(operation.get("requestBody", {}))
+        credential = self._credential(operation)
+        shown = Operation(
+            anchor=_anchor(operation, path, method),
             method=method.upper(),
             path=path,
-            summary=given.get("summary") or path,
-            description=markdown(given.get("description", "")),
-            deprecated=bool(given.get("deprecated")),
+            summary=operation.get("summary") or path,
+            description=markdown(operation.get("description", "")),
+            deprecated=bool(operation.get("deprecated")),
             credential=credential,
             parameters=tuple(self._parameter(one) for one in parameters),
             body=self._body(request_body),
             responses=tuple(
                 self._response(status, self._schemas.follow(response))
-                for status, response in given.get("responses", {}).items()
+                for status, response in operation.get("responses", {}).items()
             ),
         )
         if not method:
-            return made
-        success = made.success or Body()
+            return shown
+        success = shown.success or Body()
         request = samples.Request(
-            operation_id=made.anchor,
-            method=made.method,
+            operation_id=shown.anchor,
+            method=shown.method,
             url=self.server + self._filled_in(path),
             ids=tuple(self._example_ids(path)),
             credential=credential,
             body=self._example_of(request_body),
-            media_type=made.body.media_type if made.body else "",
+            media_type=shown.body.media_type if shown.body else "",
             response_type=success.media_type,
             is_list=any(row.name == "pagination" for one in success.rows for row in one.rows),
             has_data=any(row.name == "data" for row in success.rows),
         )
-        return msgspec.structs.replace(made, samples=samples.of(request))
+        return msgspec.structs.replace(shown, samples=samples.all_samples(request))
 
-    def _credential(self, given: Json) -> Credential | None:
-        """Return what an operation asks for; None where it needs nothing."""
-        security: Sequence[Json] = given.get("security", self._document.get("security", []))
+    def _credential(self, operation: Json) -> Credential | None:
+        """Return the credential that an operation needs, None if it is public."""
+        security: Sequence[Json] = operation.get("security", self._document.get("security", []))
         if not any(security) or {} in security:
             return None
         schemes = self._document.get("components", {}).get("securitySchemes", {})
@@ -200,24 +200,24 @@ class Document:
                 return Credential(str(scheme["name"]), "", "OPENTILL_KEY", "API key")
         return None
 
-    def _parameter(self, given: Json) -> Row:
+    def _parameter(self, parameter: Json) -> Row:
         return self._schemas.row(
-            given["name"],
-            self._schemas.follow(given.get("schema", {})),
+            parameter["name"],
+            self._schemas.follow(parameter.get("schema", {})),
             0,
-            required=bool(given.get("required")),
-            place=given.get("in", ""),
-            description=given.get("description", ""),
+            required=bool(parameter.get("required")),
+            place=parameter.get("in", ""),
+            description=parameter.get("description", ""),
         )
 
-    def _response(self, status: str, given: Json) -> Body:
-        body = self._body(given) or Body()
+    def _response(self, status: str, response: Json) -> Body:
+        body = self._body(response) or Body()
         return msgspec.structs.replace(
-            body, status=status, description=given.get("description", "")
+            body, status=status, description=response.get("description", "")
         )
 
-    def _body(self, given: Json) -> Body | None:
-        for media_type, content in given.get("content", {}).items():
+    def _body(self, content_object: Json) -> Body | None:
+        for media_type, content in content_object.get("content", {}).items():
             schema = self._schemas.follow(content.get("schema", {}))
             example = self._example(content, schema)
             shown = example if isinstance(example, str) else _json(example)
@@ -229,8 +229,8 @@ class Document:
             )
         return None
 
-    def _example_of(self, given: Json) -> Any:
-        for content in given.get("content", {}).values():
+    def _example_of(self, content_object: Json) -> Any:
+        for content in content_object.get("content", {}).values():
             return self._example(content, self._schemas.follow(content.get("schema", {})))
         return None
 
@@ -242,23 +242,23 @@ class Document:
         return self._schemas.sample(schema, 0)
 
     def _filled_in(self, path: str) -> str:
-        """Return a path with example ids in place of its parameters."""
+        """Return a path with its parameters replaced by example ids."""
         ids = iter(tuple(self._example_ids(path)))
         return re.sub(r"\{[^{}]*\}", lambda _: next(ids), path)
 
     def _example_ids(self, path: str) -> Iterator[str]:
-        """Yield, for each parameter of a path, the id that the examples of its resource have."""
-        for found in re.finditer(r"\{([^{}]*)\}", path):
-            resource = path[: found.start()].rstrip("/")
-            yield self._example_id(f"{resource}/{found[0]}", resource) or found[1].upper()
+        """Yield the id in the examples of its resource for each parameter of a path."""
+        for match in re.finditer(r"\{([^{}]*)\}", path):
+            resource = path[: match.start()].rstrip("/")
+            yield self._example_id(f"{resource}/{match[0]}", resource) or match[1].upper()
 
     def _known_ids(self) -> Iterator[tuple[str, str]]:
-        """Yield an example for fields such as ``disputeId``, out of ``/v1/disputes``."""
+        """Yield an example for fields such as ``disputeId``, from ``/v1/disputes``."""
         for path in self._document.get("paths", {}):
-            found = re.fullmatch(r"/v1/(\w+)s/\{\w+\}", path)
-            if found:
-                yield f"{plain_name(found[1])}{_ID}", self._example_id(path)
-        # What only says "id" is an event's: all else has an example in the document.
+            match = re.fullmatch(r"/v1/(\w+)s/\{\w+\}", path)
+            if match:
+                yield f"{plain_name(match[1])}{_ID}", self._example_id(path)
+        # A bare "id" belongs to an event; everything else has an example in the document.
         yield _ID, self._example_id("/v1/events/{id}")
 
     def _example_id(self, *paths: str) -> str:
@@ -274,17 +274,17 @@ class Document:
 
 
 def slug(name: str) -> str:
-    """Return the name of a group as an address has it."""
+    """Return a group's name in the form of a URL segment."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "other"
 
 
-def _anchor(given: Json, path: str, method: str) -> str:
-    anchor = given.get("operationId") or f"{method}-{path.strip('/').replace('/', '-')}"
+def _anchor(operation: Json, path: str, method: str) -> str:
+    anchor = operation.get("operationId") or f"{method}-{path.strip('/').replace('/', '-')}"
     return str(anchor).replace("{", "").replace("}", "")
 
 
 def _example_data(operation: Json) -> Json:
-    """Return ``data`` of the example of an operation's success, where it is an object."""
+    """Return ``data`` in the example of an operation's success, if it is an object."""
     for status, response in operation.get("responses", {}).items():
         if status.startswith("2"):
             for content in response.get("content", {}).values():
@@ -293,16 +293,13 @@ def _example_data(operation: Json) -> Json:
 
 
 def _values_by_name(document: Json) -> dict[str, Any]:
-    """Return an example value for each name of a field, out of all examples of the document.
-
-    Names are plain (``plain_name``); the first of each counts.
-    """
-    known: dict[str, Any] = {}
+    """Return the first example value of each field name (``plain_name``) in the document."""
+    values: dict[str, Any] = {}
 
     def gather(value: Any) -> None:
         for name, inner in members(value).items():
             if inner is not None and not isinstance(inner, list):
-                known.setdefault(plain_name(name), inner)
+                values.setdefault(plain_name(name), inner)
             gather(inner)
         if isinstance(value, list):
             for inner in cast("Sequence[Any]", value):
@@ -311,7 +308,7 @@ def _values_by_name(document: Json) -> dict[str, Any]:
     for methods in document.get("paths", {}).values():
         for method in METHODS:
             gather(_example_data(members(methods.get(method))))
-    return known
+    return values
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

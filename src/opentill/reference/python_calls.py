@@ -1,6 +1,6 @@
-"""Which method of the merchants' Python client makes which operation.
+"""The method of the Python client for each operation.
 
-The server uses nothing of the client, so that the names stand here; a test holds them against it.
+The server does not import the client; a test compares the names with it.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""A request in curl, in Python and in JavaScript, ready to be run.
+"""Samples of a request in curl, Python and JavaScript, ready to run.
 
-The key stands in an environment variable, so that no copied line has a secret in it. Python is
-written with our client where it has the operation (``python_calls.py``), else with the standard
-library, so that an operation that is new needs nothing here.
+The key is in an environment variable, so that copied code contains no secret. Python uses the
+OpenTill client if it has the operation (``python_calls.py``), else the standard library, so that a
+new operation needs no change here.
 """
 
 import json
@@ -16,28 +16,28 @@ from opentill.reference.python_calls import CALLS
 from opentill.reference.schemas import members
 
 _SHELL_QUOTE: Final = "'\\''"
-_WIDTH: Final = 72  # of a sample's line, beyond which a value is broken into several
+_WIDTH: Final = 72  # of a line, beyond which a value is split
 _INDENT: Final = "    "
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What a request proves itself with: the header, what its value begins with, a variable."""
+    """How a request authenticates: header, prefix of its value, environment variable."""
 
     header: str
     scheme: str
     variable: str
-    name: str  # as a reader knows it
+    name: str  # for readers
 
 
 class Sample(msgspec.Struct, frozen=True):
     """A program that makes one request."""
 
-    language: str  # as a reader knows it
+    language: str  # for readers
     text: str
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The request that samples make. ``ids`` are those that stand in ``url``'s path."""
+    """The request that samples send. ``ids`` are those in the path of ``url``."""
 
     operation_id: str
     method: str
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file(self) -> str:
-        """The name of the file that the response is, ``""`` for JSON."""
+        """The name for a response that is a file, ``""`` for JSON."""
         if "csv" not in self.response_type:
             return ""
         last = self.url.split("?")[0].rstrip("/").rsplit("/", 2)[-2:]
@@ -60,12 +60,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def server(self) -> str:
-        """The address before the path."""
+        """The URL before the path."""
         return self.url.split("/v1/", maxsplit=1)[0]
 
 
-def of(request: Request) -> tuple[Sample, ...]:
-    """Return the samples of a request, one for each language."""
+def all_samples(request: Request) -> tuple[Sample, ...]:
+    """Return a sample of a request in each language."""
     return (
         Sample("curl", curl(request)),
         Sample("Python", python(request)),
@@ -74,9 +74,9 @@ def of(request: Request) -> tuple[Sample, ...]:
 
 
 def curl(request: Request) -> str:
-    """Return a command for a shell."""
+    """Return a shell command."""
     url = request.url if re.fullmatch(r"[A-Za-z0-9:/._?=%-]+", request.url) else f"'{request.url}'"
-    # -d makes a POST by itself
+    # -d implies POST
     implied = "POST" if request.body is not None else "GET"
     verb = "" if request.method == implied else f"-X {request.method} "
     lines = [f"curl {verb}{url}"]
@@ -93,7 +93,7 @@ def curl(request: Request) -> str:
 
 
 def python(request: Request) -> str:
-    """Return a program in Python: with our client where it has the operation."""
+    """Return a Python program, with the OpenTill client if it has the operation."""
     call = CALLS.get(request.operation_id)
     return _with_urllib(request) if call is None else _with_client(request, call)
 
@@ -106,23 +106,27 @@ def _with_client(request: Request, call: str) -> str:
         "",
         f'with Client("{request.server}"{key}) as client:',
     ]
-    arguments = [json.dumps(one) for one in request.ids]
+    arguments = [json.dumps(identifier) for identifier in request.ids]
     arguments += [
         f"{_snake(name)}={literal(value, 2)}" for name, value in members(request.body).items()
     ]
-    made = f"client.{call}({', '.join(arguments)})"
-    if len(made) > _WIDTH or "\n" in made:
+    expression = f"client.{call}({', '.join(arguments)})"
+    if len(expression) > _WIDTH or "\n" in expression:
         inner = "".join(f"{_INDENT * 2}{one},\n" for one in arguments)
-        made = f"client.{call}(\n{inner}{_INDENT})"
+        expression = f"client.{call}(\n{inner}{_INDENT})"
     if request.file:
-        lines.append(f'{_INDENT}{made}.save("{request.file}")')
+        lines.append(f'{_INDENT}{expression}.save("{request.file}")')
     elif request.is_list:
-        lines += [f"{_INDENT}for one in {made}:", f"{_INDENT * 2}print(one)"]
+        lines += [f"{_INDENT}for one in {expression}:", f"{_INDENT * 2}print(one)"]
     elif request.has_data:
-        lines.append(f"{_INDENT}made = {made}" if "\n" in made else f"{_INDENT}print({made})")
-        lines += [f"{_INDENT}print(made)"] if "\n" in made else []
+        lines.append(
+            f"{_INDENT}made = {expression}"
+            if "\n" in expression
+            else f"{_INDENT}print({expression})"
+        )
+        lines += [f"{_INDENT}print(made)"] if "\n" in expression else []
     else:
-        lines.append(f"{_INDENT}{made}")
+        lines.append(f"{_INDENT}{expression}")
     return "\n".join(lines)
 
 
@@ -154,7 +158,7 @@ def _with_urllib(request: Request) -> str:
 
 
 def javascript(request: Request) -> str:
-    """Return a module for Node.js; a key never belongs into a page."""
+    """Return a Node.js module; a key must never be in a web page."""
     headers: list[str] = []
     if request.credential:
         value = f"process.env.{request.credential.variable}"
@@ -186,7 +190,7 @@ def javascript(request: Request) -> str:
 
 
 def literal(value: Any, depth: int) -> str:
-    """Write a JSON value in Python, broken into lines where it is long."""
+    """Return a JSON value as a Python literal, split into lines if it is long."""
     short = _flat(value)
     if len(short) + len(_INDENT) * depth <= _WIDTH or not isinstance(value, dict | list):
         return short

@@ -1,6 +1,6 @@
-"""JSON Schemas as people read them: types, limits, tables of fields, examples.
+"""JSON Schemas for readers: types, limits, tables of fields, examples.
 
-A document is untrusted input like any other, so that depth is bounded everywhere.
+A document is untrusted input, so recursion is bounded everywhere.
 """
 
 import json
@@ -21,7 +21,7 @@ _SAMPLES: Final[Mapping[str, Any]] = {
     "string": "…",
     "null": None,
 }
-# JSON Schema keyword → how a reader says it
+# JSON Schema keyword → text for readers
 _LIMITS: Final[Mapping[str, str]] = {
     "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
@@ -36,7 +36,7 @@ _LIMITS: Final[Mapping[str, str]] = {
     "const": "always {}",
 }
 
-# what the description of a field says in words already
+# keywords that a field's description covers
 _IN_WORDS: Final = frozenset(_LIMITS) - {"default", "const", "format"}
 _TYPES: Final[Mapping[type, str]] = {
     str: "string",
@@ -48,7 +48,7 @@ _TYPES: Final[Mapping[type, str]] = {
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a table: a parameter or a field, with the fields below it."""
+    """A row of a table: a parameter or a field, with its nested fields."""
 
     name: str
     place: str = ""
@@ -60,69 +60,71 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schemas:
-    """The schemas of one OpenAPI document, where ``$ref`` may stand in place of each."""
+    """The schemas of an OpenAPI document, each of which may be a ``$ref``."""
 
-    def __init__(self, document: Json, known: Json | None = None) -> None:
-        """Take the whole document, which references lead into.
+    def __init__(self, document: Json, values: Json | None = None) -> None:
+        """``document`` resolves references.
 
-        ``known`` has example values by the plain names of fields (``plain_name``).
+        ``values`` has example values by field name (``plain_name``).
         """
         self._document = document
-        self._known: Json = known or {}
+        self._values: Json = values or {}
 
-    def follow(self, given: Json) -> Json:
-        """Follow ``$ref`` within the document; one that leads nowhere or in a circle is empty."""
+    def follow(self, schema: Json) -> Json:
+        """Resolve ``$ref`` within the document; a dangling or circular one yields {}."""
         for _ in range(_DEEPEST):
-            reference = given.get("$ref")
+            reference = schema.get("$ref")
             if not isinstance(reference, str):
-                return given
-            found: Any = self._document
+                return schema
+            target: Any = self._document
             for part in reference.removeprefix("#/").split("/"):
                 key = part.replace("~1", "/").replace("~0", "~")
-                found = cast("Json", found).get(key, {}) if isinstance(found, Mapping) else {}
-            beside = {key: value for key, value in given.items() if key != "$ref"}
-            given = {**found, **beside}
+                target = cast("Json", target).get(key, {}) if isinstance(target, Mapping) else {}
+            siblings = {key: value for key, value in schema.items() if key != "$ref"}
+            schema = {**target, **siblings}
         return {}
 
     def type_of(self, schema: Json, depth: int = 0) -> str:
-        """Name a type as one reads it: ``string or null``, ``array of object``."""
+        """Return a readable type: ``string or null``, ``array of object``."""
         schema = self.follow(schema) if depth < _DEEPEST else {}
         choices: Sequence[Json] = schema.get("oneOf") or schema.get("anyOf") or ()
         if choices:
-            return " or ".join(dict.fromkeys(self.type_of(one, depth + 1) for one in choices))
+            return " or ".join(dict.fromkeys(self.type_of(choice, depth + 1) for choice in choices))
         kinds = _kinds(schema)
         if kinds == ["array"]:
             return f"array of {self.type_of(schema.get('items', {}), depth + 1) or 'anything'}"
         return " or ".join(dict.fromkeys(kinds))
 
     def about(self, schema: Json) -> str:
-        """Return the description of a schema, or of the first of its choices that has one."""
+        """Return the description of a schema, else the first of its alternatives."""
         choices = map(self.follow, schema.get("oneOf") or schema.get("anyOf") or ())
         descriptions = (
-            str(one["description"]) for one in (schema, *choices) if one.get("description")
+            str(choice["description"]) for choice in (schema, *choices) if choice.get("description")
         )
         return next(descriptions, "")
 
     def limits(self, schema: Json, depth: int = 0, *, described: bool = False) -> Iterator[str]:
-        """Yield what a value may be, such as ``at most 80 characters``.
+        """Yield limits of a value, such as ``at most 80 characters``.
 
-        A description, of the schema or beside it, says most of it in words already.
+        Most are omitted if there is a description, of the schema or ``described`` elsewhere.
         """
         schema = self.follow(schema) if depth < _DEEPEST else {}
         for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
             yield from self.limits(choice, depth + 1, described=described)
         if values := schema.get("enum"):
             yield "one of " + " ".join(str(value) for value in values if value is not None)
-        said = described or bool(schema.get("description"))
+        has_description = described or bool(schema.get("description"))
         for keyword, sentence in _LIMITS.items():
-            if schema.get(keyword) in (None, "int32", "int64") or (said and keyword in _IN_WORDS):
+            if schema.get(keyword) in (None, "int32", "int64") or (
+                has_description and keyword in _IN_WORDS
+            ):
                 continue
             if keyword != "default" or schema[keyword] not in ("", [], False):
                 value = schema[keyword]
                 yield sentence.format(value if isinstance(value, str) else json.dumps(value))
 
     def sample(self, schema: Json, depth: int) -> Any:
-        """Make an example up from a schema."""
+        """Generate an example from a schema."""
         schema = self.follow(schema) if depth < _DEEPEST else {}
         for key in ("example", "const", "default"):
             if key in schema:
@@ -135,25 +137,29 @@ class Schemas:
             return self.sample(choice, depth + 1)
         properties = self._properties(schema)
         if properties or schema.get("type") == "object":
-            return {name: self._sample_of(name, one, depth + 1) for name, one in properties.items()}
+            return {
+                name: self._sample_of(name, field, depth + 1) for name, field in properties.items()
+            }
         if schema.get("type") == "array":
             return [self.sample(schema.get("items", {}), depth + 1)]
         return _SAMPLES.get(next(iter(_kinds(schema)), "null"))
 
     def _sample_of(self, name: str, schema: Json, depth: int) -> Any:
-        """Make an example of a field up: what the other examples of this document have there."""
+        """Generate an example of a field, from other examples of the document if possible."""
         schema = self.follow(schema)
         plain = plain_name(name)
-        # A time that no other example has is like the time at which something was made.
-        known = self._known.get(plain, self._known.get("createdat") if plain[-2:] == "at" else None)
+        # A time without another example uses the time of creation.
+        value = self._values.get(
+            plain, self._values.get("createdat") if plain[-2:] == "at" else None
+        )
         own = schema.keys() & {"example", "examples", "const", "default", "properties", "allOf"}
-        if own or known is None or _TYPES.get(known.__class__, "object") not in _kinds(schema):
+        if own or value is None or _TYPES.get(value.__class__, "object") not in _kinds(schema):
             return self.sample(schema, depth)
         values = schema.get("enum")
-        return known if values is None or known in values else values[0]
+        return value if values is None or value in values else values[0]
 
     def rows(self, schema: Json, depth: int) -> tuple[Row, ...]:
-        """List the fields of an object, of an array's entries, or of the first choice with any."""
+        """List the fields of an object, an array's items or the first alternative with fields."""
         schema = self.follow(schema)
         if depth >= _DEEPEST:
             return ()
@@ -168,8 +174,8 @@ class Schemas:
             for name in part.get("required", ())
         }
         return tuple(
-            self.row(name, self.follow(one), depth, required=name in required)
-            for name, one in self._properties(schema).items()
+            self.row(name, self.follow(field), depth, required=name in required)
+            for name, field in self._properties(schema).items()
         )
 
     def row(
@@ -182,7 +188,7 @@ class Schemas:
         place: str = "",
         description: str = "",
     ) -> Row:
-        """Return the line of a parameter, which has a ``place``, or of a field."""
+        """Return the row of a parameter, which has a ``place``, or of a field."""
         return Row(
             name=name,
             place=place,
@@ -194,24 +200,24 @@ class Schemas:
         )
 
     def _properties(self, schema: Json, depth: int = 0) -> Json:
-        found = dict(schema.get("properties", {}))
+        properties = dict(schema.get("properties", {}))
         for part in schema.get("allOf", ()) if depth < _DEEPEST else ():
-            found.update(self._properties(self.follow(part), depth + 1))
-        return found
+            properties.update(self._properties(self.follow(part), depth + 1))
+        return properties
 
 
 def members(value: Any) -> Json:
-    """Return the members of a JSON object; of anything else, none."""
+    """Return the members of a JSON object, {} for any other value."""
     return cast("Json", value) if isinstance(value, Mapping) else {}
 
 
 def plain_name(name: str) -> str:
-    """Return a field's name without case and underscores: events have theirs in snake_case."""
+    """Return a field's name in lower case without underscores, since events use snake_case."""
     return name.replace("_", "").lower()
 
 
 def _sentence(text: str) -> str:
-    """Return text as a sentence: a capital first, and a full stop."""
+    """Capitalize the text and add a full stop."""
     text = text.strip()
     if not text:
         return ""
@@ -219,7 +225,7 @@ def _sentence(text: str) -> str:
 
 
 def _kinds(schema: Json) -> list[str]:
-    """Name the types that a schema allows; by its values where it names none."""
+    """Return the types that a schema allows, derived from its values if it names none."""
     kind: Any = schema.get("type")
     if isinstance(kind, str):
         return [kind]

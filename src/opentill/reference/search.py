@@ -1,23 +1,23 @@
-"""The search of the reference: every word must be found, and better places come first."""
+"""The search of the reference: results must contain every word, and are ranked."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-LONGEST: Final = 100  # characters of a query that are read
-MOST: Final = 30  # hits that are shown
-_WORDS: Final = 8  # of a query that count
+LONGEST: Final = 100  # characters of a query; the rest is ignored
+MOST: Final = 30  # results
+_WORDS: Final = 8  # of a query; the rest is ignored
 _SNIPPET: Final = 140
-_PEOPLE: Final = "People"  # whose operations repeat many of the merchants', which come first
-_REPEATS: Final = 11  # more than a place gets for its text
+_PEOPLE: Final = "People"  # its operations repeat many of the merchant API, which rank first
+_REPEATS: Final = 11  # more than the weight of a match in the text
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be found: a part of a chapter, an operation, an event."""
+    """An entry of the index: a section of a chapter, an operation or an event."""
 
     title: str
-    kind: str  # what it is, as a reader knows it: "Guide", "Orders", "Event"
+    kind: str  # for readers: "Guide", "Orders", "Event"
     address: str  # below /docs
     detail: str = ""  # the route of an operation
     text: str = ""
@@ -25,19 +25,19 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A place that was found, and the words around what was looked for."""
+    """A search result with an excerpt around the match."""
 
     place: Place
     snippet: str
 
 
 def find(places: Iterable[Place], query: str) -> list[Hit]:
-    """Return the places in which every word of a query stands, the best first."""
+    """Return the places that contain every word of a query, best first."""
     words = query[:LONGEST].casefold().split()[:_WORDS]
     if not words:
         return []
     scored = [(score, place) for place in places if (score := _score(place, words))]
-    scored.sort(key=lambda found: -found[0])
+    scored.sort(key=lambda result: -result[0])
     return [Hit(place, _snippet(place, words)) for _, place in scored[:MOST]]
 
 
@@ -69,9 +69,9 @@ def _weights(place: Place, word: str) -> Iterator[int]:
 
 
 def _snippet(place: Place, words: list[str]) -> str:
-    """Return a piece of the text around the first word that stands in it."""
+    """Return an excerpt of the text around its first matching word."""
     text = " ".join(place.text.split())
-    at = min((found for word in words if (found := text.casefold().find(word)) >= 0), default=0)
+    at = min((index for word in words if (index := text.casefold().find(word)) >= 0), default=0)
     start = text.rfind(" ", 0, max(at - _SNIPPET // 3, 0)) + 1
     piece = text[start : start + _SNIPPET]
     if start + _SNIPPET < len(text):

@@ -1,1 +1,1 @@
-"""The process that serves: uvicorn with a stricter protocol, connection limits, the supervisor."""
+"""The server process: uvicorn with a stricter protocol, connection limits and a supervisor."""

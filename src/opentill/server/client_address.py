@@ -1,11 +1,11 @@
-"""Client addresses: what they are counted under, and which networks they are in."""
+"""Client addresses: their subjects in rate limits, and membership in networks."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 
 def limit_subject(address: str) -> str:
-    """Return what an address is counted under by limits: IPv6 by its /64."""
+    """Return the subject under which limits count an address: the /64 for IPv6."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -17,15 +17,15 @@ def limit_subject(address: str) -> str:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Return whether a host leads to this machine, from this machine only."""
+    """Whether a host is a loopback address or name."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")  # RFC 6761 §6.3
 
 
-def inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    """Return whether an address is in one of the networks; a local socket's is in none."""
+def is_inside(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Whether an address is in any of the networks; that of a Unix socket is in none."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -1,13 +1,13 @@
-"""How many connections a process holds: in all, of one address, and a reserve for health checks.
+"""Limits of a process's connections: in total, per address, and a reserve for health checks.
 
-A new connection beyond a limit takes the place of the one that has been idle longest: of its own
-address where that has reached its limit, of any where the process has. If none is idle, one makes
-room that is late with the rest of its request, of the address with most connections. If none is
-late either, the new one is refused, unless it asks for the server's health: some connections beyond
-the limits may send a health check, so that load balancers and orchestrators always get a response.
+A new connection over a limit evicts the longest idle one: of the same address at the address's
+limit, of any address at the process's limit. If none is idle, it evicts the connection whose
+request is most overdue, of the address with the most connections. Otherwise the new connection is
+refused unless it requests a health check: a reserve over the limits ensures that load balancers and
+orchestrators always get a response.
 
-A trusted proxy carries the requests of many clients. Its connections have no limit of their own,
-count in the whole, and are never evicted for being late. Every process counts for itself.
+A trusted proxy carries requests of many clients. Its connections count in the total only, and are
+not evicted for being late. Each process counts separately.
 """
 
 import itertools
@@ -16,60 +16,60 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final, Protocol
 
-from opentill.server.client_address import inside, limit_subject
+from opentill.server.client_address import is_inside, limit_subject
 from opentill.server.refusals import Refusal, full, too_many
 
-RESERVE: Final = 16  # connections beyond the limits
-LATE_S: Final = 1.0  # for how long the rest of a request may be missing when there is no room
-LOOK_AGAIN_S: Final = 0.1  # for late connections, after none was found
+RESERVE: Final = 16  # connections over the limits
+LATE_S: Final = 1.0  # after which an incomplete request may be evicted
+LOOK_AGAIN_S: Final = 0.1  # between two searches for late connections
 HEALTH_PATHS: Final = frozenset((b"/healthz", b"/readyz"))
 
 
 class Connection(Protocol):
-    """What the limits need to know of a connection."""
+    """The methods of a connection that the limits use."""
 
     def may_be_evicted(self) -> bool:
-        """Return whether it is idle and its client has taken all responses."""
+        """Whether the connection is idle and its client has read all responses."""
         ...
 
     def late_s(self) -> float:
-        """Return for how long the rest of its request has been missing; 0 where it is not.
+        """Return how long the rest of the request has been overdue, 0 if it is not.
 
-        A body that goes on coming is not late, nor a client that waits for our response.
+        A body that is being received is not late, nor is a client that waits for a response.
         """
         ...
 
     def is_running(self) -> bool:
-        """Return whether the application works on its response."""
+        """Whether the application is processing the request."""
         ...
 
     def evict(self) -> None:
-        """End it."""
+        """Close the connection."""
         ...
 
 
 class ConnectionLimits:
-    """The connections of a process."""
+    """The counted connections of a process."""
 
     def __init__(
         self, limit: int, per_address: int, trusted: Sequence[IPv4Network | IPv6Network] = ()
     ) -> None:
-        """``limit`` in all; ``per_address`` of one address, 0 for no such limit."""
+        """``limit`` connections in total, ``per_address`` of one address; 0 means no limit."""
         self._limit = limit
         self._per_address = per_address
         self._trusted = trusted
-        self._admitted: dict[Connection, str | None] = {}  # to the address that it counts for
+        self._admitted: dict[Connection, str | None] = {}  # → the address that it counts for
         self._by_address: dict[str, set[Connection]] = {}
         self._reserve: dict[Connection, None] = {}  # oldest first
-        # The order in which they became idle, the longest first. No times: many connections become
-        # idle in one tick of the loop's clock.
+        # Ordered by when they became idle, by a counter, because many connections can become idle
+        # in one tick of the loop's clock.
         self._idle: dict[Connection, int] = {}
         self._turns = itertools.count()
-        self._look_at = 0.0  # when to look for late ones again
+        self._look_at = 0.0  # time of the next search for late connections
 
     def admit(self, connection: Connection, peer: str) -> Refusal | None:
-        """Count a connection. What is returned is the response to all but health checks."""
-        address = None if inside(peer, self._trusted) else limit_subject(peer)
+        """Count a connection. Returns the response to everything but a health check, if refused."""
+        address = None if is_inside(peer, self._trusted) else limit_subject(peer)
         own = set[Connection]() if address is None else self._by_address.get(address, set())
         if 0 < self._per_address <= len(own) and not self._make_room(own):
             return self._put_in_reserve(connection, too_many())
@@ -82,7 +82,7 @@ class ConnectionLimits:
         return None
 
     def forget(self, connection: Connection) -> None:
-        """Count a connection no more; it may have been forgotten already."""
+        """Stop counting a connection. Idempotent."""
         self._idle.pop(connection, None)
         self._reserve.pop(connection, None)
         address = self._admitted.pop(connection, None)
@@ -92,16 +92,16 @@ class ConnectionLimits:
             if not own:
                 del self._by_address[address]
 
-    def note_idle(self, connection: Connection) -> None:
-        """A connection became idle."""
+    def mark_idle(self, connection: Connection) -> None:
+        """Record that a connection became idle."""
         self._idle[connection] = next(self._turns)
 
-    def note_busy(self, connection: Connection) -> None:
-        """A request came on a connection."""
+    def mark_busy(self, connection: Connection) -> None:
+        """Record that a connection has a request."""
         self._idle.pop(connection, None)
 
     def _make_room(self, own: set[Connection] | None = None) -> bool:
-        """End the longest idle or latest connection, of ``own`` or of all; False if none is."""
+        """Evict the longest idle or most overdue connection, of ``own`` or of all, if any."""
         idle: Iterable[Connection] = self._idle
         if own is not None:
             idle = sorted(self._idle.keys() & own, key=self._idle.__getitem__)
@@ -112,9 +112,9 @@ class ConnectionLimits:
         return self._end_late(own)
 
     def _end_late(self, own: set[Connection] | None) -> bool:
-        """End the latest of ``own``, or of the address with most connections that has one."""
+        """Evict the most overdue of ``own``, or of the address with most late connections."""
         if own is None and time.monotonic() < self._look_at:
-            return False  # to look at all connections for each of many new ones takes too long
+            return False  # searching all connections for each of many new ones would take too long
         sets = sorted(self._by_address.values(), key=len, reverse=True) if own is None else [own]
         for each in sets:
             latest = max(each, key=lambda connection: connection.late_s())
@@ -130,9 +130,9 @@ class ConnectionLimits:
         connection.evict()
 
     def _put_in_reserve(self, connection: Connection, refusal: Refusal) -> Refusal:
-        """Hold a connection until its request is known; a full reserve loses its oldest one.
+        """Keep a connection until its request is known; a full reserve evicts its oldest.
 
-        One whose health check is running stays, unless all are.
+        Running health checks are evicted last.
         """
         if len(self._reserve) >= RESERVE:
             waiting = (each for each in self._reserve if not each.is_running())

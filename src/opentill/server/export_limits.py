@@ -1,8 +1,8 @@
-"""How much all exports of a process may do at once, and what share of it one merchant has.
+"""Limits of concurrent exports and of their statements, per process and per merchant.
 
-However many exports a merchant runs, another's finds a statement free: a merchant has half of those
-that run at once. One that runs too many is refused, as the best-known APIs do with what is costly,
-and asked to come back: a queue would keep a connection for each that waits.
+A merchant can use half of the concurrent statements, so that other merchants' exports always
+progress. Excess exports are refused with Retry-After, because a queue would hold a connection for
+each.
 """
 
 import asyncio
@@ -13,17 +13,19 @@ from typing import Any, Final
 
 from opentill.core.errors import TooManyAtOnce
 
-STATEMENTS: Final = 4  # at once, of all exports of the process: payments keep most connections
+STATEMENTS: Final = (
+    4  # concurrent, of all exports of the process; most connections remain for payments
+)
 STATEMENTS_EACH: Final = 2  # of one merchant
 EXPORTS_EACH: Final = 4  # of one merchant
 RETRY_AFTER_S: Final = 5
 
 Readers = AbstractAsyncContextManager[Any]
-"""Entered around each statement, by several tasks at once; a semaphore is one."""
+"""A context entered around each statement, by several tasks concurrently, like a semaphore."""
 
 
 class _Merchant:
-    """The exports of one merchant that run."""
+    """The running exports of a merchant."""
 
     def __init__(self) -> None:
         self.exports = 0
@@ -31,7 +33,7 @@ class _Merchant:
 
 
 class _Both(Readers):
-    """A statement of a merchant's among those of all."""
+    """Acquires a merchant's semaphore and that of all exports."""
 
     def __init__(self, own: asyncio.Semaphore, of_all: asyncio.Semaphore) -> None:
         self._own = own
@@ -51,10 +53,10 @@ class _Both(Readers):
 
 
 class Exports:
-    """The exports of a process."""
+    """The running exports of a process."""
 
     def __init__(self) -> None:
-        """Nobody exports yet."""
+        """Start without exports."""
         self._statements = asyncio.Semaphore(STATEMENTS)
         self._merchants: dict[str, _Merchant] = {}
 

@@ -1,10 +1,9 @@
-"""Serves an ASGI application with uvicorn until a signal, and stops without losing a request.
+"""Serves an ASGI application with uvicorn until a signal, and shuts down gracefully.
 
-One process calls ``serve``; several share sockets that were bound once, and each calls ``serve``.
-On SIGTERM or SIGINT: ``on_drain`` (so that ``/readyz`` says 503), after ``drain_delay_s`` no more
-connections are accepted, running requests get their response with ``connection: close``, and then
-the application's lifespan ends. A second SIGINT does not wait. A server that is starting ends at
-once.
+One process, or several that share bound sockets, call ``serve``. On SIGTERM or SIGINT it calls
+``on_drain`` (which makes ``/readyz`` return 503), stops accepting connections after
+``drain_delay_s``, completes running requests with ``connection: close``, and ends the application's
+lifespan. A second SIGINT stops immediately, as does a signal during the start.
 """
 
 import asyncio
@@ -30,26 +29,26 @@ from opentill.server.connection_limits import RESERVE, ConnectionLimits
 from opentill.server.protocol import LimitedConfig, Protocol, Timeouts, check_deadlines
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
-"""An ASGI 3 application, whatever its framework calls the types of its parameters."""
+"""An ASGI 3 application of any framework."""
 
 BACKLOG: Final = 2048
-OTHER_FILES: Final = 512  # beside clients' connections: to databases, gateways, receivers
+OTHER_FILES: Final = 512  # besides clients' connections: to databases, gateways, webhook endpoints
 PARENT_CHECK_S: Final = 0.5
 _log: Final = structlog.get_logger()
 
 
 class ServeError(ConfigurationError):
-    """The server cannot start; the text is one line that says what to do."""
+    """The server cannot start. The text is one line that says what to do."""
 
 
 def bind(host: str, port: int, variable: str) -> list[socket.socket]:
     """Bind and listen on every address of ``host``; raises ``ServeError`` naming ``variable``."""
     bound: list[socket.socket] = []
     try:
-        found = socket.getaddrinfo(
+        infos = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
         )
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(infos):
             listener = socket.socket(family, kind, protocol)
             bound.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +57,7 @@ def bind(host: str, port: int, variable: str) -> list[socket.socket]:
             listener.bind(address)
             listener.listen(BACKLOG)
             listener.setblocking(False)  # noqa: FBT003 - no name in the library
-    except (OSError, UnicodeError) as error:  # the latter: no name that can be asked for
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid name
         for listener in bound:
             listener.close()
         why = error.strerror if isinstance(error, OSError) else "not a host name"
@@ -76,17 +75,17 @@ def serve(
     on_drain: Callable[[Asgi], None] | None = None,
     child: bool = False,
 ) -> int:
-    """Serve until a signal; return the exit code: 0, or 1 if the application could not start.
+    """Serve until a signal. Returns the exit code: 0, or 1 if the application could not start.
 
-    ``sockets`` listen already and are closed at the end. A ``child`` leaves SIGINT to its
-    supervisor, and stops when the supervisor's process ends.
+    ``sockets`` are listening and are closed at the end. A ``child`` ignores SIGINT, which its
+    supervisor handles, and stops when the supervisor's process ends.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(factory(), settings, sockets, on_ready, on_drain, child=child))
 
 
-def make(app: Asgi, settings: Settings) -> "Server":
-    """Make the server of an application; signals are its caller's."""
+def create_server(app: Asgi, settings: Settings) -> "Server":
+    """Create the server of an application; the caller handles signals."""
     config = LimitedConfig(
         app,
         http=Protocol,
@@ -112,7 +111,7 @@ def make(app: Asgi, settings: Settings) -> "Server":
 
 
 def allow_files(count: int) -> None:
-    """Raise the soft limit of open files to ``count`` or the hard limit; often it is 1024."""
+    """Raise the soft limit of open files, often 1024, to ``count`` or the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -128,7 +127,7 @@ async def _serve(
     *,
     child: bool,
 ) -> int:
-    server = make(app, settings)
+    server = create_server(app, settings)
     allow_files(settings.connection_limit + RESERVE + OTHER_FILES)
 
     def stop(number: int) -> None:
@@ -152,7 +151,7 @@ async def _serve(
         await asyncio.wait({serving, early}, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             return serving.result()
-        # No connection was accepted yet, so that what the start waits for may be cut off.
+        # No connection was accepted yet, so the start can be aborted.
         logging.getLogger("uvicorn.error").disabled = True
         _log.info("stopped before it was ready")
         return 0
@@ -166,26 +165,26 @@ async def _serve(
 async def _exit_code(server: "Server", sockets: Sequence[socket.socket]) -> int:
     try:
         await server.serve(sockets=list(sockets))
-    except SystemExit:  # uvicorn raises it when the lifespan failed, which it has logged
+    except SystemExit:  # raised by uvicorn after a failed lifespan, which it has logged
         return 1
     return 0
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with our signals and callbacks."""
+    """uvicorn's server with other signal handling and callbacks."""
 
     on_ready: Callable[[], None] | None = None
     on_drain: Callable[[], None] | None = None
     draining = False
 
     def __init__(self, config: uvicorn.Config) -> None:
-        """Take the configuration; nothing runs yet."""
+        """Create the server without starting it."""
         super().__init__(config)
         self.stopped_early = asyncio.Event()  # drained before it was ready
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Install no handlers: uvicorn would raise the signals again after a clean end."""
+        """Install no handlers: uvicorn's would raise the signals again after a clean shutdown."""
         yield
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -199,16 +198,16 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then call ``on_ready``."""
         await super().startup(sockets)
-        # The first tick makes the headers of every response; requests may come before it.
+        # The first tick sets the default headers; requests may arrive before the loop's own tick.
         await self.on_tick(0)
-        # What was imported stays: a full collection that looks through it takes some 50 ms.
+        # Imported objects are permanent; a full collection that visits them takes about 50 ms.
         gc.collect()
         gc.freeze()
         if self.on_ready is not None:
             self.on_ready()
 
     def drain(self, delay_s: float) -> None:
-        """Call ``on_drain``, and stop accepting connections after ``delay_s``."""
+        """Call ``on_drain`` and stop accepting connections after ``delay_s``."""
         if self.draining:
             return
         self.draining = True
@@ -223,16 +222,16 @@ class Server(uvicorn.Server):
 
 
 async def stop_with_parent(stop: Callable[[], None]) -> None:
-    """Call ``stop`` when the supervisor was killed and so cannot send a signal any more."""
+    """Call ``stop`` when the supervisor was killed and can send no signal."""
     supervisor = multiprocessing.parent_process()
     parent = supervisor.pid if supervisor else os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110 - no event says that a parent ended
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event signals the end of a parent
         await asyncio.sleep(PARENT_CHECK_S)
     _log.warning("the supervisor is gone, stopping")
     stop()
 
 
 def set_draining(app: Any) -> None:
-    """Make ``/readyz`` of an application say 503: the usual ``on_drain``."""
+    """Make an application's ``/readyz`` return 503; the usual ``on_drain``."""
     if (state := getattr(app, "state", None)) is not None:
         state.draining = True

@@ -1,4 +1,4 @@
-"""One write for the head of a response and the first part of its body."""
+"""Writes the headers of a response together with the first chunk of its body."""
 
 import asyncio
 
@@ -6,20 +6,20 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
 class JoinedWrites:
-    """The transport, as a response sees it: its head waits for the first part of its body.
+    """A transport that delays the headers of a response until the first chunk of its body.
 
-    Each write is a system call and a packet; those of the two are the larger part of what uvicorn
-    takes for a small response.
+    Each write is a system call and a packet; two of them are most of uvicorn's cost of a small
+    response.
     """
 
     def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
         """``cycle`` is the request whose response is written."""
         self._transport = transport
         self._cycle = cycle
-        self._head: bytes | None = b""  # None: it was sent
+        self._head: bytes | None = b""  # None: already sent
 
     def write(self, data: bytes) -> None:
-        """Send what came before the response at once, and the head with what follows it."""
+        """Write data before the response immediately, and the headers with the data after them."""
         if self._head is None or not self._cycle.response_started:
             self._transport.write(data)
         elif self._head:
@@ -29,16 +29,16 @@ class JoinedWrites:
             self._head = data
 
     def flush(self) -> None:
-        """Send the head of a response without a body."""
+        """Write the headers of a response without a body."""
         if self._head:
             self._transport.write(self._head)
             self._head = None
 
     def close(self) -> None:
-        """Close the connection when all is sent."""
+        """Close the connection after all data is sent."""
         self.flush()
         self._transport.close()
 
     def is_closing(self) -> bool:
-        """Return whether the connection is closed or about to be."""
+        """Whether the connection is closed or closing."""
         return self._transport.is_closing()

@@ -1,22 +1,22 @@
-"""HTTP/1.1 towards an untrusted network: uvicorn's protocol with deadlines, limits and our errors.
+"""HTTP/1.1 for untrusted networks: uvicorn's protocol with deadlines, limits and JSON errors.
 
-uvicorn waits for slow clients for ever, bounds neither headers nor connections, and refuses what
-is malformed in plain text. Decision 0053 lists what is added here and what is left to a proxy.
-Every phase of a connection has a deadline, which one task of the process checks
+uvicorn waits indefinitely for slow clients, limits neither headers nor connections, and refuses
+malformed requests in plain text. Decision 0053 lists what is added here and what is left to a
+proxy. Every phase of a connection has a deadline, which one task of the process checks
 (``check_deadlines``):
 
-    IDLE      connected or kept alive; no byte of a request came yet
-    HEADERS   a first byte came: the headers must be complete in time
-    BODY      the headers are complete: so must the body be in time
-    RUNNING   the whole request is here; the application has time limits of its own
-    LINGER    refused: what still comes is ignored, so that the client can read the response
+    IDLE      connected or kept alive; no byte of a request has been received
+    HEADERS   a first byte was received; the headers must be complete in time
+    BODY      the headers are complete; the body must be complete in time
+    RUNNING   the request is complete; the application has its own time limits
+    LINGER    refused; further input is discarded, so that the client can read the response
 
-At most ``MAX_QUEUED`` pipelined requests of a connection wait for the responses before theirs; the
-next one is refused in its turn. While any waits, nothing is read from the socket and the client's
-deadlines stand still. Long input is parsed in slices, so that other connections are served too.
+At most ``MAX_QUEUED`` pipelined requests of a connection are queued; the next is refused in its
+turn. While any is queued, nothing is read from the socket and the client's deadlines are paused.
+Long input is parsed in slices, so that other connections are served in between.
 
-The parts of uvicorn and httptools that this leans on are private ones; a test holds them to the
-pinned version (``tests/server/test_private_parts.py``).
+This relies on private parts of uvicorn and httptools, which a test checks for the pinned version
+(``tests/server/test_private_parts.py``).
 """
 
 import asyncio
@@ -50,10 +50,10 @@ from opentill.server.refusals import (
 MAX_HEADERS_BYTES: Final = 16 * 1024
 SLICE_BYTES: Final = 16 * 1024  # parsed without a pause
 LINGER_S: Final = 2.0
-HEALTH_ONLY_S: Final = 2.0  # for a connection beyond the limits to send its health check
+HEALTH_ONLY_S: Final = 2.0  # for a connection over the limits to send its health check
 IDLE_DRAIN_S: Final = 1.0
 CHECK_S: Final = 0.1
-# In a scope: called with seconds, it gives the request's body so much more time to arrive.
+# In a scope: a function that extends the deadline of the request's body by seconds.
 ALLOW_BODY_S: Final = "opentill_allow_body_s"
 _NEVER: Final = float("inf")
 _log: Final = structlog.get_logger()
@@ -65,18 +65,18 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     header_s: float
     body_s: float
     idle_s: float
-    write_s: float  # to take a response whose rest the kernel does not buffer
+    write_s: float  # for reading the part of a response that the kernel does not buffer
 
 
 class LimitedConfig(Config):
-    """uvicorn's configuration, which it hands to every connection, with our limits in it."""
+    """uvicorn's configuration, which every connection gets, with additional limits."""
 
     timeouts: Timeouts
     connection_limits: ConnectionLimits
 
 
 class Phase(Enum):
-    """The phase of a connection; see the module."""
+    """The phase of a connection; see the module's docstring."""
 
     IDLE = auto()
     HEADERS = auto()
@@ -89,7 +89,7 @@ _RECEIVING: Final = frozenset((Phase.HEADERS, Phase.BODY))
 
 
 class _HoldingFlow(FlowControl):
-    """uvicorn's flow control, which the application cannot resume while reading is held."""
+    """Flow control that the application cannot resume while reading is held."""
 
     def __init__(self, transport: asyncio.Transport, is_held: Callable[[], bool]) -> None:
         super().__init__(transport)
@@ -113,27 +113,31 @@ class Protocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Called by uvicorn for every connection."""
+        """Uvicorn calls this for every connection."""
         super().__init__(config, server_state, app_state, _loop)
         self.timeouts = self.config.timeouts
         self._limits = self.config.connection_limits
         self.phase = Phase.IDLE
-        self.deadline = _NEVER  # of the phase, on the loop's clock
+        self.deadline = _NEVER  # of the phase, in the loop's time
         self.stalled_since = _NEVER  # when the client stopped taking its response
         self._held_since = _NEVER  # when reading was held
-        self._received_at = 0.0  # when something was received last, on the loop's clock
+        self._received_at = 0.0  # time of the last received data, in the loop's time
         self._header_bytes = 0  # of the request, parsed
         self._unfinished_bytes = 0  # received while headers were incomplete
-        self._unparsed = b""  # received, and waits for its slice
+        self._unparsed = b""  # received but not yet parsed
         self._draining = False
-        self._refusal: Refusal | None = None  # to be sent after the responses before it
-        self._health_only: Refusal | None = None  # of all but health checks, beyond the limits
-        self._working: RequestResponseCycle | None = None  # uvicorn's ``cycle`` is the newest one
+        self._refusal: Refusal | None = None  # to be sent after earlier responses
+        self._health_only: Refusal | None = (
+            None  # set over the limits: sent to anything but a health check
+        )
+        self._working: RequestResponseCycle | None = (
+            None  # the current request; uvicorn's ``cycle`` is the newest
+        )
 
     # The connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn
-        """Count the connection; beyond the limits it may only send a health check."""
+        """Count the connection; over the limits it may only send a health check."""
         super().connection_made(transport)
         self.flow = _HoldingFlow(transport, self._is_held)
         self._health_only = self._limits.admit(self, self.client[0] if self.client else "")
@@ -143,7 +147,7 @@ class Protocol(HttpToolsProtocol):
             self._begin(Phase.HEADERS, min(HEALTH_ONLY_S, self.timeouts.header_s))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify the application that its client disconnected, and free what was stored for it."""
+        """Notify the application of the disconnect, and release buffers."""
         self._limits.forget(self)
         super().connection_lost(exc)
         if self._working is not None and not self._working.response_complete:
@@ -153,7 +157,7 @@ class Protocol(HttpToolsProtocol):
         self._refusal = self._health_only = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, a slice at a time."""
+        """Parse received data in slices."""
         self._received_at = self.loop.time()
         if self.phase is Phase.LINGER or self._refusal is not None:
             return
@@ -162,28 +166,28 @@ class Protocol(HttpToolsProtocol):
         if not is_parsing:
             self._parse_slice()
 
-    def eof_received(self) -> bool:  # type: ignore[override] # asyncio asks for it
-        """Respond to a client that closed its half of the connection, then close."""
+    def eof_received(self) -> bool:  # type: ignore[override] # asyncio requires it
+        """Complete the response to a client that closed its half of the connection, then close."""
         if self.phase is not Phase.RUNNING:
             return False
         self.cycle.keep_alive = False
         return True
 
     def pause_writing(self) -> None:
-        """Note when the client stopped taking its response."""
+        """Record when the client stopped reading its response."""
         self.stalled_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Write on."""
+        """Resume writing."""
         if not self.transport.is_closing():
             self.stalled_since = _NEVER
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Drain: send the running response; give an idle client a moment for its next request.
+        """Drain: complete the running response; give an idle client a moment for its next request.
 
-        To close idle connections at once would cut off requests that are already on the network.
+        Closing idle connections immediately would cut off requests that are already in transit.
         """
         self._draining = True
         if self.phase in {Phase.IDLE, Phase.HEADERS}:
@@ -196,10 +200,10 @@ class Protocol(HttpToolsProtocol):
     # Deadlines and limits
 
     def check(self, now: float) -> None:
-        """Close the connection if a deadline is over; ``now`` is on the loop's clock."""
+        """Close the connection if a deadline has passed; ``now`` is in the loop's time."""
         if self.transport.is_closing():
-            # The rest of a response may be too little for ``pause_writing``: nothing else would
-            # notice that the client does not take it.
+            # The rest of a response may be too short for ``pause_writing``, so that nothing else
+            # detects that the client does not read it.
             self.stalled_since = min(self.stalled_since, now)
         if now > self.stalled_since + self.timeouts.write_s:
             self.transport.abort()
@@ -210,17 +214,17 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def is_running(self) -> bool:
-        """Return whether a response is owed; ``cycle`` is None before the first request."""
+        """Whether a response is incomplete; ``cycle`` is None before the first request."""
         return bool(self.cycle) and not self.cycle.response_complete
 
     def may_be_evicted(self) -> bool:
-        """Return whether the connection is idle and its client has taken all responses."""
+        """Whether the connection is idle and its client has read all responses."""
         return self.phase is Phase.IDLE and not (
             self.transport.get_write_buffer_size() or self._unparsed
         )
 
     def late_s(self) -> float:
-        """Return for how long headers have been incomplete, or no more of a body came."""
+        """Return how long headers have been incomplete, or nothing of a body was received."""
         if self.phase not in _RECEIVING or self.flow.read_paused:
             return 0.0
         if self.transport.get_write_buffer_size():  # a response is being sent
@@ -240,14 +244,14 @@ class Protocol(HttpToolsProtocol):
         self.deadline = self.loop.time() + seconds
 
     def _wait(self, seconds: float) -> None:
-        """Be idle. When there are too many, the one that has been idle longest is evicted."""
+        """Become idle. Over the limits, the longest idle connection is evicted."""
         self._begin(Phase.IDLE, seconds)
-        self._limits.note_idle(self)
+        self._limits.mark_idle(self)
 
     # Reading
 
     def _parse_slice(self) -> None:
-        """Parse a slice of what was received, and the next one after other connections' turns."""
+        """Parse a slice of the received data, and schedule the next after other connections."""
         if self.transport.is_closing():
             self._unparsed = b""
             return
@@ -261,9 +265,9 @@ class Protocol(HttpToolsProtocol):
             self._resume()
 
     def _parse(self, data: bytes) -> None:
-        """Feed the parser; refuse with our error body what it cannot read."""
+        """Feed the parser; refuse malformed input with a JSON error."""
         if self.phase is Phase.IDLE:  # the first byte of the next request
-            self._limits.note_busy(self)
+            self._limits.mark_busy(self)
             self._begin(Phase.HEADERS, self.timeouts.header_s)
         self._unfinished_bytes += len(data)
         try:
@@ -271,26 +275,26 @@ class Protocol(HttpToolsProtocol):
             if self.phase is Phase.HEADERS and self._unfinished_bytes > MAX_HEADERS_BYTES:
                 raise malformed(*OVERSIZE)
         except httptools.HttpParserUpgrade:
-            # No other protocol is spoken here: the request is served, what follows is ignored.
+            # Upgrades are not supported: the request is served and further input discarded.
             self.cycle.keep_alive = False
             self._unparsed = b""
         except Refusal as refusal:
             self._refuse_in_turn(refusal)
         except httptools.HttpParserError as error:
-            cause = error.__context__  # what a callback of ours raised
+            cause = error.__context__  # raised by a callback of this class
             self._refuse_in_turn(cause if isinstance(cause, Refusal) else malformed(*UNREADABLE))
 
     def _is_held(self) -> bool:
-        """Return whether nothing is to be read: what was read is not worked off."""
+        """Whether reading is paused because earlier input is still being processed."""
         return bool(self.pipeline or self._unparsed) or self._refusal is not None
 
     def _hold(self) -> None:
-        """Stop reading. Until it is resumed the client cannot be late."""
+        """Pause reading, and the client's deadlines."""
         self.flow.pause_reading()
         self._held_since = min(self._held_since, self.loop.time())
 
     def _resume(self) -> None:
-        """Read on, if nothing holds it and the application has room for more of the body."""
+        """Resume reading, if nothing holds it and the application's buffer has room."""
         is_reading = not self.flow.read_paused and self._held_since == _NEVER
         if is_reading or self._is_held():
             return
@@ -300,12 +304,12 @@ class Protocol(HttpToolsProtocol):
                 self.deadline += self._received_at - self._held_since
             self._held_since = _NEVER
         if not (self.is_running() and len(self.cycle.body) > HIGH_WATER_LIMIT):
-            self.flow.resume_reading()  # else the application does when it takes the body
+            self.flow.resume_reading()  # otherwise the application resumes it by reading the body
 
     # The parser's callbacks
 
     def on_message_begin(self) -> None:
-        """A request begins. Raises the refusal of one with too many before it."""
+        """Begin a request. Raises Refusal if too many are queued."""
         if len(self.pipeline) >= MAX_QUEUED:
             raise too_many()
         super().on_message_begin()
@@ -314,12 +318,12 @@ class Protocol(HttpToolsProtocol):
         self._begin(Phase.HEADERS, self.timeouts.header_s)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header or a trailer came. Blanks around a value are not part of it (RFC 9110 §5.5)."""
+        """Add a header or trailer without blanks around its value (RFC 9110 §5.5)."""
         self._count(len(name) + len(value) + 4)
         super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
-        """Refuse what is too long or ambiguous, then let the application begin."""
+        """Refuse oversized or ambiguous headers, then start the application."""
         self._unfinished_bytes = 0
         self._count(len(self.url))
         check_framing(self.headers, self.parser.get_http_version())
@@ -331,7 +335,7 @@ class Protocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
-        """The whole request is here."""
+        """Handle the end of the request."""
         super().on_message_complete()
         self._unfinished_bytes = 0
         if self.cycle.response_complete:
@@ -340,7 +344,7 @@ class Protocol(HttpToolsProtocol):
             self._begin(Phase.RUNNING, _NEVER)
 
     def _allow_body_s(self, seconds: float) -> None:
-        """Give the body that is being received more time."""
+        """Extend the deadline of the body that is being received."""
         if self.phase is Phase.BODY:
             self.deadline += seconds
 
@@ -356,11 +360,11 @@ class Protocol(HttpToolsProtocol):
         cycle.send_500_response = error  # type: ignore[method-assign] # uvicorn's is plain text
         self._working = cycle
         self._writes = JoinedWrites(self.transport, cycle)
-        cycle.transport = self._writes  # type: ignore[assignment] # what it uses of a transport
+        cycle.transport = self._writes  # type: ignore[assignment] # it has the used methods of a transport
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """Begin the next pipelined request, or wait for one."""
+        """Start the next pipelined request, or become idle."""
         self._writes.flush()
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -377,17 +381,17 @@ class Protocol(HttpToolsProtocol):
         self._resume()
 
     def _disconnect(self, cycle: RequestResponseCycle) -> None:
-        """Notify the application that its client disconnected."""
+        """Notify the application of the disconnect."""
         cycle.disconnected = True
         cycle.message_event.set()
 
     def _refuse_in_turn(self, refusal: Refusal) -> None:
-        """Refuse after the responses to the requests before this one."""
+        """Refuse a request after the responses to earlier ones."""
         self._unparsed = b""
         is_running = self.is_running()
         if self.phase is Phase.BODY and is_running:  # the body of ``cycle`` is broken
             if self.pipeline and self.pipeline[0][0] is self.cycle:
-                self.pipeline.popleft()  # it has not begun
+                self.pipeline.popleft()  # not started
             else:
                 self._disconnect(self.cycle)
                 is_running = False
@@ -401,7 +405,7 @@ class Protocol(HttpToolsProtocol):
             self._refuse(refusal)
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Send a refusal and close our half of the connection."""
+        """Send a refusal and close the server's half of the connection."""
         _log.debug("request refused", status=refusal.status)
         self.transport.write(refusal.response(self.server_state.default_headers))
         self._refusal, self._held_since = None, _NEVER
@@ -414,7 +418,7 @@ class Protocol(HttpToolsProtocol):
 
 
 async def check_deadlines(state: ServerState) -> None:
-    """Close the connections of clients that are too slow, until cancelled."""
+    """Periodically close connections that are past their deadlines, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(CHECK_S)

@@ -1,10 +1,10 @@
 """Keeps child processes running: server processes on shared sockets, the worker, the sandbox bank.
 
-Children are spawned, never forked, so that no lock or connection is copied into them. One that ends
-is started again, after pauses that grow while it keeps ending soon. SIGHUP replaces them one after
-the other: each new one is ready before the old one gets SIGTERM, so that no request fails. SIGTERM
-and SIGINT stop all of them, in the midst of that too. Decision 0054 says why this is not uvicorn's
-supervisor.
+Children are spawned and not forked, so that no lock or connection is copied. A child that ends is
+restarted, with increasing pauses if it keeps ending early. SIGHUP replaces the children one by one:
+a new child is ready before the old one gets SIGTERM, so that no request fails. SIGTERM and SIGINT
+stop all children, even during a replacement. Decision 0054 explains why uvicorn's supervisor is not
+used.
 """
 
 import multiprocessing
@@ -29,18 +29,18 @@ _log: Final = structlog.get_logger()
 _spawn: Final = multiprocessing.get_context("spawn")
 
 Target = Callable[..., None]
-"""``target(*arguments, ready=…)`` at the top of a module; it calls ``ready()`` once it serves."""
+"""A module-level function ``target(*arguments, ready=…)`` that calls ``ready()`` once it serves."""
 
 
 class Child:
-    """A process that is kept running, and how often it ended soon after its start."""
+    """A child process, restarted when it ends."""
 
     def __init__(
         self, name: str, target: Target, *arguments: Any, replaceable: bool = True
     ) -> None:
-        """``arguments`` are pickled into the new process; sockets may be among them.
+        """``arguments`` are pickled for the new process and may contain sockets.
 
-        A ``replaceable`` one is replaced on SIGHUP: two of them may run at the same time.
+        A ``replaceable`` child is replaced on SIGHUP: two of them may run at the same time.
         """
         self.name = name
         self.replaceable = replaceable
@@ -55,15 +55,15 @@ class Child:
         self._not_before = 0.0
 
     def start(self) -> None:
-        """Start a process; ``is_ready`` is true once it has reported that."""
+        """Start a process; ``is_ready`` is true once it has reported that it serves."""
         self._ready, theirs = _spawn.Pipe(duplex=False)
         self.is_ready = False
         self._started_at = time.monotonic()
         self._process = _spawn.Process(
             target=_run, args=(self._target, self._arguments, theirs), name=self.name
         )
-        # Ctrl-C sends SIGINT to the whole process group. It is the supervisor's, whose children get
-        # SIGTERM: a child begins with SIGINT blocked, and then ignores it (``_run``).
+        # Ctrl-C sends SIGINT to the whole process group. Only the supervisor handles it and sends
+        # SIGTERM: a child starts with SIGINT blocked and then ignores it (``_run``).
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             self._process.start()
@@ -73,26 +73,26 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The process id, if one was started."""
+        """The process id, None before the start."""
         return self._process.pid if self._process else None
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process is running."""
         return self._process is not None and self._process.is_alive()
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; the negative number of the signal that ended it; None while it runs."""
+        """The exit code, negative for a signal; None while the process runs."""
         return self._process.exitcode if self._process else None
 
     def keep_running(self) -> None:
-        """Note that it is ready, or start it again if it ended."""
+        """Check whether the process is ready, or restart it if it has ended."""
         if self.alive:
             self.check_ready()
         elif self._not_before == 0.0:
-            soon = time.monotonic() - self._started_at < SOON_S
-            self._early_ends = self._early_ends + 1 if soon else 1
+            is_early = time.monotonic() - self._started_at < SOON_S
+            self._early_ends = self._early_ends + 1 if is_early else 1
             pause = PAUSES_S[min(self._early_ends, len(PAUSES_S)) - 1]
             self._not_before = time.monotonic() + pause
             _log.error(
@@ -106,7 +106,7 @@ class Child:
             self.start()
 
     def check_ready(self) -> bool:
-        """Return whether it reported that it is ready. Several threads may call this at once."""
+        """Whether the process has reported that it is ready. Thread-safe."""
         with self._lock:
             if not self.is_ready and self._ready is not None and self._ready.poll():
                 try:
@@ -119,12 +119,12 @@ class Child:
             return self.is_ready
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal, if it runs."""
+        """Send a signal, if the process is running."""
         if self._process is not None and self._process.is_alive() and self._process.pid:
             os.kill(self._process.pid, number)
 
     def end(self, timeout_s: float) -> None:
-        """Wait for the end; kill it after ``timeout_s``."""
+        """Wait for the process to end; kill it after ``timeout_s``."""
         if self._process is not None:
             self._process.join(timeout_s)
             if self._process.is_alive():
@@ -133,23 +133,23 @@ class Child:
                 self._process.join()
 
     def successor(self) -> "Child":
-        """Return another one of the same, not started."""
+        """Return an equal child that is not started."""
         return Child(self.name, self._target, *self._arguments, replaceable=self.replaceable)
 
 
 class Supervisor:
-    """Runs children: in the main thread by ``run``, beside a server's by ``keep_running``."""
+    """Runs children: by ``run`` in the main thread, or by ``keep_running`` next to a server."""
 
     def __init__(self, children: Sequence[Child], *, finish_timeout_s: float) -> None:
-        """``finish_timeout_s``: how long a child may take to finish before it is killed."""
+        """``finish_timeout_s`` is the time after which a stopping child is killed."""
         self.children = list(children)
-        self._beside: list[Child] = []  # a successor that starts, or a predecessor that ends
+        self._beside: list[Child] = []  # a starting successor or an ending predecessor
         self._finish_timeout_s = finish_timeout_s
         self._stopping = False
         self._replace = False
 
     def wait_ready(self) -> None:
-        """Wait until all are ready. Raises ``ServeError`` if one ends before."""
+        """Wait until all children are ready. Raises ``ServeError`` if one ends before."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not self._all_ready() and not self._stopping:
             for child in self.children:
@@ -162,7 +162,7 @@ class Supervisor:
             time.sleep(POLL_S / 5)
 
     def run(self, on_ready: Callable[[], None]) -> int:
-        """Start all, keep them running until SIGTERM or SIGINT, and return the exit code."""
+        """Start all children, keep them running until a signal, and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(signal.SIGHUP, self._on_replace)
@@ -187,13 +187,13 @@ class Supervisor:
         return sum(child.check_ready() for child in self.children) == len(self.children)
 
     def keep_running(self, but: Child | None = None) -> None:
-        """Start those again that ended."""
+        """Restart children that have ended."""
         for child in self.children:
             if child is not but:
                 child.keep_running()
 
     def finish(self) -> None:
-        """Send SIGTERM to all and wait for them."""
+        """Send SIGTERM to all children and wait for them."""
         children = [*self.children, *self._beside]
         for child in children:
             child.send_signal(signal.SIGTERM)
@@ -208,16 +208,16 @@ class Supervisor:
         self._replace = True
 
     def _replace_all(self) -> None:
-        """Replace one after the other, up to the first whose successor does not get ready."""
+        """Replace the children one by one, until a successor does not get ready."""
         for index, child in enumerate(self.children):
             if child.replaceable and not self._replace_one(index):
                 return
         _log.info("all processes replaced")
 
     def _replace_one(self, index: int) -> bool:
-        """Replace one, while the others are kept running, and return whether the next one may be.
+        """Replace a child while keeping the others running. Returns whether to continue.
 
-        If all are to stop meanwhile, ``finish`` ends what is beside.
+        If all must stop meanwhile, ``finish`` ends the processes in ``_beside``.
         """
         old = self.children[index]
         new = old.successor()
@@ -245,10 +245,12 @@ class Supervisor:
         self._beside = []
         return True
 
-    def _wait(self, done: Callable[[], bool], timeout_s: float, but: Child | None = None) -> None:
-        """Keep them running until ``done``, the end of the time, or until all are to stop."""
+    def _wait(
+        self, is_done: Callable[[], bool], timeout_s: float, but: Child | None = None
+    ) -> None:
+        """Keep children running until ``is_done``, the timeout, or a signal to stop."""
         deadline = time.monotonic() + timeout_s
-        while not (done() or self._stopping) and time.monotonic() < deadline:
+        while not (is_done() or self._stopping) and time.monotonic() < deadline:
             self.keep_running(but)
             time.sleep(POLL_S)
 

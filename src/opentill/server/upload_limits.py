@@ -1,8 +1,7 @@
-"""How many uploads run at once: each holds a file in memory until the database has it.
+"""Limits of concurrent uploads, each of which holds a file in memory until it is stored.
 
-Only who may do what the file is for takes a place: the login and the permission are checked first.
-Places are bounded for a person and for an address (IPv6: its /64), so that nobody holds all of
-them, and a file has a deadline of its own, after which its place is free again.
+Login and permission are checked before an upload takes a place. Places are limited per person and
+address (IPv6: the /64), so that nobody can take all of them, and each file has a deadline.
 """
 
 import contextlib
@@ -13,18 +12,18 @@ from typing import Final
 from opentill.core.errors import TooManyAtOnce
 from opentill.server.client_address import limit_subject
 
-AT_ONCE: Final = 8  # of all people, in a process
+AT_ONCE: Final = 8  # in a process
 EACH: Final = 2  # of one person
 EACH_ADDRESS: Final = 4  # of one address
 RETRY_AFTER_S: Final = 5
-TIME_S: Final = 120.0  # for the file to arrive
+TIME_S: Final = 120.0  # to receive the file
 
 
 class Uploads:
-    """The uploads of a process."""
+    """The running uploads of a process."""
 
     def __init__(self, time_s: float = TIME_S) -> None:
-        """Nobody sends a file yet. ``time_s``: how long a file may take to arrive."""
+        """``time_s`` is the deadline for receiving a file."""
         self.time_s = time_s
         self._by_person: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()

@@ -1,1 +1,1 @@
-"""What all pages share: frame, languages, forms, responses, and the files under /static."""
+"""Shared parts of all pages: frame, languages, forms, responses, and the files under /static."""

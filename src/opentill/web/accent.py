@@ -1,11 +1,11 @@
-"""A merchant's accent colour: how buttons of that colour look, so that everybody can read them.
+"""A merchant's accent colour, adjusted so that buttons are readable.
 
-Text on a button is white or black, whichever reads well: one of them has a contrast of at least
-4.58 : 1 on any colour (WCAG 2.2, 1.4.3, asks for 4.5). The button itself stands out from the card
-behind it by 3 : 1 (1.4.11): a colour that does not is shown darker, or lighter in the dark scheme.
+Text on a button is white or black: one of them has a contrast of at least 4.58 : 1 on any colour
+(WCAG 2.2, 1.4.3, requires 4.5). The button itself needs a contrast of 3 : 1 to the card behind it
+(1.4.11); other colours are darkened, or lightened in the dark scheme.
 
-The pages' policy lets no style stand in them, so a colour is a style sheet of its own, which is
-made of its address alone.
+The content security policy allows no inline styles, so each colour has a separate style sheet,
+generated from its URL.
 """
 
 import hashlib
@@ -14,7 +14,10 @@ from typing import Final, Literal
 import msgspec
 
 Scheme = Literal["light", "dark"]
-CARDS: Final[dict[Scheme, str]] = {"light": "#ffffff", "dark": "#171e1b"}  # as foundation.css
+CARDS: Final[dict[Scheme, str]] = {
+    "light": "#ffffff",
+    "dark": "#171e1b",
+}  # same as in foundation.css
 TEXT_CONTRAST: Final = 4.5
 BUTTON_CONTRAST: Final = 3.0
 _WHITE: Final = "#ffffff"
@@ -23,16 +26,16 @@ _HOVER: Final = 12  # percent nearer to white or black
 
 
 class Shade(msgspec.Struct, frozen=True):
-    """A button of one scheme: its colour, the colour of its text, and itself under a pointer."""
+    """Colours of a button in one scheme: background, text, and background on hover."""
 
     ground: str
     ink: str
     hover: str
 
 
-def contrast(one: str, other: str) -> float:
-    """Return the contrast of two colours, from 1 to 21 (WCAG 2.2, "contrast ratio")."""
-    dark, light = sorted((_luminance(one), _luminance(other)))
+def contrast(color: str, other: str) -> float:
+    """Return the contrast ratio of two colours (WCAG 2.2), from 1 to 21."""
+    dark, light = sorted((_luminance(color), _luminance(other)))
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -57,7 +60,7 @@ def _mixed(color: str, other: str, percent: int) -> str:
 
 
 def shade(color: str, scheme: Scheme) -> Shade:
-    """Return the button of a colour ``#rrggbb`` in a scheme."""
+    """Return the button's colours for an accent colour ``#rrggbb``."""
     card, away = CARDS[scheme], _BLACK if scheme == "light" else _WHITE
     ground = next(
         mixed
@@ -71,21 +74,21 @@ def shade(color: str, scheme: Scheme) -> Shade:
 
 
 def style_sheet(color: str) -> str:
-    """Return the style sheet of a colour."""
+    """Return the style sheet of an accent colour."""
     light, dark = _rules(shade(color, "light")), _rules(shade(color, "dark"))
     return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
 
 
-def _rules(one: Shade) -> str:
+def _rules(colors: Shade) -> str:
     button = ".button:not(.plain)"
     return (
-        f"{button}{{background:{one.ground};color:{one.ink}}}"
-        f"{button}:hover{{background:{one.hover};color:{one.ink}}}"
+        f"{button}{{background:{colors.ground};color:{colors.ink}}}"
+        f"{button}:hover{{background:{colors.hover};color:{colors.ink}}}"
     )
 
 
 def drawing(color: str) -> str:
-    """Return an SVG of the button in both schemes, for whoever chooses a colour."""
+    """Return an SVG preview of the button in both schemes."""
     places: tuple[tuple[Scheme, int], ...] = (("light", 0), ("dark", 120))
     shown = "".join(
         f'<g transform="translate({x})"><rect width="120" height="64" fill="{CARDS[scheme]}"/>'
@@ -100,12 +103,12 @@ def drawing(color: str) -> str:
     )
 
 
-# Another rule makes other addresses, since what an address names is kept for a year.
+# Changes with the rules, because browsers cache a URL's content for a year.
 VERSION: Final = hashlib.sha256(
     "".join(style_sheet(color) + drawing(color) for color in ("#808080", "#ffff00")).encode()
 ).hexdigest()[:16]
 
 
 def address(color: str, kind: Literal["css", "svg"] = "css") -> str:
-    """Return the path of a colour's style sheet, or of its drawing."""
+    """Return the path of a colour's style sheet or preview."""
     return f"/accents/{color[1:]}.{kind}?v={VERSION}"

@@ -1,7 +1,7 @@
-"""The files under /static: style sheets, scripts and icons, read once, named by what is in them.
+"""The files under /static: style sheets, scripts and icons, loaded at the start.
 
-An address carries a digest of the content, so that browsers may keep a file for a year and still
-get a new one at once when it changes.
+A URL contains a digest of the content, so that browsers can cache the file for a year and get a new
+version immediately.
 """
 
 import gzip
@@ -31,7 +31,7 @@ _IMPORT: Final = re.compile(r'@import "([a-z_]+\.css)";')
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """One file as it is sent; ``version`` is a digest of ``body``, ``compressed`` is it by gzip."""
+    """A file: its content, the content compressed by gzip, and a digest of it as version."""
 
     body: bytes
     compressed: bytes
@@ -40,12 +40,12 @@ class Asset(msgspec.Struct, frozen=True):
 
 
 def address(name: str) -> str:
-    """Return the path of a file with its version. Raises KeyError if there is no such file."""
+    """Return the path of a file with its version. Raises KeyError for an unknown file."""
     return f"/static/{name}?v={ASSETS[name].version}"
 
 
 def finder(base: str) -> Callable[[str], str]:
-    """Return ``address`` for a service whose public address has the path ``base``."""
+    """Return ``address`` for a service whose public URL has the path ``base``."""
     return lambda name: base + address(name)
 
 
@@ -55,18 +55,18 @@ def _asset(path: Path, body: bytes) -> Asset:
 
 
 def _load() -> dict[str, Asset]:
-    """Read the folder; icons first, because style sheets name them with their versions."""
+    """Read the folder, icons first, because style sheets refer to their versions."""
     icons = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.svg")}
 
-    def versioned(found: re.Match[str]) -> str:
-        return f'url("{found[1]}?v={icons[found[1]].version}")'
+    def versioned(match: re.Match[str]) -> str:
+        return f'url("{match[1]}?v={icons[match[1]].version}")'
 
-    def imported(found: re.Match[str]) -> str:
-        return (_FOLDER / found[1]).read_text("utf-8")
+    def imported(match: re.Match[str]) -> str:
+        return (_FOLDER / match[1]).read_text("utf-8")
 
     def sheet(path: Path) -> bytes:
-        whole = _IMPORT.sub(imported, path.read_text("utf-8"))  # so that one request gets it all
-        return _REFERENCE.sub(versioned, whole).encode()
+        combined = _IMPORT.sub(imported, path.read_text("utf-8"))  # saves requests
+        return _REFERENCE.sub(versioned, combined).encode()
 
     sheets = {path.name: _asset(path, sheet(path)) for path in _FOLDER.glob("*.css")}
     scripts = {path.name: _asset(path, path.read_bytes()) for path in _FOLDER.glob("*.js")}
@@ -77,14 +77,14 @@ ASSETS: Final = _load()
 
 
 async def serve(request: Request) -> Response:
-    """Serve a style sheet, a script or an icon: for a year if the address names the version."""
+    """Serve a file, cacheable for a year if the URL contains the current version."""
     asset = ASSETS.get(request.path_params["name"])
     if asset is None:
         raise NotFound
-    current = request.scope["query_string"] == b"v=" + asset.version.encode()
+    is_current = request.scope["query_string"] == b"v=" + asset.version.encode()
     headers = {
         **GUARDS,
-        "cache-control": _FOR_A_YEAR if current else "no-cache",
+        "cache-control": _FOR_A_YEAR if is_current else "no-cache",
         "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'",
         "content-type": asset.media_type,
         "vary": "accept-encoding",

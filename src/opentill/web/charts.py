@@ -1,7 +1,7 @@
-"""Charts: what ``templates/charts.html`` draws, with a table of the same numbers.
+"""Data of charts, which ``templates/charts.html`` renders with a table of the same numbers.
 
-The table is the chart for whoever has no script or does not see it, and the script
-(``static/chart.js``) draws from nothing else.
+The table serves readers without scripts or with screen readers, and is the only input of the script
+(``static/chart.js``).
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ Kind = Literal["bars", "line"]
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One column of the table: its name, how it is drawn, and what its numbers are.
+    """A column of the table: its name, its kind of drawing and its unit.
 
     ``unit`` is "count", "percent" or a currency such as "USD". A chart has at most two units: the
-    first one's axis is at the start, the other one's at the end.
+    first has its axis at the start, the second at the end.
     """
 
     name: str
@@ -29,14 +29,14 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A number as it is read and as it is drawn: text, and a decimal, "" where there is none."""
+    """A number as formatted text and as a decimal for the drawing, "" if there is none."""
 
     text: str
     value: str = ""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of the table: what it is about, the same for an axis, and a cell for each series."""
+    """A row of the table: its name, a short name for the axis, and a cell for each series."""
 
     name: str
     short: str
@@ -44,9 +44,9 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """A chart. ``id`` is its own on the page; ``summary`` says in words what it shows.
+    """A chart. ``id`` is unique on the page; ``summary`` describes the content in words.
 
-    ``about`` is the head of the first column, such as "Day".
+    ``about`` is the heading of the first column, such as "Day".
     """
 
     id: str
@@ -64,12 +64,12 @@ def money(localizer: Localizer, amount: Money) -> Cell:
 
 
 def count(localizer: Localizer, number: int) -> Cell:
-    """Return the cell of a number of things."""
+    """Return the cell of an integer."""
     return Cell(localizer.number(number), str(number))
 
 
 def percent(localizer: Localizer, share: float | None) -> Cell:
-    """Return the cell of a share from 0 to 1, None where there is none."""
+    """Return the cell of a share from 0 to 1, or None."""
     if share is None:
         return Cell("–")
     return Cell(localizer.percent(share), f"{share * 100:.2f}")

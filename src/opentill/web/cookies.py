@@ -1,19 +1,19 @@
-"""Cookies: the one that a request has, and the line that sets one."""
+"""Reading and setting cookies."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 
-def value(headers: Mapping[bytes, bytes], name: str) -> bytes:
-    """Return the value of a request's cookie, empty if it has none of that name."""
+def read_cookie(headers: Mapping[bytes, bytes], name: str) -> bytes:
+    """Return the value of a request's cookie, empty if it is absent."""
     for part in headers.get(b"cookie", b"").split(b";"):
-        given, _, found = part.strip().partition(b"=")
-        if given == name.encode():
-            return found
+        cookie_name, _, content = part.strip().partition(b"=")
+        if cookie_name == name.encode():
+            return content
     return b""
 
 
-def line(
+def cookie_header(
     name: str,
     content: str,
     *,
@@ -22,11 +22,11 @@ def line(
     age_s: int,
     whole_host: bool = False,
 ) -> str:
-    """Return a ``set-cookie`` header; ``path`` is below the public address.
+    """Return a ``set-cookie`` header; ``path`` is relative to the public URL.
 
-    ``whole_host``: the cookie has the path ``/``, also where the public address has another.
+    With ``whole_host`` the cookie's path is ``/`` even if the public URL has another path.
     """
     parts = urlsplit(public_url)
     place = "/" if whole_host else parts.path.rstrip("/") + path
-    made = f"{name}={content}; Path={place}; Max-Age={age_s}; HttpOnly; SameSite=Lax"
-    return f"{made}; Secure" if parts.scheme == "https" else made
+    header = f"{name}={content}; Path={place}; Max-Age={age_s}; HttpOnly; SameSite=Lax"
+    return f"{header}; Secure" if parts.scheme == "https" else header

@@ -1,9 +1,9 @@
-"""Why a payment did not go through: what providers' decline codes mean, on all pages alike."""
+"""Reasons for declined payments, for all pages: a mapping of providers' decline codes."""
 
 from collections.abc import Mapping
 from typing import Final
 
-# Decline code of a provider → the reason that pages know. What is not listed is just "declined".
+# A provider's decline code → the reason on pages. Other codes are just "declined".
 DECLINES: Final[Mapping[str, str]] = {
     "insufficient_funds": "insufficient_funds",
     "expired_card": "expired_card",
@@ -29,5 +29,5 @@ DECLINES: Final[Mapping[str, str]] = {
 
 
 def reason_of(reported: str) -> str:
-    """Return the reason for what a gateway reported of an attempt: a code, or ``code: text``."""
+    """Return the reason for a gateway's report on an attempt: a code, or ``code: text``."""
     return DECLINES.get(reported.partition(":")[0], "declined")

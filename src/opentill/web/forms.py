@@ -1,4 +1,4 @@
-"""Forms that people send: refused from foreign sites, and read; some bring files along."""
+"""Forms: refusing those of other sites, and parsing fields and files."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import msgspec
-import multipart  # type: ignore[import-untyped]  # it does not say that it brings types
+import multipart  # type: ignore[import-untyped]  # it does not declare its types
 from starlette.types import Receive
 
 from opentill.core.errors import Invalid, PayloadTooLarge, Problem, UnsupportedMediaType
@@ -17,14 +17,14 @@ from opentill.server.client_address import is_loopback_host
 _library: Final = cast("Any", multipart)
 _MAX_FIELDS: Final = 40
 _PORTS: Final = {"http": 80, "https": 443}
-_DRAINED: Final = 16 * 1024 * 1024
+_DRAIN_LIMIT: Final = 16 * 1024 * 1024
 _FORM: Final = "application/x-www-form-urlencoded"
 _MULTIPART: Final = "multipart/form-data"
 _ACCEPTED: Final = ("body", "the form must arrive whole, URL-encoded in UTF-8, without NUL")
 
 
 class Foreign(Problem):
-    """A form that was sent by another site's page."""
+    """A form that was submitted by a page of another site."""
 
     status, code, message = 403, 40301, "Forbidden"
 
@@ -32,13 +32,13 @@ class Foreign(Problem):
 def check_origin(
     headers: Mapping[bytes, bytes], public_url: str, *, cookies_count: bool = False
 ) -> None:
-    """Raise Foreign if a browser says that another site's page has sent the form.
+    """Raise Foreign if a page of another site submitted the form (CSRF).
 
-    An origin is ours with its scheme: that of the public address, for its host and for the one that
-    the browser has asked for; on loopback also http.
+    Own origins have the scheme of the public URL, and its host or the requested one; on loopback
+    also http.
 
-    Browsers that say nothing, and programs, may send a form that acts on nothing but its address,
-    which is the secret. They are refused where a cookie says who sends it (``cookies_count``).
+    A client that sends neither header may submit a form that needs only its secret address. It is
+    refused if a cookie authenticates the sender (``cookies_count``).
     """
     site = headers.get(b"sec-fetch-site")
     if site is not None:
@@ -48,26 +48,29 @@ def check_origin(
     origin = headers.get(b"origin")
     if origin is None and not cookies_count:
         return
-    sender = _origin_of((origin or b"").decode("latin-1"))
+    sender = _parse_origin((origin or b"").decode("latin-1"))
     host = headers.get(b"host", b"").decode("latin-1")
-    ours = {_origin_of(public_url), _origin_of(f"{urlsplit(public_url).scheme}://{host}")}
-    plain = _origin_of(f"http://{host}")
-    if plain is not None and is_loopback_host(plain.host):
-        ours.add(plain)
-    if sender is None or sender not in ours:
+    own_origins = {
+        _parse_origin(public_url),
+        _parse_origin(f"{urlsplit(public_url).scheme}://{host}"),
+    }
+    http_origin = _parse_origin(f"http://{host}")
+    if http_origin is not None and is_loopback_host(http_origin.host):
+        own_origins.add(http_origin)
+    if sender is None or sender not in own_origins:
         raise Foreign
 
 
 class _Origin(NamedTuple):
-    """An origin (RFC 6454): its port is never left out."""
+    """An origin (RFC 6454) with an explicit port."""
 
     scheme: str
     host: str
     port: int
 
 
-def _origin_of(url: str) -> _Origin | None:
-    """Return the origin of an address, None for what is none."""
+def _parse_origin(url: str) -> _Origin | None:
+    """Return the origin of a URL, None if it has none."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -79,20 +82,19 @@ def _origin_of(url: str) -> _Origin | None:
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A file of a form, as its sender calls it."""
+    """An uploaded file and its sender's name for it."""
 
     name: str
     content: bytes
 
 
-KEPT: Final = "kept_file."  # begins the name of a field that holds a file, see ``kept``
+KEPT: Final = "kept_file."  # prefix of fields that contain a file, see ``encode_files``
 
 
-def kept(files: Mapping[str, Upload], most: int) -> dict[str, str]:
-    """Write files as the fields of a page that asks for something before their form is taken.
+def encode_files(files: Mapping[str, Upload], most: int) -> dict[str, str]:
+    """Encode files as hidden fields of a page that must be answered before the form is accepted.
 
-    A page cannot put a file back where it was chosen. Those beyond ``most`` characters in all are
-    left out.
+    A page cannot preset a file input. Files over ``most`` characters in total are omitted.
     """
     fields = dict[str, str]()
     for name, file in files.items():
@@ -103,9 +105,9 @@ def kept(files: Mapping[str, Upload], most: int) -> dict[str, str]:
     return fields
 
 
-def take_kept(form: "Form") -> None:
-    """Make files of the fields that hold some. Raises Invalid."""
-    for name in [one for one in form.fields if one.startswith(KEPT)]:
+def decode_files(form: "Form") -> None:
+    """Decode the fields that contain files. Raises Invalid."""
+    for name in [field for field in form.fields if field.startswith(KEPT)]:
         called, _, content = form.fields.pop(name).partition(":")
         try:
             upload = Upload(unquote(called), b64decode(content, validate=True))
@@ -115,17 +117,17 @@ def take_kept(form: "Form") -> None:
 
 
 class Form(NamedTuple):
-    """What a form has brought: its fields, and the files that were chosen in it."""
+    """The fields of a form and its uploaded files."""
 
     fields: dict[str, str]
     files: dict[str, Upload]
 
 
 async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, str]:
-    """Read a form of at most 64 KiB; of a field that comes twice the first counts.
+    """Read a form of at most 64 KiB; the first value of a repeated field counts.
 
-    Raises PayloadTooLarge, UnsupportedMediaType, and Invalid for what is no form in UTF-8 or has a
-    NUL, which PostgreSQL does not store.
+    Raises PayloadTooLarge, UnsupportedMediaType, and Invalid for a form that is not UTF-8 or has a
+    NUL, which PostgreSQL cannot store.
     """
     return (await read_with_files(headers, receive, 0)).fields
 
@@ -133,44 +135,44 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive) -> dict[str, st
 async def read_with_files(
     headers: Mapping[bytes, bytes], receive: Receive, most_of_files: int
 ) -> Form:
-    """Read a form that may bring so many bytes of files along, as ``read`` does.
+    """Read a form that may have files of up to ``most_of_files`` bytes, like ``read``.
 
-    Without any it must be URL-encoded. A field of a file that was not chosen is left out.
+    If that is 0, the form must be URL-encoded. File inputs without a file are omitted.
     """
     header = headers.get(b"content-type", b"").decode("latin-1")
     media_type, options = _library.parse_options_header(header)
     if media_type == _FORM:
-        return _storable(Form(_decoded(await read_body(headers, receive)), {}))
+        return _check_storable(Form(_decode_fields(await read_body(headers, receive)), {}))
     if media_type != _MULTIPART or not most_of_files:
         raise UnsupportedMediaType
     try:
         body = await read_body(headers, receive, MAX_BODY + most_of_files)
     except PayloadTooLarge:
-        await _take_rest(receive)
+        await _drain(receive)
         raise
-    return _storable(_parts(body, options.get("boundary", "")))
+    return _check_storable(_parse_multipart(body, options.get("boundary", "")))
 
 
-async def _take_rest(receive: Receive) -> None:
-    """Take what still comes of a body that is too large, as far as that is not abuse.
+async def _drain(receive: Receive) -> None:
+    """Drain the rest of a body that is too large, up to a limit.
 
-    A browser that gets a response while it still sends shows an error of its own and not our page.
+    A browser that gets a response before it has sent the body shows its own error instead.
     """
     size = 0
-    while size < _DRAINED:
+    while size < _DRAIN_LIMIT:
         message = await receive()
         size += len(message.get("body", b""))
         if message["type"] != "http.request" or not message["more_body"]:
             return
 
 
-def _storable(form: Form) -> Form:
+def _check_storable(form: Form) -> Form:
     if any("\0" in text for field in form.fields.items() for text in field):
         raise Invalid(*_ACCEPTED)
     return form
 
 
-def _decoded(body: bytes) -> dict[str, str]:
+def _decode_fields(body: bytes) -> dict[str, str]:
     try:
         pairs = parse_qsl(
             body.decode("ascii"),
@@ -183,7 +185,7 @@ def _decoded(body: bytes) -> dict[str, str]:
     return dict(reversed(pairs))
 
 
-def _parts(body: bytes, boundary: str) -> Form:
+def _parse_multipart(body: bytes, boundary: str) -> Form:
     form = Form({}, {})
     try:
         parser = _library.MultipartParser(

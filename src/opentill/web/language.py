@@ -1,11 +1,11 @@
-"""The reader's language: which one, and how amounts, times and durations look in it.
+"""The reader's language, and localized formats of amounts, times and durations.
 
-``?lang=`` wins over what was chosen before, and that over Accept-Language; the region (en-GB,
-zh-HK) is taken from Accept-Language, so that an amount looks as its reader knows it. Each face has
-its own sentences.
+``?lang=`` takes precedence over the remembered language, and that over Accept-Language. The region
+(en-GB, zh-HK) comes from Accept-Language, so that formats are the reader's own. Each face has its
+own sentences.
 
-A choice is remembered in a cookie that says nothing but the language (decision 0063). It is set
-only where ``?lang=`` changes the language: our own links carry the present one along.
+The choice is remembered in a cookie that contains only the language (decision 0063). It is set only
+if ``?lang=`` changes the language, because the site's own links contain the present one.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ from opentill.core.money import Money, exponent
 from opentill.web import cookies
 from opentill.web.catalogue import LANGUAGES, Language
 
-_LONGEST_S: Final = 10**11  # of a length that is written: what is stored may be any number
+_LONGEST_S: Final = 10**11  # the longest formatted duration; stored values may be arbitrary
 
 Sentences = Mapping[Language, Mapping[str, str]]  # language → key → sentence
-# language → regions whose conventions are used if the customer's browser names them
+# language → regions whose conventions are used if the browser requests them
 _REGIONS: Final[dict[Language, frozenset[str]]] = {
     "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
     "zh-Hans": frozenset({"CN", "SG", "MY"}),
@@ -46,100 +46,100 @@ _A_YEAR_S: Final = 365 * 86_400
 
 
 class Localizer:
-    """One language with one region's conventions. Made by ``choose``; immutable."""
+    """A language with the conventions of a region; immutable. ``choose`` creates it."""
 
     def __init__(self, sentences: Sentences, language: Language, region: str | None = None) -> None:
-        """``region`` is an ISO 3166 code out of the table, or None."""
+        """``region`` is an ISO 3166 code of ``_REGIONS``, or None."""
         self.language: Language = language
         self._locale = _locale(_BABEL[language], region)
         self._sentences = sentences[language]
 
     def say(self, key: str, /, **values: object) -> Markup:
-        """Return a sentence with values filled in, each escaped unless it is markup already."""
+        """Return a sentence with values inserted, each escaped unless it is markup."""
         sentence = _escaped(self._sentences[key])
         return sentence.format(**values) if "{" in sentence or "}" in sentence else sentence
 
     def amount(self, money: Money) -> str:
-        """Write an amount with as many decimals as ISO 4217 says: ``$9.99``, ``¥1,000``."""
+        """Format an amount with the decimals of ISO 4217: ``$9.99``, ``¥1,000``."""
         return _amount(self._locale, money.minor, money.currency)
 
     def number(self, number: int) -> str:
-        """Write a number of things: ``1,234``."""
+        """Format an integer: ``1,234``."""
         return str(format_decimal(number, locale=self._locale))
 
     def currency(self, code: str) -> str:
-        """Write a currency's name, its code if it has none in this language: ``US Dollar``."""
+        """Return a currency's name, or its code if it has none in this language: ``US Dollar``."""
         return get_currency_name(code, locale=self._locale)
 
     def percent(self, share: float) -> str:
-        """Write a share from 0 to 1 with at most one decimal: ``97.5%``."""
+        """Format a share from 0 to 1 with at most one decimal: ``97.5%``."""
         return str(format_percent(share, "#,##0.#%", locale=self._locale))
 
     def day(self, day: date) -> str:
-        """Write a day with its weekday: ``Mon, Mar 30, 2026``."""
+        """Format a day with its weekday: ``Mon, Mar 30, 2026``."""
         return str(format_skeleton("yMMMEd", day, locale=self._locale))
 
     def short_day(self, day: date) -> str:
-        """Write a day for an axis: ``Mar 30``."""
+        """Format a day for an axis: ``Mar 30``."""
         return str(format_skeleton("MMMd", day, locale=self._locale))
 
     def moment_in(self, time_ms: int, zone: tzinfo) -> str:
-        """Write a time to the minute as a zone has it; the page names the zone."""
+        """Format a time to the minute in a time zone, which the page names."""
         time = times.moment(time_ms, zone)
         return f"{format_date(time, 'medium', locale=self._locale)}, {time:%H:%M}"
 
     def moment(self, time_ms: int) -> str:
-        """Write a time to the minute, in UTC."""
+        """Format a time to the minute in UTC."""
         time = times.moment(time_ms)
         return f"{format_date(time, 'long', locale=self._locale)}, {time:%H:%M} UTC"
 
     def duration(self, length_ms: int) -> str:
-        """Write a length of time in one unit: ``24 hours``, ``15 minutes``."""
+        """Format a duration in one unit: ``24 hours``, ``15 minutes``."""
         length = timedelta(seconds=min(max(length_ms // 1000, 1), _LONGEST_S))
         return format_timedelta(length, granularity="second", threshold=2, locale=self._locale)
 
 
 def choose(
     sentences: Sentences,
-    wanted: str | None,
+    requested: str | None,
     accept_language: str | None,
     default: Language = "en",
     remembered: Language | None = None,
 ) -> Localizer:
-    """Choose by ``?lang=`` if it is one of ours, else by ``remembered``, else by the browser.
+    """Choose the language by ``?lang=`` if supported, else ``remembered``, else Accept-Language.
 
-    ``default`` is the language where the browser names none at all; English where none of ours.
+    ``default`` applies if the browser requests no language, English if it requests other ones.
     """
     ranges = _ranges((accept_language or "")[:_LONGEST_HEADER])
-    named = ours(wanted) or remembered
+    fixed = supported(requested) or remembered
     for tag in ranges:
         language, region = _match(tag)
-        if language is not None and named in {None, language}:
+        if language is not None and fixed in {None, language}:
             return Localizer(sentences, language, region)
-    silent = all(tag in {"", "*", "*/*"} for tag in ranges)
-    return Localizer(sentences, named or (default if silent else "en"))
+    is_unspecified = all(tag in {"", "*", "*/*"} for tag in ranges)
+    return Localizer(sentences, fixed or (default if is_unspecified else "en"))
 
 
-def ours(tag: str | None) -> Language | None:
-    """Return a tag as a language of ours, None if it is none."""
+def supported(tag: str | None) -> Language | None:
+    """Return a tag as a supported language, None if it is not supported."""
     return next((language for language in LANGUAGES if language == tag), None)
 
 
 def remembered(headers: Mapping[bytes, bytes]) -> Language | None:
-    """Return the language that this browser's reader chose before."""
-    return ours(cookies.value(headers, COOKIE).decode("latin-1"))
+    """Return the language in the browser's cookie, None without one."""
+    return supported(cookies.read_cookie(headers, COOKIE).decode("latin-1"))
 
 
 def cookie(language: Language, public_url: str) -> str:
-    """Return the cookie that remembers a choice, on all pages of this service."""
-    return cookies.line(COOKIE, language, public_url=public_url, age_s=_A_YEAR_S)
+    """Return the ``set-cookie`` header that remembers a language for all pages."""
+    return cookies.cookie_header(COOKIE, language, public_url=public_url, age_s=_A_YEAR_S)
 
 
 @lru_cache(maxsize=1024)
 def _ranges(header: str) -> tuple[str, ...]:
-    """Return the ranges of a header, best first (RFC 9110 §12.5.4), without malformed ones.
+    """Return the valid ranges of Accept-Language, best first (RFC 9110 §12.5.4).
 
-    Strangers write it and it is kept, so the caller cuts it before.
+    Results are cached, so the caller must limit the length of the untrusted header.
     """
     weighted: list[tuple[float, str]] = []
     for part in header.split(","):
@@ -155,7 +155,7 @@ def _ranges(header: str) -> tuple[str, ...]:
 
 
 def _match(tag: str) -> tuple[Language | None, str | None]:
-    """Return our language and the region for a range such as ``zh-HK``, or (None, None)."""
+    """Return the supported language and region of a range such as ``zh-HK``, or (None, None)."""
     parts = tag.replace("_", "-").split("-")
     rest = {part.upper() for part in parts[1:]}
     match parts[0].lower():
@@ -174,7 +174,7 @@ def _locale(name: str, region: str | None) -> Locale:
     return Locale.parse(f"{name}_{region}" if region else name)
 
 
-@cache  # of the catalogues' sentences only
+@cache  # unbounded, since it contains only the catalogues' sentences
 def _escaped(sentence: str) -> Markup:
     return escape(sentence)
 
@@ -189,7 +189,7 @@ def _amount(locale: Locale, minor: int, currency: str) -> str:
 
 @lru_cache
 def _pattern(locale: Locale, decimals: int) -> NumberPattern:
-    """Return the locale's currency pattern with ISO 4217's decimals: CLDR's differ for some."""
+    """Return the locale's currency pattern with ISO 4217's decimals, from which CLDR differs."""
     pattern = parse_pattern(locale.currency_formats["standard"].pattern)
     pattern.frac_prec = (decimals, decimals)
     return pattern

@@ -1,4 +1,4 @@
-"""Markdown as markup: raw HTML stays text, and only http, https and mailto links become links."""
+"""Rendering of Markdown. Raw HTML is escaped; only http, https and mailto links are rendered."""
 
 import re
 from typing import Final
@@ -6,18 +6,18 @@ from typing import Final
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-_HEADING: Final = re.compile("<(/?)h([1-6])>")  # of the renderer: all else is escaped
+_HEADING: Final = re.compile("<(/?)h([1-6])>")  # emitted by the renderer; anything else is escaped
 _RENDERER: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def markdown(text: str, below: int = 0) -> Markup:
-    """Return the markup of a text in Markdown; its headings stand ``below`` others of the page."""
-    made = _RENDERER.render(text)
+    """Render a text in Markdown; heading levels are increased by ``below``."""
+    html = _RENDERER.render(text)
     if below:
-        made = _HEADING.sub(lambda tag: f"<{tag[1]}h{min(int(tag[2]) + below, 6)}>", made)
-    return Markup(made)  # noqa: S704 - the renderer escapes
+        html = _HEADING.sub(lambda tag: f"<{tag[1]}h{min(int(tag[2]) + below, 6)}>", html)
+    return Markup(html)  # noqa: S704 - the renderer escapes
 
 
 def inline(text: str) -> Markup:
-    """Return the markup of a line in Markdown; several paragraphs become one."""
+    """Render inline Markdown; several paragraphs become one."""
     return Markup(_RENDERER.renderInline(" ".join(text.split())))  # noqa: S704 - it escapes

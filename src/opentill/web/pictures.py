@@ -1,6 +1,6 @@
-"""Merchants' pictures on our pages: which addresses may be shown, and from which origins.
+"""Merchants' pictures on pages: which addresses may be shown, and their origins.
 
-A picture is shown where it lies, and the page's content policy names its origin and no other.
+A page shows a picture from its own address; its content security policy lists these origins only.
 """
 
 import re
@@ -11,13 +11,13 @@ from opentill.core import hostnames
 from opentill.core.links import safe_url
 
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.ASCII)
-_MOST_ORIGINS: Final = 2000  # characters of all in one header, which proxies keep small
+_MOST_ORIGINS: Final = 2000  # characters in the header, since proxies limit its size
 
 
 def origin_of(address: str) -> str | None:
-    """Return ``scheme://host[:port]`` of a checked address in ASCII, as a content policy names it.
+    """Return ``scheme://host[:port]`` of a valid URL in ASCII, the form of a content policy.
 
-    None for a host that a policy would read as something else, such as ``*``.
+    None for a host that a policy would interpret otherwise, such as ``*``.
     """
     parts = urlsplit(address)
     try:
@@ -30,8 +30,8 @@ def origin_of(address: str) -> str | None:
     return f"{parts.scheme}://{host}{port}"
 
 
-def shown(image: str | None, *, secure: bool) -> str | None:
-    """Return a picture's address if it may be shown: on an HTTPS page only an HTTPS one."""
+def displayable_address(image: str | None, *, secure: bool) -> str | None:
+    """Return a picture's address if it may be shown. HTTPS pages show only HTTPS pictures."""
     address = safe_url(image)
     if address is None or origin_of(address) is None:
         return None
@@ -39,25 +39,25 @@ def shown(image: str | None, *, secure: bool) -> str | None:
 
 
 class Pictures:
-    """The pictures of one page, and the origins that they come from."""
+    """The pictures of a page and their origins."""
 
     def __init__(self, public_url: str) -> None:
-        """No picture yet. ``public_url`` says whether the page comes by HTTPS."""
+        """``public_url`` tells whether the page is served by HTTPS."""
         self._secure = public_url.startswith("https:")
         self._origins: dict[str, None] = {}
 
     def address(self, image: str | None) -> str | None:
-        """Return a picture's address to be shown, None if the page does without it."""
-        found = shown(image, secure=self._secure)
-        origin = None if found is None else origin_of(found)
+        """Register a picture and return its address, None if it cannot be shown."""
+        address = displayable_address(image, secure=self._secure)
+        origin = None if address is None else origin_of(address)
         if origin is None:
             return None
         if len(" ".join((*self._origins, origin))) > _MOST_ORIGINS and origin not in self._origins:
             return None
         self._origins[origin] = None
-        return found
+        return address
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Where the pictures come from, each origin once."""
+        """The unique origins of the pictures."""
         return tuple(self._origins)

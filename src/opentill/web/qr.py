@@ -1,4 +1,4 @@
-"""QR codes, as SVG and PNG."""
+"""QR codes in SVG and PNG."""
 
 import io
 
@@ -8,7 +8,7 @@ from opentill.core.errors import NotFound
 
 
 def svg(text: str) -> bytes:
-    """Draw the code of a text, black on white. Raises NotFound for more than a code can hold."""
+    """Render the QR code of a text. Raises NotFound if the text is too long for one."""
     image = io.BytesIO()
     _code(text).save(
         image, kind="svg", scale=8, border=4, light="#fff", svgclass=None, lineclass=None
@@ -17,7 +17,7 @@ def svg(text: str) -> bytes:
 
 
 def png(text: str) -> bytes:
-    """Draw the code of a text for print: ten dots for each of its squares. Raises NotFound."""
+    """Render the QR code of a text for print, with ten pixels per module. Raises NotFound."""
     image = io.BytesIO()
     _code(text).save(image, kind="png", scale=10, border=4)
     return image.getvalue()

@@ -1,8 +1,8 @@
-"""The responses of pages: the headers that keep them private, and redirects.
+"""Responses of pages, with security headers, and redirects.
 
-A page runs no script, or one of ours; none shows itself in a frame, is stored by a cache or gives
-its address to another site. Pictures of the merchant's are the one thing from elsewhere, and only
-from their own origins.
+Pages run only scripts of their own site, cannot be framed, are not cached and do not disclose
+their address to other sites. Only the merchant's pictures come from other origins, which the
+policy names.
 """
 
 import re
@@ -17,9 +17,8 @@ POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'{picture}; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-# "same-origin" and not "no-referrer": with the latter, browsers send "Origin: null" with our own
-# form, which would look like a foreign one. No address leaves for another site by either.
-# (The request middleware adds nosniff to every response.)
+# With "no-referrer" browsers would send "Origin: null" with forms of this site, which would look
+# foreign. Neither value discloses addresses to other sites. (The request middleware adds nosniff.)
 GUARDS: Final[Mapping[str, str]] = {
     "x-frame-options": "DENY",
     "referrer-policy": "same-origin",
@@ -29,7 +28,7 @@ GUARDS: Final[Mapping[str, str]] = {
     "gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()",
 }
 _GZIP: Final = re.compile(r"\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
-_OF_ADDRESSES: Final = ":/?#[]@!$&'()*+,;=%"  # RFC 3986 §2.2, and what encodes
+_URL_CHARACTERS: Final = ":/?#[]@!$&'()*+,;=%"  # reserved in RFC 3986 §2.2, and the percent sign
 PRIVATE: Final[Mapping[str, str]] = {
     "cache-control": "no-store",
     "x-robots-tag": "noindex, nofollow",
@@ -47,9 +46,9 @@ def page(
     scripts: bool = False,
     live: bool = False,
 ) -> Response:
-    """Return a page for one reader; pictures may come from ``picture_origins``.
+    """Return a private page; pictures may come from ``picture_origins``.
 
-    ``scripts``: it runs some of ours, from /static. ``live``: they ask this service for updates.
+    ``scripts`` allows scripts from /static. ``live`` also allows them to request updates.
     """
     picture = "".join(f" {origin}" for origin in picture_origins)
     policy = POLICY.format(picture=picture) + ("; script-src 'self'" if scripts or live else "")
@@ -62,30 +61,30 @@ def page(
     return Response(html, status, {**GUARDS, **own, **(headers or {})}, "text/html")
 
 
-def is_known(request: Request, tag: str) -> bool:
-    """Whether a client has what ``tag`` (an entity tag) names already (RFC 9110 §13.1.2)."""
-    known = request.headers.get("if-none-match", "").replace("W/", "").split(",")
-    return bool({tag.removeprefix("W/"), "*"} & {each.strip() for each in known})
+def matches_etag(request: Request, tag: str) -> bool:
+    """Whether the client's copy has this entity tag (If-None-Match, RFC 9110 §13.1.2)."""
+    tags = request.headers.get("if-none-match", "").replace("W/", "").split(",")
+    return bool({tag.removeprefix("W/"), "*"} & {other.strip() for other in tags})
 
 
 def takes_gzip(request: Request) -> bool:
-    """Whether a client takes gzip, and does not refuse it by ``q=0`` (RFC 9110 §12.5.3)."""
+    """Whether the client accepts gzip, also considering ``q=0`` (RFC 9110 §12.5.3)."""
     return _GZIP.search(request.headers.get("accept-encoding", "")) is not None
 
 
 def see_other(path: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Send the browser to a path of ours by GET, whatever its own method was.
+    """Redirect the browser to a path of this site by GET (303).
 
-    What no address may hold as it stands is encoded; what is encoded already stays.
+    Characters that are not allowed in a URL are encoded; existing encodings are kept.
     """
-    own = {**GUARDS, **PRIVATE, "location": quote(path, safe=_OF_ADDRESSES), **(headers or {})}
+    own = {**GUARDS, **PRIVATE, "location": quote(path, safe=_URL_CHARACTERS), **(headers or {})}
     return Response(b"", 303, own, "text/plain")
 
 
 def attachment(content: bytes, media_type: str, name: str) -> Response:
-    """Return a file to be kept under a name; opened all the same, it runs nothing.
+    """Return a download; even if the browser opens it, its content runs no script.
 
-    ``name`` has no control character and no quotation mark (RFC 6266 §4.3, RFC 8187).
+    ``name`` must have no control characters and quotation marks (RFC 6266 §4.3, RFC 8187).
     """
     plain = name.encode("ascii", "replace").decode().replace("?", "_")
     disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
@@ -99,7 +98,7 @@ def attachment(content: bytes, media_type: str, name: str) -> Response:
 
 
 def drawing(svg: bytes) -> Response:
-    """Return an SVG for one reader; opened by itself, it runs nothing either."""
+    """Return a private SVG, which runs no script if it is opened by itself."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
     own = {**GUARDS, **PRIVATE, "content-security-policy": policy}
     return Response(svg, 200, own, "image/svg+xml")

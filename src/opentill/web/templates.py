@@ -1,7 +1,6 @@
-"""The environment in which templates are filled in, and what all of them may use.
+"""The Jinja2 environment of templates.
 
-Every value is escaped by Jinja2's autoescape; an unknown name in a template is an error and never
-an empty space.
+Every value is escaped automatically; an undefined name in a template is an error.
 """
 
 import re
@@ -13,7 +12,7 @@ import jinja2
 
 from opentill.core import times
 
-# marks that turn or hide text around them; attributes and titles have no <bdi> to hold them
+# characters that reorder or hide adjacent text; attributes and titles cannot contain <bdi>
 _MARKS: Final = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f]+"
 )
@@ -21,9 +20,9 @@ _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _SHARED: Final = Path(__file__).parent / "templates"
 
 
-def environment(*folders: Path) -> jinja2.Environment:
-    """Return the environment of a face whose templates are in ``folders``, the first first."""
-    made = jinja2.Environment(
+def create_environment(*folders: Path) -> jinja2.Environment:
+    """Create the environment of a face; ``folders`` of templates are searched in order."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, _SHARED]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -31,17 +30,17 @@ def environment(*folders: Path) -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters["iso"] = _iso
-    return made
+    environment.filters["iso"] = _iso
+    return environment
 
 
 def base_path(public_url: str) -> str:
-    """Return the path that the public address puts before every path of ours."""
+    """Return the path of the public URL, which precedes every path of the service."""
     return urlsplit(public_url).path.rstrip("/")
 
 
 def isolated(text: str) -> str:
-    """Return text for a title or an attribute: nothing in it reaches out, as in <bdi>."""
+    """Isolate text for a title or an attribute, as <bdi> does in a body."""
     return f"{_FIRST_ISOLATE}{_MARKS.sub(' ', text).strip()}{_POP_ISOLATE}"
 
 

@@ -13,7 +13,7 @@ from opentill.db.database import Db, Tx
 from opentill.gateways import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import Order, PaymentAttempt
 from opentill.orders.payments import queries
-from opentill.outgoing.client import to_merchants
+from opentill.outgoing.client import merchant_client
 from support.waits import waits
 from support.world import (
     NOW,
@@ -138,10 +138,10 @@ class Batcher:
         self.alone = 0
         settings = Settings()
         self.app = App(
-            settings=settings, db=db, outgoing=to_merchants(settings), gateways={},
+            settings=settings, db=db, outgoing=merchant_client(settings), gateways={},
             clock=lambda: LATER,
         )  # fmt: skip
-        self.confirmations = callbacks.confirmations(self.app)
+        self.confirmations = callbacks.create_confirmations(self.app)
         taking = self.confirmations._apply_one
 
         async def counted(one: orders.Report) -> None:

@@ -1,9 +1,8 @@
-"""A cluster: the files of an embedded PostgreSQL, and its server process.
+"""A cluster: the files and the server process of an embedded PostgreSQL.
 
-A new cluster is made in a directory of its own and renamed: there is a whole one or none. The
-server listens on a socket in a directory that only its owner can enter, never on a port. Killing
-everything at any moment loses nothing that was committed: fsync, full page writes, synchronous
-commit and page checksums are on.
+A new cluster is created in a temporary directory and renamed, so that it is complete or absent. The
+server listens on a socket in a private directory and never on a port. Killing all processes loses
+no committed data: fsync, full page writes, synchronous commit and page checksums are on.
 """
 
 import hashlib
@@ -34,30 +33,30 @@ ORPHANS_TIMEOUT_S: Final = 10.0
 LOG_LIMIT_BYTES: Final = 8 * 1024 * 1024
 POLL_S: Final = 0.01
 
-CONNECTIONS: Final = 100  # that it takes at once
+CONNECTIONS: Final = 100  # the server's limit
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # where it listens
+    # listen on the socket only
     "listen_addresses": "",
     "port": "5432",
     "unix_socket_permissions": "0700",
     "max_connections": str(CONNECTIONS),
-    # nothing that was committed is lost
+    # durability
     "fsync": "on",
     "full_page_writes": "on",
     "synchronous_commit": "on",
-    # two cores, a disk without seek times, short statements
+    # tuned for two cores, an SSD and short statements
     "shared_buffers": "128MB",
     "random_page_cost": "1.1",
     "jit": "off",
     "io_method": "sync",
-    # a table that fills quickly soon has statistics for its plans
+    # gather statistics for fast-growing tables soon
     "autovacuum_naptime": "15s",
     # the same on every machine
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",
-    # statements and DETAIL lines hold values, and values may be e-mail addresses
+    # omit statements and DETAIL lines, which contain values such as e-mail addresses
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
@@ -73,25 +72,25 @@ class Cluster:
         self.data_dir = data_dir
         self.path = data_dir / "postgres"
         self._durable = durable
-        self._ids = sysuser.ids(self.path)
+        self._ids = sysuser.user_ids(self.path)
         self._programs = Programs(self._ids)
         self._child: subprocess.Popen[bytes] | None = None
         self.socket_dir = _socket_dir(self.path)
 
     @property
     def url(self) -> str:
-        """What asyncpg and libpq connect with; the path is escaped."""
-        # libpq decodes percent signs and, unlike asyncpg, not the + that forms write for a space.
+        """The connection URL for asyncpg and libpq, with the path percent-encoded."""
+        # libpq decodes percent signs but, unlike asyncpg, no + for a space.
         host = quote(str(self.socket_dir), safe="/")
         return f"postgresql://{DATABASE}@/{DATABASE}?host={host}&port=5432"
 
     def ensure_running(self) -> None:
-        """Start the server if it does not run. Raises ``DataDirError`` and ``OSError``."""
+        """Start the server if it is not running. Raises ``DataDirError`` and ``OSError``."""
         self._check_files()
         if self._ids is not None:
-            # Before one that runs is adopted: whoever closed the data directory meanwhile, as the
-            # recipe of a restore does, has shut out a server that a killed process left.
-            sysuser.let_through(self.path, self._ids[0])
+            # Before adopting a running server: closing the data directory meanwhile, as the recipe
+            # of a restore does, locks out a server that a killed process left running.
+            sysuser.allow_path(self.path, self._ids[0])
         deadline = time.monotonic() + START_TIMEOUT_S
         while self._responds():
             if self._status() == "ready":
@@ -108,9 +107,9 @@ class Cluster:
         self._start()
 
     def stop(self) -> None:
-        """Stop the server: roll back running statements, write everything to disk."""
+        """Stop the server by a fast shutdown: roll back transactions and write a checkpoint."""
         child = self._child
-        # A child of this process is its own, also where /proc may not be read.
+        # A child of this process needs no check by /proc, which may be unreadable.
         pid = child.pid if child is not None and child.poll() is None else self._adopted()
         if pid is None:
             return
@@ -137,24 +136,24 @@ class Cluster:
                     " move it away or set another OPENTILL_DATA_DIR"
                 )
                 raise DataDirError(message)
-            found = version.read_text(encoding="ascii").strip()
+            cluster_version = version.read_text(encoding="ascii").strip()
         except PermissionError:
             message = f"{self.path} belongs to another user; run as its owner, or as root"
             raise DataDirError(message) from None
-        ours = self._programs.version
-        if found != str(ours):
+        program_version = self._programs.version
+        if cluster_version != str(program_version):
             message = (
-                f"{self.path} was made by PostgreSQL {found}, this OpenTill brings {ours};"
-                " use the OpenTill that made it, or dump and restore"
+                f"{self.path} was made by PostgreSQL {cluster_version}, this OpenTill brings"
+                f" {program_version}; use the OpenTill that made it, or dump and restore"
             )
             raise DataDirError(message)
 
     def _create(self) -> None:
-        """Make the cluster and its database in a directory of its own, then rename that."""
-        for rest in self.data_dir.glob("postgres.new-*"):  # of a start that was killed
-            shutil.rmtree(rest)
+        """Create the cluster and its database in a temporary directory and rename it."""
+        for old in self.data_dir.glob("postgres.new-*"):  # of a killed start
+            shutil.rmtree(old)
         names = self.data_dir / "postgres.new-names"
-        named = sysuser.naming(self._ids[0] if self._ids else os.geteuid(), names)
+        environment = sysuser.name_environment(self._ids[0] if self._ids else os.geteuid(), names)
         fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.data_dir))
         if self._ids is not None:
             os.chown(fresh, *self._ids)
@@ -163,16 +162,16 @@ class Cluster:
         options += ["--no-instructions", f"--username={DATABASE}", f"--pgdata={fresh}"]
         if not self._durable:
             options.append("--no-sync")
-        made = self._programs.run("initdb", *options, environment=named)
-        if made.returncode == 0:
+        process = self._programs.run("initdb", *options, environment=environment)
+        if process.returncode == 0:
             fsync = f"fsync={'on' if self._durable else 'off'}"
             single = ["--single", "-D", str(fresh), "-c", fsync, "template1"]
             create = f"create database {DATABASE}\n".encode()
-            made = self._programs.run("postgres", *single, stdin=create, environment=named)
+            process = self._programs.run("postgres", *single, stdin=create, environment=environment)
         shutil.rmtree(names, ignore_errors=True)
-        if made.returncode != 0 or b"ERROR" in made.stderr:
+        if process.returncode != 0 or b"ERROR" in process.stderr:
             shutil.rmtree(fresh, ignore_errors=True)
-            message = f"the embedded database cannot be made: {_last_line(made.stderr)}"
+            message = f"the embedded database cannot be made: {_last_line(process.stderr)}"
             raise DataDirError(message)
         if self.path.exists():
             self.path.rmdir()
@@ -195,31 +194,31 @@ class Cluster:
         settings = dict(SETTINGS, unix_socket_directories=str(self.socket_dir))
         if not self._durable:
             settings.update(fsync="off", full_page_writes="off", synchronous_commit="off")
-            settings["max_wal_size"] = "128MB"  # nobody recovers from it
+            settings["max_wal_size"] = "128MB"  # never used for recovery
         command = [str(self._programs.path("postgres")), "-D", str(self.path)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         deadline = time.monotonic() + ORPHANS_TIMEOUT_S
         while (problem := self._launch(command)) is not None:
-            # The sessions of a killed server end within moments, and free its shared memory.
+            # Sessions of a killed server end within moments and release its shared memory.
             if "shared memory block" not in problem or time.monotonic() > deadline:
                 message = f"the embedded PostgreSQL in {self.path} does not start: {problem}"
                 raise DataDirError(message)
             time.sleep(0.2)
 
     def _launch(self, command: list[str]) -> str | None:
-        """Start it and wait until it takes connections; return the last log line if it ended."""
+        """Start the server and wait until it is ready; return its last log line if it ended."""
         log_path = self.data_dir / "postgres.log"
         if log_path.exists() and log_path.stat().st_size > LOG_LIMIT_BYTES:
             log_path.replace(log_path.with_suffix(".log.1"))
-        # The process id in an old file may be another program's by now. PostgreSQL ignores the id
-        # named here, and still checks whether the shared memory noted beside it is in use.
-        old = str(self._pid_file() or 0)
+        # The process id in a stale file may belong to another program. PostgreSQL ignores the id
+        # named here, but still checks whether the file's shared memory is in use.
+        old_pid = str(self._pid_file() or 0)
         with log_path.open("ab") as log:
             log_path.chmod(0o600)
             begin = log_path.stat().st_size
             self._child = self._programs.start(
-                command, subprocess.DEVNULL, log, PG_GRANDPARENT_PID=old
+                command, subprocess.DEVNULL, log, PG_GRANDPARENT_PID=old_pid
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not (self._status() == "ready" and self._responds()):
@@ -233,10 +232,10 @@ class Cluster:
         return None
 
     def _responds(self) -> bool:
-        """Return whether a server responds on the socket.
+        """Whether a server responds on the socket.
 
-        A connection alone does not show it: the socket of a killed server accepts for a moment
-        longer. The response to a request for TLS is one byte.
+        A connection alone is no proof, because the socket of a killed server accepts for a moment
+        longer. The response to an SSLRequest is one byte.
         """
         try:
             with socket.socket(socket.AF_UNIX) as probe:
@@ -253,7 +252,7 @@ class Cluster:
             content = (self.path / "postmaster.pid").read_bytes()
         except OSError:
             return []
-        return os.fsdecode(content).splitlines()  # the second line is the path of the cluster
+        return os.fsdecode(content).splitlines()  # the second line is the cluster's path
 
     def _pid_file(self) -> int | None:
         lines = self._pid_lines()
@@ -266,8 +265,8 @@ class Cluster:
     def _adopted(self) -> int | None:
         """Return the process id of a server of this cluster that another process started, if any.
 
-        It is the process that works in the cluster's directory. Where that is hidden (a container's
-        root may not read other users' processes), a response on the cluster's socket is enough.
+        Its working directory is the cluster's. If that is hidden (root in a container may not read
+        other users' processes), a response on the cluster's socket suffices.
         """
         pid = self._pid_file()
         if pid is None or not _is_alive(pid):
@@ -278,15 +277,15 @@ class Cluster:
                 return pid if works_in == self.path.resolve() else None
         except PermissionError:
             pass
-        except OSError:  # it ended meanwhile
+        except OSError:  # ended meanwhile
             return None
         return pid if self._responds() else None
 
     def _runs(self, pid: int) -> bool:
-        """Return whether the server, which got its signal to stop, still runs."""
+        """Whether the server is still running after the signal to stop."""
         if self._child is not None and self._child.pid == pid:
             return self._child.poll() is None
-        return self._pid_file() == pid and _is_alive(pid)  # it removes the file last
+        return self._pid_file() == pid and _is_alive(pid)  # the server removes the file last
 
 
 def _is_alive(pid: int) -> bool:
@@ -298,16 +297,16 @@ def _is_alive(pid: int) -> bool:
 
 
 def _socket_dir(cluster: Path) -> Path:
-    """Return the cluster's directory, or a private one in ``/tmp`` if sockets cannot be there.
+    """Return the cluster's directory, or a private one in ``/tmp`` if it cannot hold the socket.
 
-    A path may be too long for one. PostgreSQL and its clients take a comma for the end of a
-    directory, and addresses are UTF-8.
+    The path may be too long for a socket; PostgreSQL and its clients treat a comma as a separator,
+    and URLs are UTF-8.
     """
     path = os.fsencode(cluster / SOCKET)
     if len(path) <= SOCKET_PATH_LIMIT and b"," not in path and _is_utf8(path):
         return cluster
     digest = hashlib.sha256(os.fsencode(cluster)).hexdigest()[:16]
-    return Path("/tmp") / f"opentill-{digest}"  # noqa: S108 - mode 0700, its owner is checked
+    return Path("/tmp") / f"opentill-{digest}"  # noqa: S108 - mode 0700 and a checked owner
 
 
 def _is_utf8(path: bytes) -> bool:

@@ -1,6 +1,6 @@
-"""The data directory of a deployment: its secrets and its locks.
+"""The data directory of a deployment: its secrets and locks.
 
-Locks are ``flock``: the kernel releases them however a process ends, so none is ever stale.
+Locks use ``flock``, which the kernel releases however a process ends, so that none becomes stale.
 """
 
 import contextlib
@@ -15,21 +15,22 @@ from typing import IO, Final
 from opentill.core.errors import ConfigurationError
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-# Names of OpenTill's files begin so; the modes of other files are not changed.
-_OURS: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
-_OF_FILE_SYSTEMS: Final = {"lost+found"}
+# Prefixes of the names of OpenTill's files; the modes of other files are not changed.
+_OWN_PREFIXES: Final = ("postgres", "sandbox.", "secret.key", "serve.lock", "demo.json", "metrics")
+_FILE_SYSTEM_ENTRIES: Final = {"lost+found"}
 _READ_OR_WRITTEN: Final = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
 
 class DataDirError(ConfigurationError):
-    """The data directory cannot be used; the text, one line, says what to do."""
+    """The data directory cannot be used. The text is one line that says what to do."""
 
 
 def prepare(data_dir: Path) -> Path:
-    """Make the directory if there is none and return its absolute path.
+    """Create the directory if it does not exist, and return its absolute path.
 
-    Other users lose their rights on it and on OpenTill's files in it (0700, 0600). Raises
-    ``DataDirError`` if it cannot be made or written, or is another user's and open to everybody.
+    Permissions of other users on it and on OpenTill's files in it are removed (0700, 0600). Raises
+    ``DataDirError`` if it cannot be created or written, or if it belongs to another user and is
+    open to everybody.
     """
     path = data_dir.expanduser().absolute()
     try:
@@ -42,12 +43,12 @@ def prepare(data_dir: Path) -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise DataDirError(_unwritable(path, PermissionError(13, "Permission denied")))
     path = path.resolve()
-    _close(path)
+    _restrict(path)
     return path
 
 
-def _close(data_dir: Path) -> None:
-    """Take other users' rights on the data directory and on OpenTill's files in it."""
+def _restrict(data_dir: Path) -> None:
+    """Remove permissions of other users on the data directory and OpenTill's files in it."""
     if data_dir.stat().st_mode & stat.S_ISVTX:
         message = (
             f"{data_dir} is a directory that several users share; set OPENTILL_DATA_DIR to one for"
@@ -56,22 +57,22 @@ def _close(data_dir: Path) -> None:
         raise DataDirError(message)
     try:
         _check_is_ours(data_dir)
-        _close_one(data_dir)
+        _restrict_path(data_dir)
         paths = list(data_dir.iterdir())
     except PermissionError as error:
         raise DataDirError(_unwritable(data_dir, error)) from None
     for path in paths:
-        if path.name.startswith(_OURS):
-            with contextlib.suppress(FileNotFoundError):  # a temporary one
-                _close_one(path)
+        if path.name.startswith(_OWN_PREFIXES):
+            with contextlib.suppress(FileNotFoundError):  # a temporary file
+                _restrict_path(path)
 
 
 def _check_is_ours(data_dir: Path) -> None:
-    """Refuse an open directory with files of others only: other users may need it."""
+    """Refuse an open directory that has only foreign files, because other users may need it."""
     if not data_dir.stat().st_mode & _READ_OR_WRITTEN:
         return
-    names = {path.name for path in data_dir.iterdir()} - _OF_FILE_SYSTEMS
-    if names and not any(name.startswith(_OURS) for name in names):
+    names = {path.name for path in data_dir.iterdir()} - _FILE_SYSTEM_ENTRIES
+    if names and not any(name.startswith(_OWN_PREFIXES) for name in names):
         message = (
             f"{data_dir} is open to other users and holds other things than OpenTill's; set"
             f" OPENTILL_DATA_DIR to a directory for OpenTill alone, or chmod 700 {data_dir}"
@@ -79,15 +80,15 @@ def _check_is_ours(data_dir: Path) -> None:
         raise DataDirError(message)
 
 
-def _close_one(path: Path) -> None:
+def _restrict_path(path: Path) -> None:
     status = path.lstat()
     mode = stat.S_IMODE(status.st_mode)
     open_to = mode & (_OTHERS if stat.S_ISDIR(status.st_mode) else _OTHERS | stat.S_IXUSR)
     if stat.S_ISLNK(status.st_mode) or not open_to:
         return
     if os.geteuid() in {0, status.st_uid}:
-        # Root's PostgreSQL, which runs as another user, has the right to search the directory
-        # (server/embedded/sysuser.py), which shows as a right of the group or of others.
+        # PostgreSQL's user may search the directory of a deployment that runs as root
+        # (server/embedded/sysuser.py), which shows as a permission of the group or others.
         let_through = os.geteuid() == 0 and not mode & _READ_OR_WRITTEN
         if not (let_through and stat.S_ISDIR(status.st_mode)):
             path.chmod(mode & ~open_to)
@@ -106,14 +107,14 @@ def _unwritable(path: Path, error: OSError) -> str:
     )
 
 
-def key(data_dir: Path, name: str, *, lost: str = "") -> str:
-    """Return the secret in the file ``name``, made on first use: 64 hexadecimal digits, mode 0600.
+def read_or_create_key(data_dir: Path, name: str, *, lost: str = "") -> str:
+    """Return the secret in the file ``name``, creating it on first use (64 hex digits, mode 0600).
 
-    Processes that call this at once get the same one. With ``lost``, which says what cannot be done
-    without the secret, none is made beside an existing database. Raises ``DataDirError``.
+    Concurrent processes get the same secret. With ``lost``, which says what is impossible without
+    the secret, none is created next to an existing database. Raises ``DataDirError``.
     """
     path = prepare(data_dir) / name
-    # In this order: another process that begins the deployment makes the key before the database.
+    # The order matters: a concurrent first start creates the key before the database.
     if lost and _has_database(data_dir) and not path.exists():
         message = f"{path} is missing, and there is a database beside it: {lost}"
         raise DataDirError(message)
@@ -138,7 +139,7 @@ def key(data_dir: Path, name: str, *, lost: str = "") -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file with mode 0600 atomically."""
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     _write_private(fresh, text)
     fresh.replace(path)
@@ -155,7 +156,7 @@ class Lock:
     """A file lock, held by this process until ``release`` or its end."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file ``path``; nothing is locked yet."""
+        """Open or create the file ``path`` without locking it."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -163,7 +164,7 @@ class Lock:
         self._file: IO[str] = os.fdopen(descriptor, "r+")
 
     def take(self, *, shared: bool = False, wait: bool = True) -> bool:
-        """Lock, exclusively or shared; return False if it is held and ``wait`` is off."""
+        """Lock, exclusively or shared. Returns False if it is held and ``wait`` is off."""
         flags = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
         try:
             fcntl.flock(self._file, flags)
@@ -171,28 +172,28 @@ class Lock:
             return False
         return True
 
-    def note(self, text: str) -> None:
-        """Write who holds the lock, for others to read."""
+    def write_holder(self, text: str) -> None:
+        """Write a description of the holder into the file."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(text)
         self._file.flush()
 
-    def read_note(self) -> str:
-        """Return what the holder wrote."""
+    def read_holder(self) -> str:
+        """Return the holder's description."""
         self._file.seek(0)
         return self._file.read().strip()
 
     def release(self) -> None:
-        """Unlock. Safe to repeat."""
+        """Unlock. Idempotent."""
         self._file.close()
 
 
-class Served(DataDirError):
-    """A server uses the data directory; ``url`` is its public address, "" if that is unknown."""
+class ServerRunning(DataDirError):
+    """A server uses the data directory; ``url`` is its public URL, "" if unknown."""
 
     def __init__(self, message: str, url: str) -> None:
-        """``message`` says where it runs and what to do."""
+        """``message`` says where the server runs and what to do."""
         super().__init__(message)
         self.url: Final = url
 
@@ -202,33 +203,33 @@ def lock_serve(data_dir: Path, url: str = "") -> Lock:
     path = prepare(data_dir)
     lock = Lock(path / "serve.lock")
     if not lock.take(wait=False):
-        process, _, other = lock.read_note().partition(" ")
+        process, _, other = lock.read_holder().partition(" ")
         lock.release()
         message = (
             f"another `opentill serve` (process {process or 'unknown'}) uses {path}"
             f"{' and serves ' if other else ''}{other};"
             " stop it, or set OPENTILL_DATA_DIR and OPENTILL_PORT for a second one"
         )
-        raise Served(message, other)
-    lock.note(f"{os.getpid()} {url}".strip())
+        raise ServerRunning(message, other)
+    lock.write_holder(f"{os.getpid()} {url}".strip())
     return lock
 
 
 _RESTORING: Final = "postgres.restoring"
 
 
-class Restoring:
-    """The directory in which a database is restored, and renamed when it is complete.
+class RestoreDirectory:
+    """The directory in which a database is restored, and which is renamed when complete.
 
-    It is a data directory inside the deployment's. A restore that fails removes it; one that is
-    killed leaves it, so that no empty database is made where a backup was meant to be, and the next
-    restore begins anew.
+    It is a data directory inside the deployment's. A failed restore removes it. A killed restore
+    leaves it, so that no empty database is created in place of the backup; the next restore starts
+    from the beginning.
     """
 
     def __init__(self, data_dir: Path) -> None:
-        """Make the directory. Raises DataDirError where there is a database or another restore.
+        """Create the directory. Raises DataDirError if there is a database or another restore.
 
-        It is made, renamed and removed by whoever has ``postgres.start.lock``.
+        Creating, renaming and removing it requires ``postgres.start.lock``.
         """
         self._data_dir = prepare(data_dir)
         self.path: Final = self._data_dir / _RESTORING
@@ -247,21 +248,21 @@ class Restoring:
             gate.release()
 
     def finish(self) -> None:
-        """Give the data directory its database, which is complete and does not run."""
+        """Move the complete database, which must not be running, into the data directory."""
         gate = Lock(self._data_dir / "postgres.start.lock")
         try:
             gate.take()
             self._check_no_database()
             target = _database(self._data_dir)
             if target.exists():
-                target.rmdir()  # an empty one
+                target.rmdir()  # empty
             _database(self.path).rename(target)
             sync_directory(self._data_dir)
         finally:
             gate.release()
 
     def release(self) -> None:
-        """Remove the directory and what is left in it; no server runs there any more."""
+        """Remove the directory, in which no server may be running."""
         gate = Lock(self._data_dir / "postgres.start.lock")
         try:
             gate.take()
@@ -287,7 +288,7 @@ def _make_directory(path: Path) -> None:
 
 
 def check_restored(data_dir: Path) -> None:
-    """Raise ``DataDirError`` if a restore is at work or was killed."""
+    """Raise ``DataDirError`` if a restore is running or was killed."""
     if (data_dir / _RESTORING).exists():
         message = (
             f"`opentill restore` has not finished in {data_dir}: wait for it, or, if it was killed,"
@@ -297,7 +298,7 @@ def check_restored(data_dir: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Have names that were made, changed or removed in a directory outlive a power cut."""
+    """Make created, renamed and removed names in a directory durable (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -306,17 +307,17 @@ def sync_directory(path: Path) -> None:
 
 
 class NoDatabase(DataDirError):
-    """There is no database; the text says where it was looked for, and what to set."""
+    """There is no database. The text says where it was expected and what to set."""
 
 
 def check_exists(data_dir: Path) -> None:
-    """Raise ``NoDatabase`` if there is none in ``data_dir``; nothing is written.
+    """Raise ``NoDatabase`` if ``data_dir`` has none, without writing anything.
 
     Raises ``DataDirError`` if one is being restored there.
     """
     check_restored(data_dir.expanduser())
     if _has_database(data_dir):
-        return  # its start says what is wrong with it
+        return  # starting it reports any problem
     message = (
         f"there is no OpenTill database in {_database(data_dir)}: set OPENTILL_DATA_DIR to the data"
         " directory of the deployment that is meant, or OPENTILL_DATABASE_URL to its database, or"
@@ -334,7 +335,7 @@ def _has_database(data_dir: Path) -> bool:
     path = _database(data_dir)
     try:
         return (path / "PG_VERSION").exists() or (path.exists() and any(path.iterdir()))
-    except PermissionError:  # it exists, and is another user's
+    except PermissionError:  # it exists and belongs to another user
         return True
     except OSError:
         return False

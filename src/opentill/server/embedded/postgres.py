@@ -1,8 +1,9 @@
-"""The PostgreSQL that OpenTill brings and runs itself, in ``{data_dir}/postgres``.
+"""The bundled PostgreSQL, which OpenTill runs in ``{data_dir}/postgres``.
 
-- Every process that uses the database holds ``postgres.lock`` shared. The one that can lock it
-  exclusively was the last and stops the server. A server that a killed process left is adopted.
-- ``postgres.start.lock`` lets one process at a time start or stop the server.
+- Every process that uses the database holds a shared lock on ``postgres.lock``. The process that
+  can lock it exclusively is the last one and stops the server. A server that a killed process left
+  running is adopted.
+- ``postgres.start.lock`` serializes starting and stopping the server.
 """
 
 import shutil
@@ -24,17 +25,17 @@ class EmbeddedPostgres:
 
     def __init__(self, cluster: Cluster, users: Lock) -> None:
         """Use ``start`` instead."""
-        self.url: Final = cluster.url  # what asyncpg connects with
+        self.url: Final = cluster.url  # for asyncpg
         self._cluster = cluster
         self._users: Lock | None = users
 
     @classmethod
     def start(cls, data_dir: Path, *, durable: bool = True, creates: bool = True) -> Self:
-        """Attach to the server of ``data_dir``; start it if it does not run.
+        """Attach to the server of ``data_dir``; start it if it is not running.
 
-        ``creates``: make the cluster if there is none. ``durable=False`` turns fsync off, for
-        tests. Blocks for 0.2 s, for 2 s with a new cluster, or for as long as recovery takes after
-        a crash. Raises ``DataDirError``.
+        ``creates``: create the cluster if there is none. ``durable=False`` turns fsync off, for
+        tests. Blocks for 0.2 s, for 2 s with a new cluster, or for the recovery after a crash.
+        Raises ``DataDirError``.
         """
         if not creates:
             check_exists(data_dir)
@@ -68,7 +69,7 @@ class EmbeddedPostgres:
                 shutil.rmtree(path)
 
     def release(self) -> None:
-        """Stop using the server, and stop it if no other process uses it. Safe to repeat."""
+        """Release the server, and stop it if no other process uses it. Idempotent."""
         if self._users is None:
             return
         users, self._users = self._users, None
@@ -82,9 +83,9 @@ class EmbeddedPostgres:
             gate.release()
 
     def __enter__(self) -> Self:
-        """Return itself: ``start`` gave a running one."""
+        """Return itself; the server is running."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release."""
+        """Release the server."""
         self.release()

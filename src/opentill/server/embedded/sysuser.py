@@ -1,9 +1,8 @@
-"""The system user that PostgreSQL runs as: another one when OpenTill itself runs as root.
+"""The system user that runs PostgreSQL if OpenTill itself runs as root.
 
-PostgreSQL refuses to run as root. A user of its own then owns the database's files, and may search,
-not list, the directories above them and above the programs: by an entry for this user in their
-access control lists, so that a private ``/root`` stays closed to all others, or by the search bit
-(``o+x``) on file systems without such lists.
+PostgreSQL refuses to run as root. A dedicated user then owns the database's files and may search
+(not list) the directories above them and above the programs. An ACL entry grants that, so that a
+private ``/root`` stays closed to others, or ``o+x`` on file systems without ACLs.
 """
 
 import os
@@ -24,11 +23,11 @@ _OWNER, _USER, _GROUP, _NAMED_GROUP, _MASK, _OTHER = 1, 2, 4, 8, 16, 32
 _SEARCH: Final = 1
 
 
-def ids(owned: Path) -> tuple[int, int] | None:
+def user_ids(owned: Path) -> tuple[int, int] | None:
     """Return the user and group id to run PostgreSQL as; None for those of this process.
 
-    ``owned`` is the database's directory. If it exists its owner is taken: a volume may come from
-    another machine. Raises ``OSError`` if no user can be made.
+    ``owned`` is the database's directory. If it exists, its owner is used, because a volume may
+    come from another machine. Raises ``OSError`` if no user can be created.
     """
     if os.geteuid() != 0:
         return None
@@ -36,19 +35,19 @@ def ids(owned: Path) -> tuple[int, int] | None:
         status = owned.stat()
         if status.st_uid != 0:
             return status.st_uid, status.st_gid
-    entry = _existing() or _made()
+    entry = _find_user() or _create_user()
     return entry.pw_uid, entry.pw_gid
 
 
-def _existing() -> pwd.struct_passwd | None:
+def _find_user() -> pwd.struct_passwd | None:
     try:
         return pwd.getpwnam(NAME)
     except KeyError:
         return None
 
 
-def _made() -> pwd.struct_passwd:
-    """Make the user with the system's tool: of Debian and Red Hat, or of BusyBox."""
+def _create_user() -> pwd.struct_passwd:
+    """Create the user with the tool of Debian and Red Hat, or of BusyBox."""
     tools = (
         ("useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"),
         ("adduser", "-S", "-D", "-H"),
@@ -56,19 +55,19 @@ def _made() -> pwd.struct_passwd:
     for tool, *options in tools:
         program = shutil.which(tool) or shutil.which(tool, path="/usr/sbin:/sbin")
         if program is not None:
-            subprocess.run([program, *options, NAME], check=False, capture_output=True)  # noqa: S603 - fixed words
-            if entry := _existing():
+            subprocess.run([program, *options, NAME], check=False, capture_output=True)  # noqa: S603 - fixed arguments
+            if entry := _find_user():
                 return entry
     message = f"cannot add the system user {NAME!r}, and PostgreSQL does not run as root"
     raise OSError(message)
 
 
-def naming(uid: int, folder: Path) -> Mapping[str, str]:
-    """Return the environment in which a user id without a name has one.
+def name_environment(uid: int, folder: Path) -> Mapping[str, str]:
+    """Return environment variables that give a user id without a name one.
 
-    PostgreSQL makes no database for a user without a name, as which containers often run. The
-    library nss_wrapper reads names from files, made here in ``folder``, which the caller removes.
-    Raises ``OSError`` if the library is needed and not installed.
+    initdb requires a user with a name, which containers often lack. The library nss_wrapper reads
+    names from files; they are created in ``folder``, which the caller removes. Raises ``OSError``
+    if the library is needed but not installed.
     """
     try:
         pwd.getpwuid(uid)
@@ -96,14 +95,14 @@ def naming(uid: int, folder: Path) -> Mapping[str, str]:
 
 
 def nss_wrapper() -> Path | None:
-    """Find the library nss_wrapper where Debian or Red Hat install it."""
+    """Return the library nss_wrapper in the places of Debian and Red Hat, None if absent."""
     places = ("lib/*-linux-*/", "lib64/", "lib/")
-    found = (path for place in places for path in Path("/usr").glob(f"{place}libnss_wrapper.so"))
-    return next(found, None)
+    paths = (path for place in places for path in Path("/usr").glob(f"{place}libnss_wrapper.so"))
+    return next(paths, None)
 
 
-def let_through(target: Path, uid: int) -> None:
-    """Let the user search all directories above ``target``. Raises ``OSError``."""
+def allow_path(target: Path, uid: int) -> None:
+    """Allow the user to search all directories above ``target``. Raises ``OSError``."""
     for directory in target.resolve().parents:
         status = directory.stat()
         if not status.st_mode & stat.S_IXOTH and status.st_uid != uid:
@@ -112,17 +111,17 @@ def let_through(target: Path, uid: int) -> None:
 
 def _allow_search(directory: Path, mode: int, uid: int) -> None:
     try:
-        entries = _read(directory, mode)
+        entries = _read_acl(directory, mode)
         entries[_USER, uid] = entries.get((_USER, uid), 0) | _SEARCH
-        # The mask limits the named entries; a later chmod of the group's bits changes the mask.
+        # The mask limits named entries; a later chmod of the group bits changes the mask.
         entries[_MASK, _NO_ID] = entries.get((_MASK, _NO_ID), entries[_GROUP, _NO_ID]) | _SEARCH
-        os.setxattr(directory, _ACL, _packed(entries))
-    except (OSError, AttributeError):  # no such lists on this file system, or no Linux
+        os.setxattr(directory, _ACL, _pack_acl(entries))
+    except (OSError, AttributeError):  # no ACLs on this file system, or not Linux
         directory.chmod(stat.S_IMODE(mode) | stat.S_IXOTH)
 
 
-def _read(directory: Path, mode: int) -> dict[tuple[int, int], int]:
-    """Return the list as ``{(kind, id): permissions}``, made from the mode if there is none."""
+def _read_acl(directory: Path, mode: int) -> dict[tuple[int, int], int]:
+    """Return the ACL as ``{(kind, id): permissions}``, derived from the mode if there is none."""
     try:
         packed = os.getxattr(directory, _ACL)
     except OSError:
@@ -134,20 +133,20 @@ def _read(directory: Path, mode: int) -> dict[tuple[int, int], int]:
     return {(kind, who): rights for kind, rights, who in struct.iter_unpack("<HHI", packed[4:])}
 
 
-def _packed(entries: dict[tuple[int, int], int]) -> bytes:
-    """Pack in the kernel's order: by kind, then by id."""
+def _pack_acl(entries: dict[tuple[int, int], int]) -> bytes:
+    """Encode the entries in the kernel's order: by kind, then by id."""
     rows = (struct.pack("<HHI", kind, entries[kind, who], who) for kind, who in sorted(entries))
     return _VERSION + b"".join(rows)
 
 
 def make_readable(programs: Path) -> None:
-    """Let everybody read and run the programs below ``programs``, which hold no secret.
+    """Make ``programs``, which contain no secret, readable and executable by everybody.
 
-    A virtual environment that was installed with a strict umask is closed to the other user.
+    The other user cannot read a virtual environment that was installed with a strict umask.
     """
     for path in (programs, *programs.rglob("*")):
         if not path.is_symlink():
             mode = stat.S_IMODE(path.stat().st_mode)
-            wanted = mode | (0o555 if path.is_dir() or mode & stat.S_IXUSR else 0o444)
-            if wanted != mode:
-                path.chmod(wanted)
+            target_mode = mode | (0o555 if path.is_dir() or mode & stat.S_IXUSR else 0o444)
+            if target_mode != mode:
+                path.chmod(target_mode)

@@ -1,8 +1,8 @@
-"""The languages, and what the frame of all pages says in them.
+"""The languages, and the sentences of the frame of all pages.
 
-Each face adds its own table of sentences, with the same keys in every language (``with_frame``).
-Values in braces are filled in when a page is made; they are escaped there, so that no sentence
-here and no value can bring markup along.
+Each face adds its own table of sentences with the same keys in every language (``with_frame``).
+Values in braces are inserted when a page is rendered. Sentences and values are escaped then, so
+that neither can contain markup.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from opentill.web.catalogue import en, zh_hans, zh_hant
 
 Language = Literal["en", "zh-Hans", "zh-Hant"]
 
-# BCP 47 tag of a language, its own name for the switch.
+# BCP 47 tag → the language's own name.
 LANGUAGES: Final[dict[Language, str]] = {
     "en": "English",
     "zh-Hans": "简体中文",
@@ -27,5 +27,5 @@ FRAME: Final[dict[Language, dict[str, str]]] = {
 
 
 def with_frame(own: Mapping[Language, Mapping[str, str]]) -> dict[Language, dict[str, str]]:
-    """Return the sentences of a face together with those of the frame."""
+    """Add the frame's sentences to those of a face."""
     return {language: {**FRAME[language], **own[language]} for language in LANGUAGES}
