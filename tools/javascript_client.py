@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from opentill import __version__
-from opentill.app import document
+from opentill.app import openapi_document
 from opentill.core.settings import Settings
 from opentill.reference.python_calls import CALLS
 
@@ -328,7 +328,7 @@ def _broken(head: str, parts: list[str], end: str) -> Iterator[str]:
 
 def made() -> dict[str, str]:
     """Return the text of each file that is made, by its name."""
-    found = document(Settings())
+    found = openapi_document(Settings())
     methods = Methods(found)
     resources = list(methods.resources())
     types = methods.types

@@ -27,7 +27,7 @@ from tools.python_models import (
     values_of,
 )  # fmt: skip
 
-from opentill.app import document
+from opentill.app import openapi_document
 from opentill.core.settings import Settings
 from opentill.reference.python_calls import CALLS
 
@@ -304,7 +304,7 @@ def _formatted(text: str, path: Path) -> str:
 
 def generated() -> dict[str, str]:
     """Return the text of each generated file, by its name."""
-    spec = document(Settings())
+    spec = openapi_document(Settings())
     operations = Operations(spec)
     texts = {
         "operations.py": operations.text(),

@@ -1,20 +1,20 @@
-"""The command ``opentill``. Whatever the operator can put right is one line on standard error."""
+"""The command ``opentill``. Errors that the operator can fix are one line on standard error."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line; ``cli.EXIT_CODES`` says how it may end."""
+    """Run the command line; ``cli.EXIT_CODES`` lists the exit codes."""
     from opentill.core.errors import ConfigurationError, Problem
 
     as_json = "--json" in sys.argv[1:]
     try:
-        if sys.argv[1:] == ["health"]:  # asked every few seconds: four times cheaper without typer
+        if sys.argv[1:] == ["health"]:  # runs every few seconds; four times faster without typer
             from opentill import healthcheck
 
             sys.exit(healthcheck.main())
         if as_json:
-            sys.exit(_for_a_script())
+            sys.exit(_run_with_json_errors())
         from opentill.cli import build
 
         build()(prog_name="opentill")
@@ -27,8 +27,8 @@ def main() -> None:
         sys.exit(130)
 
 
-def _for_a_script() -> int:
-    """Run a command whose errors are JSON too; the exit code."""
+def _run_with_json_errors() -> int:
+    """Run a command whose errors are also JSON; return the exit code."""
     import typer
 
     from opentill.cli import build, errors

@@ -1,4 +1,4 @@
-"""The server, put together: every route that is served, and what lives as long as the server."""
+"""The ASGI application: all routes, and objects with the server's lifetime."""
 
 import asyncio
 import contextlib
@@ -77,12 +77,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *ledger_api.operations,
     *webhooks_api.operations,
 )
-# Of people, who come with a token of their own and no API key.
+# Operations for persons, authenticated by a token instead of an API key.
 PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = (
     *people_api.operations,
     *mail_api.operations,
 )
-# The pages of people, who come with a cookie.
+# Pages for persons, authenticated by a cookie.
 FACES: Final = (backoffice_api.FACE, dashboard_api.FACE, console_api.FACE)
 PAYLOADS: Final = (
     order_events.PAYLOADS
@@ -93,31 +93,31 @@ PAYLOADS: Final = (
 )
 
 
-def document(settings: Settings) -> dict[str, Any]:
+def openapi_document(settings: Settings) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of this deployment."""
-    made = openapi.build_document(
+    built = openapi.build_document(
         (*OPERATIONS, *PEOPLE_OPERATIONS), settings.public_url, _contact(settings)
     )
-    webhooks_document.add(made, PAYLOADS, settings.webhook_header_prefix)
-    return schemas.rewrite_document(made)
+    webhooks_document.add(built, PAYLOADS, settings.webhook_header_prefix)
+    return schemas.rewrite_document(built)
 
 
 def _contact(settings: Settings) -> dict[str, str]:
-    """Return the operator, as the agreement names it, for integrators to ask."""
+    """Return the operator's Contact Object, with the details in the agreement."""
     contact = {"name": settings.operator_name}
-    given = settings.operator_contact
-    if re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", given):
-        contact["email"] = given
-    elif re.fullmatch(r"https?://\S+", given):
-        contact["url"] = given
+    operator_contact = settings.operator_contact
+    if re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+", operator_contact):
+        contact["email"] = operator_contact
+    elif re.fullmatch(r"https?://\S+", operator_contact):
+        contact["url"] = operator_contact
     return contact
 
 
 async def openapi_json(request: Request) -> Response:
-    """Serve the OpenAPI document, or say that the client has it already."""
+    """Serve the OpenAPI document, or 304 if the client has it."""
     encoded: bytes = request.app.state.openapi
     tag = _entity_tag(encoded)
-    headers = {"etag": tag, "cache-control": "no-cache"}  # may be stored, and is asked about
+    headers = {"etag": tag, "cache-control": "no-cache"}  # cacheable, must be revalidated
     if matches_etag(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(encoded, media_type="application/json", headers=headers)
@@ -150,7 +150,7 @@ async def _check_epay(db: Db, settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def _working(app: App) -> AsyncIterator[None]:
-    """Do what is due while the block runs; what is begun is finished."""
+    """Run the worker during the block; running jobs are completed."""
     stop = asyncio.Event()
     task = asyncio.create_task(worker.work(app, stop))
     try:
@@ -161,11 +161,10 @@ async def _working(app: App) -> AsyncIterator[None]:
 
 
 def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
-    """Make the server. ``settings.database_url`` must be there; ``run_worker`` works inside it.
+    """Create the application. Needs ``settings.database_url``; ``run_worker`` includes the worker.
 
-    ``state.draining`` makes ``/readyz`` say 503 before a stop. Raises BrokenTemplate for an
-    agreement template that cannot be filled in, and ConfigurationError for a gateway that is not
-    there or not set up.
+    ``state.draining`` makes ``/readyz`` return 503 before a shutdown. Raises BrokenTemplate for an
+    invalid agreement template, and ConfigurationError for an unknown or unconfigured gateway.
     """
     agreement.current(settings)
     adapters = gateways.load(settings.gateways, settings)
@@ -188,7 +187,9 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
             app.return_address = epay.return_address
             server.state.app = app
             server.state.confirmations = callbacks.create_confirmations(app)
-            with contextlib.suppress(asyncpg.UndefinedTableError):  # not migrated yet: see /readyz
+            with contextlib.suppress(
+                asyncpg.UndefinedTableError
+            ):  # not migrated yet; /readyz reports it
                 await patiently(lambda: _check_epay(db, settings))
             working = _working(app) if run_worker else contextlib.nullcontext()
             async with (
@@ -205,7 +206,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
         now = app.clock()
         caller = await merchants.authenticate(app.db, settings, key, address, now)
         if caller is not None:
-            key_uses.note(caller.key_id, now)
+            key_uses.record(caller.key_id, now)
         return caller
 
     server = Starlette()
@@ -213,7 +214,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     server.state.refused = refused = RefusedRequests()
     server.state.accepted = accepted = AcceptedRequests()
     server.router = routing.PathRouter(ROUTES, lifespan)
-    # In place of Starlette's own two for exceptions, which would have none left to handle.
+    # Replaces Starlette's two middlewares for exceptions, which would get none.
     server.middleware_stack = RequestMiddleware(
         server.router,
         authenticate,
@@ -225,6 +226,6 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
     )
     server.state.settings = settings
     server.state.draining = False
-    server.state.openapi = responses.encode(document(settings))
+    server.state.openapi = responses.encode(openapi_document(settings))
     server.state.reference = Book(settings, server.state.openapi)
     return server

@@ -1,6 +1,6 @@
-"""The only reader of the environment: from text to the frozen struct that is the table of settings.
+"""Reads the settings from the environment; no other module reads it.
 
-The table, ``core/settings.py``, says what is accepted and feeds ``opentill settings``.
+``core/settings.py`` declares them for this module and for ``opentill settings``.
 """
 
 import difflib
@@ -35,19 +35,19 @@ _LOOPBACK: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noq
 
 
 def load(environ: Mapping[str, str]) -> Settings:
-    """Read the settings, and the files of secrets that they name. Empty variables count as absent.
+    """Read the settings and the secret files that they name. Empty variables count as absent.
 
-    Raises ``SettingError`` that names the variable and what is accepted. Keys that are made in the
-    data directory stay empty, see ``with_keys``.
+    Raises ``SettingError``, which names the variable and says what is accepted. Keys in the data
+    directory are not read; see ``with_keys``.
     """
-    given = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
+    variables = {name: text for name, text in environ.items() if name.startswith(PREFIX) and text}
     files = secretfiles.read_files(
-        {row.name for row in SETTINGS if row.secret}, GATEWAY_PREFIX, given
+        {row.name for row in SETTINGS if row.secret}, GATEWAY_PREFIX, variables
     )
-    values = parse(SETTINGS, given, files)
+    values = parse(SETTINGS, variables, files)
     values["gateway_options"] = {
         name.removeprefix(GATEWAY_PREFIX).lower(): text
-        for name, text in given.items()
+        for name, text in variables.items()
         if name.startswith(GATEWAY_PREFIX)
     }
     values["tracing"], values["tracing_refused"] = _tracing(environ)
@@ -57,9 +57,9 @@ def load(environ: Mapping[str, str]) -> Settings:
 
 
 def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
-    """Fill the secrets that were not given from the data directory, where they are made if absent.
+    """Add missing secrets from the data directory, creating them if necessary.
 
-    The one that encrypts what a database there holds is not made again, unless ``anew``. Raises
+    If there is a database, its encryption key is only created again with ``anew``. Raises
     ``opentill.server.embedded.datadir.DataDirError``.
     """
     if not settings.secret_key:
@@ -71,43 +71,43 @@ def with_keys(settings: Settings, *, anew: bool = False) -> Settings:
 
 
 def with_sandbox_key(settings: Settings) -> Settings:
-    """Fill the secret shared with the sandbox bank, as ``with_keys`` fills the others."""
+    """Add the secret shared with the sandbox bank, like ``with_keys``."""
     key = settings.sandbox_secret or datadir.read_or_create_key(settings.data_dir, "sandbox.key")
     return msgspec.structs.replace(settings, sandbox_secret=key)
 
 
-def reachable(host: str) -> str:
-    """Where this machine reaches what listens on ``host``: "any address" is the loopback one."""
+def connect_host(host: str) -> str:
+    """Return the host by which this machine connects to ``host``; loopback for any address."""
     return _LOOPBACK.get(host, host)
 
 
-def address(host: str, port: int) -> str:
-    """``http://host:port``, IPv6 in brackets; "any address" becomes the loopback one."""
-    host = reachable(host)
+def base_url(host: str, port: int) -> str:
+    """Return ``http://host:port``, IPv6 in brackets; loopback for any address."""
+    host = connect_host(host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def unknown(environ: Mapping[str, str]) -> list[str]:
-    """Return a line for each variable that looks like a setting and is none.
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a warning for each variable that looks like a setting but is not one.
 
-    A warning, not an error: orchestrators put variables named after a service into every container.
+    Not an error, because orchestrators add variables named after services to every container.
     """
-    known = [row.field.upper() for row in SETTINGS]
-    known += [row.field.upper() + secretfiles.SUFFIX for row in SETTINGS if row.secret]
+    setting_names = [row.field.upper() for row in SETTINGS]
+    setting_names += [row.field.upper() + secretfiles.SUFFIX for row in SETTINGS if row.secret]
     lines: list[str] = []
     for name in sorted(environ):
         variable = name.removeprefix(PREFIX)
-        ours = name.startswith(PREFIX) and not name.startswith(GATEWAY_PREFIX)
-        if ours and variable not in known:
-            nearest = difflib.get_close_matches(variable, known, 1)
-            asked = f"did you mean {PREFIX}{nearest[0]}?" if nearest else ""
-            hint = asked or "`opentill settings` lists them"
+        looks_like_setting = name.startswith(PREFIX) and not name.startswith(GATEWAY_PREFIX)
+        if looks_like_setting and variable not in setting_names:
+            nearest = difflib.get_close_matches(variable, setting_names, 1)
+            suggestion = f"did you mean {PREFIX}{nearest[0]}?" if nearest else ""
+            hint = suggestion or "`opentill settings` lists them"
             lines.append(f"{name} is not a setting; {hint}")
     return lines
 
 
 def _tracing(environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Return whether OpenTelemetry's variables ask for traces, and why they are not sent then.
+    """Return whether OpenTelemetry's variables enable tracing, and why it is impossible.
 
     https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
     """
@@ -133,8 +133,8 @@ def _check_together(settings: Settings) -> None:
             " such as `openssl rand -hex 32` gives; keep it, stored secrets need it"
         )
         raise SettingError(message)
-    shown = settings.metrics_port is not None and not metrics_stay_here(settings)
-    if shown and not settings.metrics_token:
+    is_exposed = settings.metrics_port is not None and not metrics_are_local(settings)
+    if is_exposed and not settings.metrics_token:
         message = (
             f"OPENTILL_METRICS_HOST is {settings.metrics_host}, not this machine alone: set"
             " OPENTILL_METRICS_TOKEN, since the metrics show how much money comes in"
@@ -162,13 +162,13 @@ def _check_together(settings: Settings) -> None:
 
 
 def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
-    """Fill the defaults that depend on other settings."""
+    """Set the defaults that depend on other settings."""
     port = settings.port + 1 if settings.port < 65535 else settings.port - 1  # noqa: PLR2004 - the last one
     sandbox_port = settings.sandbox_port if "sandbox_port" in values else port
-    own = address(settings.sandbox_host, sandbox_port)
+    own = base_url(settings.sandbox_host, sandbox_port)
     sandbox_url = settings.sandbox_url if "sandbox_url" in values else own
     public = settings.sandbox_public_url if "sandbox_public_url" in values else sandbox_url
-    own = address(settings.host, settings.port)
+    own = base_url(settings.host, settings.port)
     password = settings.database_password
     derived = msgspec.structs.replace(
         settings,
@@ -184,14 +184,14 @@ def _derived(settings: Settings, values: Mapping[str, object]) -> Settings:
 
 
 def _sandbox_refused(settings: Settings) -> str:
-    """Say why the sandbox bank may take no payments: who is here may believe its money is real."""
+    """Return why the sandbox bank may not take payments: users could believe its money is real."""
     if SANDBOX not in settings.gateways or settings.sandbox:
         return ""
     if settings.database_url:
         why = "OPENTILL_DATABASE_URL is set"
     elif not is_loopback(settings.public_url):
         why = f"{settings.public_url} is not this machine alone"
-    elif not is_loopback(address(settings.host, settings.port)) or settings.host in _LOOPBACK:
+    elif not is_loopback(base_url(settings.host, settings.port)) or settings.host in _LOOPBACK:
         why = f"OPENTILL_HOST is {settings.host}, not this machine alone"
     else:
         return ""
@@ -202,12 +202,12 @@ def _sandbox_refused(settings: Settings) -> str:
     )
 
 
-def metrics_stay_here(settings: Settings) -> bool:
-    """Return whether the port of the metrics is open to this machine only."""
+def metrics_are_local(settings: Settings) -> bool:
+    """Whether the metrics port is open to this machine only."""
     host = settings.metrics_host
-    return host not in _LOOPBACK and is_loopback(address(host, 80))
+    return host not in _LOOPBACK and is_loopback(base_url(host, 80))
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address leads to this machine, from this machine only."""
+    """Whether a URL has a loopback host."""
     return is_loopback_host(urlsplit(url).hostname or "")

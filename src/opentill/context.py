@@ -20,14 +20,14 @@ async def _no_address(_app: "App", _merchant_id: str, _order_id: str) -> str | N
 
 
 class App(msgspec.Struct, kw_only=True):
-    """What a running server hands to everything that serves a request or does a job."""
+    """The application context that requests and jobs use."""
 
     settings: Settings
     db: Db
     gateways: Mapping[str, Any]
-    outgoing: Outgoing  # to addresses that merchants gave
+    outgoing: Outgoing  # for merchants' URLs
     clock: Callable[[], int]  # business time, Unix ms (db/clock.py)
-    # Where the customer of a paid order goes, by merchant and order id, unless its session says so.
+    # Returns where a customer goes after paying, by merchant and order id, without a session's URL.
     return_address: Callable[["App", str, str], Awaitable[str | None]] = _no_address
     read_from: Db | None = None
     exports: Exports = msgspec.field(default_factory=Exports)
@@ -35,15 +35,15 @@ class App(msgspec.Struct, kw_only=True):
 
     @property
     def replica(self) -> Db:
-        """Where lists and exports are read: the primary if there is no replica."""
+        """The database for lists and exports: the primary if there is no replica."""
         return self.read_from or self.db
 
 
 @asynccontextmanager
 async def running(settings: Settings, db: Db, gateways: Mapping[str, Any]) -> AsyncIterator[App]:
-    """Make the context of a process, whose clock follows business time while the block runs.
+    """Create the context of a process; its clock follows business time during the block.
 
-    Then all that it holds is closed, ``db`` and the gateways too. Raises Unavailable.
+    Closes everything afterwards, including ``db`` and the gateways. Raises Unavailable.
     """
     clock, outgoing = Clock(db, settings.gateways), merchant_client(settings)
     try:

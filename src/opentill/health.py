@@ -1,4 +1,4 @@
-"""``/healthz``, ``/readyz`` and ``/metrics``: what an orchestrator asks."""
+"""``/healthz``, ``/readyz`` and ``/metrics``."""
 
 import asyncio
 import secrets
@@ -26,24 +26,24 @@ from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
 _TIMEOUT_S: Final = 1.5
-_READ_S: Final = 8.0  # a scraper waits for ten
+_READ_S: Final = 8.0  # scrapers time out after ten
 _OVERDUE_MS: Final = 2 * 86_400_000
 Positions = deque[tuple[float, int]]
 _EVER: Final = 2**53 // 900_000 * 900_000  # the end of a quarter hour, Unix ms
 
 
 async def healthz(_request: Request) -> Response:
-    """Say that the process runs."""
+    """Respond that the process runs."""
     return JSONResponse({"status": "ok"})
 
 
 async def readyz(request: Request) -> Response:
-    """Say whether requests are welcome: database there, it writes, schema right, no stop begun."""
+    """Respond whether the process is ready: database writable, schema current, not draining."""
     app = context.app_of(request.scope)
     why = "draining" if request.app.state.draining else await _trouble(app.db)
     if why is None:
-        also = {"replica": app.replica.state} if isinstance(app.replica, Replica) else {}
-        return JSONResponse({"status": "ready"} | also)
+        extra = {"replica": app.replica.state} if isinstance(app.replica, Replica) else {}
+        return JSONResponse({"status": "ready"} | extra)
     body = {"status": "unavailable", "reason": why}
     return JSONResponse(body, status_code=503, headers={"retry-after": "1"})
 
@@ -51,7 +51,7 @@ async def readyz(request: Request) -> Response:
 async def _trouble(db: Db) -> str | None:
     try:
         async with asyncio.timeout(_TIMEOUT_S), db.connection() as tx:
-            await check(tx)  # a newer one may have migrated ahead of us
+            await check(tx)  # a newer version may have migrated the schema
     except (Problem, TimeoutError):
         return "the database does not respond"
     except SchemaMismatch:
@@ -60,7 +60,7 @@ async def _trouble(db: Db) -> str | None:
 
 
 async def _refused_writes(db: Db) -> str | None:
-    """Say whether the database, which refused a write, still does."""
+    """Return why the database, which refused a write, still does; None if it does not."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             await db.try_write()
@@ -70,29 +70,29 @@ async def _refused_writes(db: Db) -> str | None:
 
 
 async def metrics_page(request: Request) -> Response:
-    """Return the figures for Prometheus, to a bearer of the token; without a token set, nothing."""
+    """Serve the metrics to a bearer of the token; not found if no token is set."""
     app = context.app_of(request.scope)
     token = app.settings.metrics_token
     if not token:
         raise NotFound
-    given = request.headers.get("authorization", "")
-    if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    credentials = request.headers.get("authorization", "")
+    if not secrets.compare_digest(credentials.encode(), f"Bearer {token}".encode()):
         raise Unauthorized
     replica = app.replica if isinstance(app.replica, Replica) else None
-    found = metrics.render(await readings(app.db, app.clock, replica))
-    return Response(found, headers={"content-type": metrics.CONTENT_TYPE})
+    text = metrics.render(await readings(app.db, app.clock, replica))
+    return Response(text, headers={"content-type": metrics.CONTENT_TYPE})
 
 
 class Reader:
-    """Reads the figures of the moment, over a connection of its own, outside any event loop."""
+    """Reads current metrics over a separate connection, outside of any event loop."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing is connected yet."""
+        """Create the reader without connecting."""
         self._settings = settings
-        self._positions: Positions | None = None  # of the primary, to know how far a replica is
+        self._positions: Positions | None = None  # of the primary, to measure the replica's lag
 
     def read(self) -> list[Reading]:
-        """Return the figures; called by one scrape after the other or by several at once."""
+        """Return the current readings. Thread-safe."""
         return asyncio.run(self._read())
 
     async def _read(self) -> list[Reading]:
@@ -116,7 +116,7 @@ class Reader:
 
     @asynccontextmanager
     async def _looking_at_replica(self, db: Db) -> AsyncIterator[Replica | None]:
-        """Lend the replica, looked at once; what is remembered is where the primary was."""
+        """Open the replica and check it once; the primary's positions are remembered."""
         if self._settings.database_read_url is None:
             yield None
             return
@@ -134,38 +134,42 @@ class Reader:
 async def readings(
     db: Db, clock: Callable[[], int], replica: Replica | None = None
 ) -> list[Reading]:
-    """Return the figures of the moment: money, queues, books.
+    """Return the current readings of money, queues and the ledger check.
 
-    While the database is away these are missing, and ``opentill_database_up`` is 0.
+    While the database is unavailable, only ``opentill_database_up`` 0 is returned.
     """
-    found = [] if replica is None else of_replica(usable=replica.usable, lag_s=replica.lag_s)
+    all_readings = (
+        [] if replica is None else replica_readings(usable=replica.usable, lag_s=replica.lag_s)
+    )
     try:
         async with asyncio.timeout(_READ_S), db.connection() as tx:
-            found += await _of_queues(tx, clock())
-            found += await _of_money(tx)
+            all_readings += await _queue_readings(tx, clock())
+            all_readings += await _money_readings(tx)
     except (Unavailable, TimeoutError):
-        return [*found, _database(up=False)]
-    return [*found, _database(up=True)]
+        return [*all_readings, _database(up=False)]
+    return [*all_readings, _database(up=True)]
 
 
-def _one(name: str, text: str, value: float) -> Reading:
+def _single(name: str, text: str, value: float) -> Reading:
     return Reading(f"opentill_{name}", text, [({}, value)])
 
 
 def _database(*, up: bool) -> Reading:
-    return _one("database_up", "Whether the database responded to this scrape", up)
+    return _single("database_up", "Whether the database responded to this scrape", up)
 
 
-def of_replica(*, usable: bool, lag_s: float | None) -> list[Reading]:
-    """Return the figures of a replica; how far it is behind may be unknown."""
-    found = [_one("replica_usable", "Whether lists are read from the replica", usable)]
+def replica_readings(*, usable: bool, lag_s: float | None) -> list[Reading]:
+    """Return the readings of a replica, whose lag may be unknown."""
+    replica_readings = [
+        _single("replica_usable", "Whether lists are read from the replica", usable)
+    ]
     if lag_s is not None:
         text = "How far the replica is behind the primary"
-        found.append(_one("replica_lag_seconds", text, lag_s))
-    return found
+        replica_readings.append(_single("replica_lag_seconds", text, lag_s))
+    return replica_readings
 
 
-async def _of_queues(tx: Tx, now: int) -> list[Reading]:
+async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
     ages: list[tuple[Mapping[str, str], float]] = []
     for name, queue in queues.QUEUES.items():
         ages.append(({"queue": name}, queues.age(await queue.oldest(tx), now) / 1000))
@@ -180,60 +184,60 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
             "How long ago the oldest row of a queue was due",
             ages,
         ),
-        _one(
+        _single(
             "webhook_queue_age_seconds",
             "The same of webhooks; older boards read it",
             max(0, oldest_ms) / 1000,
         ),
-        _one(
+        _single(
             "webhook_deliveries_waiting", "Deliveries that are to be sent, at most 10000", waiting
         ),
-        _one("mails_waiting", "Mails that are to be sent, at most 10000", mails.waiting),
-        _one(
+        _single("mails_waiting", "Mails that are to be sent, at most 10000", mails.waiting),
+        _single(
             "mails_unknown_last_day",
             "Mails of 24 hours of which nobody knows whether they were sent, at most 10000",
             mails.unknown,
         ),
-        _one(
+        _single(
             "mails_failed_last_day",
             "Mails of 24 hours that were given up, at most 10000",
             mails.failed,
         ),
-        _one(
+        _single(
             "mail_events_put_aside_last_day",
             "Events of 24 hours that no mail could be made of, at most 10000",
             mails.put_aside,
         ),
-        _one(
+        _single(
             "attempts_due",
             "Payment attempts about which a gateway is to be asked now, at most 10000",
             await order_jobs.count_due(tx, now),
         ),
-        _one(
+        _single(
             "refunds_due",
             "Refunds that are to be sent now, at most 10000",
             await refund_jobs.count_due(tx, now),
         ),
-        _one(
+        _single(
             "orders_stuck",
             "Orders whose payment has been on its way for more than 15 minutes, at most 10000",
             await order_jobs.count_stuck(tx, now),
         ),
-        _one(
+        _single(
             "disputes_unmatched",
             "Disputes that a gateway reported and no order explains",
             await disputes.count_unmatched(tx),
         ),
-        _one(
+        _single(
             "refunds_unmatched",
             "Refunds made at a gateway that are in no order",
             await refunds.count_unmatched(tx),
         ),
-        _one(
+        _single(
             "ledger_violations", "What the incremental check found in the books", checked.violations
         ),
-        _one("ledger_entries_checked", "Entries that it has checked", checked.entries),
-        _one(
+        _single("ledger_entries_checked", "Entries that it has checked", checked.entries),
+        _single(
             "ledger_checks_overdue",
             "Balances of which it has not checked every rule for two days",
             await ledger.count_overdue(tx, now_ms() - _OVERDUE_MS),
@@ -241,24 +245,24 @@ async def _of_queues(tx: Tx, now: int) -> list[Reading]:
     ]
 
 
-async def _of_money(tx: Tx) -> list[Reading]:
-    """Read the sums, with 0 for a currency in which merchants have been paid nothing yet."""
-    found = await figures.sums(tx, None, 0, _EVER)
-    paid = {sums.currency for sums in found}
+async def _money_readings(tx: Tx) -> list[Reading]:
+    """Read the sums by currency, with 0 for settlement currencies without payments."""
+    currency_sums = await figures.sums(tx, None, 0, _EVER)
+    paid = {sums.currency for sums in currency_sums}
     unpaid = sorted(set(await merchants.settlement_currencies(tx)) - paid)
-    found += [figures.CurrencySums(currency=currency) for currency in unpaid]
+    currency_sums += [figures.CurrencySums(currency=currency) for currency in unpaid]
     return [
         Reading(
             f"opentill_{name}",
             f"{text}, by settlement currency",
-            [({"currency": sums.currency}, getattr(sums, field)) for sums in found],
+            [({"currency": sums.currency}, getattr(sums, field)) for sums in currency_sums],
             kind,
         )
         for name, field, kind, text in MONEY
     ]
 
 
-# Counters only rise; what operators or banks can take back is a gauge.
+# Counters only increase; values that operators or banks can reverse are gauges.
 MONEY: Final[Sequence[tuple[str, str, Literal["counter", "gauge"], str]]] = (
     ("payments_confirmed_total", "payments", "counter", "Payments confirmed"),
     ("money_confirmed_minor_total", "paid_minor", "counter", "Minor units confirmed"),

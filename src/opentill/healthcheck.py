@@ -1,6 +1,6 @@
-"""Asks a running server whether it is ready: what a container's engine does every few seconds.
+"""Checks whether a running server is ready, for container engines, every few seconds.
 
-It imports next to nothing and opens no database. The server logs such a request at debug only.
+It imports very little and opens no database. The server logs these requests at debug.
 """
 
 import os
@@ -17,18 +17,18 @@ TIMEOUT_S: Final = 3.0
 LARGEST_BYTES: Final = 65_536
 
 
-class Found(msgspec.Struct, frozen=True):
-    """Where the server was asked, whether it is ready, and its response or why there is none."""
+class Health(msgspec.Struct, frozen=True):
+    """The checked URL, whether the server is ready, and its response or the failure."""
 
     url: str
     ready: bool
     response: str
 
 
-def ask(settings: Settings) -> Found:
-    """Ask the server that the settings describe, on this machine."""
-    url = f"{config.address(settings.host, settings.port)}/readyz"
-    host = config.reachable(settings.host)
+def check(settings: Settings) -> Health:
+    """Check the server on this machine that the settings describe."""
+    url = f"{config.base_url(settings.host, settings.port)}/readyz"
+    host = config.connect_host(settings.host)
     request = f"GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
     response = b""
     try:
@@ -37,14 +37,14 @@ def ask(settings: Settings) -> Found:
             while len(response) < LARGEST_BYTES and (part := connection.recv(LARGEST_BYTES)):
                 response += part
     except OSError as error:
-        return Found(url, ready=False, response=f"no response ({error.strerror or error})")
+        return Health(url, ready=False, response=f"no response ({error.strerror or error})")
     head, _, body = response.partition(b"\r\n\r\n")
     ready = head.split(maxsplit=2)[:2] == [b"HTTP/1.1", b"200"]
-    return Found(url, ready, body.decode(errors="replace") or "no response")
+    return Health(url, ready, body.decode(errors="replace") or "no response")
 
 
 def main() -> int:
-    """Ask and say what was found; the exit code. Raises ``SettingError``."""
-    found = ask(config.load(os.environ))
-    sys.stdout.write(f"{found.url}: {found.response}\n")
-    return 0 if found.ready else 1
+    """Check and print the result; return the exit code. Raises ``SettingError``."""
+    health = check(config.load(os.environ))
+    sys.stdout.write(f"{health.url}: {health.response}\n")
+    return 0 if health.ready else 1

@@ -1,6 +1,6 @@
-"""What is due for the worker: the queues of all features, how much is in them and since when.
+"""The worker's queues of all features: their lengths and ages.
 
-Metrics read the ages (``health.py``), the console's page the numbers too (decision 0100).
+Metrics use the ages (``health.py``), the console's page the lengths too (decision 0100).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,20 +14,20 @@ from opentill.orders import jobs as order_jobs
 from opentill.refunds import jobs as refund_jobs
 from opentill.webhooks import jobs as webhook_jobs
 
-MOST: Final = 10_000  # of a queue that are counted
+MOST: Final = 10_000  # the cap of a counted length
 
 
 class Source(NamedTuple):
-    """A queue of rows with a time at which they are due: when the first is, and how many are."""
+    """A queue of rows with due times: functions for the earliest time and the number due."""
 
     oldest: Callable[[Tx], Awaitable[int | None]]
     waiting: Callable[[Tx, int], Awaitable[int]]
 
 
 class Queue(NamedTuple):
-    """How much waits, ``MOST`` at most, and for how long the oldest has been due.
+    """The length of a queue, ``MOST`` at most, and how long its oldest row has been due.
 
-    ``age_ms`` is 0 where nothing is due, and None where no time is kept.
+    ``age_ms`` is 0 if nothing is due, None if the queue has no times.
     """
 
     name: str
@@ -46,22 +46,22 @@ QUEUES: Final[Mapping[str, Source]] = {
 
 
 def age(due: int | None, now: int) -> int:
-    """Return for how many ms what was due first has been due; 0 if nothing is."""
+    """Return how many ms ago ``due`` was, 0 for None or the future."""
     return 0 if due is None else max(0, now - due)
 
 
 async def read(db: Db, now: int) -> list[Queue]:
-    """Return every queue; each number and time is read from an index."""
+    """Return all queues; each length and time is read from an index."""
     async with db.connection() as tx:
         deliveries, oldest_ms = await webhook_jobs.waiting(tx, now)
         mails = await mail.state(tx, now)
-        found = [
+        all_queues = [
             Queue("webhooks", deliveries, max(0, oldest_ms)),
             Queue("mail", mails.waiting, age(mails.oldest, now)),
             *[
-                Queue(name, await one.waiting(tx, now), age(await one.oldest(tx), now))
-                for name, one in QUEUES.items()
+                Queue(name, await source.waiting(tx, now), age(await source.oldest(tx), now))
+                for name, source in QUEUES.items()
             ],
             Queue("search", await order_jobs.count_to_index(tx), None),
         ]
-    return [*found, Queue("figures", min(MOST, await figures.waiting(db)), None)]
+    return [*all_queues, Queue("figures", min(MOST, await figures.waiting(db)), None)]

@@ -1,7 +1,7 @@
-"""The worker: does what is due. Any number of them may run, beside or inside the servers.
+"""The worker runs jobs on rows that are due. Any number of workers may run, in servers or alone.
 
-Each job claims a batch of rows that are due (``for update skip locked``) and says how many it had;
-a full batch is followed by the next at once, an empty one by a short rest.
+Each job claims a batch of due rows (``for update skip locked``) and returns its size. The next
+batch follows immediately after a full one, and after a pause after an empty one.
 """
 
 import asyncio
@@ -47,18 +47,20 @@ _log: Final = structlog.get_logger()
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Something done again and again: ``rest_s`` seconds apart while there is nothing to do."""
+    """A repeated job, with a pause of ``rest_s`` seconds while there is nothing to do."""
 
     name: str
     rest_s: float
     run: Callable[[App], Awaitable[int]]
-    given_up: bool = False  # at a stop: it may take long, and what is cut off is done again
+    is_cancelled_on_stop: bool = (
+        False  # cancelled at a shutdown, because it may take long; it is repeated later
+    )
 
 
 def _per_gateway(app: App) -> tuple[Job, ...]:
-    """Return the jobs that ask gateways, for each gateway by itself: a slow one holds up no other.
+    """Return separate jobs for each gateway, so that a slow one does not block others.
 
-    The last two take the rows of gateways that are not in use any more.
+    The last two handle rows of gateways that are no longer in use.
     """
     names = tuple(app.gateways)
     return tuple(
@@ -98,7 +100,7 @@ async def _expire_sessions(app: App) -> int:
 
 async def _note_uses(app: App) -> int:
     await payment_link_jobs.note_ended(app.db)
-    return 0  # so that it pauses: nothing waits for it
+    return 0  # pause, since nothing waits for it
 
 
 async def _settle(app: App) -> int:
@@ -115,17 +117,17 @@ async def _find_forgotten(app: App) -> int:
 
 async def _roll_up(app: App) -> int:
     await list_count_jobs.roll_up(app.db)
-    return 0  # so that it pauses: a roll-up is worth its cost only after many changes
+    return 0  # pause, since a roll-up is worth its cost only after many changes
 
 
 async def _index_orders(app: App) -> int:
     await indexing.index_orders(app.db)
-    return 0  # so that it pauses, as above
+    return 0  # pause, as above
 
 
 async def _count_figures(app: App) -> int:
     await figure_jobs.count_all(app.db)
-    return 0  # so that it pauses: many entries at once cost less than each by itself
+    return 0  # pause, since many entries together cost less than each alone
 
 
 async def _end_factors(app: App) -> int:
@@ -170,7 +172,7 @@ JOBS: Final = (
     Job("prune", 60.0, _prune),
     Job("prune_webhooks", 300.0, _prune_webhooks),
 )
-# Where there is a mail server.
+# Only with a mail server.
 MAIL_JOBS: Final = (
     Job("note_events_for_mail", 1.0, mail_jobs.note_events),
     Job("note_others_for_mail", 15.0, mail_jobs.note_others),
@@ -178,7 +180,7 @@ MAIL_JOBS: Final = (
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run as a process of its own until ``stop`` is set."""
+    """Run as a separate process until ``stop`` is set."""
     with tracing.running(enabled=settings.tracing, refused=settings.tracing_refused):
         db = await _connected(settings, stop)
         if db is None:
@@ -189,7 +191,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
-    """Connect to the database, however long it is away; None if ``stop`` is set before."""
+    """Connect to the database, retrying until ``stop`` is set; None if it was."""
     pause_s = _FIRST_PAUSE_S
     while not stop.is_set():
         try:
@@ -204,9 +206,9 @@ async def _connected(settings: Settings, stop: asyncio.Event) -> Db | None:
 
 
 async def work(app: App, stop: asyncio.Event) -> None:
-    """Run every job and send webhooks until ``stop`` is set; what is begun is finished.
+    """Run all jobs and send webhooks until ``stop`` is set; running jobs are completed.
 
-    But for the check of the books, one statement of which may take long: it is cut off.
+    The check of the books is cancelled instead, because one of its statements may take long.
     """
     settings = app.settings
     options = Options(
@@ -223,9 +225,9 @@ async def work(app: App, stop: asyncio.Event) -> None:
 
     async def check_books(_: App) -> int:
         await check.turn()
-        return 0  # so that it pauses between parts, however much is left
+        return 0  # pause between parts, however much is left
 
-    books = Job("check_books", 5.0, check_books, given_up=True)
+    books = Job("check_books", 5.0, check_books, is_cancelled_on_stop=True)
     mailer = Mailer(app.db, settings, app.clock) if settings.sends_mail else None
     jobs = (*JOBS, notices, history, books, *_per_gateway(app), *_for_mail(mailer))
     gateways.begin_series(app.gateways, orders.ENDS)
@@ -263,7 +265,7 @@ async def _repeat(job: Job, app: App, stop: asyncio.Event) -> None:
 
 
 async def _run(job: Job, app: App, stop: asyncio.Event) -> int:
-    if not job.given_up:
+    if not job.is_cancelled_on_stop:
         return await job.run(app)
     running = asyncio.ensure_future(job.run(app))
     stopped = asyncio.ensure_future(stop.wait())
@@ -271,8 +273,8 @@ async def _run(job: Job, app: App, stop: asyncio.Event) -> int:
         await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
         return running.result() if running.done() else 0
     finally:
-        for one in (running, stopped):
-            one.cancel()
+        for task in (running, stopped):
+            task.cancel()
         await asyncio.gather(running, stopped, return_exceptions=True)
 
 

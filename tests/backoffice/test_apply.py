@@ -28,7 +28,7 @@ def taking(api_server: ApiServer) -> Iterator[Visitor]:
         api_server.app.settings = before
 
 
-def waiting(api_server: ApiServer, email: str) -> list[merchants.Waiting]:
+def waiting(api_server: ApiServer, email: str) -> list[merchants.PendingApplication]:
     found = api_server.tx(merchants.waiting_applications)
     return [one for one in found if one.email == email]
 

@@ -123,7 +123,7 @@ def test_a_payout_of_a_merchant_that_is_suspended_goes_on_waiting(shop: Shop) ->
     now = server.app.clock()
     wanted = PayoutRequest(amount_minor=4000, reference="W-1", reason="weekly", by=who(maker))
     made = server.tx(lambda tx: payouts.request(tx, shop.id, wanted, LIMIT, now))
-    server.tx(lambda tx: merchants.take(tx, shop.id, "suspended", TESTER, now))
+    server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", TESTER, now))
     refused = other.post(f"/console/approvals/{made.id}/approve")
     assert (refused.status_code, "payouts are switched off" in refused.text) == (400, True)
     assert available(shop) == 5000

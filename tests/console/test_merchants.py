@@ -19,7 +19,7 @@ def test_merchants_are_found_by_a_part_of_their_name_or_their_id(shop: Shop) -> 
         assert [one.id in page for one in made] == [place in found for place in (0, 1)], text
     assert "Nothing matches" in page
     who = Actor("eve", "late papers")
-    shop.api_server.tx(lambda tx: merchants.take(tx, made[1].id, "suspended", who, now))
+    shop.api_server.tx(lambda tx: merchants.change_status(tx, made[1].id, "suspended", who, now))
     for status, found in (("", [1, 1]), ("ACTIVE", [1, 0]), ("SUSPENDED", [0, 1]), ("x", [1, 1])):
         asked = {"query": "zebra", "status": status}
         page = staff.get("/console/merchants", params=asked)

@@ -32,7 +32,7 @@ def send(shop: Shop, visitor: Visitor, form: dict[str, str], below: str = "") ->
 
 
 def changes(shop: Shop) -> list[merchants.MerchantChange]:
-    return shop.api_server.tx(lambda tx: merchants.changes(tx, shop.id))
+    return shop.api_server.tx(lambda tx: merchants.status_history(tx, shop.id))
 
 
 def test_a_merchant_is_suspended_once_however_often_the_form_is_sent(
@@ -93,7 +93,7 @@ def test_capabilities_are_switched_and_notes_added(shop: Shop, admin: Visitor) -
 def test_closing_says_what_is_left_and_takes_the_name(shop: Shop, admin: Visitor) -> None:
     shop.paid()
     now = shop.api_server.app.clock()
-    shop.api_server.tx(lambda tx: merchants.take(tx, shop.id, "suspended", ANN, now))
+    shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))
     assert "Pending balance:" in page(shop, admin)
     form = {"event": "closed", "reason": "moved away", "confirm": "Harbour"}
     unconfirmed = send(shop, admin, form)

@@ -231,9 +231,9 @@ class Away:
 def test_what_cannot_be_written_is_kept_and_no_more_than_there_is_room_for() -> None:
     noted = KeyUses()
     for number in range(20_000):
-        noted.note(f"key_{number}", number)
+        noted.record(f"key_{number}", number)
     assert len(noted._used) == 10_000
-    noted.note("key_0", 5)
+    noted.record("key_0", 5)
     with pytest.raises(Unavailable):
         asyncio.run(noted.write(Away()))  # type: ignore[arg-type]
     assert len(noted._used) == 10_000

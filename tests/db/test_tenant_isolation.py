@@ -583,15 +583,23 @@ class Business:
         """What the merchant may do: suspended, resumed, switched, noted, and what is left."""
         actor, tx = merchants.Actor("op", "x"), self.api_server.tx
         for event in ("suspended", "resumed"):
-            tx(partial(merchants.take, merchant_id=self.id, event=event, actor=actor, now=self.now))
+            tx(
+                partial(
+                    merchants.change_status,
+                    merchant_id=self.id,
+                    event=event,
+                    actor=actor,
+                    now=self.now,
+                )
+            )
         for on in (False, True):
             switch = partial(merchants.set_capability, merchant_id=self.id, capability="refund")
             tx(partial(switch, on=on, actor=actor, now=self.now))
-        tx(lambda tx: merchants.note(tx, self.id, "called", actor, self.now))
-        tx(lambda tx: merchants.changes(tx, self.id))
+        tx(lambda tx: merchants.add_note(tx, self.id, "called", actor, self.now))
+        tx(lambda tx: merchants.status_history(tx, self.id))
         tx(lambda tx: merchants.closed_at(tx, self.id))
         merchant = tx(lambda tx: merchants.find(tx, self.id))
-        assert tx(lambda tx: onboarding.unfinished(tx, merchant)).in_the_way
+        assert tx(lambda tx: onboarding.unfinished(tx, merchant)).blockers
 
     async def _profile(self, tx: Tx, logo: bytes | None) -> None:
         """Change the profile, and set the logo or remove it."""

@@ -52,7 +52,10 @@ def _selectors(expression: Any) -> Iterator[Any]:
 
 async def _there(db: Db) -> dict[str, set[str]]:
     """Return the names of all series that a deployment has, with the labels that they may have."""
-    readings = [*await health.readings(db, now_ms), *health.of_replica(usable=True, lag_s=0.0)]
+    readings = [
+        *await health.readings(db, now_ms),
+        *health.replica_readings(usable=True, lag_s=0.0),
+    ]
     text = metrics.render(readings).decode()
     found: dict[str, set[str]] = {}
     for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE):

@@ -118,7 +118,7 @@ def _growing(before: float | None, after: float, *, once: bool) -> str:
 async def readings(db: Db) -> list[Reading]:
     """Figures of a deployment with one merchant, where nobody has paid yet."""
     await make_shop(db)
-    return [*await health.readings(db, now_ms), *health.of_replica(usable=True, lag_s=0.0)]
+    return [*await health.readings(db, now_ms), *health.replica_readings(usable=True, lag_s=0.0)]
 
 
 def _page_of(readings: list[Reading]) -> str:

@@ -361,6 +361,8 @@ def test_a_merchant_that_may_not_charge_opens_no_number_again(
     submit(epay_shop, form)
     days_later(epay_shop, clock, 2)
     now, ann = epay_shop.api_server.app.clock(), merchants.Actor("ann", "under review")
-    epay_shop.api_server.tx(lambda tx: merchants.take(tx, epay_shop.id, "suspended", ann, now))
+    epay_shop.api_server.tx(
+        lambda tx: merchants.change_status(tx, epay_shop.id, "suspended", ann, now)
+    )
     assert submit(epay_shop, form)["code"] == -1
     assert epay_shop.act("query")["orders"] == 1

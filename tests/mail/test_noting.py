@@ -290,7 +290,7 @@ async def test_members_of_a_closed_merchant_get_no_mail_any_more(db: Db) -> None
         switches = {"receipts": True, "refunds": True, "digest": True}
         await mail.change_preferences(tx, shop, switches, "en", NOW, actor=TESTER)
         for event in ("suspended", "closed"):
-            await merchants.take(tx, shop, event, TESTER, NOW)
+            await merchants.change_status(tx, shop, event, TESTER, NOW)
         return shop
 
     await noting.begin(db, NOW)

@@ -124,7 +124,7 @@ PARTS = PICTURE.partition(b"IDAT")
 )
 def test_a_logo_is_recognised_by_what_is_in_it(content: bytes, found: object) -> None:
     try:
-        picture = logos.read(content)
+        picture = logos.recognise(content)
     except logos.LogoRefused as refused:
         assert refused.why == found
     else:

@@ -123,7 +123,7 @@ def test_the_audit_log_asks_for_a_reason(api_server: ApiServer) -> None:
 def test_a_key_is_its_prefix_40_characters_and_a_checksum(environment: Any) -> None:
     other = "staging" if environment == "production" else "production"
     for _ in range(50):
-        key = model.make_key(environment)
+        key = model.generate_key(environment)
         assert len(key) == len(model.PREFIXES[environment]) + 46
         assert model.is_key(key, environment)
         assert not model.is_key(key, other)

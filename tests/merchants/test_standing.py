@@ -38,7 +38,7 @@ async def in_status(tx: Tx, status: str) -> Merchant:
     made = await world.merchant(tx)
     events = {"ACTIVE": (), "SUSPENDED": ("suspended",), "CLOSED": ("suspended", "closed")}
     for event in events[status]:
-        made = await merchants.take(tx, made.id, event, ANN, NOW)  # type: ignore[arg-type]
+        made = await merchants.change_status(tx, made.id, event, ANN, NOW)  # type: ignore[arg-type]
     return made
 
 
@@ -48,7 +48,7 @@ async def test_only_what_the_table_says_follows_a_status(tx: Tx, status: str) ->
     for event in get_args(StatusEvent):
         made = await in_status(tx, status)
         if event in allowed:
-            taken = await merchants.take(tx, made.id, event, ANN, NOW + 1)
+            taken = await merchants.change_status(tx, made.id, event, ANN, NOW + 1)
             assert taken == await merchants.find(tx, made.id)
             assert taken.status == allowed[event]
             off = {one for one in CAPABILITIES if taken.off(one)}
@@ -56,7 +56,7 @@ async def test_only_what_the_table_says_follows_a_status(tx: Tx, status: str) ->
             assert {taken.off(one) for one in off} <= {ANN.reason}
         else:
             with pytest.raises(Invalid, match=r"merchant must be .*: this one is"):
-                await merchants.take(tx, made.id, event, ANN, NOW + 1)
+                await merchants.change_status(tx, made.id, event, ANN, NOW + 1)
             assert (await merchants.find(tx, made.id)).status == status
 
 
@@ -90,14 +90,14 @@ async def test_what_was_switched_off_stays_off_when_a_suspension_ends(tx: Tx) ->
         )
 
     await switch("payout", on=False, why="bank details missing")
-    await merchants.take(tx, made.id, "suspended", ANN, NOW)
+    await merchants.change_status(tx, made.id, "suspended", ANN, NOW)
     suspended = await switch("refund", on=False, why="under review")
     assert (suspended.charge_off, suspended.refund_off, suspended.payout_off) == (
         ANN.reason, "under review", ANN.reason,
     )  # fmt: skip
     with pytest.raises(Invalid, match="resume the merchant"):
         await switch("charge", on=True, why="done")
-    resumed = await merchants.take(tx, made.id, "resumed", Actor("ann", "explained"), NOW)
+    resumed = await merchants.change_status(tx, made.id, "resumed", Actor("ann", "explained"), NOW)
     assert (resumed.charge_off, resumed.refund_off, resumed.payout_off) == (
         None, "under review", "bank details missing",
     )  # fmt: skip
@@ -109,9 +109,11 @@ async def test_what_was_switched_off_stays_off_when_a_suspension_ends(tx: Tx) ->
 
 async def test_the_history_says_who_did_what_and_why_and_is_final(tx: Tx) -> None:
     made = await world.merchant(tx)
-    await merchants.take(tx, made.id, "suspended", ANN, NOW + 1, notes="call from the bank\n7 Nov")
-    await merchants.note(tx, made.id, "asked for invoices", Actor("ben", "x"), NOW + 2)
-    lines = await merchants.changes(tx, made.id)
+    await merchants.change_status(
+        tx, made.id, "suspended", ANN, NOW + 1, notes="call from the bank\n7 Nov"
+    )
+    await merchants.add_note(tx, made.id, "asked for invoices", Actor("ben", "x"), NOW + 2)
+    lines = await merchants.status_history(tx, made.id)
     assert [(one.number, one.event, one.who, one.reason, one.notes) for one in lines] == [
         (3, "noted", "ben", "", "asked for invoices"),
         (2, "suspended", "ann", "too many disputes", "call from the bank\n7 Nov"),
@@ -143,10 +145,10 @@ async def test_the_history_says_who_did_what_and_why_and_is_final(tx: Tx) -> Non
 async def test_reasons_and_notes_are_checked(tx: Tx, actor: Actor, notes: str, field: str) -> None:
     made = await world.merchant(tx)
     with pytest.raises(Invalid) as refused:
-        await merchants.take(tx, made.id, "suspended", actor, NOW, notes=notes)
+        await merchants.change_status(tx, made.id, "suspended", actor, NOW, notes=notes)
     assert refused.value.field == field
     with pytest.raises(NotFound):
-        await merchants.take(tx, "mer_0", "suspended", ANN, NOW)
+        await merchants.change_status(tx, "mer_0", "suspended", ANN, NOW)
 
 
 async def test_without_a_capability_nothing_of_it_is_done(tx: Tx) -> None:
@@ -181,7 +183,7 @@ async def test_whoever_opens_a_session_while_the_merchant_is_suspended_comes_bef
         return await checkouts.open_session(tx, made.id, SessionBody(product_id=mug.id), NOW)
 
     async def suspending(tx: Tx) -> Merchant:
-        return await merchants.take(tx, made.id, "suspended", ANN, NOW)
+        return await merchants.change_status(tx, made.id, "suspended", ANN, NOW)
 
     async with db.connection() as tx:  # the session first: whoever suspends waits for its end
         async with tx.transaction():
@@ -189,7 +191,7 @@ async def test_whoever_opens_a_session_while_the_merchant_is_suspended_comes_bef
             waits = asyncio.create_task(db.run(suspending))
             assert not (await asyncio.wait([waits], timeout=0.3))[0]
         assert (await waits).status == "SUSPENDED"
-    await db.run(lambda tx: merchants.take(tx, made.id, "resumed", ANN, NOW))
+    await db.run(lambda tx: merchants.change_status(tx, made.id, "resumed", ANN, NOW))
     async with db.connection() as tx:  # the suspension first: its offer was read before the commit
         async with tx.transaction():
             await suspending(tx)
@@ -223,7 +225,7 @@ async def test_after_the_commit_of_a_suspension_no_session_opens(db: Db, databas
         async with asyncio.timeout(60):
             while not opened:
                 await asyncio.sleep(0.01)
-        await db.run(lambda tx: merchants.take(tx, made.id, "suspended", ANN, NOW))
+        await db.run(lambda tx: merchants.change_status(tx, made.id, "suspended", ANN, NOW))
         async with db.connection() as tx:
             then = await tx.fetchval(count, made.id)
         await asyncio.wait_for(asyncio.gather(*shops), 20)
@@ -247,7 +249,7 @@ async def test_an_application_waits_and_can_do_nothing(tx: Tx) -> None:
     assert (waiting.email, waiting.merchant_name, waiting.settlement_currency) == (
         "ada@example.com", "Harbour Books", "EUR",
     )  # fmt: skip
-    (line,) = await merchants.changes(tx, merchant_id)
+    (line,) = await merchants.status_history(tx, merchant_id)
     assert (line.event, line.who, line.to_status) == ("applied", "ada@example.com", "APPLIED")
 
 
@@ -256,7 +258,7 @@ async def test_an_address_has_one_application_that_waits(
 ) -> None:
     first = await merchants.apply(tx, FORM, NOW)
     assert await merchants.apply(tx, FORM, NOW + 1) == first
-    await merchants.take(tx, first, "declined", ANN, NOW + 2)
+    await merchants.change_status(tx, first, "declined", ANN, NOW + 2)
     assert await merchants.apply(tx, FORM, NOW + 3) != first
     monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
     with pytest.raises(TooManyRequests):
@@ -285,7 +287,7 @@ async def test_nobody_fills_the_list_or_keeps_others_out_of_it(
     late = await apply("late", "192.0.2.7", NOW + 3 * day)
     assert isinstance(late, str)
     assert await apply("later", "192.0.2.7", NOW + 3 * day) == 3600
-    await merchants.take(tx, late, "declined", ANN, NOW + 3 * day)
+    await merchants.change_status(tx, late, "declined", ANN, NOW + 3 * day)
     assert isinstance(await apply("later", "192.0.2.7", NOW + 3 * day), str)
     monkeypatch.setattr(applications, "MOST_EVER", await merchants.count_waiting(tx))
     assert await apply("last", "192.0.2.8", NOW + 3 * day) == 3600

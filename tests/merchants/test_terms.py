@@ -137,8 +137,8 @@ SCHEDULES = (
 
 @pytest.mark.parametrize(("before", "changes", "currency", "after"), SCHEDULES)
 def test_a_schedule_is_changed_row_by_row(before, changes, currency, after) -> None:
-    text = fees.changed(fees.changed("[]", before, currency), changes, currency)
-    assert [str(row) for row in fees.read(text)] == after
+    text = fees.apply_changes(fees.apply_changes("[]", before, currency), changes, currency)
+    assert [str(row) for row in fees.parse_schedule(text)] == after
 
 
 WRONG_FEES = (
@@ -153,7 +153,7 @@ WRONG_FEES = (
 @pytest.mark.parametrize("change", WRONG_FEES)
 def test_a_wrong_fee_is_refused(change) -> None:
     with pytest.raises(Invalid) as refused:
-        fees.changed("[]", (change,), "USD")
+        fees.apply_changes("[]", (change,), "USD")
     assert refused.value.field == "fee"
 
 
@@ -169,10 +169,10 @@ PICKS = (
 
 @pytest.mark.parametrize(("method", "currency", "expected"), PICKS)
 def test_the_most_specific_row_counts(method, currency, expected) -> None:
-    text = fees.changed(
+    text = fees.apply_changes(
         "[]", ("CREDIT_CARD=0.02+0.10", "CREDIT_CARD:EUR=0.03", "ALIPAY:CNY=0.012"), "USD"
     )
-    row = fees.pick(fees.read(text), fees.Scope(method=method, currency=currency))
+    row = fees.pick(fees.parse_schedule(text), fees.Scope(method=method, currency=currency))
     assert (None if row is None else str(row)) == expected
 
 

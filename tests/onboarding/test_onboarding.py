@@ -27,7 +27,7 @@ SETTINGS = Settings(
 
 
 async def _suspended(tx: Tx, merchant_id: str) -> None:
-    await merchants.take(tx, merchant_id, "suspended", ANN, NOW)
+    await merchants.change_status(tx, merchant_id, "suspended", ANN, NOW)
 
 
 async def test_whoever_applied_is_invited_as_the_owner_once_approved(tx: Tx) -> None:
@@ -60,7 +60,7 @@ async def test_money_and_work_under_way_stand_in_the_way_and_are_named(tx: Tx) -
     with pytest.raises(NotClosable) as refused:
         async with tx.transaction():
             await onboarding.close(tx, shop, ANN, NOW)
-    assert refused.value.left.in_the_way == {
+    assert refused.value.left.blockers == {
         "pending": 859, "frozen": 100, "payments": 1, "refunds": 1,
     }  # fmt: skip
     assert "8.59 USD pending, 1.00 USD frozen, 1 payments under way, 1 refunds under way" in str(
@@ -105,7 +105,7 @@ async def test_what_was_asked_for_before_the_closing_is_rejected_and_not_approve
     shop = (await world.merchant(tx)).id
     before = await adjustments.request(tx, shop, _asked(), LIMIT, NOW)
     await _suspended(tx, shop)
-    await merchants.take(tx, shop, "closed", ANN, NOW + 1)  # as the version before let it
+    await merchants.change_status(tx, shop, "closed", ANN, NOW + 1)  # as the version before let it
     with pytest.raises(Invalid, match="merchant must not be CLOSED"):
         async with tx.transaction():
             await adjustments.approve(tx, before.id, "bob", NOW + 2)
@@ -149,7 +149,7 @@ def test_a_closed_merchant_is_shut_everywhere_and_its_books_are_read_by_staff(sh
     assert (ada.get(home).status_code, shop.get("/v1/orders").status_code) == (200, 200)
     with pytest.raises(Invalid, match="must be SUSPENDED"):
         server.tx(lambda tx: onboarding.close(tx, shop.id, ANN, now))
-    server.tx(lambda tx: merchants.take(tx, shop.id, "suspended", ANN, now))
+    server.tx(lambda tx: merchants.change_status(tx, shop.id, "suspended", ANN, now))
     closed, unfinished = server.tx(lambda tx: onboarding.close(tx, shop.id, ANN, now))
     assert (closed.status, unfinished.sessions) == ("CLOSED", 1)
     assert shop.get("/v1/orders").status_code == 401

@@ -320,8 +320,8 @@ async def test_partial_refunds_add_up_whatever_they_are(tx: Tx) -> None:
 
 
 def test_a_fee_shows_as_it_is_given() -> None:
-    text = fees.changed("[]", SCHEDULE, "USD")
-    assert [str(row) for row in fees.read(text)] == [
+    text = fees.apply_changes("[]", SCHEDULE, "USD")
+    assert [str(row) for row in fees.parse_schedule(text)] == [
         "ALIPAY:CNY=0.012",
         "CREDIT_CARD=0.029+0.30",
         "CREDIT_CARD:EUR=0.035+0.25",

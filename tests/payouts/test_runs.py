@@ -130,17 +130,17 @@ async def test_who_was_suspended_after_the_run_is_not_in_its_file(db: Db) -> Non
     view = await whole(db, fresh())
     first, second = await _payouts(db, shops)
     suspend = ("suspended", ANN, NOW)
-    await db.run(lambda tx: merchants.take(tx, shops[0].id, *suspend))
+    await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     content = await taken(db, view.run.id)
     assert charset.reference(first.id).encode() not in content
     assert content.count(b"<CdtTrfTxInf>") == 1
     assert content.count(charset.reference(second.id).encode()) == 3
     # It is still pending, and goes back by hand; the file stays as it is.
-    await db.run(lambda tx: merchants.take(tx, shops[0].id, "resumed", ANN, NOW))
+    await db.run(lambda tx: merchants.change_status(tx, shops[0].id, "resumed", ANN, NOW))
     await db.run(lambda tx: payouts.fail(tx, first.id, "suspended", "ann", NOW))
     assert await taken(db, view.run.id) == content
     other = await whole(db, fresh())
-    await db.run(lambda tx: merchants.take(tx, shops[0].id, *suspend))
+    await db.run(lambda tx: merchants.change_status(tx, shops[0].id, *suspend))
     with pytest.raises(Invalid, match="must have payouts that may be sent"):
         await taken(db, other.run.id)
     kept = await db.read(lambda tx: payouts.view_run(tx, other.run.id))

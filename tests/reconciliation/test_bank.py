@@ -267,7 +267,7 @@ async def test_a_return_without_words_says_what_its_code_means(db: Db) -> None:
 async def test_money_that_comes_back_to_a_closed_merchant_is_not_lost(db: Db) -> None:
     (sent,) = await _sent(db, 1)
     await apply(db, statement(entry(sent.id, ref="B-1")))
-    await db.run(lambda tx: standing.take(tx, sent.merchant_id, "suspended", BOB, NOW))
+    await db.run(lambda tx: standing.change_status(tx, sent.merchant_id, "suspended", BOB, NOW))
     await db.run(lambda tx: onboarding.close(tx, sent.merchant_id, BOB, NOW))
     assert (await apply(db, statement(entry(sent.id, credit=True, ref="B-2")))).returned == 1
     assert await _available(db, sent) == 10_000

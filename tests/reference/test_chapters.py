@@ -54,7 +54,7 @@ def test_every_business_code_has_its_advice() -> None:
         assert str(code) in text
     documented = {
         content["example"]["code"]
-        for methods in app.document(SETTINGS)["paths"].values()
+        for methods in app.openapi_document(SETTINGS)["paths"].values()
         for operation in methods.values()
         for status, response in operation["responses"].items()
         if not status.startswith("2")

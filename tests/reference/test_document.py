@@ -17,7 +17,7 @@ from opentill.reference.document import Document
 from pages.test_render import Reader
 
 SETTINGS: Final = Settings(public_url="https://pay.example/till")
-DOCUMENT: Final = app.document(SETTINGS)
+DOCUMENT: Final = app.openapi_document(SETTINGS)
 
 
 def html_of(book: Book, path: str) -> str:
@@ -100,7 +100,7 @@ def test_ids_are_unique_and_nothing_is_inline(book: Book, pages: dict[str, Reade
 
 def test_the_address_and_the_prefix_of_keys_are_those_of_the_deployment() -> None:
     settings = Settings(public_url="https://stage.example", environment="staging")
-    staging = Book(settings, responses.encode(app.document(settings)))
+    staging = Book(settings, responses.encode(app.openapi_document(settings)))
     for path in _paths():
         html = html_of(staging, path)
         assert "pay.example" not in html

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, seed, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import definitions
 
-from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, create_app, document
+from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, create_app, openapi_document
 from opentill.core.settings import Settings
 from opentill.http.operations import Operation
 from support.api_server import ApiServer, Shop, refused
@@ -90,7 +90,9 @@ def test_a_field_of_a_change_that_may_be_null_says_what_null_does(body: str) -> 
 def test_the_server_gives_this_document(api_server: ApiServer) -> None:
     answer = api_server.http.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
-    own = document(Settings(public_url=api_server.url))  # examples name the deployment's address
+    own = openapi_document(
+        Settings(public_url=api_server.url)
+    )  # examples name the deployment's address
     assert answer.json() == own
     assert own["servers"] == [{"url": api_server.url}]
     assert own.keys() == DOCUMENT.keys()

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import pytest
 
-from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, document
+from opentill.app import OPERATIONS, PEOPLE_OPERATIONS, openapi_document
 from opentill.core.settings import Settings
 from opentill.http import schemas
 
-DOCUMENT: Final = document(Settings())
+DOCUMENT: Final = openapi_document(Settings())
 METHODS: Final = {
     # of people
     "logIn",
@@ -231,7 +231,7 @@ def test_everything_is_described_and_no_description_cites_a_section() -> None:
     ],
 )
 def test_the_contact_is_the_operator_s(contact: str, shown: dict[str, str]) -> None:
-    made = document(Settings(operator_name="Till Ltd", operator_contact=contact))
+    made = openapi_document(Settings(operator_name="Till Ltd", operator_contact=contact))
     assert made["info"]["contact"] == {"name": "Till Ltd", **shown}
 
 

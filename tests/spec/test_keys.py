@@ -40,7 +40,7 @@ def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
         "other case": shop.key.swapcase(),
         "prefix only": "svc_live_",
         "test prefix": shop.key.replace("live", "test"),
-        "unknown": merchants.model.make_key("production"),
+        "unknown": merchants.model.generate_key("production"),
         "of staging": staging.key,
         "revoked": revoked.key,
         "replaced": old.key,

@@ -17,7 +17,7 @@ FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD", "lang
 
 def take(shop: Shop, event: Any) -> None:
     now = shop.api_server.app.clock()
-    shop.api_server.tx(lambda tx: merchants.take(tx, shop.id, event, ANN, now))
+    shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, event, ANN, now))
 
 
 def switch(shop: Shop, capability: Capability, *, on: bool, why: str = ANN.reason) -> None:

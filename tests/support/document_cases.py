@@ -17,14 +17,14 @@ from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 
 from opentill import agreement
-from opentill.app import document
+from opentill.app import openapi_document
 from opentill.core.settings import Settings
 from opentill.people import MerchantRole
 from opentill.people.api import EXAMPLE_LOGO
 from support.api_server import Shop
 from support.people import PASSWORD, address, person
 
-DOCUMENT: Final = document(Settings())
+DOCUMENT: Final = openapi_document(Settings())
 
 # What no schema can say; the document says it in words. Field and beginning of the reason.
 RULES: Final = (

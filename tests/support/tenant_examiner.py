@@ -292,7 +292,7 @@ FROM_ELSEWHERE: Final = frozenset({"merchants.queries.KEYS", "merchants.queries.
 # They tell of the merchant itself, not of what it has.
 ABOUT_MERCHANT: Final = frozenset({
     "merchants.queries.BY_ID", "merchants.queries.LOCKED", "merchants.queries.EXISTS",
-    "merchants.queries.LOCKED_WHOLE", "merchants.queries.HELD",
+    "merchants.queries.LOCK_FOR_UPDATE", "merchants.queries.FIND_SHARED",
     "ledger.queries.CURRENCY", "refunds.queries.OVERDRAFT",
     "merchants.queries.LOCK", "integrity.queries.IS_FIRST",
 })  # fmt: skip

@@ -6,12 +6,12 @@ import jsonschema_rs
 import pytest
 
 from opentill import disputes, orders, payouts
-from opentill.app import PAYLOADS, document
+from opentill.app import PAYLOADS, openapi_document
 from opentill.core.settings import Settings
 from opentill.webhooks import SENT_TYPES, TYPES
 from support.api_server import Shop
 
-DOCUMENT: Final = document(Settings())
+DOCUMENT: Final = openapi_document(Settings())
 SCHEMAS: Final = DOCUMENT["components"]["schemas"]
 
 
@@ -60,7 +60,7 @@ def test_operation_ids_are_unique_beside_those_of_the_api() -> None:
 
 
 def test_the_headers_are_those_that_the_deployment_signs_by() -> None:
-    made = document(Settings(webhook_header_prefix="X-Acme-"))
+    made = openapi_document(Settings(webhook_header_prefix="X-Acme-"))
     names = [one["name"] for one in made["webhooks"]["order.paid"]["post"]["parameters"]]
     assert names == [
         "X-Acme-Signature", "X-Acme-Timestamp", "X-Acme-Signature-Old",

@@ -30,11 +30,11 @@ async def quote(
     """
     merchant = await merchants.find(tx, merchant_id)
     currency = merchant.settlement_currency
-    reference = operator_actions.reference(asked.reference)
+    reference = operator_actions.check_reference(asked.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         _same(first, asked)
-    actor = operator_actions.actor(asked.by, asked.reason)
+    actor = operator_actions.check_actor(asked.by, asked.reason)
     await _check(tx, merchant, asked)
     move = BY_KIND[asked.kind, asked.account, 1 if asked.amount_minor > 0 else -1]
     held = await ledger.balance(tx, merchant_id, currency)
@@ -60,11 +60,11 @@ async def request(
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
     currency, adjustment_id = merchant.settlement_currency, new_id("mov")
-    reference = operator_actions.reference(asked.reference)
+    reference = operator_actions.check_reference(asked.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, asked)
-    actor = operator_actions.actor(asked.by, asked.reason)
+    actor = operator_actions.check_actor(asked.by, asked.reason)
     await _check(tx, merchant, asked)
     amount = (asked.amount_minor, currency)
     waits = await approval_limits.needs_second(tx, merchant_id, actor.who, amount, above, now)
@@ -101,7 +101,7 @@ def _same(first: Adjustment, asked: AdjustmentRequest) -> Adjustment:
 async def _check(tx: Tx, merchant: Merchant, asked: AdjustmentRequest) -> None:
     correction = asked.kind == "correct"
     minor = abs(asked.amount_minor) if correction else asked.amount_minor
-    operator_actions.amount("amount", minor, merchant.settlement_currency)
+    operator_actions.check_amount("amount", minor, merchant.settlement_currency)
     if (asked.kind, asked.account, 1 if asked.amount_minor > 0 else -1) not in BY_KIND:
         raise Invalid("account", f"account must be available for a {asked.kind}")
     if correction and asked.order_id is None:
@@ -163,9 +163,9 @@ async def _decide(
     if target == "DONE":
         await _check_open(tx, merchant, seen)
     if reason is None:  # an approval: the reason is the one of the request
-        actor = Actor(operator_actions.second(seen.asked_by, by), seen.reason)
+        actor = Actor(operator_actions.check_second_operator(seen.asked_by, by), seen.reason)
     else:
-        actor = operator_actions.actor(by, reason)
+        actor = operator_actions.check_actor(by, reason)
     subject = f"{seen.id}: {seen.described}, asked for by {seen.asked_by}"
     await merchants.record_audit(tx, actor, f"balance {decision}", seen.merchant_id, subject, now)
     made = await queries.DECIDE.one(

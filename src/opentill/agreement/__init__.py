@@ -1,4 +1,4 @@
-"""The merchant services agreement: versioned templates, filled in for this deployment."""
+"""The merchant services agreement: versioned templates, rendered for this deployment."""
 
 from opentill.agreement.acceptance import accept, acceptances, require, status
 from opentill.agreement.model import (

@@ -1,4 +1,4 @@
-"""Accepting the agreement: once for each version, kept for ever."""
+"""Acceptances of the agreement: one per version and merchant, stored permanently."""
 
 from opentill import merchants
 from opentill.agreement import queries
@@ -14,10 +14,10 @@ _DIGEST = "renderedDocumentSha256"
 async def accept(
     tx: Tx, merchant_id: str, document: Agreement, digest: str, by: AcceptedBy, now: int
 ) -> Acceptance:
-    """Accept a version for a merchant; if that was done already, the first time counts.
+    """Accept a version for a merchant. Idempotent: the first acceptance is kept.
 
-    ``digest`` is ``renderedDocumentSha256`` of what the person has read. Raises Invalid if the
-    agreement is another one by now, and NotFound.
+    ``digest`` is the ``renderedDocumentSha256`` of the text that the person read. Raises Invalid if
+    the agreement in force is another one, and NotFound.
     """
     if digest != document.rendered_document_sha256:
         reason = f"{_DIGEST} must be of the agreement in force: read it again"
@@ -44,7 +44,7 @@ async def accept(
 
 
 async def require(tx: Tx, merchant_id: str) -> None:
-    """Raise NotPermitted for a merchant that has accepted no version at all (decision 0075)."""
+    """Raise NotPermitted unless a merchant has accepted any version (decision 0075)."""
     if not await queries.ANY.get(tx, merchant_id=merchant_id):
         reason = (
             "agreement must be accepted before payments can be taken: an owner of the merchant "
@@ -54,13 +54,13 @@ async def require(tx: Tx, merchant_id: str) -> None:
 
 
 async def acceptances(tx: Tx, merchant_id: str) -> list[Acceptance]:
-    """Return what a merchant has accepted, newest first."""
+    """Return a merchant's acceptances, newest first."""
     return await queries.ALL.all(tx, merchant_id=merchant_id)
 
 
 def status(document: Agreement, accepted: list[Acceptance]) -> AgreementStatus:
-    """Say whether the version in force is accepted, or an earlier one, or none."""
+    """Return whether the version in force, an earlier one or none is accepted."""
     if not accepted:
         return "NONE"
-    versions = {one.agreement_version for one in accepted}
+    versions = {acceptance.agreement_version for acceptance in accepted}
     return "ACCEPTED" if document.agreement_version in versions else "OUTDATED"

@@ -1,4 +1,4 @@
-"""What an agreement is: a template of one version, and the document made of it."""
+"""The agreement: a version's template and the document rendered from it."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -59,7 +59,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """Which version a merchant's owner has accepted: exactly what, who, when and from where."""
+    """An owner's acceptance of a version: document, person, time and origin."""
 
     merchant_id: str
     agreement_version: str
@@ -73,7 +73,7 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceptedBy(msgspec.Struct, frozen=True, kw_only=True):
-    """The owner who accepts, and from where."""
+    """The owner who accepts, with IP address and User-Agent."""
 
     person_id: str
     name: str
@@ -83,8 +83,8 @@ class AcceptedBy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokenTemplate(ConfigurationError):
-    """A template that cannot be used; the text says which file and what would be accepted."""
+    """A template is invalid. The text names the file and says what would be accepted."""
 
     def __init__(self, path: Path, accepted: str) -> None:
-        """``accepted`` goes on from the path: "must be …"."""
+        """``accepted`` continues the path: "must be …"."""
         super().__init__(f"{path}: {accepted}")

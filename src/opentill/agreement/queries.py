@@ -1,4 +1,4 @@
-"""All SQL about who accepted the agreement."""
+"""SQL for acceptances of the agreement."""
 
 from opentill.agreement.model import Acceptance
 from opentill.db.query import Command, Query, Value

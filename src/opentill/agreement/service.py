@@ -1,9 +1,9 @@
-"""Find the newest template, check it, and fill it in.
+"""Finds, validates and renders the newest template.
 
-A template is a file ``<version>.md``, for example ``1.0.md``: between two lines ``---`` at its top
-one ``name: value`` for each of ``effectiveDate``, ``acceptanceStatement`` and ``actionLabel``, then
-the agreement in Markdown with ``{{ operator_name }}``, ``{{ operator_address }}`` and
-``{{ operator_contact }}``. The highest version in the folder counts.
+A template is a file ``<version>.md`` such as ``1.0.md``. It begins with front matter between two
+lines ``---`` (``effectiveDate``, ``acceptanceStatement``, ``actionLabel``), followed by Markdown
+with ``{{ operator_name }}``, ``{{ operator_address }}`` and ``{{ operator_contact }}``. The highest
+version in the folder applies.
 """
 
 import re
@@ -29,8 +29,8 @@ _PLACEHOLDER: Final = re.compile(r"{{(.*?)}}")
 def current(settings: Settings) -> Agreement:
     """Return the agreement of a deployment. Raises BrokenTemplate.
 
-    A template is read once: a new one counts after a restart. Also called when the server starts,
-    so that a broken template stops it there.
+    Templates are cached, so a new one applies after a restart. The server also calls this at its
+    start, so that an invalid template prevents it.
     """
     return _agreement(
         settings.agreement_dir or _SHIPPED,
@@ -71,16 +71,16 @@ def _highest(folder: Path) -> tuple[str, Path]:
     """Return the version and path of the folder's newest template; 1.10 is newer than 1.9."""
     try:
         named = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
-        found = [(match[1], path) for match, path in named if match]
+        templates = [(match[1], path) for match, path in named if match]
     except OSError as error:
         raise BrokenTemplate(folder, f"must be a readable folder ({error})") from error
-    if not found:
+    if not templates:
         raise BrokenTemplate(folder, "must hold a template with a name such as 1.0.md")
-    return max(found, key=lambda one: tuple(map(int, one[0].split("."))))
+    return max(templates, key=lambda template: tuple(map(int, template[0].split("."))))
 
 
 def _split(path: Path, text: str) -> tuple[dict[str, str], str]:
-    """Return the fields at the top and the Markdown below them."""
+    """Return the front matter and the Markdown."""
     opening, _, rest = text.partition("---\n")
     head, closing, body = rest.partition("\n---\n")
     if opening or not closing or not body.strip():
@@ -101,8 +101,8 @@ def _day(path: Path, text: str) -> date:
 
 
 def _fill(path: Path, body: str, values: dict[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found[1].strip()
+    def value(match: re.Match[str]) -> str:
+        name = match[1].strip()
         if name not in values:
             accepted = ", ".join(values)
             raise BrokenTemplate(path, f"{{{{ {name} }}}} must be one of {accepted}")

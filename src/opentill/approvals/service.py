@@ -33,7 +33,7 @@ async def perform(tx: Tx, asked: ActionRequest, rules: Rules, now: int) -> Done 
     The same request again, while it waits, returns the first one. Raises NotFound and Invalid, and
     CapabilityOff for a refund.
     """
-    actor = operator_actions.actor(asked.actor.who, asked.actor.reason)
+    actor = operator_actions.check_actor(asked.actor.who, asked.actor.reason)
     asked = msgspec.structs.replace(asked, actor=actor)
     await merchants.lock(tx, asked.merchant_id)
     await merchants.lock_audit_log(tx)
@@ -159,7 +159,7 @@ async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> object:
     if request_id.startswith("preq_"):
         return await payouts.reject(tx, request_id, actor, now)
     request = await _locked(tx, request_id)
-    checked = operator_actions.actor(actor.who, actor.reason)
+    checked = operator_actions.check_actor(actor.who, actor.reason)
     await merchants.record_audit(
         tx, checked, "approvals reject", request.merchant_id, request.described, now
     )

@@ -217,7 +217,7 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
     from opentill.core.errors import ConfigurationError
 
     # Straight to the server: the public address may lead through what is not there yet.
-    url = config.address(settings.host, settings.port) + path
+    url = config.base_url(settings.host, settings.port) + path
     try:
         response = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
     except httpx2.HTTPError as error:
@@ -240,7 +240,7 @@ def _write_environment(settings: Settings, kept: Demo) -> Path:
     data_dir = settings.data_dir.absolute()
     values = {
         "KEY": kept.key,
-        "API": f"{config.address(settings.host, settings.port)}/v1",
+        "API": f"{config.base_url(settings.host, settings.port)}/v1",
         "OPENTILL_DATA_DIR": str(data_dir),
     }
     lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]

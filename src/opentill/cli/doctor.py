@@ -226,7 +226,7 @@ def _is_ours(host: str, port: int) -> bool:
     import httpx2
 
     try:
-        response = httpx2.get(f"{config.address(host, port)}/healthz", timeout=3)
+        response = httpx2.get(f"{config.base_url(host, port)}/healthz", timeout=3)
         return response.status_code == HTTPStatus.OK and response.json().get("status") == "ok"
     except (httpx2.HTTPError, ValueError, AttributeError):
         return False

@@ -9,7 +9,13 @@ from opentill.cli.commands import Command, acting
 
 if TYPE_CHECKING:
     from opentill.db.database import Tx
-    from opentill.merchants import Actor, Merchant, MerchantChange, StatusEvent, Waiting
+    from opentill.merchants import (
+        Actor,
+        Merchant,
+        MerchantChange,
+        PendingApplication,
+        StatusEvent,
+    )
     from opentill.onboarding import Approved, Unfinished
 
 _Notes = Annotated[
@@ -31,7 +37,7 @@ def _taken(merchant_id: str, event: "StatusEvent", actor: "Actor", notes: str) -
     from opentill import merchants
 
     made = session.transact(
-        lambda tx, now: merchants.take(tx, merchant_id, event, actor, now, notes=notes)
+        lambda tx, now: merchants.change_status(tx, merchant_id, event, actor, now, notes=notes)
     )
     return _shown(made)
 
@@ -67,7 +73,7 @@ def applications() -> output.Result:
     """List the applications that wait, the oldest first."""
     from opentill import merchants
 
-    async def work(tx: "Tx") -> "list[Waiting]":
+    async def work(tx: "Tx") -> "list[PendingApplication]":
         return await merchants.waiting_applications(tx)
 
     return output.Result([output.plain(one) for one in session.query(work)], _WAITING)
@@ -176,7 +182,7 @@ def note(merchant_id: str, notes: str, *, actor: "Actor") -> dict[str, Any]:
     """Add a note to a merchant, for staff alone."""
     from opentill import merchants
 
-    made = session.transact(lambda tx, now: merchants.note(tx, merchant_id, notes, actor, now))
+    made = session.transact(lambda tx, now: merchants.add_note(tx, merchant_id, notes, actor, now))
     return output.plain(made)
 
 
@@ -185,7 +191,7 @@ def changes(merchant: found.AnyId) -> output.Result:
     from opentill import merchants
 
     async def work(tx: "Tx") -> "list[MerchantChange]":
-        return await merchants.changes(tx, (await found.merchant(tx, merchant)).id)
+        return await merchants.status_history(tx, (await found.merchant(tx, merchant)).id)
 
     return output.Result([output.plain(one) for one in session.query(work)], _COLUMNS)
 

@@ -230,13 +230,13 @@ def ready_database(
 def metrics_port(settings: Settings) -> Iterator[None]:
     """Serve metrics at an address of their own while the block runs, if one is set."""
     from opentill import health
-    from opentill.config import metrics_stay_here
+    from opentill.config import metrics_are_local
 
     port = settings.metrics_port
     if port is None:
         yield
         return
-    token = None if metrics_stay_here(settings) else settings.metrics_token
+    token = None if metrics_are_local(settings) else settings.metrics_token
     with metrics.listening(settings.metrics_host, port, health.Reader(settings).read, token):
         yield
 

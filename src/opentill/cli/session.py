@@ -49,7 +49,7 @@ def settings(
         datadir.check_exists(found.data_dir)
     if keys:
         found = config.with_keys(found, anew=new_key)
-    for line in config.unknown(os.environ):
+    for line in config.unknown_variables(os.environ):
         _say(f"warning: {line}")
     log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
     return found

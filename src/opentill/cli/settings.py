@@ -18,7 +18,7 @@ def settings() -> list[dict[str, str]]:
     from opentill import config
     from opentill.gateways.shown_settings import shown
 
-    for line in config.unknown(os.environ):
+    for line in config.unknown_variables(os.environ):
         output.say(f"opentill: warning: {line}")
     return [
         {"variable": variable, "value": value, "explanation": explanation}

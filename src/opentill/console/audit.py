@@ -16,7 +16,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
 from opentill.http import csvfile
-from opentill.merchants import AuditHead, AuditRow, Sought
+from opentill.merchants import AuditHead, AuditQuery, AuditRow
 
 _HEAD: Final = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -34,10 +34,10 @@ _COLUMNS: Final = (
 _OF_FILE: Final = 1000  # rows that are read at once
 
 
-def _sought(request: PageRequest) -> tuple[Sought, Days]:
+def _sought(request: PageRequest) -> tuple[AuditQuery, Days]:
     days = lists.days(request, ZONE)
     merchant_id, before = lists.text(request, "merchant"), request.query.get("before", "")
-    sought = Sought(
+    sought = AuditQuery(
         text=lists.text(request, "query"),
         merchant_id=merchant_id if is_id(merchant_id) else "",
         since=days.since,

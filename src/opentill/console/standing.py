@@ -72,7 +72,7 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         application = await merchants.application_of(tx, merchant.id)
-        lines = await merchants.changes(tx, merchant.id, _SHOWN)
+        lines = await merchants.status_history(tx, merchant.id, _SHOWN)
         switched = await merchants.switched_off(tx, merchant.id)
         left = await onboarding.unfinished(tx, merchant) if merchant.status == "SUSPENDED" else None
     shown = typed or Typed()
@@ -125,7 +125,7 @@ async def take(request: PageRequest) -> Response:
             await _check_confirmed(tx, merchant_id, form)
             await onboarding.close(tx, merchant_id, actor, now, notes=notes)
         else:
-            await merchants.take(tx, merchant_id, event, actor, now, notes=notes)
+            await merchants.change_status(tx, merchant_id, event, actor, now, notes=notes)
         return merchant_id
 
     try:
@@ -178,7 +178,7 @@ async def note(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, "a note on the page of the standing")
 
     async def work(tx: Tx) -> str:
-        await merchants.note(tx, request.merchant_id, form.get("notes", ""), actor, request.now)
+        await merchants.add_note(tx, request.merchant_id, form.get("notes", ""), actor, request.now)
         return request.merchant_id
 
     try:

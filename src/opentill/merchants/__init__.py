@@ -3,16 +3,16 @@
 from opentill.merchants import approval_limits
 from opentill.merchants.applications import LONGEST as LONGEST_OF_APPLICATION
 from opentill.merchants.applications import ApplicationForm, apply, count_waiting
-from opentill.merchants.applications import checked as check_application
+from opentill.merchants.applications import check_form as check_application
 from opentill.merchants.applications import find as application_of
 from opentill.merchants.applications import waiting as waiting_applications
-from opentill.merchants.audit import OPENTILL, Actor, Sought, Verdict
+from opentill.merchants.audit import OPENTILL, Actor, AuditQuery, Verdict
 from opentill.merchants.audit import lock_log as lock_audit_log
 from opentill.merchants.audit import newest as audit_log
 from opentill.merchants.audit import record as record_audit
 from opentill.merchants.audit import search as search_audit
 from opentill.merchants.audit import verify as verify_audit
-from opentill.merchants.fees import read as read_fees
+from opentill.merchants.fees import parse_schedule as read_fees
 from opentill.merchants.key_uses import KeyUses
 from opentill.merchants.logos import MAX_BYTES as MAX_LOGO_BYTES
 from opentill.merchants.logos import LogoRefused
@@ -33,12 +33,12 @@ from opentill.merchants.model import (
     Merchant,
     MerchantChange,
     NewKey,
+    PendingApplication,
     SoloMovement,
     Status,
     StatusEvent,
     Terms,
     TermsVersion,
-    Waiting,
     logo_path,
 )
 from opentill.merchants.profile import (
@@ -50,7 +50,7 @@ from opentill.merchants.profile import (
     version_of,
 )
 from opentill.merchants.profile import change as change_profile
-from opentill.merchants.profile import checked as check_profile
+from opentill.merchants.profile import normalize_field as check_profile
 from opentill.merchants.service import (
     all_merchants,
     authenticate,
@@ -69,14 +69,14 @@ from opentill.merchants.service import (
     settlement_currencies,
 )
 from opentill.merchants.standing import (
-    changes,
+    add_note,
+    change_status,
     closed_at,
     create,
-    note,
     require,
     set_capability,
+    status_history,
     switched_off,
-    take,
 )
 from opentill.merchants.terms import change, differences, history
 from opentill.server.client_address import limit_subject
@@ -94,6 +94,7 @@ __all__ = [
     "Application",
     "ApplicationForm",
     "AuditHead",
+    "AuditQuery",
     "AuditRow",
     "Capability",
     "CapabilityOff",
@@ -106,15 +107,15 @@ __all__ = [
     "Merchant",
     "MerchantChange",
     "NewKey",
+    "PendingApplication",
     "SoloMovement",
-    "Sought",
     "Stale",
     "Status",
     "StatusEvent",
     "Terms",
     "TermsVersion",
     "Verdict",
-    "Waiting",
+    "add_note",
     "all_merchants",
     "application_of",
     "apply",
@@ -123,7 +124,7 @@ __all__ = [
     "authenticate",
     "change",
     "change_profile",
-    "changes",
+    "change_status",
     "check_application",
     "check_profile",
     "closed_at",
@@ -143,7 +144,6 @@ __all__ = [
     "may_call",
     "merchant_of_key",
     "names",
-    "note",
     "read_fees",
     "record_audit",
     "regenerate_key",
@@ -156,8 +156,8 @@ __all__ = [
     "set_capability",
     "set_logo",
     "settlement_currencies",
+    "status_history",
     "switched_off",
-    "take",
     "verify_audit",
     "version_of",
     "waiting_applications",

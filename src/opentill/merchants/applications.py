@@ -1,8 +1,8 @@
-"""Applications of those who want to become merchants, which staff decide (decision 0083).
+"""Applications to become a merchant, which staff decide (decision 0083).
 
-An application makes a merchant that is APPLIED: nothing can be done with it. Whoever sends one
-learns nothing but that it was taken, whether or not the address is known here, and whether or not
-one of theirs waits already.
+An application creates a merchant with the status APPLIED, which has no capabilities. The response
+only confirms the application: it does not disclose whether the e-mail address is known or has
+another pending application.
 """
 
 import re
@@ -16,25 +16,26 @@ from opentill.db.database import Tx
 from opentill.http import inputs
 from opentill.merchants import audit, queries, standing, terms
 from opentill.merchants.audit import Actor
-from opentill.merchants.model import Application, Waiting
+from opentill.merchants.model import Application, PendingApplication
 from opentill.server.client_address import limit_subject
 
-# Beyond it somebody floods the page, and only who has none that waits sends another one.
+# Pending applications. Over this the page is being flooded, so a visitor with a pending one is
+# refused.
 MOST_WAITING: Final = 1000
-MOST_EVER: Final = 10_000  # that wait: beyond it the page takes none
-A_DAY: Final = 5  # of an address
+MOST_EVER: Final = 10_000  # pending applications; over this the page accepts none
+A_DAY: Final = 5  # per visitor
 UNDECIDED: Final = "the application has not been decided yet"
 LONGEST: Final = {"merchant": 200, "name": 200, "email": 254, "website": 2048, "business": 2000}
 _RETRY_S: Final = 3600
 _DAY_MS: Final = 24 * 3600 * 1000
-# Controls, marks that turn the direction of a text, characters that nobody sees, surrogates.
+# Control characters, text direction marks, invisible characters, surrogates.
 _UNPRINTABLE: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\u200b\\u200e\\u200f\\u2028-\\u202f\\u2066-\\u2069\\ufeff\\ud800-\\udfff]"
 )
 
 
 class ApplicationForm(msgspec.Struct, frozen=True, kw_only=True):
-    """What is entered: about the shop, and about who applies, in the form's own names."""
+    """The fields of the form about the shop and the applicant."""
 
     merchant: str
     currency: str
@@ -44,8 +45,8 @@ class ApplicationForm(msgspec.Struct, frozen=True, kw_only=True):
     business: str
 
 
-def checked(form: ApplicationForm) -> ApplicationForm:
-    """Return an application as it is kept. Raises Invalid on the first field that is wrong."""
+def check_form(form: ApplicationForm) -> ApplicationForm:
+    """Return a normalized application. Raises Invalid on the first invalid field."""
     if form.currency not in money.EXPONENTS:
         raise Invalid("currency", "currency must be an active ISO 4217 code such as USD")
     website = form.website.strip()
@@ -62,7 +63,7 @@ def checked(form: ApplicationForm) -> ApplicationForm:
 
 
 def _text(field: str, text: str, *, lines: bool = False) -> str:
-    """Trim a text; staff read it beside other things, so nothing in it may move those."""
+    """Trim a text and refuse characters that could affect adjacent text on staff's pages."""
     plain = "\n".join(text.splitlines()) if lines else text
     if _UNPRINTABLE.search(plain.replace("\n", "") if lines else plain):
         raise Invalid(field, f"{field} must be text without control characters")
@@ -72,40 +73,42 @@ def _text(field: str, text: str, *, lines: bool = False) -> str:
 async def apply(
     tx: Tx, form: ApplicationForm, now: int, *, address: str = "", actor: Actor | None = None
 ) -> str:
-    """Take an application, and return the id of its merchant, which is APPLIED.
+    """Store an application and return the id of its APPLIED merchant.
 
-    ``actor`` is the operator who enters it; None: the applicant, by the page, from ``address``. The
-    page takes one application of an e-mail address at a time: another leads to the first, which
-    stays as it is. Raises Invalid, and TooManyRequests where too many wait, or came from there.
+    ``actor`` is the operator who enters it; None: the applicant on the page, at IP ``address``. The
+    page accepts one pending application per e-mail address: another returns the first, unchanged.
+    Raises Invalid, and TooManyRequests if too many are pending or came from the visitor.
     """
-    wanted = checked(form)
+    form_values = check_form(form)
     visitor = limit_subject(address) if address and actor is None else None
     if actor is None:
-        # Applications are taken one after the other, so that what was counted is exact.
+        # Serialized by the audit log's lock, so that counts are exact.
         await audit.lock_log(tx)
-        await _check_room(tx, visitor, now)  # first: a refusal does not depend on who is known
-        before = await queries.APPLIED_BY.get(tx, email=wanted.email)
-        if before is not None:
-            return before
-    by = actor or Actor(wanted.email, "applied on the page for it")
-    draft = terms.draft(wanted.merchant, wanted.currency, now)
-    made = await standing.make(tx, draft, "applied", by, now, UNDECIDED)
+        await _check_room(
+            tx, visitor, now
+        )  # first, so that a refusal does not depend on known addresses
+        pending_id = await queries.APPLIED_BY.get(tx, email=form_values.email)
+        if pending_id is not None:
+            return pending_id
+    by = actor or Actor(form_values.email, "applied on the page for it")
+    draft = terms.draft(form_values.merchant, form_values.currency, now)
+    merchant = await standing.create_from_draft(tx, draft, "applied", by, now, UNDECIDED)
     application = Application(
-        merchant_id=made.id,
-        name=wanted.name,
-        email=wanted.email,
-        website=wanted.website,
-        business=wanted.business,
+        merchant_id=merchant.id,
+        name=form_values.name,
+        email=form_values.email,
+        website=form_values.website,
+        business=form_values.business,
         address=address,
         applied_at=now,
         visitor=visitor,
     )
     await queries.INSERT_APPLICATION.run(tx, application)
-    return made.id
+    return merchant.id
 
 
 async def _check_room(tx: Tx, visitor: str | None, now: int) -> None:
-    """Check that another application may come from an address. Raises TooManyRequests."""
+    """Raise TooManyRequests unless a visitor may send another application."""
     oldest = await queries.APPLIED_FROM.get(
         tx, visitor=visitor, since=now - _DAY_MS, before=A_DAY - 1
     )
@@ -118,16 +121,16 @@ async def _check_room(tx: Tx, visitor: str | None, now: int) -> None:
         raise TooManyRequests(MOST_WAITING, _RETRY_S)
 
 
-async def waiting(tx: Tx, limit: int = MOST_WAITING) -> list[Waiting]:
-    """Return the applications that wait to be decided, the oldest first."""
+async def waiting(tx: Tx, limit: int = MOST_WAITING) -> list[PendingApplication]:
+    """Return the pending applications, oldest first."""
     return await queries.WAITING.all(tx, limit=limit)
 
 
 async def count_waiting(tx: Tx) -> int:
-    """Return how many applications wait to be decided."""
+    """Return the number of pending applications."""
     return await queries.COUNT_APPLIED.get(tx) or 0
 
 
 async def find(tx: Tx, merchant_id: str) -> Application | None:
-    """Return the application that a merchant came by, None if the operator made it."""
+    """Return a merchant's application, None if the operator created the merchant."""
     return await queries.APPLICATION.first(tx, merchant_id=merchant_id)

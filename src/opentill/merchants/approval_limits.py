@@ -1,8 +1,8 @@
-"""The limit above which a second person approves, over all that one person moves in 24 hours.
+"""The limit above which a second person must approve, over a person's movements of 24 hours.
 
-What somebody moves at a merchant without a second person is recorded, and counts until it is 24
-hours old, so that several small movements need a second person as one large one does. Whoever asks
-holds the head of the audit log: of two at once the second one counts the first (decision 0141).
+Amounts that a person moves at a merchant without a second person are recorded and count for 24
+hours, so that several small movements need a second person like one large one. Checks lock the head
+of the audit log, so that of two concurrent movements the second counts the first (decision 0141).
 """
 
 from collections.abc import Iterable
@@ -20,9 +20,9 @@ WINDOW_MS: Final = 24 * 3_600_000
 
 
 def maker_of(who: str) -> str:
-    """Return under which name movements are counted: a person's id, however they are called.
+    """Return the subject under which movements are counted: the person's id.
 
-    The machine's owner is one maker, whichever system user that was.
+    The machine's owner is one maker, whichever system user acted.
     """
     if who.startswith(ROOT):
         return "root"
@@ -32,17 +32,17 @@ def maker_of(who: str) -> str:
 async def exceeds(
     tx: Tx, merchant_id: str, who: str, amount: tuple[int, str], above: Decimal | None, now: int
 ) -> bool:
-    """Return whether an amount and what the person moved in 24 hours are together above a limit.
+    """Whether an amount plus the person's movements of 24 hours exceed a limit.
 
     ``amount`` is in minor units with its currency; ``above`` is in whole units of any currency,
-    None for no limit. Changes nothing and waits for nobody: see ``needs_second``.
+    None for no limit. Read-only and without locks; see ``needs_second``.
     """
     if above is None:
         return False
     moved = await queries.SOLO_SUMS.all(
         tx, merchant_id=merchant_id, maker=maker_of(who), since=now - WINDOW_MS
     )
-    sums = [amount, *((one.amount_minor, one.currency) for one in moved)]
+    sums = [amount, *((row.amount_minor, row.currency) for row in moved)]
     return (
         sum(Decimal(abs(minor)).scaleb(-money.exponent(currency)) for minor, currency in sums)
         > above
@@ -52,7 +52,7 @@ async def exceeds(
 async def needs_second(
     tx: Tx, merchant_id: str, who: str, amount: tuple[int, str], above: Decimal | None, now: int
 ) -> bool:
-    """As ``exceeds``, after whoever moves something at this moment has committed."""
+    """Like ``exceeds``, after concurrent movements have committed."""
     if above is None:
         return False
     await audit.lock_log(tx)
@@ -60,12 +60,12 @@ async def needs_second(
 
 
 async def record(tx: Tx, movement: SoloMovement, now: int) -> None:
-    """Record what somebody moves without a second person."""
+    """Record an amount that a person moves alone."""
     await record_many(tx, [movement], now)
 
 
 async def record_many(tx: Tx, movements: Iterable[SoloMovement], now: int) -> None:
-    """As ``record``, of any number in one statement: operators wait for the audit log's head."""
+    """Like ``record`` for many movements in one statement, as operators wait for the lock."""
     moved = [movement for movement in movements if movement.amount_minor]
     if not moved:
         return

@@ -1,8 +1,8 @@
 """A merchant's fees: rates by payment method and currency, each with a fixed part.
 
-The schedule is kept as JSON text, ``merchants.fees``, and frozen into ``orders.fees`` when a
-session is opened. The most specific row counts: method and currency, then method, then the
-default rate. What a row can ask for is a field of ``Scope``.
+The schedule is stored as JSON in ``merchants.fees`` and copied to ``orders.fees`` when a session is
+opened. The most specific row applies: method and currency, then method, then the default rate. The
+fields of ``Scope`` are a row's criteria.
 """
 
 import re
@@ -28,10 +28,10 @@ _FORM: Final = "fee must be METHOD[:CURRENCY]=RATE[+FIXED], such as CREDIT_CARD:
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a payment is; of a row, which payments it is for: None stands for all of them.
+    """The criteria of a row, None for any value; or the properties of a payment.
 
-    The later a field, the more it weighs when several rows fit. A new field is None by default: the
-    rows that are kept mean what they meant, and are written as they were.
+    Later fields have more weight if several rows match. A new field must default to None, so that
+    stored rows keep their meaning and their JSON.
     """
 
     method: Method
@@ -39,72 +39,72 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What no two rows have in common, and what they are sorted by; "" where all are meant."""
+        """The unique sort key of a row; "" stands for any value."""
         return tuple(getattr(self, name) or "" for name in Scope.__struct_fields__)
 
     @property
     def weight(self) -> tuple[bool, ...]:
-        """How specific a row is: of those that are for a payment, the greatest one counts."""
+        """How specific a row is; the greatest matching one applies."""
         return tuple(value != "" for value in reversed(self.key))
 
     def covers(self, payment: "Scope") -> bool:
-        """Return whether a row is for the payment."""
+        """Whether a row matches a payment."""
         pairs = zip(self.key, payment.key, strict=True)
-        return all(asked in {"", found} for asked, found in pairs)
+        return all(criterion in {"", value} for criterion, value in pairs)
 
 
 class Fee(Scope, frozen=True, kw_only=True, omit_defaults=True):
     """One row of the schedule.
 
-    ``fixed`` is decimal text in the row's currency. Without one it is in the settlement currency,
-    and only payments in that have the fixed part.
+    ``fixed`` is decimal text in the row's currency. A row without a currency has it in the
+    settlement currency, and it applies only to payments in that currency.
     """
 
     rate: Decimal
     fixed: str
 
     def __str__(self) -> str:
-        """Write the row the way it is given."""
+        """Format the row in the form of a change."""
         where = f":{self.currency}" if self.currency else ""
         fixed = f"+{self.fixed}" if self.fixed != "0.00" else ""
         return f"{self.method}{where}={money.rate_text(self.rate)}{fixed}"
 
     def fixed_minor(self, currency: str, settled_currency: str) -> int:
-        """Return the fixed part of a payment in ``currency``, in its minor units."""
+        """Return the fixed part for a payment in ``currency``, in its minor units."""
         applies = self.currency == currency if self.currency else settled_currency == currency
         return money.parse(self.fixed, currency) if applies else 0
 
 
 def is_rate(rate: Decimal) -> bool:
-    """Return whether a number can be a share of a payment: from 0 to below 1, of six decimals."""
+    """Whether a number is a valid rate: from 0 to below 1, with at most six decimals."""
     exponent = rate.normalize().as_tuple().exponent if rate.is_finite() else None
     return isinstance(exponent, int) and exponent >= -MAX_RATE_DIGITS and 0 <= rate < 1
 
 
-def read(text: str) -> tuple[Fee, ...]:
-    """Read a schedule that was kept."""
+def parse_schedule(text: str) -> tuple[Fee, ...]:
+    """Parse a stored schedule."""
     return msgspec.json.decode(text, type=tuple[Fee, ...])
 
 
 def pick(rows: Iterable[Fee], payment: Scope) -> Fee | None:
-    """Return the row that counts for a payment, None if the default rate does."""
-    fitting = (row for row in rows if row.covers(payment))
-    return max(fitting, key=lambda row: row.weight, default=None)
+    """Return the row that applies to a payment, None for the default rate."""
+    matching = (row for row in rows if row.covers(payment))
+    return max(matching, key=lambda row: row.weight, default=None)
 
 
-def changed(text: str, changes: Iterable[str], settlement_currency: str) -> str:
-    """Change a schedule and return it, to be kept; a change without a rate takes a row away.
+def apply_changes(text: str, changes: Iterable[str], settlement_currency: str) -> str:
+    """Apply changes to a schedule and return its JSON; a change without a rate removes a row.
 
     Raises Invalid on ``fee``.
     """
-    rows = {row.key: row for row in read(text)}
+    rows = {row.key: row for row in parse_schedule(text)}
     for change in changes:
-        found = _CHANGE.fullmatch(change.strip())
-        if found is None:
+        match = _CHANGE.fullmatch(change.strip())
+        if match is None:
             raise Invalid("fee", _FORM)
-        scope = _scope(found.groupdict())
-        if found["rate"] is not None:
-            rows[scope.key] = _row(scope, found["rate"], found["fixed"], settlement_currency)
+        scope = _scope(match.groupdict())
+        if match["rate"] is not None:
+            rows[scope.key] = _row(scope, match["rate"], match["fixed"], settlement_currency)
         elif rows.pop(scope.key, None) is None:
             raise Invalid("fee", f"fee must be one that is there, to take {change} away")
     if len(rows) > MAX_ROWS:
@@ -112,13 +112,13 @@ def changed(text: str, changes: Iterable[str], settlement_currency: str) -> str:
     return msgspec.json.encode([rows[key] for key in sorted(rows)]).decode()
 
 
-def _scope(given: Mapping[str, str | None]) -> Scope:
-    asked = {name: given[name] for name in Scope.__struct_fields__}
-    if asked["method"] not in METHODS:
+def _scope(groups: Mapping[str, str | None]) -> Scope:
+    criteria = {name: groups[name] for name in Scope.__struct_fields__}
+    if criteria["method"] not in METHODS:
         raise Invalid("fee", f"fee must be of one of the methods {' '.join(METHODS)}")
-    if asked["currency"] is not None and asked["currency"] not in money.EXPONENTS:
+    if criteria["currency"] is not None and criteria["currency"] not in money.EXPONENTS:
         raise Invalid("fee", "fee must be of an active ISO 4217 code such as USD")
-    return msgspec.convert(asked, Scope)
+    return msgspec.convert(criteria, Scope)
 
 
 def _row(scope: Scope, rate: str, fixed: str | None, settlement_currency: str) -> Fee:

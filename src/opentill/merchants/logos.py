@@ -1,7 +1,7 @@
-"""Logos: pictures that are recognised by what is in them, whatever their name or sender says.
+"""Logos: pictures whose type is detected from their content.
 
-PNG (ISO/IEC 15948), JPEG (ITU-T T.81) and WebP (RFC 9649). SVG is refused: it is a document that
-may hold scripts and load other things.
+PNG (ISO/IEC 15948), JPEG (ITU-T T.81) and WebP (RFC 9649). SVG is refused, because it may contain
+scripts and load other resources.
 """
 
 import struct
@@ -28,7 +28,7 @@ _REASONS: Final[dict[Why, str]] = {
     f"most {MOST_RATIO} times the shorter",
 }
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
-# Markers of JPEG that begin a frame and so hold its size (T.81 table B.1).
+# JPEG markers of frames, which contain the size (T.81 table B.1).
 _FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _SCAN: Final = 0xDA
 _ALONE: Final = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
@@ -39,42 +39,42 @@ class LogoRefused(Invalid):
     """A file that cannot be a logo; ``why`` names the rule."""
 
     def __init__(self, why: Why) -> None:
-        """Say what would be accepted."""
+        """The error says what would be accepted."""
         super().__init__("logo", _REASONS[why])
         self.why: Why = why
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """What a file is: its kind, and its size in pixels."""
+    """A picture's type and its size in pixels."""
 
     media_type: MediaType
     width: int
     height: int
 
 
-def read(content: bytes) -> Picture:
-    """Return what picture a file is. Raises LogoRefused."""
+def recognise(content: bytes) -> Picture:
+    """Return type and size of a picture. Raises LogoRefused."""
     if len(content) > MAX_BYTES:
         raise LogoRefused("size")
     try:
         if content.startswith(_PNG):
-            found = _png(content)
+            picture = _png(content)
         elif content.startswith(b"\xff\xd8\xff"):
-            found = _jpeg(content)
+            picture = _jpeg(content)
         elif content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-            found = _webp(content)
+            picture = _webp(content)
         else:
             raise LogoRefused("kind")
     except (IndexError, struct.error):
         raise LogoRefused("broken") from None
-    short, long = sorted((found.width, found.height))
+    short, long = sorted((picture.width, picture.height))
     if short < LEAST_SIDE or long > MOST_SIDE or long > short * MOST_RATIO:
         raise LogoRefused("dimensions")
-    return found
+    return picture
 
 
 def _png(content: bytes) -> Picture:
-    """Read the chunks: each is whole, the first says the size, the last is the end."""
+    """Check all chunks; the first contains the size, the last must be IEND."""
     at, size = len(_PNG), (0, 0)
     while True:
         length, kind = struct.unpack_from(">I4s", content, at)
@@ -93,13 +93,13 @@ def _png(content: bytes) -> Picture:
 
 
 def _jpeg(content: bytes) -> Picture:
-    """Read the segments to the scan; the frame says the size."""
+    """Read the segments up to the scan; the frame contains the size."""
     at, size = 2, (0, 0)
     while True:
-        if content[at] != 0xFF:  # noqa: PLR2004 - what begins a marker
+        if content[at] != 0xFF:  # noqa: PLR2004 - the first byte of a marker
             raise LogoRefused("broken")
         marker = content[at + 1]
-        if marker == 0xFF:  # noqa: PLR2004 - a byte that fills
+        if marker == 0xFF:  # noqa: PLR2004 - a fill byte
             at += 1
             continue
         if marker in _ALONE:
@@ -125,7 +125,7 @@ def _webp(content: bytes) -> Picture:
         case b"VP8 ":
             if content[23:26] != b"\x9d\x01\x2a":
                 raise LogoRefused("broken")
-            width, height = (one & 0x3FFF for one in struct.unpack_from("<HH", content, 26))
+            width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", content, 26))
         case b"VP8L":
             (bits,) = struct.unpack_from("<I", content, 21)
             if content[20] != 0x2F:  # noqa: PLR2004 - its signature

@@ -1,4 +1,4 @@
-"""What merchants, their terms and keys are, and the rows of the audit log."""
+"""Merchants, their terms and API keys, and the rows of the audit log."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ Event = Literal[StatusEvent, "capability_on", "capability_off", "noted"]
 
 STATUSES: Final[tuple[Status, ...]] = ("APPLIED", "ACTIVE", "SUSPENDED", "CLOSED")
 CAPABILITIES: Final[tuple[Capability, ...]] = ("charge", "refund", "payout")
-# What a status takes away, whatever is switched on; a suspended merchant still gives money back.
+# The capabilities that a status disables; a suspended merchant can still refund.
 TAKEN: Final[dict[Status, tuple[Capability, ...]]] = {
     "APPLIED": ("charge", "refund", "payout"),
     "ACTIVE": (),
@@ -33,7 +33,7 @@ TAKEN: Final[dict[Status, tuple[Capability, ...]]] = {
 
 
 class Transition(NamedTuple):
-    """One allowed change of a merchant's status (contract.md#merchant-transitions)."""
+    """An allowed change of a merchant's status (contract.md#merchant-transitions)."""
 
     source: Status | None
     event: StatusEvent
@@ -50,7 +50,7 @@ TRANSITIONS: Final = (
     Transition("SUSPENDED", "resumed",   "ACTIVE"),
     Transition("SUSPENDED", "closed",    "CLOSED"),
 )  # fmt: skip
-BY_EVENT: Final = {one.event: one for one in TRANSITIONS}
+BY_EVENT: Final = {transition.event: transition for transition in TRANSITIONS}
 
 PREFIXES: Final[dict[Environment, str]] = {"production": "svc_live_", "staging": "svc_stg_"}
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -58,30 +58,30 @@ _KEY: Final = re.compile(r"(svc_(?:live|stg)_)([0-9A-Za-z]{40})([0-9A-Za-z]{6})"
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a merchant pays and when it gets its money; amounts in the settlement currency."""
+    """Fees, settlement and limits of a merchant; amounts in the settlement currency."""
 
-    platform_fee_rate: Decimal  # for payments that no row of the schedule is about
+    platform_fee_rate: Decimal  # for payments without a matching row in the schedule
     fees: str  # JSON: the schedule by method and currency, see ``fees``
     refund_fee_policy: FeePolicy
-    overdraft_minor: int  # how far refunds may take the balance below zero
+    overdraft_minor: int  # how far refunds may overdraw the balance
     settlement_delay_days: int
     settlement_calendar: Calendar
     reserve_rate: Decimal
     reserve_days: int
     dispute_fee_minor: int
     payout_minimum_minor: int
-    ip_allowlist: list[str]  # networks; empty: from everywhere
+    ip_allowlist: list[str]  # networks; empty: no restriction
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """What customers see of a merchant, each None if it is not set, and its own zone."""
+    """What customers see of a merchant, None if not set, and the merchant's time zone."""
 
     display_name: str | None  # None: the merchant's name
     accent_color: str | None  # of buttons: #rrggbb
     support_email: str | None
     support_url: str | None
     terms_url: str | None
-    time_zone: str  # of the days and times on the merchant's pages, as IANA names it
+    time_zone: str  # IANA time zone of the merchant's pages
 
 
 class Merchant(Terms, frozen=True, kw_only=True):
@@ -101,34 +101,34 @@ class Merchant(Terms, frozen=True, kw_only=True):
     terms_url: str | None
     logo_sha256: str | None
     status: Status
-    charge_off: str | None  # why opening sessions is off, None while it is on
+    charge_off: str | None  # the reason, None while sessions can be opened
     refund_off: str | None
     payout_off: str | None
 
     def off(self, capability: Capability) -> str | None:
-        """Return why a capability is off, None while it is on."""
-        off: str | None = getattr(self, f"{capability}_off")
-        return off
+        """Return the reason why a capability is off, None while it is on."""
+        reason: str | None = getattr(self, f"{capability}_off")
+        return reason
 
     def require(self, capability: Capability) -> None:
         """Raise CapabilityOff unless a capability is on."""
-        why = self.off(capability)
-        if why is not None:
-            raise CapabilityOff(capability, why)
+        reason = self.off(capability)
+        if reason is not None:
+            raise CapabilityOff(capability, reason)
 
     @property
     def logo_path(self) -> str | None:
-        """The path of the logo, which changes with it; None without one."""
+        """The path of the logo, which contains its digest; None without a logo."""
         return logo_path(self.id, self.logo_sha256)
 
 
 def logo_path(merchant_id: str, digest: str | None) -> str | None:
-    """Return the path of a merchant's logo with this digest, None without one."""
+    """Return the path of a merchant's logo, None without a digest."""
     return digest and f"/logos/{merchant_id}/{digest}"
 
 
 class CapabilityOff(NotPermitted):
-    """The merchant may not do this now; the operator has said why."""
+    """The operator switched off a capability that the request needs."""
 
     def __init__(self, capability: Capability, why: str) -> None:
         """``why`` is the operator's reason."""
@@ -139,7 +139,7 @@ class CapabilityOff(NotPermitted):
 
 
 class MerchantChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a merchant's history: its status, a capability, or a note of the operator's."""
+    """An entry of a merchant's history: a change of status or capability, or a note of staff."""
 
     merchant_id: str
     number: int
@@ -149,45 +149,45 @@ class MerchantChange(msgspec.Struct, frozen=True, kw_only=True):
     to_status: Status
     capability: Capability | None
     who: str
-    reason: str  # the merchant reads it where a capability is off
-    notes: str  # for staff alone, "" without any
+    reason: str  # shown to the merchant while a capability is off
+    notes: str  # for staff only, "" if none
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody has entered who wants to become a merchant."""
+    """An application to become a merchant."""
 
     merchant_id: str
     name: str  # of the person
     email: str
     website: str  # "" without one
     business: str  # what is sold
-    address: str  # where it was sent from, "" by command
+    address: str  # the sender's IP address, "" by command
     applied_at: int
-    visitor: str | None  # what limits count that address under; None by command
+    visitor: str | None  # the address's subject in limits; None by command
 
 
-class Waiting(Application, frozen=True, kw_only=True):
-    """An application that waits to be decided, with the merchant that it would be."""
+class PendingApplication(Application, frozen=True, kw_only=True):
+    """An application that waits for a decision, with its merchant."""
 
     merchant_name: str
     settlement_currency: str
 
 
 class MerchantName(msgspec.Struct, frozen=True):
-    """What a merchant is called."""
+    """A merchant's id and name."""
 
     id: str
     name: str
 
 
 class SettlementCurrency(msgspec.Struct, frozen=True):
-    """A currency in which merchants are paid."""
+    """A settlement currency of any merchant."""
 
     currency: str
 
 
 class Logo(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant's logo: the file, and what was recognised in it; sides in pixels."""
+    """A merchant's logo: the file, its type, and its size in pixels."""
 
     merchant_id: str
     sha256: str
@@ -199,7 +199,7 @@ class Logo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TermsVersion(Terms, frozen=True, kw_only=True):
-    """The terms as they were set once: by whom, why and when."""
+    """A version of a merchant's terms: who set it, why and when."""
 
     merchant_id: str
     version: int
@@ -209,46 +209,46 @@ class TermsVersion(Terms, frozen=True, kw_only=True):
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key as it is stored: never the key itself."""
+    """A stored API key, without the key itself."""
 
     id: str
     merchant_id: str
-    name: str  # given by whoever made it, "" without one
+    name: str  # "" if none
     hint: str
     environment: Environment
     created_at: int
     expires_at: int | None
     revoked_at: int | None
-    last_used_at: int | None  # last, to the minute; what came after is written within two
-    scopes: list[str] | None = None  # None: everything that the merchant may do
-    made_by: str | None = None  # the id of the person; None: a command
+    last_used_at: int | None  # to the minute; written within two minutes
+    scopes: list[str] | None = None  # None: unrestricted
+    made_by: str | None = None  # the person's id; None: by command
 
     def opens(self, now: int) -> bool:
-        """Return whether requests with it are let in."""
+        """Whether the key is valid."""
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 class KeyFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever makes a key says about it; ``name`` is for people, and may be empty."""
+    """The fields of a new key; ``name`` is for people and may be empty."""
 
     name: str = ""
     expires_at: int | None = None
-    scopes: list[str] | None = None  # None: everything that the merchant may do
+    scopes: list[str] | None = None  # None: unrestricted
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key just made; ``key`` is shown this once."""
+    """A new key; ``key`` is shown only once."""
 
     id: str
     merchant_id: str
     name: str
     key: str
     expires_at: int | None
-    scopes: list[str] | None = None  # None: everything that the merchant may do
+    scopes: list[str] | None = None  # None: unrestricted
 
 
 class Authentication(msgspec.Struct, frozen=True):
-    """What the statement of authentication found; without a valid key only ``allowed``."""
+    """The result of authentication; without a valid key only ``allowed`` is set."""
 
     allowed: bool
     key_id: str | None
@@ -259,7 +259,7 @@ class Authentication(msgspec.Struct, frozen=True):
 
 
 class SoloMovement(msgspec.Struct, frozen=True, kw_only=True):
-    """What one person moves at a merchant: ``id`` is of what is moved, and ``who`` moves it."""
+    """An amount that one person moves alone; ``id`` names the refund, adjustment or payout."""
 
     merchant_id: str
     id: str
@@ -270,16 +270,16 @@ class SoloMovement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MovedSum(msgspec.Struct, frozen=True):
-    """What somebody moved in a currency, in minor units."""
+    """The sum of a person's movements in a currency, in minor units."""
 
     currency: str
     amount_minor: int
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator did; ``hash`` in hexadecimal."""
+    """An action of an operator; ``hash`` is in hexadecimal."""
 
-    number: int | None  # None: written past the chain
+    number: int | None  # None: written without the chain
     id: str
     at: int
     who: str
@@ -291,7 +291,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditHead(msgspec.Struct, frozen=True):
-    """Where the chain ends."""
+    """The end of the chain."""
 
     number: int
     hash: str
@@ -309,28 +309,28 @@ def _checksum(prefix: str, secret: str) -> str:
     return _base62(zlib.crc32((prefix + secret).encode()), 6)
 
 
-def make_key(environment: Environment) -> str:
-    """Make a key: prefix, 40 random base62 characters (238 bits), 6 of checksum (CRC-32)."""
+def generate_key(environment: Environment) -> str:
+    """Return a new key: prefix, 40 random base62 characters (238 bits), 6 of CRC-32."""
     prefix = PREFIXES[environment]
     secret = "".join(secrets.choice(_BASE62) for _ in range(40))
     return prefix + secret + _checksum(prefix, secret)
 
 
 def is_key(text: str, environment: Environment) -> bool:
-    """Return whether a text has the form of a key of this environment, checksum included."""
-    found = _KEY.fullmatch(text)
+    """Whether a text has the form of a key of this environment, with a valid checksum."""
+    match = _KEY.fullmatch(text)
     return (
-        found is not None
-        and found[1] == PREFIXES[environment]
-        and _checksum(found[1], found[2]) == found[3]
+        match is not None
+        and match[1] == PREFIXES[environment]
+        and _checksum(match[1], match[2]) == match[3]
     )
 
 
 def digest(key: str) -> bytes:
-    """Return what is stored of a key. A key is random, so a plain SHA-256 cannot be reversed."""
+    """Return the digest by which a key is stored; SHA-256 suffices, since keys are random."""
     return hashlib.sha256(key.encode()).digest()
 
 
 def hint(key: str) -> str:
-    """Return the prefix and the last four characters, enough to distinguish a merchant's keys."""
+    """Return the prefix and the last four characters, which distinguish a merchant's keys."""
     return f"{key[: key.rindex('_') + 1]}…{key[-4:]}"

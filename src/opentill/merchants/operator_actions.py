@@ -1,4 +1,4 @@
-"""Checks of what operators enter: reasons, references, amounts, a second operator's approval."""
+"""Validation of operators' input: reasons, references, amounts, the second operator."""
 
 from typing import Final
 
@@ -6,49 +6,51 @@ from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.merchants.audit import Actor
 
-# Of one adjustment or payout: a typing error must not overflow the ledger.
+# Of an adjustment or payout, so that a typing error cannot overflow the ledger.
 MOST_MINOR: Final = 10**15
 _WORDS: Final = 500
-# How the audit log names the machine's owner, whoever that is (decision 0098).
+# Prefix of the machine's owner in the audit log, whoever that is (decision 0098).
 ROOT: Final = "root ("
 _REFERENCE: Final = 64
 
 
-def words(field: str, text: str, most: int = _WORDS) -> str:
-    """Trim what an operator wrote and check that it can be stored. Raises Invalid."""
+def check_text(field: str, text: str, most: int = _WORDS) -> str:
+    """Return trimmed text of an operator. Raises Invalid unless it is printable and short."""
     trimmed = text.strip()
     if not (1 <= len(trimmed) <= most and trimmed.isprintable()):
         raise Invalid(field, f"{field} must be text of 1 to {most} printable characters")
     return trimmed
 
 
-def actor(who: str, reason: str) -> Actor:
-    """Check who acts, and why. Raises Invalid on ``by`` and ``reason``."""
-    return Actor(words("by", who), words("reason", reason))
+def check_actor(who: str, reason: str) -> Actor:
+    """Return the actor of an action. Raises Invalid on ``by`` and ``reason``."""
+    return Actor(check_text("by", who), check_text("reason", reason))
 
 
-def reference(text: str) -> str:
-    """Check the reference that makes a command idempotent. Raises Invalid.
+def check_reference(text: str) -> str:
+    """Return the reference that makes a command idempotent. Raises Invalid.
 
-    It is required: a command whose result was lost is repeated, and must not move money twice.
+    It is required, because a command whose result was lost is repeated and must not move money
+    twice.
     """
-    return words("reference", text, _REFERENCE)
+    return check_text("reference", text, _REFERENCE)
 
 
-def amount(field: str, minor: int, currency: str) -> int:
-    """Check a positive amount of minor units. Raises Invalid."""
+def check_amount(field: str, minor: int, currency: str) -> int:
+    """Return a positive amount of minor units. Raises Invalid."""
     if not 0 < minor <= MOST_MINOR:
         most = money.show(MOST_MINOR, currency)
         raise Invalid(field, f"{field} must be more than 0.00 and at most {most} {currency}")
     return minor
 
 
-def second(first: str, other: str, field: str = "by") -> str:
-    """Return who approves what ``first`` has asked for. Raises Invalid unless it is another person.
+def check_second_operator(first: str, other: str, field: str = "by") -> str:
+    """Return the approver of a request of ``first``. Raises Invalid unless it is another person.
 
-    The machine's owner is nobody in particular: whoever approves could be that person.
+    The machine's owner could be any person, including the approver, and so cannot make requests
+    that need one.
     """
-    approver = words(field, other)
+    approver = check_text(field, other)
     if first.startswith(ROOT):
         reason = f"{first} may be anybody, so that somebody who has logged in must ask for it anew"
         raise Invalid(field, f"{field} must be another operator than who asked for it; {reason}")

@@ -1,7 +1,7 @@
-"""The profile: what customers see of a merchant, and the zone of the merchant's own pages.
+"""A merchant's profile: what customers see, and the time zone of the merchant's pages.
 
-Whoever changes it says which version they have seen, so that two people do not undo each other's
-work unseen. Every change is in the audit log with the value before.
+Changes name the version that they are based on (optimistic locking), so that two people do not
+overwrite each other's changes. The audit log records each change with the previous value.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _COLOR: Final = re.compile("#?([0-9a-f]{6})", re.ASCII | re.IGNORECASE)
 
 
 class Stale(Invalid):
-    """Somebody else has changed the profile since the version that was seen."""
+    """The profile was changed since the given version."""
 
     def __init__(self) -> None:
-        """Say what to do."""
+        """The error says what to do."""
         super().__init__("version", "version must be that of the profile now: read it again")
 
 
@@ -39,10 +39,10 @@ def _name(field: str, text: str) -> str:
 
 
 def _color(field: str, text: str) -> str:
-    found = _COLOR.fullmatch(text)
-    if found is None:
+    match = _COLOR.fullmatch(text)
+    if match is None:
         raise Invalid(field, f"{field} must be a colour of six hexadecimal digits such as #0d5c49")
-    return f"#{found[1].lower()}"
+    return f"#{match[1].lower()}"
 
 
 def _address(field: str, text: str) -> str:
@@ -58,7 +58,7 @@ def _zone(field: str, text: str) -> str:
         raise Invalid(field, f"{field} must be {error}") from None
 
 
-# Each field with its name in the API, and the check of what is not empty.
+# Field → its name in the API, and the check of a non-empty value.
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], str]]]] = {
     "display_name": ("displayName", _name),
     "accent_color": ("accentColor", _color),
@@ -70,8 +70,8 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str, str], str]]]] = {
 PROFILE_FIELDS: Final = tuple(_FIELDS)
 
 
-def checked(field: str, text: str | None) -> str | None:
-    """Return a field's value as it is kept: trimmed, None if it is empty.
+def normalize_field(field: str, text: str | None) -> str | None:
+    """Return a field's normalized value, None if it is empty.
 
     Raises Invalid, with the field's name in the API.
     """
@@ -83,7 +83,7 @@ def checked(field: str, text: str | None) -> str | None:
 
 
 def version_of(merchant: Merchant) -> str:
-    """Return what names the values of a profile: another value, another version."""
+    """Return the version of a profile: a digest of its values."""
     values = [getattr(merchant, field) for field in PROFILE_FIELDS]
     return hashlib.sha256(msgspec.json.encode(values)).hexdigest()[:16]
 
@@ -97,21 +97,21 @@ async def change(
     actor: Actor,
     version: str | None = None,
 ) -> Merchant:
-    """Change the given fields of a profile; ``version`` is the one that was seen, None for any.
+    """Change fields of a profile that has the given ``version``, None for any.
 
-    What is so already is no change, so that doing it twice is harmless. Raises Invalid, Stale and
+    Equal values are not changed, so that the call is idempotent. Raises Invalid, Stale and
     NotFound.
     """
-    values = {field: checked(field, text) for field, text in changes.items()}
-    old = await _locked(tx, merchant_id)
+    values = {field: normalize_field(field, text) for field, text in changes.items()}
+    old = await _lock(tx, merchant_id)
     changed = [field for field, value in values.items() if getattr(old, field) != value]
     if not changed:
         return old
     if version is not None and version != version_of(old):
         raise Stale
     new = msgspec.structs.replace(old, **values, updated_at=now)
-    kept = Profile(**{field: getattr(new, field) for field in PROFILE_FIELDS})
-    await queries.SET_PROFILE.run(tx, kept, merchant_id=merchant_id, updated_at=now)
+    profile = Profile(**{field: getattr(new, field) for field in PROFILE_FIELDS})
+    await queries.SET_PROFILE.run(tx, profile, merchant_id=merchant_id, updated_at=now)
     subject = ", ".join(
         f"{_FIELDS[field][0]}: {getattr(old, field) or 'none'} → {values[field] or 'none'}"
         for field in changed
@@ -123,12 +123,12 @@ async def change(
 async def set_logo(
     tx: Tx, merchant_id: str, content: bytes, now: int, *, actor: Actor, seen: str | None
 ) -> None:
-    """Show this picture; ``seen`` is the digest of the logo until now, "" for none, None for any.
+    """Replace the logo that has the digest ``seen``: "" for no logo, None for any.
 
     Raises ``logos.LogoRefused``, Stale and NotFound.
     """
-    picture, digest = logos.read(content), hashlib.sha256(content).hexdigest()
-    old = await _locked(tx, merchant_id)
+    picture, digest = logos.recognise(content), hashlib.sha256(content).hexdigest()
+    old = await _lock(tx, merchant_id)
     if old.logo_sha256 == digest:
         return
     if seen is not None and (old.logo_sha256 or "") != seen:
@@ -142,7 +142,7 @@ async def set_logo(
         content=content,
         created_at=now,
     )
-    await queries.KEEP_LOGO.run(tx, logo)
+    await queries.UPSERT_LOGO.run(tx, logo)
     await queries.SET_LOGO.run(tx, merchant_id=merchant_id, logo_sha256=digest, updated_at=now)
     subject = f"{digest} {logo.media_type}, {logo.width} × {logo.height}"
     await audit.record(tx, actor, "profile logo", merchant_id, subject, now)
@@ -151,22 +151,22 @@ async def set_logo(
 async def remove_logo(
     tx: Tx, merchant_id: str, now: int, *, actor: Actor, seen: str | None
 ) -> None:
-    """Show no picture any more; as ``set_logo``."""
-    old = await _locked(tx, merchant_id)
+    """Remove the logo; ``seen`` as in ``set_logo``."""
+    old = await _lock(tx, merchant_id)
     if old.logo_sha256 is None:
         return
     if seen is not None and old.logo_sha256 != seen:
         raise Stale
-    await queries.DROP_LOGO.run(tx, merchant_id=merchant_id)
+    await queries.DELETE_LOGO.run(tx, merchant_id=merchant_id)
     await queries.SET_LOGO.run(tx, merchant_id=merchant_id, logo_sha256=None, updated_at=now)
     await audit.record(tx, actor, "profile logo", merchant_id, f"{old.logo_sha256} removed", now)
 
 
 async def find_logo(tx: Tx, merchant_id: str, digest: str) -> Logo:
-    """Return a merchant's logo. Raises NotFound for one that is not shown any more."""
+    """Return a merchant's current logo. Raises NotFound for another digest."""
     return or_not_found(await queries.LOGO.first(tx, merchant_id=merchant_id, sha256=digest))
 
 
-async def _locked(tx: Tx, merchant_id: str) -> Merchant:
-    found = await queries.LOCKED.first(tx, merchant_id=merchant_id)
-    return or_not_found(found, f"there is no merchant {merchant_id}")
+async def _lock(tx: Tx, merchant_id: str) -> Merchant:
+    merchant = await queries.LOCKED.first(tx, merchant_id=merchant_id)
+    return or_not_found(merchant, f"there is no merchant {merchant_id}")

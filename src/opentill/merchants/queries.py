@@ -1,4 +1,4 @@
-"""All SQL about merchants and keys."""
+"""SQL for merchants and API keys."""
 
 from opentill.db.query import Command, Query, Value
 from opentill.db.rate_limits import HIT_SQL
@@ -13,9 +13,9 @@ from opentill.merchants.model import (
     MerchantChange,
     MerchantName,
     MovedSum,
+    PendingApplication,
     SettlementCurrency,
     TermsVersion,
-    Waiting,
 )
 
 _KEY_COLUMNS = (
@@ -39,23 +39,22 @@ INSERT = Command(
     """,
 )
 BY_ID = Query(Merchant, "select * from merchants where id = :merchant_id")
-# Not "for update", for which every new row that refers to the merchant, such as an order, would
-# have to wait.
+# Not "for update", which would block new rows that refer to the merchant, such as orders.
 LOCKED = Query(Merchant, "select * from merchants where id = :merchant_id for no key update")
-# Operators act on a merchant one after the other, so that a reference that was not found is not
-# taken meanwhile, and what was counted does not change.
+# Serializes operators' actions on a merchant, so that a free reference stays free and counts do not
+# change.
 LOCK = Value(str, "select id from merchants where id = :merchant_id for no key update")
-# What may be opened, refunded or paid out is about to change: nothing that keeps the merchant from
-# being changed so, such as the opening of a session, goes on beside it (decision 0082).
-LOCKED_WHOLE = Query(Merchant, "select * from merchants where id = :merchant_id for update")
-# Such a thing itself: others like it go on beside it.
-HELD = Query(
+# For changes of the standing: waits for transactions that rely on it, such as opening a session
+# (decision 0082).
+LOCK_FOR_UPDATE = Query(Merchant, "select * from merchants where id = :merchant_id for update")
+# For such a transaction: shared, so that they do not block each other.
+FIND_SHARED = Query(
     Merchant,
     "select * from merchants where id = :merchant_id for key share",
     distributed="select * from merchants where id = :merchant_id",
 )
-# The same two where tables are distributed: the merchant's row is on every node, and who locks it
-# on one does not wait for a session whose keys hold it on another. These are on the coordinator.
+# The same two locks for distributed tables, as advisory locks on the coordinator: the merchant's
+# row is on every node, and a lock on one node does not conflict with a share lock on another.
 LOCK_STANDING = Value(
     bool, "select pg_advisory_xact_lock(hashtextextended(:merchant_id, 0)) is null"
 )
@@ -69,7 +68,7 @@ SET_STANDING = Command(
     where id = :id
     """,
 )
-NOTE_CHANGE = Query(
+INSERT_CHANGE = Query(
     MerchantChange,
     """
     insert into merchant_history (merchant_id, number, at, event, from_status, to_status,
@@ -87,15 +86,14 @@ HISTORY = Query(
     order by number desc limit :limit
     """,
 )
-# The last change of the status, and of each capability.
-# The newest line of each capability, however long the history is.
+# The newest entry of each capability, by an index.
 STANDING = Query(
     MerchantChange,
     """
-    select h.* from unnest(:capability::text[]) as one (capability)
+    select h.* from unnest(:capability::text[]) as c (capability)
     cross join lateral (
         select * from merchant_history
-        where merchant_id = :merchant_id and capability = one.capability
+        where merchant_id = :merchant_id and capability = c.capability
         order by number desc limit 1
     ) h
     """,
@@ -121,7 +119,7 @@ APPLIED_BY = Value(
     where m.status = 'APPLIED' and a.email = :email limit 1
     """,
 )
-# When the newest but so many of an address came; null where there are not so many.
+# The time of the `:before`-th newest application of a visitor; null if there are fewer.
 APPLIED_FROM = Value(
     int,
     """
@@ -139,7 +137,7 @@ WAITS_FROM = Value(
     """,
 )
 WAITING = Query(
-    Waiting,
+    PendingApplication,
     """
     select a.*, m.name as merchant_name, m.settlement_currency
     from merchants m join merchant_applications a on a.merchant_id = m.id
@@ -152,7 +150,7 @@ ALL = Query(
     select * from merchants where :status::text is null or status = :status order by id
     """,
 )
-# By a part of the name, or a whole id; the newest first. `:like` is a pattern.
+# By a part of the name or the exact id. `:like` is a pattern.
 _FOUND = """
     from merchants
     where (:text = '' or id = :text or name ilike :like or display_name ilike :like)
@@ -193,7 +191,7 @@ SET_LOGO = Command(
     where id = :merchant_id
     """,
 )
-KEEP_LOGO = Command(
+UPSERT_LOGO = Command(
     """
     insert into merchant_logos (merchant_id, sha256, media_type, width, height, content, created_at)
     values (:merchant_id, :sha256, :media_type, :width, :height, :content, :created_at)
@@ -202,7 +200,7 @@ KEEP_LOGO = Command(
         content = excluded.content, created_at = excluded.created_at
     """,
 )
-DROP_LOGO = Command("delete from merchant_logos where merchant_id = :merchant_id")
+DELETE_LOGO = Command("delete from merchant_logos where merchant_id = :merchant_id")
 LOGO = Query(
     Logo, "select * from merchant_logos where merchant_id = :merchant_id and sha256 = :sha256"
 )
@@ -232,7 +230,7 @@ KEYS = Query(
     Key,
     f"select {_KEY_COLUMNS} from api_keys where merchant_id = :merchant_id order by created_at, id",  # noqa: S608 - ours
 )
-# Of whichever merchant; there are few keys, and somebody is seldom removed.
+# At any merchant. A sequential scan suffices: keys are few, and people are rarely removed.
 KEYS_MADE_BY = Query(
     Key,
     f"select {_KEY_COLUMNS} from api_keys where made_by = :made_by order by created_at, id",  # noqa: S608 - ours
@@ -251,25 +249,25 @@ RENAME_KEY = Query(
     returning {_KEY_COLUMNS}
     """,  # noqa: S608 - a constant of ours
 )
-# A key that somebody else writes at this moment is left out: that is the same minute, or its end.
-# A time far ahead of the new one is of a clock that was set back since.
-NOTE_USES = Command(
+# Skips keys that another transaction is writing: it writes the same minute or revokes the key. A
+# stored time far ahead was written before the clock was set back.
+UPDATE_LAST_USED = Command(
     """
     with used as (
-        select k.id, noted.used_at
-        from unnest(:id::text[], :used_at::bigint[]) as noted (id, used_at)
-        join api_keys k on k.id = noted.id
+        select k.id, uses.used_at
+        from unnest(:id::text[], :used_at::bigint[]) as uses (id, used_at)
+        join api_keys k on k.id = uses.id
         where k.last_used_at is null
-            or k.last_used_at not between noted.used_at and noted.used_at + 3600000
+            or k.last_used_at not between uses.used_at and uses.used_at + 3600000
         order by k.id for no key update of k skip locked
     )
     update api_keys set last_used_at = used.used_at from used where api_keys.id = used.id
     """,
     distributed="""
-    update api_keys k set last_used_at = noted.used_at
-    from unnest(:id::text[], :used_at::bigint[]) as noted (id, used_at)
-    where k.id = noted.id and (k.last_used_at is null
-        or k.last_used_at not between noted.used_at and noted.used_at + 3600000)
+    update api_keys k set last_used_at = uses.used_at
+    from unnest(:id::text[], :used_at::bigint[]) as uses (id, used_at)
+    where k.id = uses.id and (k.last_used_at is null
+        or k.last_used_at not between uses.used_at and uses.used_at + 3600000)
     """,
 )
 
@@ -295,7 +293,7 @@ AUTHENTICATE = Query(
 OF_KEY = Value(str, "select merchant_id from api_keys where id = :id")
 EXISTS = Value(bool, "select exists (select from merchants where id = :merchant_id)")
 
-# ── the limit above which a second person approves ──
+# ── the limit above which a second person must approve ──
 SOLO_SUMS = Query(
     MovedSum,
     """
@@ -304,7 +302,7 @@ SOLO_SUMS = Query(
     group by currency
     """,
 )
-# A refund whose number has one already is that one, and counts once.
+# Repeating a refund with the same number counts once.
 RECORD_SOLO_MOVEMENTS = Command(
     """
     insert into solo_movements (merchant_id, id, kind, maker, amount_minor, currency, at)
@@ -315,7 +313,7 @@ RECORD_SOLO_MOVEMENTS = Command(
     """,
 )
 
-# The audit log. ``hash`` is shown in hexadecimal.
+# The audit log; ``hash`` is returned in hexadecimal.
 _AUDIT_COLUMNS = (
     "number, id, at, who, action, merchant_id, subject, reason, encode(hash, 'hex') as hash"
 )
@@ -334,7 +332,7 @@ AUDIT_CHAIN = Query(
     AuditRow,
     f"select {_AUDIT_COLUMNS} from audit_log order by number nulls first, id",  # noqa: S608 - ours
 )
-# `:before` is a number of the chain; `:like` is a pattern of what was done, by whom, to what.
+# `:before` is a number of the chain; `:like` is a pattern for actor, action, subject or reason.
 SEARCH_AUDIT = Query(
     AuditRow,
     f"""

@@ -1,4 +1,4 @@
-"""What can be done with merchants and keys."""
+"""Finding merchants, managing API keys, and authentication."""
 
 from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -15,23 +15,23 @@ from opentill.http.csvfile import format_utc
 from opentill.merchants import audit, model, queries
 from opentill.merchants.audit import OPENTILL, Actor
 from opentill.merchants.model import Key, KeyFields, Merchant, NewKey, Status
-from opentill.merchants.operator_actions import words
+from opentill.merchants.operator_actions import check_text
 from opentill.server.client_address import limit_subject
 
-# How long to wait for a connection. Every request begins with authentication, so that a database
-# that hangs is noticed here.
+# How long to wait for a connection. Every request begins with authentication, so a hanging database
+# is detected here.
 _PATIENCE_S: Final = 1.8
 LONGEST_NAME: Final = 100  # of a key
 
 
 async def find(tx: Tx, merchant_id: str) -> Merchant:
     """Return a merchant. Raises NotFound."""
-    found = await queries.BY_ID.first(tx, merchant_id=merchant_id)
-    return or_not_found(found, f"there is no merchant {merchant_id}")
+    merchant = await queries.BY_ID.first(tx, merchant_id=merchant_id)
+    return or_not_found(merchant, f"there is no merchant {merchant_id}")
 
 
 async def lock(tx: Tx, merchant_id: str) -> None:
-    """Lock a merchant until the end of ``tx``, which no payment waits for. Raises NotFound."""
+    """Lock a merchant until the end of ``tx``, without blocking payments. Raises NotFound."""
     locked = await queries.LOCK.get(tx, merchant_id=merchant_id)
     or_not_found(locked, f"there is no merchant {merchant_id}")
 
@@ -44,24 +44,24 @@ async def all_merchants(tx: Tx, status: Status | None = None) -> list[Merchant]:
 async def search(
     tx: Tx, text: str, page: int, size: int, status: Status | None = None
 ) -> tuple[list[Merchant], int]:
-    """Return a page of the merchants with a text in their name or as their id, and how many.
+    """Return a page of the merchants with a text in their name or as their id, and the total.
 
-    The newest come first; "" finds all, of any status or of one. There are thousands of merchants,
-    not millions: they are read through.
+    The newest come first; "" matches all. There are thousands of merchants and not millions, so a
+    sequential scan suffices.
     """
-    found = {"text": text, "like": like(text), "status": status}
-    rows = await queries.SEARCH.all(tx, **found, limit=size, offset=(page - 1) * size)
-    return rows, await queries.COUNT_FOUND.get(tx, **found) or 0
+    filters = {"text": text, "like": like(text), "status": status}
+    rows = await queries.SEARCH.all(tx, **filters, limit=size, offset=(page - 1) * size)
+    return rows, await queries.COUNT_FOUND.get(tx, **filters) or 0
 
 
 async def names(tx: Tx, ids: Iterable[str]) -> dict[str, str]:
-    """Return what merchants are called, by their ids."""
-    found = await queries.NAMES.all(tx, ids=sorted(set(ids)))
-    return {one.id: one.name for one in found}
+    """Return merchants' names by id."""
+    rows = await queries.NAMES.all(tx, ids=sorted(set(ids)))
+    return {row.id: row.name for row in rows}
 
 
 async def settlement_currencies(tx: Tx) -> list[str]:
-    """Return the currencies in which merchants are paid, each once, in no order."""
+    """Return the settlement currencies of all merchants, in no order."""
     return [row.currency for row in await queries.SETTLEMENT_CURRENCIES.all(tx)]
 
 
@@ -74,25 +74,25 @@ async def create_key(
     *,
     actor: Actor = OPENTILL,
 ) -> NewKey:
-    """Make a key, of which only the digest is stored.
+    """Create a key, of which only the digest is stored.
 
-    Which scopes there are, and who may give them, ``people.key_scopes`` has checked. Raises
-    NotFound, and Invalid on ``expiresAt`` and ``name``.
+    ``people.key_scopes`` must have checked the scopes. Raises NotFound, and Invalid on
+    ``expiresAt`` and ``name``.
     """
     fields = fields or KeyFields()
     new = NewKey(
         id=new_id("key"),
         merchant_id=merchant_id,
-        name=words("name", fields.name, LONGEST_NAME) if fields.name.strip() else "",
-        key=model.make_key(environment),
+        name=check_text("name", fields.name, LONGEST_NAME) if fields.name.strip() else "",
+        key=model.generate_key(environment),
         expires_at=fields.expires_at,
         scopes=fields.scopes,
     )
     await _create_key(tx, new, environment, actor, now)
     until = "" if new.expires_at is None else f", until {format_utc(new.expires_at)}"
-    named = f", named {new.name}" if new.name else ""
+    label = f", named {new.name}" if new.name else ""
     only = "" if new.scopes is None else f", for {' '.join(new.scopes)}"
-    subject = f"{new.id} {model.hint(new.key)}{until}{named}{only}"
+    subject = f"{new.id} {model.hint(new.key)}{until}{label}{only}"
     await audit.record(tx, actor, "keys create", merchant_id, subject, now)
     return new
 
@@ -120,7 +120,7 @@ async def _create_key(
 
 
 async def revoke_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> Key:
-    """Revoke a key: requests that start after the commit get 401. Raises NotFound."""
+    """Revoke a key; requests that start after the commit get 401. Raises NotFound."""
     key = await _revoke_key(tx, key_id, now)
     subject = f"{key.id} {key.hint}"
     await audit.record(tx, actor, "keys revoke", key.merchant_id, subject, now)
@@ -135,25 +135,25 @@ async def _revoke_key(tx: Tx, key_id: str, now: int) -> Key:
 async def rename_key(
     tx: Tx, merchant_id: str, key_id: str, name: str, now: int, *, actor: Actor = OPENTILL
 ) -> Key:
-    """Give a key of a merchant another name, "" for none. The same name again is no change.
+    """Rename a merchant's key, "" for no name. An equal name changes nothing.
 
     Raises NotFound, and Invalid on ``name``.
     """
-    kept = words("name", name, LONGEST_NAME) if name.strip() else ""
-    found = (key for key in await keys(tx, merchant_id) if key.id == key_id)
-    old = or_not_found(next(found, None))
-    if old.name == kept:
+    new_name = check_text("name", name, LONGEST_NAME) if name.strip() else ""
+    matching = (key for key in await keys(tx, merchant_id) if key.id == key_id)
+    old = or_not_found(next(matching, None))
+    if old.name == new_name:
         return old
-    new = await queries.RENAME_KEY.one(tx, merchant_id=merchant_id, id=key_id, name=kept)
-    subject = f"{new.id} {new.hint}: {old.name or 'no name'} → {kept or 'no name'}"
+    new = await queries.RENAME_KEY.one(tx, merchant_id=merchant_id, id=key_id, name=new_name)
+    subject = f"{new.id} {new.hint}: {old.name or 'no name'} → {new_name or 'no name'}"
     await audit.record(tx, actor, "keys rename", merchant_id, subject, now)
     return new
 
 
 async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTILL) -> NewKey:
-    """Replace a key by a new one at once, with the same name, scopes and expiry.
+    """Replace a key by a new one with the same name, scopes and expiry; the old one ends.
 
-    Whoever replaces it has seen the new key, and counts as its maker.
+    The person who replaces it has seen the new key and counts as its creator.
 
     Raises NotFound, Invalid.
     """
@@ -164,7 +164,7 @@ async def regenerate_key(tx: Tx, key_id: str, now: int, *, actor: Actor = OPENTI
         id=new_id("key"),
         merchant_id=old.merchant_id,
         name=old.name,
-        key=model.make_key(old.environment),
+        key=model.generate_key(old.environment),
         expires_at=old.expires_at,
         scopes=old.scopes,
     )
@@ -180,20 +180,20 @@ async def keys(tx: Tx, merchant_id: str) -> list[Key]:
 
 
 async def keys_made_by(tx: Tx, person_id: str) -> list[Key]:
-    """Return the keys that a person made, of whichever merchant, oldest first."""
+    """Return the keys that a person created at any merchant, oldest first."""
     return await queries.KEYS_MADE_BY.all(tx, made_by=person_id)
 
 
 async def merchant_of_key(tx: Tx, key_id: str) -> str:
-    """Return whose a key is, by the key's id. Raises NotFound."""
-    found = await queries.OF_KEY.get(tx, id=key_id)
-    return or_not_found(found, f"there is no key {key_id}")
+    """Return the id of a key's merchant. Raises NotFound."""
+    merchant_id = await queries.OF_KEY.get(tx, id=key_id)
+    return or_not_found(merchant_id, f"there is no key {key_id}")
 
 
 def _inside(address: str, networks: list[str]) -> bool:
     try:
         parsed = ip_address(address)
-    except ValueError:  # no address at all, such as a local socket's
+    except ValueError:  # not an IP address, such as a Unix socket's
         return False
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped:
         parsed = parsed.ipv4_mapped
@@ -201,36 +201,40 @@ def _inside(address: str, networks: list[str]) -> bool:
 
 
 def may_call(address: str, allowlist: list[str] | None) -> bool:
-    """Return whether a merchant's allowlist permits requests from an address."""
+    """Whether a merchant's allow-list permits requests from an address."""
     return not allowlist or _inside(address, allowlist)
 
 
 async def authenticate(
     db: Db, settings: Settings, key: str | None, address: str, now: int
 ) -> Caller | None:
-    """Count a request against its address and return the caller, None if unknown.
+    """Count a request against its address's rate limit and return the caller, None if unknown.
 
-    Raises TooManyRequests. Failed authentications count like everything else.
+    Raises TooManyRequests. Failed authentications count too.
     """
-    valid = key is not None and model.is_key(key, settings.environment)
-    digest = model.digest(key) if key is not None and valid else b""
+    is_well_formed = key is not None and model.is_key(key, settings.environment)
+    digest = model.digest(key) if key is not None and is_well_formed else b""
     limit = settings.limit_ip_per_minute
-    if not limit and not valid:
+    if not limit and not is_well_formed:
         return None
     async with db.connection(_PATIENCE_S) as tx:
         if limit:
             subject = limit_subject(address)
-            found = await queries.AUTHENTICATE_LIMITED.first(
+            authentication = await queries.AUTHENTICATE_LIMITED.first(
                 tx, scope="ip", subject=subject, limit=limit, now=now, key_sha256=digest
             )
-            if found is None or not found.allowed:
+            if authentication is None or not authentication.allowed:
                 wait = await rate_limits.retry_after_s(tx, "ip", subject, now)
                 raise TooManyRequests(limit, wait)
         else:
-            found = await queries.AUTHENTICATE.first(tx, key_sha256=digest, now=now)
-    if found is None or found.merchant_id is None or found.environment != settings.environment:
+            authentication = await queries.AUTHENTICATE.first(tx, key_sha256=digest, now=now)
+    if (
+        authentication is None
+        or authentication.merchant_id is None
+        or authentication.environment != settings.environment
+    ):
         return None
-    if not may_call(address, found.ip_allowlist):
+    if not may_call(address, authentication.ip_allowlist):
         return None
-    scopes = None if found.scopes is None else frozenset(found.scopes)
-    return Caller(found.merchant_id, found.key_id or "", scopes)
+    scopes = None if authentication.scopes is None else frozenset(authentication.scopes)
+    return Caller(authentication.merchant_id, authentication.key_id or "", scopes)

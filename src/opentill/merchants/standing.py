@@ -1,9 +1,9 @@
-"""A merchant's standing: its status, and which capabilities are off (decision 0082).
+"""A merchant's standing: its status and the capabilities that are off (decision 0082).
 
-The status changes by the table ``model.TRANSITIONS``. A capability is off because the status takes
-it away (``model.TAKEN``) or because it was switched off by itself; what was switched off stays off
-when a suspension ends. Each change is a line of the merchant's history, never changed, and an entry
-of the audit log, in one transaction with what it says.
+The status changes by ``model.TRANSITIONS``. A capability is off because the status disables it
+(``model.TAKEN``) or because it was switched off individually; the latter remains off when a
+suspension ends. Each change adds an immutable entry to the merchant's history and one to the audit
+log, in the same transaction.
 """
 
 from typing import Any, Final, NamedTuple
@@ -27,10 +27,10 @@ from opentill.merchants.model import (
     Status,
     StatusEvent,
 )
-from opentill.merchants.operator_actions import words
+from opentill.merchants.operator_actions import check_text
 
 _NOTES: Final = 2000
-# What the audit log calls an event: the name of its command.
+# The action in the audit log: the name of the event's command.
 _ACTIONS: Final[dict[Event, str]] = {
     "created": "merchants create",
     "applied": "merchants apply",
@@ -46,7 +46,7 @@ _ACTIONS: Final[dict[Event, str]] = {
 
 
 class _Standing(msgspec.Struct, frozen=True):
-    """What a change writes."""
+    """The columns that a change writes."""
 
     id: str
     status: Status
@@ -57,7 +57,7 @@ class _Standing(msgspec.Struct, frozen=True):
 
 
 class _Line(NamedTuple):
-    """What is about to be a line of a history."""
+    """A new entry of a history."""
 
     event: Event
     actor: Actor
@@ -76,41 +76,41 @@ async def create(
     reason: str = "merchant created",
     **values: Any,
 ) -> Merchant:
-    """Make an ACTIVE merchant; ``values`` are fields of ``Terms`` that are not as by default.
+    """Create an ACTIVE merchant; ``values`` are fields of ``Terms`` that differ from the default.
 
-    ``fee_changes`` are rows of the fee schedule as ``fees.changed`` takes them. Raises Invalid.
+    ``fee_changes`` are rows in the form of ``fees.apply_changes``. Raises Invalid.
     """
     merchant = terms.draft(name, settlement_currency, now, fee_changes, **values)
-    return await make(tx, merchant, "created", Actor(who, reason), now)
+    return await create_from_draft(tx, merchant, "created", Actor(who, reason), now)
 
 
-async def make(
+async def create_from_draft(
     tx: Tx, draft: Merchant, event: StatusEvent, actor: Actor, now: int, why: str = ""
 ) -> Merchant:
-    """Make a merchant by the first event of its life; ``why``: of what its status takes away."""
+    """Store a draft by its first event; ``why`` is the reason for disabled capabilities."""
     transition = BY_EVENT[event]
-    made = _with(draft, transition.target, why, {}, now)
-    await terms.insert(tx, made, actor, _ACTIONS[event], now)
-    await _write(tx, made, None, _Line(event, actor), now)
-    return made
+    merchant = _with_standing(draft, transition.target, why, {}, now)
+    await terms.insert(tx, merchant, actor, _ACTIONS[event], now)
+    await _write(tx, merchant, None, _Line(event, actor), now)
+    return merchant
 
 
-async def take(
+async def change_status(
     tx: Tx, merchant_id: str, event: StatusEvent, actor: Actor, now: int, *, notes: str = ""
 ) -> Merchant:
-    """Take a transition of a merchant's status, for every request that comes after the commit.
+    """Take a transition of a merchant's status, effective for requests after the commit.
 
-    ``actor.reason`` is what the merchant reads, ``notes`` only staff do. Raises NotFound, and
-    Invalid on ``merchant``, ``reason`` and ``notes``.
+    The merchant reads ``actor.reason``; only staff read ``notes``. Raises NotFound, and Invalid on
+    ``merchant``, ``reason`` and ``notes``.
     """
-    actor, notes = _checked(actor, notes)
-    old = await _locked(tx, merchant_id)
+    actor, notes = _check_input(actor, notes)
+    old = await _lock(tx, merchant_id)
     transition = BY_EVENT[event]
     if old.status != transition.source:
         reason = f"merchant must be {transition.source} to be {event}: this one is {old.status}"
         raise Invalid("merchant", reason)
     switches = await switched_off(tx, merchant_id)
-    new = _with(old, transition.target, actor.reason, switches, now)
+    new = _with_standing(old, transition.target, actor.reason, switches, now)
     return await _set(tx, old, new, _Line(event, actor, notes), now)
 
 
@@ -124,13 +124,13 @@ async def set_capability(
     now: int,
     notes: str = "",
 ) -> Merchant:
-    """Switch a capability on or off, by itself; off again has another reason.
+    """Switch an individual capability on or off; switching it off again replaces the reason.
 
-    What the status takes away stays off. Raises NotFound, and Invalid on ``merchant``,
-    ``capability``, ``reason`` and ``notes``.
+    A capability that the status disables remains off. Raises NotFound, and Invalid on
+    ``merchant``, ``capability``, ``reason`` and ``notes``.
     """
-    actor, notes = _checked(actor, notes)
-    old = await _locked(tx, merchant_id)
+    actor, notes = _check_input(actor, notes)
+    old = await _lock(tx, merchant_id)
     if old.status not in {"ACTIVE", "SUSPENDED"}:
         reason = f"merchant must be ACTIVE or SUSPENDED: this one is {old.status}"
         raise Invalid("merchant", reason)
@@ -141,62 +141,62 @@ async def set_capability(
     switches.pop(capability, None)
     if not on:
         switches[capability] = actor.reason
-    why = old.charge_off or ""  # the status takes it, if it takes anything
-    new = _with(old, old.status, why, switches, now)
+    why = old.charge_off or ""  # the reason of the status, if it disables anything
+    new = _with_standing(old, old.status, why, switches, now)
     event: Event = "capability_on" if on else "capability_off"
     return await _set(tx, old, new, _Line(event, actor, notes, capability), now)
 
 
-async def note(tx: Tx, merchant_id: str, notes: str, actor: Actor, now: int) -> MerchantChange:
+async def add_note(tx: Tx, merchant_id: str, notes: str, actor: Actor, now: int) -> MerchantChange:
     """Add a note that only staff read. Raises NotFound, and Invalid on ``notes``."""
-    kept = _notes(notes)
-    if not kept:
+    text = _notes(notes)
+    if not text:
         raise Invalid("notes", "notes must be text")
-    old = await _locked(tx, merchant_id)
-    made = await _write(tx, old, old.status, _Line("noted", actor, kept), now)
-    subject = f"note {made.number}"
+    old = await _lock(tx, merchant_id)
+    entry = await _write(tx, old, old.status, _Line("noted", actor, text), now)
+    subject = f"note {entry.number}"
     await audit.record(tx, actor, _ACTIONS["noted"], merchant_id, subject, now)
-    return made
+    return entry
 
 
-async def changes(tx: Tx, merchant_id: str, limit: int = 200) -> list[MerchantChange]:
-    """Return the lines of a merchant's history, newest first. Raises NotFound."""
-    found = await queries.BY_ID.first(tx, merchant_id=merchant_id)
-    or_not_found(found, f"there is no merchant {merchant_id}")
+async def status_history(tx: Tx, merchant_id: str, limit: int = 200) -> list[MerchantChange]:
+    """Return a merchant's history, newest first. Raises NotFound."""
+    merchant = await queries.BY_ID.first(tx, merchant_id=merchant_id)
+    or_not_found(merchant, f"there is no merchant {merchant_id}")
     return await queries.HISTORY.all(tx, merchant_id=merchant_id, limit=limit)
 
 
 async def require(tx: Tx, merchant_id: str, capability: Capability) -> Merchant:
-    """Return a merchant whose capability is on, and stays so until the end of ``tx``.
+    """Return a merchant whose capability is on, and keep it on until the end of ``tx``.
 
     Raises NotFound and CapabilityOff.
     """
     if Statement.distributes:
         await queries.HOLD_STANDING.get(tx, merchant_id=merchant_id)
-    found = await queries.HELD.first(tx, merchant_id=merchant_id)
-    merchant = or_not_found(found, f"there is no merchant {merchant_id}")
+    row = await queries.FIND_SHARED.first(tx, merchant_id=merchant_id)
+    merchant = or_not_found(row, f"there is no merchant {merchant_id}")
     merchant.require(capability)
     return merchant
 
 
 async def switched_off(tx: Tx, merchant_id: str) -> dict[Capability, str]:
-    """Return which capabilities are switched off by themselves, and why."""
-    last = await queries.STANDING.all(tx, merchant_id=merchant_id, capability=CAPABILITIES)
+    """Return the capabilities that are switched off individually, with the reasons."""
+    entries = await queries.STANDING.all(tx, merchant_id=merchant_id, capability=CAPABILITIES)
     return {
-        one.capability: one.reason
-        for one in last
-        if one.capability is not None and one.event == "capability_off"
+        entry.capability: entry.reason
+        for entry in entries
+        if entry.capability is not None and entry.event == "capability_off"
     }
 
 
 async def closed_at(tx: Tx, merchant_id: str) -> int | None:
-    """Return when a merchant was closed, Unix ms; None for one that was not."""
+    """Return when a merchant was closed (Unix ms), None if it was not."""
     return await queries.CLOSED_AT.get(tx, merchant_id=merchant_id)
 
 
-def _checked(actor: Actor, notes: str) -> tuple[Actor, str]:
-    """Check who changes a standing, why, and what they note. Raises Invalid."""
-    return Actor(words("by", actor.who), words("reason", actor.reason)), _notes(notes)
+def _check_input(actor: Actor, notes: str) -> tuple[Actor, str]:
+    """Check the actor and notes of a change. Raises Invalid."""
+    return Actor(check_text("by", actor.who), check_text("reason", actor.reason)), _notes(notes)
 
 
 def _notes(text: str) -> str:
@@ -208,18 +208,18 @@ def _notes(text: str) -> str:
     return trimmed
 
 
-async def _locked(tx: Tx, merchant_id: str) -> Merchant:
-    """Lock a merchant against everything that its standing is about. Raises NotFound."""
+async def _lock(tx: Tx, merchant_id: str) -> Merchant:
+    """Lock a merchant against transactions that rely on its standing. Raises NotFound."""
     if Statement.distributes:
         await queries.LOCK_STANDING.get(tx, merchant_id=merchant_id)
-    found = await queries.LOCKED_WHOLE.first(tx, merchant_id=merchant_id)
-    return or_not_found(found, f"there is no merchant {merchant_id}")
+    merchant = await queries.LOCK_FOR_UPDATE.first(tx, merchant_id=merchant_id)
+    return or_not_found(merchant, f"there is no merchant {merchant_id}")
 
 
-def _with(
+def _with_standing(
     old: Merchant, status: Status, why: str, switches: dict[Capability, str], now: int
 ) -> Merchant:
-    """Return a merchant of another standing; ``why`` is the reason of what the status takes."""
+    """Return the merchant with another standing; ``why`` explains what the status disables."""
     off = {f"{one}_off": why if one in TAKEN[status] else switches.get(one) for one in CAPABILITIES}
     return msgspec.structs.replace(old, status=status, updated_at=now, **off)
 
@@ -228,7 +228,7 @@ async def _set(tx: Tx, old: Merchant, new: Merchant, line: _Line, now: int) -> M
     await queries.SET_STANDING.run(tx, structs.convert(new, _Standing))
     await _write(tx, new, old.status, line, now)
     what = f"{line.capability}: " if line.capability else ""
-    off = ", ".join(one for one in CAPABILITIES if new.off(one)) or "nothing"
+    off = ", ".join(name for name in CAPABILITIES if new.off(name)) or "nothing"
     subject = f"{what}{old.status} → {new.status}, off: {off}"
     await audit.record(tx, line.actor, _ACTIONS[line.event], new.id, subject, now)
     return new
@@ -237,7 +237,7 @@ async def _set(tx: Tx, old: Merchant, new: Merchant, line: _Line, now: int) -> M
 async def _write(
     tx: Tx, merchant: Merchant, before: Status | None, line: _Line, now: int
 ) -> MerchantChange:
-    return await queries.NOTE_CHANGE.one(
+    return await queries.INSERT_CHANGE.one(
         tx,
         merchant_id=merchant.id,
         at=now,

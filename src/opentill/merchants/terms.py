@@ -1,4 +1,4 @@
-"""A merchant's terms: created, changed, every version kept. An order keeps those it began with."""
+"""A merchant's terms, with all versions. An order keeps the terms of its creation."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -26,9 +26,9 @@ _RANGES: Final = (
 )  # fmt: skip
 
 
-def _checked(merchant: Merchant) -> Merchant:
-    """Return a merchant whose terms are within their bounds. Raises Invalid otherwise."""
-    if not 1 <= len(merchant.name) <= 200:  # noqa: PLR2004 - as a product's name
+def _check_bounds(merchant: Merchant) -> Merchant:
+    """Return the merchant. Raises Invalid if its terms are out of bounds."""
+    if not 1 <= len(merchant.name) <= 200:  # noqa: PLR2004 - like a product's name
         raise Invalid("name", "name must be text of 1 to 200 characters")
     if merchant.settlement_currency not in money.EXPONENTS:
         reason = "settlement_currency must be an active ISO 4217 code such as USD"
@@ -78,11 +78,11 @@ def draft(
     fee_changes: tuple[str, ...] = (),
     **terms: Any,
 ) -> Merchant:
-    """Return a merchant as it will be made, ACTIVE; the arguments are those of ``create``.
+    """Return an ACTIVE merchant that is not stored yet; arguments as in ``standing.create``.
 
     Raises Invalid.
     """
-    merchant = _checked(
+    merchant = _check_bounds(
         structs.convert(
             msgspec.structs.replace(_default_terms(settlement_currency), **terms),
             Merchant,
@@ -105,14 +105,14 @@ def draft(
             payout_off=None,
         ),
     )
-    schedule = fees.changed(merchant.fees, fee_changes, settlement_currency)
+    schedule = fees.apply_changes(merchant.fees, fee_changes, settlement_currency)
     return msgspec.structs.replace(merchant, fees=schedule)
 
 
 async def insert(tx: Tx, merchant: Merchant, actor: Actor, action: str, now: int) -> None:
-    """Make a drafted merchant, with the first version of its terms; ``action`` is audited."""
+    """Store a drafted merchant and the first version of its terms; audit ``action``."""
     await queries.INSERT.run(tx, merchant)
-    await _keep(tx, merchant, actor.who, actor.reason, now)
+    await _insert_version(tx, merchant, actor.who, actor.reason, now)
     subject = f"{merchant.name}, settled in {merchant.settlement_currency}"
     await audit.record(tx, actor, action, merchant.id, subject, now)
 
@@ -127,12 +127,12 @@ async def change(
     fee_changes: tuple[str, ...] = (),
     **terms: Any,
 ) -> Merchant:
-    """Change the given terms, fields of ``Terms``, for sessions that are opened from now on.
+    """Change fields of ``Terms`` for sessions that are opened from now on.
 
-    Overdraft limit, payout minimum and allowlist are about the merchant, not about an order, and
-    count at once, as do ``name`` and ``time_zone``, which may be given too. No new version is made
-    if nothing changes. The settlement currency stays: the balance is in it. Raises Invalid and
-    NotFound.
+    Overdraft limit, payout minimum and allow-list belong to the merchant instead of an order and
+    apply immediately, as do ``name`` and ``time_zone``, which are also accepted. Without a change
+    there is no new version. The settlement currency cannot change, because the balance is in it.
+    Raises Invalid and NotFound.
     """
     if not reason.strip():
         raise Invalid("reason", "reason must say why, in a few words")
@@ -141,11 +141,11 @@ async def change(
     if terms.get("settlement_currency", old.settlement_currency) != old.settlement_currency:
         must = f"settlement_currency must stay {old.settlement_currency}: the balance is in it"
         raise Invalid("settlement_currency", must)
-    schedule = fees.changed(old.fees, fee_changes, old.settlement_currency)
-    new = _checked(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
+    schedule = fees.apply_changes(old.fees, fee_changes, old.settlement_currency)
+    new = _check_bounds(msgspec.structs.replace(old, **terms, fees=schedule, updated_at=now))
     terms_of_new = structs.convert(new, Terms)
-    fresh = terms_of_new != structs.convert(old, Terms)
-    if fresh:
+    has_changed = terms_of_new != structs.convert(old, Terms)
+    if has_changed:
         new = msgspec.structs.replace(new, terms_version=old.terms_version + 1)
     await queries.UPDATE.run(
         tx,
@@ -156,23 +156,23 @@ async def change(
         terms_version=new.terms_version,
         time_zone=new.time_zone,
     )
-    if fresh:
-        await _keep(tx, new, who, reason.strip(), now)
-    given = {**terms, **({"fee_changes": fee_changes} if fee_changes else {})}
-    shown = ", ".join(f"{term}={_text(value)}" for term, value in given.items())
+    if has_changed:
+        await _insert_version(tx, new, who, reason.strip(), now)
+    changes = {**terms, **({"fee_changes": fee_changes} if fee_changes else {})}
+    shown = ", ".join(f"{term}={_text(value)}" for term, value in changes.items())
     subject = f"version {new.terms_version}: {shown}"
     await audit.record(tx, Actor(who, reason), "merchants set", merchant_id, subject, now)
     return new
 
 
 def _text(value: object) -> str:
-    """Write a term for the audit log."""
+    """Format a term for the audit log."""
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, cast("Sequence[object]", value))) or "none"
     return str(value)
 
 
-async def _keep(tx: Tx, merchant: Merchant, who: str, reason: str, now: int) -> None:
+async def _insert_version(tx: Tx, merchant: Merchant, who: str, reason: str, now: int) -> None:
     await queries.INSERT_TERMS.run(
         tx,
         structs.convert(merchant, Terms),
@@ -192,6 +192,6 @@ async def history(tx: Tx, merchant_id: str) -> list[TermsVersion]:
 
 
 def differences(old: Terms, new: Terms) -> dict[str, tuple[Any, Any]]:
-    """Return what changed between two versions: field, before, after."""
+    """Return the fields that differ between two versions, with both values."""
     pairs = {field: (getattr(old, field), getattr(new, field)) for field in Terms.__struct_fields__}
     return {field: pair for field, pair in pairs.items() if pair[0] != pair[1]}

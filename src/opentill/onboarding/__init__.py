@@ -1,4 +1,4 @@
-"""How merchants come and go: approving applications, and closing merchants that are settled."""
+"""Approving applications, and closing settled merchants."""
 
 from opentill.onboarding.model import NotClosable, Unfinished
 from opentill.onboarding.service import Approved, approve, close, decline, unfinished

@@ -1,4 +1,4 @@
-"""What a merchant that is to be closed has left, and which of it stands in the way."""
+"""A merchant's remaining money and work, which may block closing it."""
 
 from typing import Final
 
@@ -7,22 +7,22 @@ import msgspec
 from opentill.core import money
 from opentill.core.errors import Invalid
 
-MANY: Final = 1000  # more of a kind than this are counted as this
+MANY: Final = 1000  # counts are capped at this
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is under way; ``MANY`` of a kind stands for more, too."""
+    """Counts of work in progress, each capped at ``MANY``."""
 
-    payments: int  # somebody pays just now, or a gateway has not responded
+    payments: int  # in progress, or without a response of the gateway
     refunds: int
     disputes: int
     payouts: int
     approvals: int  # pending requests for a second person
-    sessions: int  # open ones; those that nobody pays expire by themselves
+    sessions: int  # open ones; unpaid sessions expire by themselves
 
 
 class Unfinished(Work, frozen=True, kw_only=True):
-    """What a merchant has left: money, in minor units of ``currency``, and work under way."""
+    """A merchant's money in minor units of ``currency``, and its work in progress."""
 
     currency: str
     pending: int
@@ -31,8 +31,8 @@ class Unfinished(Work, frozen=True, kw_only=True):
     reserve: int
 
     @property
-    def in_the_way(self) -> dict[str, int]:
-        """What must come to an end before the merchant can be closed, by its field."""
+    def blockers(self) -> dict[str, int]:
+        """The nonzero fields that block closing the merchant."""
         fields = (
             "pending", "available", "frozen", "reserve", "payments", "refunds", "disputes",
             "payouts", "approvals",
@@ -41,13 +41,13 @@ class Unfinished(Work, frozen=True, kw_only=True):
         return {name: value for name, value in values.items() if value}
 
     def described(self) -> str:
-        """Write what is in the way, for people."""
+        """Describe the blockers for people."""
         accounts = {"pending", "available", "frozen", "reserve"}
         parts = [
             f"{money.show(value, self.currency)} {self.currency} {name}"
             if name in accounts
             else f"{value} {_WORDS[name]}"
-            for name, value in self.in_the_way.items()
+            for name, value in self.blockers.items()
         ]
         return ", ".join(parts)
 
@@ -62,10 +62,10 @@ _WORDS: Final = {
 
 
 class NotClosable(Invalid):
-    """A merchant has money or work left."""
+    """A merchant that still has money or work in progress cannot be closed."""
 
     def __init__(self, left: Unfinished) -> None:
-        """``left`` has something in the way."""
+        """``left`` has blockers."""
         reason = (
             f"merchant must have no money and nothing under way: there are {left.described()}; "
             "settle, pay out or correct the balance, and decide about approvals, first"

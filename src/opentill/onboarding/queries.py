@@ -1,10 +1,11 @@
-"""What a merchant has left; nothing is written here."""
+"""SQL that counts a merchant's work in progress (read-only)."""
 
 from opentill.db.query import Query
 from opentill.onboarding.model import Work
 
-# Each up to `:limit`. A payment counts while somebody pays or a gateway may not have responded.
-LEFT = Query(
+# Counts are capped at `:limit`. A payment counts while it is in progress or the gateway may not
+# have responded.
+UNFINISHED_WORK = Query(
     Work,
     """
     select
@@ -15,26 +16,26 @@ LEFT = Query(
                     select from payment_attempts a
                     where a.merchant_id = :merchant_id and a.order_id = o.id
                         and a.status in ('SUBMITTED', 'PENDING', 'ACTION_REQUIRED')))
-            limit :limit) found) as payments,
+            limit :limit) work) as payments,
         (select count(*) from (
             select 1 from refunds
             where merchant_id = :merchant_id and try_at is not null and status = 'PROCESSING'
-            limit :limit) found) as refunds,
+            limit :limit) work) as refunds,
         (select count(*) from (
             select 1 from disputes where merchant_id = :merchant_id and status = 'OPEN'
-            limit :limit) found) as disputes,
+            limit :limit) work) as disputes,
         (select count(*) from (
             select 1 from payouts where merchant_id = :merchant_id and status = 'PENDING'
-            limit :limit) found) as payouts,
+            limit :limit) work) as payouts,
         (select count(*) from (
             select 1 from payout_requests where merchant_id = :merchant_id and status = 'WAITING'
             union all
             select 1 from adjustments where merchant_id = :merchant_id and status = 'WAITING'
             union all
             select 1 from approval_requests where merchant_id = :merchant_id and status = 'WAITING'
-            limit :limit) found) as approvals,
+            limit :limit) work) as approvals,
         (select count(*) from (
             select 1 from orders where merchant_id = :merchant_id and status = 'PENDING'
-            limit :limit) found) as sessions
+            limit :limit) work) as sessions
     """,
 )

@@ -1,4 +1,4 @@
-"""What staff decide about merchants beyond their standing itself."""
+"""Approving, declining and closing merchants."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from opentill.web.catalogue import Language
 
 
 class Approved(NamedTuple):
-    """A merchant that was approved, the invitation of its owner, and whether it is mailed."""
+    """An approved merchant, the owner's invitation, and whether it is mailed."""
 
     merchant: Merchant
     invitation: NewLink
@@ -33,15 +33,15 @@ async def approve(  # noqa: PLR0913 - the fields of the form
     language: Language | None = None,
     shown: bool = False,
 ) -> Approved:
-    """Make an APPLIED merchant ACTIVE, and invite who has applied as its owner.
+    """Make an APPLIED merchant ACTIVE, and invite the applicant as its owner.
 
-    The invitation is mailed where there is a mail server, in ``language``, else in the actor's own;
-    ``shown``: its link is shown, too.
-    Raises NotFound, and Invalid as ``merchants.take`` does.
+    The invitation is mailed if there is a mail server, in ``language`` or else the actor's
+    language; with ``shown`` its link is also shown. Raises NotFound, and Invalid like
+    ``merchants.change_status``.
     """
-    merchant = await merchants.take(tx, merchant_id, "approved", actor, now, notes=notes)
+    merchant = await merchants.change_status(tx, merchant_id, "approved", actor, now, notes=notes)
     application = or_not_found(await merchants.application_of(tx, merchant_id))
-    wanted = mail.NewInvitation(
+    new_invitation = mail.NewInvitation(
         email=application.email,
         by=settings.operator_name,
         language=language,
@@ -50,18 +50,18 @@ async def approve(  # noqa: PLR0913 - the fields of the form
         shown=shown,
         has_applied=True,
     )
-    invitation, mailed = await mail.invite(tx, settings, wanted, actor, now)
+    invitation, mailed = await mail.invite(tx, settings, new_invitation, actor, now)
     return Approved(merchant, invitation, mailed)
 
 
 async def decline(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = "") -> Merchant:
-    """Close an APPLIED merchant; nobody is notified. Raises as ``approve`` does."""
-    return await merchants.take(tx, merchant_id, "declined", actor, now, notes=notes)
+    """Close an APPLIED merchant; nobody is notified. Raises like ``approve``."""
+    return await merchants.change_status(tx, merchant_id, "declined", actor, now, notes=notes)
 
 
 async def unfinished(tx: Tx, merchant: Merchant) -> Unfinished:
-    """Return what a merchant has left that is to be closed."""
-    work = await queries.LEFT.one(tx, merchant_id=merchant.id, limit=MANY)
+    """Return a merchant's remaining money and work."""
+    work = await queries.UNFINISHED_WORK.one(tx, merchant_id=merchant.id, limit=MANY)
     balance = await ledger.balance(tx, merchant.id, merchant.settlement_currency)
     accounts = {
         name: 0 if balance is None else int(getattr(balance, name))
@@ -73,15 +73,15 @@ async def unfinished(tx: Tx, merchant: Merchant) -> Unfinished:
 async def close(
     tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: str = ""
 ) -> tuple[Merchant, Unfinished]:
-    """Close a SUSPENDED merchant for good; return it and what expires by itself.
+    """Close a SUSPENDED merchant permanently; return it and its remaining sessions.
 
-    From the commit on its keys open nothing, its members are shown nothing, and its endpoints get
-    no more events; staff go on reading its books. Money that still arrives is taken in. Raises
-    NotFound, NotClosable, and Invalid as ``merchants.take`` does.
+    After the commit its keys and memberships are void and its endpoints get no events; staff can
+    still read its books, and late payments are still recorded. Raises NotFound, NotClosable, and
+    Invalid like ``merchants.change_status``.
     """
-    merchant = await merchants.take(tx, merchant_id, "closed", actor, now, notes=notes)
+    merchant = await merchants.change_status(tx, merchant_id, "closed", actor, now, notes=notes)
     left = await unfinished(tx, merchant)
-    if left.in_the_way:
+    if left.blockers:
         raise NotClosable(left)
     await webhooks.stop(tx, merchant_id, now, actor=actor)
     return merchant, left

@@ -43,7 +43,7 @@ def with_fee_of(order: Order, payment: fees.Scope) -> Order:
 
     The gross stays as it was frozen. Without a row for the payment, the order is returned as it is.
     """
-    row = fees.pick(fees.read(order.fees), payment)
+    row = fees.pick(fees.parse_schedule(order.fees), payment)
     if row is None:
         return order
     priced = price(

@@ -72,7 +72,7 @@ async def change(
     """
     await merchants.lock(tx, merchant_id)
     await merchants.find(tx, merchant_id)
-    actor = operator_actions.actor(actor.who, actor.reason)
+    actor = operator_actions.check_actor(actor.who, actor.reason)
     old = await current(tx, merchant_id)
     old_account = _read_old(old, rule.secret_key)
     if old is not None and old_account == account:
@@ -140,7 +140,7 @@ async def confirm(
     """
     await merchants.lock(tx, merchant_id)
     await merchants.find(tx, merchant_id)
-    actor = operator_actions.actor(actor.who, actor.reason)
+    actor = operator_actions.check_actor(actor.who, actor.reason)
     account = or_not_found(await current(tx, merchant_id), f"{merchant_id} has no bank account yet")
     since = await held_since(tx, account)
     if since is None:

@@ -26,7 +26,7 @@ async def request(
     """
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
-    reference = operator_actions.reference(wanted.reference)
+    reference = operator_actions.check_reference(wanted.reference)
     first = await queries.REQUEST_OF_REFERENCE.first(
         tx, merchant_id=merchant_id, reference=reference
     )
@@ -41,10 +41,10 @@ async def request(
     ):
         return await service.create(tx, merchant_id, wanted, above, now)
     if wanted.fee_minor:
-        operator_actions.amount("fee", wanted.fee_minor, currency)
+        operator_actions.check_amount("fee", wanted.fee_minor, currency)
     service.check_amount(merchant, amount)
     merchant.require("payout")
-    actor = operator_actions.actor(wanted.by, wanted.reason)
+    actor = operator_actions.check_actor(wanted.by, wanted.reason)
     request_id = new_id("preq")
     subject = f"{request_id}: {money.show(amount, currency)} {currency}, waiting"
     await merchants.record_audit(tx, actor, "payouts request", merchant_id, subject, now)
@@ -79,7 +79,7 @@ async def approve(tx: Tx, request_id: str, by: str, now: int) -> Payout:
     Invalid.
     """
     seen = await _locked(tx, request_id)
-    approver = operator_actions.second(seen.asked_by, by)
+    approver = operator_actions.check_second_operator(seen.asked_by, by)
     wanted = PayoutRequest(
         amount_minor=seen.amount_minor, fee_minor=seen.fee_minor, reference=seen.reference,
         reason=seen.reason, by=seen.asked_by, approved_by=approver,
@@ -99,7 +99,7 @@ async def approve(tx: Tx, request_id: str, by: str, now: int) -> Payout:
 async def reject(tx: Tx, request_id: str, actor: Actor, now: int) -> WaitingPayout:
     """Reject a payout that waits, one's own too. Raises NotFound and Invalid."""
     seen = await _locked(tx, request_id)
-    checked = operator_actions.actor(actor.who, actor.reason)
+    checked = operator_actions.check_actor(actor.who, actor.reason)
     await merchants.record_audit(
         tx, checked, "payouts reject", seen.merchant_id, seen.described, now
     )

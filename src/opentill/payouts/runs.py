@@ -44,11 +44,11 @@ async def start(tx: Tx, wanted: RunRequest, now: int) -> Run:
 
     Raises Invalid, also for a reference whose run is of another currency, fee or day.
     """
-    actor = operator_actions.actor(wanted.actor.who, wanted.actor.reason)
-    reference = operator_actions.reference(wanted.reference)
+    actor = operator_actions.check_actor(wanted.actor.who, wanted.actor.reason)
+    reference = operator_actions.check_reference(wanted.reference)
     fee = wanted.fee_minor
     if fee:
-        operator_actions.amount("fee", fee, wanted.currency)
+        operator_actions.check_amount("fee", fee, wanted.currency)
     first = await queries.RUN_OF_REFERENCE.first(tx, reference=reference)
     if first is None:
         first = await queries.START_RUN.first(
@@ -188,7 +188,7 @@ async def send(db: Db, run_id: str, wanted: FileRequest, secret_key: str, now: i
 
 async def _check_taker(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> RunView:
     """Return a run whose file they may take: READY, or SENT in this form."""
-    actor = operator_actions.actor(wanted.actor.who, wanted.actor.reason)
+    actor = operator_actions.check_actor(wanted.actor.who, wanted.actor.reason)
     seen = await view(tx, run_id)
     run, sums = seen.run, seen.sums
     if run.status == "SENT":
@@ -200,7 +200,7 @@ async def _check_taker(tx: Tx, run_id: str, wanted: FileRequest, now: int) -> Ru
     if not sums.pending:
         raise Invalid("run", "run must have payouts that wait to be sent: it has none")
     if await needs_second(tx, run, wanted.above, now):
-        operator_actions.second(run.created_by, actor.who)
+        operator_actions.check_second_operator(run.created_by, actor.who)
     return seen
 
 
@@ -276,8 +276,8 @@ async def pay(db: Db, run_id: str, bank_reference: str, actor: Actor, now: int) 
     Each in a transaction of its own; those that have ended already stay as they are. Raises
     NotFound and Invalid.
     """
-    actor = operator_actions.actor(actor.who, actor.reason)
-    operator_actions.words("bank-reference", bank_reference, service.LONGEST_BANK_REFERENCE)
+    actor = operator_actions.check_actor(actor.who, actor.reason)
+    operator_actions.check_text("bank-reference", bank_reference, service.LONGEST_BANK_REFERENCE)
     run = await db.read(lambda tx: find(tx, run_id))
     if run.status != "SENT":
         reason = f"run must be SENT before the bank can pay it: this one is {run.status}"

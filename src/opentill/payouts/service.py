@@ -29,17 +29,19 @@ async def create(
     await merchants.lock(tx, merchant_id)
     merchant = await merchants.find(tx, merchant_id)
     payout_id = new_id("po")
-    reference = operator_actions.reference(wanted.reference)
+    reference = operator_actions.check_reference(wanted.reference)
     first = await queries.BY_REFERENCE.first(tx, merchant_id=merchant_id, reference=reference)
     if first is not None:
         return _same(first, wanted)
     merchant.require("payout")
-    actor = operator_actions.actor(wanted.by, wanted.reason)
+    actor = operator_actions.check_actor(wanted.by, wanted.reason)
     currency = merchant.settlement_currency
-    fee = operator_actions.amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0
+    fee = (
+        operator_actions.check_amount("fee", wanted.fee_minor, currency) if wanted.fee_minor else 0
+    )
     approved_by = None
     if wanted.approved_by is not None:
-        approved_by = operator_actions.second(actor.who, wanted.approved_by)
+        approved_by = operator_actions.check_second_operator(actor.who, wanted.approved_by)
     subject = _described(payout_id, merchant, wanted, approved_by)
     await merchants.record_audit(tx, actor, "payouts create", merchant_id, subject, now)
     amount = await _amount(tx, merchant, wanted.amount_minor, fee)
@@ -108,7 +110,7 @@ async def _amount(tx: Tx, merchant: Merchant, wanted_minor: int | None, fee: int
 
 def check_amount(merchant: Merchant, amount_minor: int) -> int:
     """Return an amount that may be paid out, if there is as much. Raises Invalid."""
-    operator_actions.amount("amount", amount_minor, merchant.settlement_currency)
+    operator_actions.check_amount("amount", amount_minor, merchant.settlement_currency)
     if amount_minor < merchant.payout_minimum_minor:
         least = _shown(merchant.payout_minimum_minor, merchant)
         raise Invalid("amount", f"amount must be at least {least}, this merchant's minimum")
@@ -128,7 +130,9 @@ async def pay(
     tx: Tx, payout_id: str, bank_reference: str, reason: str, by: str, now: int
 ) -> Payout:
     """Record that the bank has sent a payout. Raises NotFound and Invalid."""
-    reference = operator_actions.words("bank-reference", bank_reference, LONGEST_BANK_REFERENCE)
+    reference = operator_actions.check_text(
+        "bank-reference", bank_reference, LONGEST_BANK_REFERENCE
+    )
     return await _take(tx, payout_id, "paid", Actor(by, reason), now, bank_reference=reference)
 
 
@@ -137,7 +141,7 @@ async def fail(tx: Tx, payout_id: str, reason: str, by: str, now: int) -> Payout
 
     Raises NotFound and Invalid.
     """
-    reason = operator_actions.words("reason", reason)
+    reason = operator_actions.check_text("reason", reason)
     return await _take(tx, payout_id, "failed", Actor(by, reason), now)
 
 
@@ -147,7 +151,7 @@ async def record_return(tx: Tx, payout_id: str, reason: str, by: str, now: int) 
     It is no ``fail``, so that whoever ends a payout that waits for its transfer cannot give the
     money of one back that has been sent meanwhile. Raises NotFound and Invalid.
     """
-    reason = operator_actions.words("reason", reason)
+    reason = operator_actions.check_text("reason", reason)
     return await _take(tx, payout_id, "returned", Actor(by, reason), now)
 
 
@@ -166,7 +170,7 @@ async def _take(
         if (seen.status, event) == ("PAID", "failed"):
             reason = f"{reason}. If the bank has returned it, record that it was returned"
         raise Invalid("payout", reason)
-    checked = Actor(operator_actions.words("by", actor.who), actor.reason)
+    checked = Actor(operator_actions.check_text("by", actor.who), actor.reason)
     subject = f"{payout_id} {bank_reference}".strip()
     await merchants.record_audit(tx, checked, f"payouts {event}", merchant_id, subject, now)
     payout = await queries.TRANSITION.one(

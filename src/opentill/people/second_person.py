@@ -33,7 +33,7 @@ async def check_second(tx: Tx, asked_by: str, approver: Approver, now: int) -> N
     password in the last 72 hours, directly or through others, and must use a browser in which the
     first has not logged in. The error names ``by``, ``invited`` or ``browser``.
     """
-    operator_actions.second(asked_by, approver.who)
+    operator_actions.check_second_operator(asked_by, approver.who)
     maker, other = person_named(asked_by), person_named(approver.who)
     if maker is None or other is None:
         return

@@ -52,7 +52,7 @@ async def begin(
 
     ``action`` is how the audit log calls it. Raises Invalid.
     """
-    actor = operator_actions.actor(actor.who, actor.reason)
+    actor = operator_actions.check_actor(actor.who, actor.reason)
     plain = "".join(one for one in name if one.isprintable())[-_LONGEST_NAME:]
     known = await queries.FILE_OF.first(tx, source=source, sha256=sha256)
     if known is not None:
@@ -141,7 +141,7 @@ async def resolve(
     adjustment that was rejected. ``merchant_id`` is whose balance, where the difference does not
     say. Raises NotFound and Invalid.
     """
-    actor = operator_actions.actor(actor.who, actor.reason)
+    actor = operator_actions.check_actor(actor.who, actor.reason)
     seen = await find(tx, difference_id)
     made = None
     if adjust is not None and seen.resolved_at is None:
@@ -189,7 +189,7 @@ async def reject_adjustment(
     seen = await queries.DIFFERENCE.first(tx, id=difference_id)
     if seen is None or (seen.resolved_at, _reference(seen)) != (made.created_at, made.reference):
         return made  # it was about something else
-    actor = operator_actions.actor(by, reason)
+    actor = operator_actions.check_actor(by, reason)
     earlier = EarlierResolution(
         at=made.created_at,
         by=seen.resolved_by or "",

@@ -100,7 +100,7 @@ class Cluster:
                 raise DataDirError(message)
             time.sleep(POLL_S)
         if self._ids is not None:
-            self._programs.let_run(self._ids[0])
+            self._programs.allow_user(self._ids[0])
         if not self.path.exists() or not any(self.path.iterdir()):
             self._create()
         self._ready_socket_dir()
