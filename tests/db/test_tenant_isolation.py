@@ -886,6 +886,8 @@ class Business:
             for _ in range(2)
         ]
         assert again[0].id == again[1].id
+        waiting = {"merchant_id": self.id, "id": again[0].id, "result": "refund reversed"}
+        assert api_server.tx(lambda tx: mail_queries.CANCEL.get(tx, **waiting, now=now))
         assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, limit=50))
         to = sent.recipient
         assert api_server.tx(lambda tx: mail.of_merchant(tx, self.id, recipient=to, limit=50))
