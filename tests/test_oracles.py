@@ -19,7 +19,7 @@ from opentill.adjustments import AdjustmentRequest
 from opentill.db.database import Db, Tx
 from support import concurrent_movements, mailing, world
 from support.crash_load import Storm
-from support.dispatcher_crashes import all_arrived
+from support.dispatcher_crashes import assert_all_arrived
 from support.mail_server import MailServer
 from support.webhook_harness import until, webhook_harness
 from support.webhook_receiver import receiving
@@ -66,14 +66,14 @@ async def test_an_event_that_does_not_arrive_or_arrives_changed_is_seen(
         await harness.endpoint(merchant_id, receiver.url)
         await harness.emit(merchant_id, 2)
         with pytest.raises(AssertionError):
-            await all_arrived(harness, receiver)
+            await assert_all_arrived(harness, receiver)
         async with harness.dispatching():
             await until(receiver.ids)
             await until(_nothing_is_pending)
-        await all_arrived(harness, receiver)
+        await assert_all_arrived(harness, receiver)
         await _execute(db, "update events set body = body || ' '", triggers=False)
         with pytest.raises(AssertionError):
-            await all_arrived(harness, receiver)
+            await assert_all_arrived(harness, receiver)
     await _execute(db, "delete from events", triggers=False)
 
 

@@ -644,8 +644,8 @@ class Business:
             assert await ledger.caused_by(tx, self.id, causes)
             assert await disputes.of_order(tx, self.id, order.id)
             moments = [row.at for row in await orders.history(tx, self.id, order.id)]
-            events = await webhooks.of_order(tx, self.id, order.id, moments, movable=True)
-            assert await webhooks.deliveries_of(tx, self.id, [one.id for one in events])
+            events = await webhooks.find_order_events(tx, self.id, order.id, moments, movable=True)
+            assert await webhooks.find_deliveries_of(tx, self.id, [one.id for one in events])
 
         self.api_server.tx(read)
 
@@ -740,11 +740,11 @@ class Business:
 
     async def _looked_at(self, tx: Tx, endpoint_id: str, event_id: str) -> None:
         """What the pages of endpoints and events read."""
-        endpoint, which = await webhooks.find(tx, self.id, endpoint_id), webhooks.Which()
-        await webhooks.look_at_deliveries(tx, endpoint, None, which)
-        await webhooks.look_at_delivery(tx, endpoint, event_id)
-        await webhooks.look_at_events(tx, self.id, "order.paid", which)
-        await webhooks.look_at_event(tx, self.id, event_id)
+        endpoint, which = await webhooks.find(tx, self.id, endpoint_id), webhooks.LogQuery()
+        await webhooks.list_deliveries(tx, endpoint, None, which)
+        await webhooks.find_delivery(tx, endpoint, event_id)
+        await webhooks.list_events(tx, self.id, "order.paid", which)
+        await webhooks.find_event(tx, self.id, event_id)
 
     async def _dispatched(self) -> None:
         """Send what is due once: nobody listens there."""

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from opentill.webhooks.hosts import HostLimit
 from support.commands import ForkServer
-from support.dispatcher_crashes import all_arrived, failing, storm
+from support.dispatcher_crashes import assert_all_arrived, failing, storm
 from support.webhook_harness import WebhookHarness, until, webhook_harness
 from support.webhook_receiver import Receiver, receiving
 
@@ -32,7 +32,7 @@ async def test_ten_thousand_events_arrive_through_twenty_kills(
     started = time.monotonic()
     async with receiving(failing(chance, 0.3)) as receiver:
         await storm(fork_server, harness, receiver, 10_500, 20, lease_s=1.5)
-        await all_arrived(harness, receiver)
+        await assert_all_arrived(harness, receiver)
         took = time.monotonic() - started
         sys.stderr.write(
             "\n" + f"{len(receiver.ids())} events, {len(receiver.got)} requests, {took:.0f} s"

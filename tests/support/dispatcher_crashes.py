@@ -10,31 +10,31 @@ from typing import Any, Final
 
 from support.commands import ForkServer, Served
 from support.webhook_harness import WebhookHarness, until
-from support.webhook_receiver import Got, Receiver
+from support.webhook_receiver import ReceivedRequest, Receiver
 
 MINUTE: Final = 60_000
 _PROGRAM: Final = Path(__file__).with_name("dispatcher_process.py")
 _STDERR: Final = 2
 
 
-def failing(chance: random.Random, part: float) -> Any:
-    """Fail so many of the requests, in all ways there are, but of each event the first five only.
+def failing(chance: random.Random, share: float) -> Any:
+    """Fail a share of the requests in all possible ways, at most five of each event.
 
-    After ten it would be given up.
+    A delivery is given up after ten attempts.
     """
     requests: Counter[str] = Counter()
 
-    def behave(got: Got) -> int | str:
+    def behave(got: ReceivedRequest) -> int | str:
         requests[got.event_id] += 1
-        if requests[got.event_id] > 5 or chance.random() >= part:
+        if requests[got.event_id] > 5 or chance.random() >= share:
             return 200
         return chance.choice((500, "reset", "hang", 302))
 
     return behave
 
 
-def _process(fork_server: ForkServer, harness: WebhookHarness, lease_s: float) -> Served:
-    """Start a dispatcher as a process of its own, to be killed."""
+def _start_process(fork_server: ForkServer, harness: WebhookHarness, lease_s: float) -> Served:
+    """Start a dispatcher in a process that can be killed."""
     paths = os.pathsep.join(path for path in sys.path if path)
     return fork_server.start_logged(
         [str(_PROGRAM), harness.url, "1", str(lease_s)],
@@ -54,7 +54,7 @@ async def storm(
     merchant_ids = [await harness.merchant() for _ in range(5)]
     for merchant_id in merchant_ids:
         await harness.endpoint(merchant_id, receiver.url)
-    process = _process(fork_server, harness, lease_s)
+    process = _start_process(fork_server, harness, lease_s)
     try:
         for batch in range(kills + 1):
             for merchant_id in merchant_ids:
@@ -64,7 +64,7 @@ async def storm(
             if batch < kills:
                 process.kill()
                 process.wait()
-                process = _process(fork_server, harness, lease_s)
+                process = _start_process(fork_server, harness, lease_s)
         end = asyncio.get_running_loop().time() + 600
         while (await harness.statuses()).get("PENDING"):
             assert asyncio.get_running_loop().time() < end, await harness.statuses()
@@ -79,8 +79,8 @@ async def storm(
         process.wait()
 
 
-async def all_arrived(harness: WebhookHarness, receiver: Receiver) -> None:
-    """Every event arrived, with the bytes that were written, each time."""
+async def assert_all_arrived(harness: WebhookHarness, receiver: Receiver) -> None:
+    """Assert that every event arrived, each time with the bytes that were written."""
     rows = await harness.rows("select id, body from events")
     bodies = {row["id"]: row["body"].encode() for row in rows}
     assert all(got.body == bodies[got.event_id] for got in receiver.got)

@@ -1,4 +1,4 @@
-"""A database with merchants and endpoints, and a dispatcher over it."""
+"""A database with merchants and endpoints, and a dispatcher that serves it."""
 
 import asyncio
 import contextlib
@@ -34,36 +34,36 @@ class WebhookHarness:
         return clock.now_ms() + self.ahead_ms
 
     async def merchant(self) -> str:
-        """Make a merchant."""
+        """Create a merchant."""
         now = self.now()
         return (await self.db.run(lambda tx: merchants.create(tx, name="M", now=now))).id
 
-    async def endpoint(self, merchant_id: str, url: str, **wanted: Any) -> tuple[Endpoint, str]:
-        """Make an endpoint; returns it and its secret."""
-        fields, check, now = (
-            EndpointFields(url=url, **wanted),
+    async def endpoint(self, merchant_id: str, url: str, **fields: Any) -> tuple[Endpoint, str]:
+        """Create an endpoint; return it and its secret."""
+        new, check, now = (
+            EndpointFields(url=url, **fields),
             UrlCheck(self.outgoing.check),
             self.now(),
         )
         return await self.db.run(
-            lambda tx: webhooks.create(tx, merchant_id, fields, check, SECRET_KEY, now)
+            lambda tx: webhooks.create(tx, merchant_id, new, check, SECRET_KEY, now)
         )
 
     async def emit(self, merchant_id: str, count: int = 1, kind: Any = "order.paid") -> None:
         """Write events in one transaction."""
         now = self.now()
-        made = [Event(merchant_id, kind, {"number": n, "text": "é茶"}, now) for n in range(count)]
-        await self.db.run(lambda tx: webhooks.emit(tx, made))
+        events = [Event(merchant_id, kind, {"number": n, "text": "é茶"}, now) for n in range(count)]
+        await self.db.run(lambda tx: webhooks.emit(tx, events))
 
     async def rows(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        """Look something up."""
+        """Run a statement and return its rows."""
         async with self.db.connection() as tx:
             return [dict(row) for row in await tx.fetch(statement, *values)]
 
     async def statuses(self) -> dict[str, int]:
-        """How many deliveries there are of each status."""
-        found = await self.rows("select status, count(*) from webhook_deliveries group by 1")
-        return {row["status"]: row["count"] for row in found}
+        """Return the number of deliveries by status."""
+        rows = await self.rows("select status, count(*) from webhook_deliveries group by 1")
+        return {row["status"]: row["count"] for row in rows}
 
     async def advance(self, by_ms: int) -> None:
         """Move business time, for dispatchers in other processes too."""
@@ -73,7 +73,7 @@ class WebhookHarness:
 
     @contextlib.asynccontextmanager
     async def dispatching(self, **changes: Any) -> AsyncIterator[Dispatcher]:
-        """Run a dispatcher while the block runs; it stops in good order."""
+        """Run a dispatcher while the block runs; stop it gracefully."""
         options = {"timeout_s": 5.0, "drain_s": 30.0, "lease_s": 60.0} | changes
         key = options.pop("secret_key", SECRET_KEY)
         dispatcher = Dispatcher(self.db, self.outgoing, key, self.now, Options(**options))
@@ -90,22 +90,22 @@ class WebhookHarness:
 async def webhook_harness(url: str) -> AsyncIterator[WebhookHarness]:
     """Connect to a fresh database."""
     db = await Db.connect(url, 6, acquire_timeout_s=10)
-    made = WebhookHarness(db, url)
+    harness = WebhookHarness(db, url)
     try:
-        yield made
+        yield harness
     finally:
-        await made.outgoing.close()
+        await harness.outgoing.close()
         await db.close()
 
 
 async def until(condition: Callable[[], Any], within_s: float = 180) -> None:
-    """Wait until something holds; what it gives may be awaited."""
+    """Wait until a condition, which may be a coroutine function, returns a true value."""
     end = time.monotonic() + within_s
     while True:
-        found = condition()
-        if asyncio.iscoroutine(found):
-            found = await found
-        if found:
+        result = condition()
+        if asyncio.iscoroutine(result):
+            result = await result
+        if result:
             return
         assert time.monotonic() < end, "it did not happen"
         await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A merchant's server on loopback that keeps what it gets and misbehaves as it is told."""
+"""A merchant's webhook server on loopback that records requests and misbehaves on demand."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ import msgspec
 from support.ports import free_port
 
 
-class Got(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """One request; names of headers in lower case."""
 
     path: str
@@ -21,47 +21,49 @@ class Got(msgspec.Struct, frozen=True):
 
     @property
     def event_id(self) -> str:
-        """Which event it is."""
+        """The id of the event."""
         return self.headers["webhook-id"]
 
 
-# What it does with a request: an HTTP status, "reset", "hang", "late" (a fifth of a second, then
+# The reaction to a request: an HTTP status, "reset", "hang", "late" (a fifth of a second, then
 # 200), "slow" (half a second, then 200) or "slowly gone" (410, as soon as ``gone`` is set).
-Behave = Callable[[Got], int | str]
+Behave = Callable[[ReceivedRequest], int | str]
 
 
 class Receiver:
-    """Use ``receiving``."""
+    """A receiver that records requests; create it with ``receiving``."""
 
     def __init__(self) -> None:
         self.url = ""
-        self.got: list[Got] = []
-        self.taken: list[Got] = []  # those that were answered 200
+        self.got: list[ReceivedRequest] = []
+        self.taken: list[ReceivedRequest] = []  # those that were answered 200
         self.behave: Behave = lambda _: 200
         self.gone = asyncio.Event()
         self.open = 0
         self.most_open = 0
 
     def ids(self) -> set[str]:
-        """The events that arrived and were taken."""
+        """The ids of the events answered with 200."""
         return {got.event_id for got in self.taken}
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         try:
-            while await self._one(reader, writer):
+            while await self._serve_request(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _serve_request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         lines = (line.partition(": ") for line in head[1:] if line)
         headers = {name.lower(): value for name, _, value in lines}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        got = Got(head[0].split(" ")[1], headers, body, time.time())
+        got = ReceivedRequest(head[0].split(" ")[1], headers, body, time.time())
         self.got.append(got)
         self.open += 1
         self.most_open = max(self.most_open, self.open)
@@ -70,7 +72,7 @@ class Receiver:
         finally:
             self.open -= 1
 
-    async def _answer(self, got: Got, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(self, got: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         doing = self.behave(got)
         match doing:
             case "reset":
@@ -96,7 +98,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving(behave: Behave | None = None) -> AsyncIterator[Receiver]:
-    """Run one while the block runs."""
+    """Run a receiver while the block runs."""
     receiver = Receiver()
     receiver.behave = behave or receiver.behave
     tasks: set[asyncio.Task[Any]] = set()

@@ -10,5 +10,5 @@ from support.webhook_harness import WebhookHarness, webhook_harness
 @pytest_asyncio.fixture
 async def harness(database_url: str) -> AsyncIterator[WebhookHarness]:
     """A fresh database to dispatch from."""
-    async with webhook_harness(database_url) as made:
-        yield made
+    async with webhook_harness(database_url) as running_harness:
+        yield running_harness

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from opentill.webhooks.service import MOST_ENDPOINTS
+from opentill.webhooks.service import MAX_ENDPOINTS
 from support.api_server import ApiServer, Shop, refused
 
 DAY = 86_400_000
@@ -35,45 +35,47 @@ def test_an_endpoint_is_refused(shop: Shop, body: Any, field: str) -> None:
         )
 
 
-def test_a_refused_type_names_those_there_are(shop: Shop) -> None:
+def test_a_refused_type_names_the_valid_types(shop: Shop) -> None:
     body = {"url": "https://shop.example.com/", "events": ["order.lost"]}
     assert "order.paid" in refused(shop.post("/v1/webhook-endpoints", body), "events")
 
 
-def test_there_are_only_so_many(api_server: ApiServer) -> None:
+def test_a_merchant_has_at_most_16_endpoints(api_server: ApiServer) -> None:
     shop = api_server.shop()
-    for _ in range(MOST_ENDPOINTS):
-        made = shop.endpoint()
+    for _ in range(MAX_ENDPOINTS):
+        endpoint = shop.endpoint()
     body = {"url": "https://shop.example.com/"}
     assert "16" in refused(shop.post("/v1/webhook-endpoints", body), "url")
-    assert shop.call("DELETE", f"/v1/webhook-endpoints/{made['id']}").status_code == 200
+    assert shop.call("DELETE", f"/v1/webhook-endpoints/{endpoint['id']}").status_code == 200
     shop.endpoint()
 
 
-def test_an_endpoint_lives(shop: Shop) -> None:
-    made = shop.endpoint(events=["order.refunded", "order.paid", "order.paid"], description=" x ")
-    assert made["events"] == ["order.paid", "order.refunded"]
-    assert (made["description"], made["status"]) == ("x", "ENABLED")
-    assert made["secret"].startswith("whsec_")
-    path = f"/v1/webhook-endpoints/{made['id']}"
+def test_an_endpoint_is_created_changed_and_deleted(shop: Shop) -> None:
+    endpoint = shop.endpoint(
+        events=["order.refunded", "order.paid", "order.paid"], description=" x "
+    )
+    assert endpoint["events"] == ["order.paid", "order.refunded"]
+    assert (endpoint["description"], endpoint["status"]) == ("x", "ENABLED")
+    assert endpoint["secret"].startswith("whsec_")
+    path = f"/v1/webhook-endpoints/{endpoint['id']}"
     shown = shop.data("GET", path)
-    assert shown == {name: made[name] for name in made if name != "secret"}
+    assert shown == {name: endpoint[name] for name in endpoint if name != "secret"}
     off = shop.data("PATCH", path, json={"status": "DISABLED"})
     assert (off["status"], off["disabledReason"]) == ("DISABLED", "switched off")
-    assert off["events"] == made["events"]
+    assert off["events"] == endpoint["events"]
     on = shop.data("PATCH", path, json={"status": "ENABLED", "events": []})
     assert (on["disabledReason"], on["events"]) == (None, [])
     new = shop.data("POST", f"{path}/rotate-secret")
-    assert new["secret"] not in (made["secret"], "")
+    assert new["secret"] not in (endpoint["secret"], "")
     assert new["oldSecretUntil"] - new["updatedAt"] == DAY
     assert shop.call("DELETE", path).json() == {"code": 0, "message": "success"}
     for method, below in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("GET", "/deliveries")):
         body = {} if method == "PATCH" else None
         assert shop.call(method, path + below, json=body).status_code == 404
-    assert made["id"] not in shop.get("/v1/webhook-endpoints").text
+    assert endpoint["id"] not in shop.get("/v1/webhook-endpoints").text
 
 
-def test_a_secret_is_replayed_under_its_key_and_kept_sealed(shop: Shop) -> None:
+def test_a_secret_is_replayed_under_its_idempotency_key_and_stored_encrypted(shop: Shop) -> None:
     body = {"url": "https://shop.example.com/"}
     first = shop.post("/v1/webhook-endpoints", body, key="one")
     again = shop.post("/v1/webhook-endpoints", body, key="one")
@@ -97,9 +99,9 @@ def test_deliveries_are_listed_and_filtered(shop: Shop) -> None:
     items = shop.data("GET", path)["items"]
     assert [item["type"] for item in items] == ["order.closed", "order.paid"]
     assert {item["status"] for item in items} == {"PENDING"}
-    found = shop.data("GET", path, params={"type": "order.paid", "status": "PENDING"})
-    assert found["items"] == items[1:]
-    assert found["pagination"]["total"] == 1
+    page = shop.data("GET", path, params={"type": "order.paid", "status": "PENDING"})
+    assert page["items"] == items[1:]
+    assert page["pagination"]["total"] == 1
     assert shop.data("GET", path, params={"eventId": items[0]["eventId"]})["items"] == items[:1]
     assert shop.data("GET", path, params={"status": "FAILED"})["items"] == []
     refused(shop.get(path, status="LOST"), "status")
@@ -116,10 +118,10 @@ def test_each_endpoint_lists_and_counts_its_own_deliveries(shop: Shop) -> None:
     shop.paid()
     shop.revoke(shop.order()["id"])
     for types, path in paths.items():
-        wanted = [*types] or ["order.paid", "order.closed"]
-        found = [shop.data("GET", path, params={"type": type_}) for type_ in wanted]
-        assert sum(part["pagination"]["total"] for part in found) == counts[types]
-        assert sum(len(part["items"]) for part in found) == counts[types]
+        expected_types = [*types] or ["order.paid", "order.closed"]
+        pages = [shop.data("GET", path, params={"type": type_}) for type_ in expected_types]
+        assert sum(page["pagination"]["total"] for page in pages) == counts[types]
+        assert sum(len(page["items"]) for page in pages) == counts[types]
 
 
 def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
@@ -132,11 +134,11 @@ def test_one_event_and_a_range_are_sent_again(shop: Shop) -> None:
         "resent": 1,
         "next": None,
     }
-    (one,) = shop.data("GET", f"{path}/deliveries")["items"]
-    assert (one["eventId"], one["status"]) == (events[1]["id"], "PENDING")
+    (delivery,) = shop.data("GET", f"{path}/deliveries")["items"]
+    assert (delivery["eventId"], delivery["status"]) == (events[1]["id"], "PENDING")
     since = events[0]["created_at"]
-    sent = shop.data("POST", f"{path}/resend", json={"since": since, "failedOnly": True})
-    assert sent["resent"] == 0
+    result = shop.data("POST", f"{path}/resend", json={"since": since, "failedOnly": True})
+    assert result["resent"] == 0
     after = {"since": since, "after": events[1]["id"]}
     assert shop.data("POST", f"{path}/resend", json=after)["resent"] == 1
     assert shop.data("POST", f"{path}/resend", json={"since": since})["resent"] == 3
@@ -157,13 +159,13 @@ def test_events_are_read_with_a_cursor(api_server: ApiServer) -> None:
     assert [item["type"] for item in rest["items"]] == ["checkout.completed"]
     assert rest["hasMore"] is False
     assert shop.data("GET", "/v1/events", params={"cursor": rest["cursor"]})["items"] == []
-    one = rest["items"][0]
-    assert shop.data("GET", f"/v1/events/{one['id']}") == one
+    event = rest["items"][0]
+    assert shop.data("GET", f"/v1/events/{event['id']}") == event
     for cursor in ("x", "-1", "01", "9" * 18, "9" * 19):
         refused(shop.get("/v1/events", cursor=cursor), "cursor")
 
 
-def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -> None:
+def test_an_order_emits_the_events_of_the_contract(api_server: ApiServer) -> None:
     shop = api_server.shop()
     meta = {"cart": "17", "n": {"deep": [1, 2.5]}}
     order = shop.paid(metadata=meta, customerEmail="ada@example.com")
@@ -176,14 +178,14 @@ def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -
     revoked = shop.order(metadata=meta)
     shop.revoke(revoked["id"])
     items = shop.data("GET", "/v1/events", params={"size": 100})["items"]
-    told = [(item["type"], item["data"]) for item in items]
+    events = [(item["type"], item["data"]) for item in items]
     assert all(set(item) == {"id", "type", "created_at", "data"} for item in items)
     order_ids = {"order_id": order["id"], "product_id": order["productId"]}
     session = {"checkout_session_id": order["checkoutSessionId"], **order_ids}
     money = {"amount": "9.99", "currency": "USD"}
     paid_at = order["paidAt"]
     back = {"original_amount": "9.99", "currency": "USD", "metadata": meta}
-    assert told[:5] == [
+    assert events[:5] == [
         (
             "order.paid",
             order_ids
@@ -211,8 +213,8 @@ def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -
             | back,
         ),
     ]
-    assert [kind for kind, _ in told[5:]] == ["order.closed", "checkout.expired"]
-    closed = told[5][1]
+    assert [kind for kind, _ in events[5:]] == ["order.closed", "checkout.expired"]
+    closed = events[5][1]
     assert closed == {
         "order_id": revoked["id"],
         "product_id": revoked["productId"],
@@ -224,31 +226,31 @@ def test_the_events_of_an_order_are_as_the_product_says(api_server: ApiServer) -
     }
 
 
-def test_every_type_of_event_belongs_to_a_transition_of_some_table() -> None:
+def test_every_event_type_is_emitted_by_a_transition() -> None:
     from opentill import orders
     from opentill.disputes.model import TRANSITIONS as DISPUTES
     from opentill.payouts.model import TRANSITIONS as PAYOUTS
     from opentill.refunds.model import EMITS
     from opentill.webhooks import TYPES
 
-    told = {type_ for step in orders.TRANSITIONS for type_ in step.emits} | set(EMITS.values())
-    told |= {step.emits for step in DISPUTES} | {step.emits for step in PAYOUTS if step.emits}
-    assert told == set(TYPES)
+    emitted = {type_ for step in orders.TRANSITIONS for type_ in step.emits} | set(EMITS.values())
+    emitted |= {step.emits for step in DISPUTES} | {step.emits for step in PAYOUTS if step.emits}
+    assert emitted == set(TYPES)
 
 
-def test_what_waits_is_among_the_figures(shop: Shop) -> None:
+def test_pending_deliveries_are_among_the_metrics(shop: Shop) -> None:
     from opentill import health
 
     shop.endpoint()
     shop.paid()
     app = shop.api_server.app
     readings = shop.api_server.run(health.readings(app.db, app.clock))
-    found = {reading.name: value for reading in readings for _, value in reading.samples}
-    assert found["opentill_webhook_deliveries_waiting"] >= 2
-    assert found["opentill_webhook_queue_age_seconds"] >= 0
+    values = {reading.name: value for reading in readings for _, value in reading.samples}
+    assert values["opentill_webhook_deliveries_waiting"] >= 2
+    assert values["opentill_webhook_queue_age_seconds"] >= 0
 
 
-def test_an_international_host_is_stored_as_the_domain_that_is_called(shop: Shop) -> None:
+def test_an_international_host_is_stored_in_ascii(shop: Shop) -> None:
     endpoint = shop.endpoint(url="https://fa\u00df.de/hook")
     assert endpoint["url"] == "https://xn--fa-hia.de/hook"
     path = f"/v1/webhook-endpoints/{endpoint['id']}"

@@ -1,4 +1,4 @@
-"""When an endpoint is disabled by itself, and what its being enabled again means."""
+"""Automatic disabling of failing endpoints, and enabling them again."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def _enable(harness: WebhookHarness, merchant_id: str, endpoint_id: str) -
     ("answer", "failing_ms", "why"),
     [(410, 0, "it responded with 410 Gone"), (500, 5 * DAY, "five days without a success")],
 )
-async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_it_is_back(
+async def test_a_failing_endpoint_is_disabled_and_resumes_when_it_is_enabled(
     harness: WebhookHarness, answer: int, failing_ms: int, why: str
 ) -> None:
     async with receiving(lambda _: answer) as receiver, harness.dispatching():
@@ -56,7 +56,7 @@ async def test_an_endpoint_that_is_gone_is_disabled_and_what_waits_goes_on_when_
         await until(lambda: receiver.taken)
 
 
-async def test_a_success_within_five_days_begins_them_anew(harness: WebhookHarness) -> None:
+async def test_a_success_restarts_the_five_days(harness: WebhookHarness) -> None:
     doing: list[int] = [500, 200, 500]
     async with receiving(lambda _: doing.pop(0)) as receiver, harness.dispatching():
         merchant_id = await harness.merchant()
@@ -70,7 +70,7 @@ async def test_a_success_within_five_days_begins_them_anew(harness: WebhookHarne
         assert await harness.rows("select from webhook_endpoints where status = 'ENABLED'")
 
 
-async def test_an_endpoint_enabled_again_has_five_days_anew_at_once(
+async def test_enabling_an_endpoint_restarts_the_five_days(
     harness: WebhookHarness,
 ) -> None:
     async with receiving(lambda _: 500) as receiver, harness.dispatching():
@@ -87,7 +87,7 @@ async def test_an_endpoint_enabled_again_has_five_days_anew_at_once(
         assert not await harness.rows(DISABLED)
 
 
-async def test_an_attempt_from_before_does_not_disable_an_endpoint_that_was_enabled_again(
+async def test_an_attempt_from_before_does_not_disable_a_reenabled_endpoint(
     harness: WebhookHarness,
 ) -> None:
     doing: list[int | str] = [410, "slowly gone"]
@@ -109,7 +109,9 @@ async def test_an_attempt_from_before_does_not_disable_an_endpoint_that_was_enab
         assert not await harness.rows(DISABLED)
 
 
-async def test_what_waits_for_a_failing_endpoint_is_not_late(harness: WebhookHarness) -> None:
+async def test_deliveries_to_a_failing_endpoint_do_not_count_as_late(
+    harness: WebhookHarness,
+) -> None:
     """The oldest row of the queue says whether a worker runs, not whether a shop's server does."""
     merchant_id = await harness.merchant()
     await harness.endpoint(merchant_id, "http://127.0.0.1:9009/")

@@ -1,4 +1,4 @@
-"""The dispatcher against a real receiver that misbehaves, and through crashes of its own."""
+"""The dispatcher with a receiver that misbehaves, and across its own crashes."""
 
 import asyncio
 import random
@@ -19,9 +19,9 @@ from opentill.webhooks.leases import EndpointLease
 from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryAttempt, LeaseRow
 from opentill.webhooks.results import Results, result_of
 from support.commands import ForkServer
-from support.dispatcher_crashes import all_arrived, failing, storm
+from support.dispatcher_crashes import assert_all_arrived, failing, storm
 from support.webhook_harness import SECRET_KEY, WebhookHarness, until
-from support.webhook_receiver import Got, receiving
+from support.webhook_receiver import ReceivedRequest, receiving
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
@@ -38,15 +38,17 @@ async def test_an_event_arrives_signed_as_it_was_written(harness: WebhookHarness
         assert (got.event_id, got.body.decode()) == (row["id"], row["body"])
         assert got.path == "/hooks?a=b"
         assert got.headers["content-type"] == "application/json"
-        told = Webhook(secret).verify(got.body, got.headers)
-        assert told["data"] == {"number": 0, "text": "é茶"}
+        event = Webhook(secret).verify(got.body, got.headers)
+        assert event["data"] == {"number": 0, "text": "é茶"}
         ms = int(got.headers["x-svc-timestamp"])
         assert abs(ms / 1000 - got.at) < 60
         own = signing.own_signature(secret, ms, got.body)
         assert got.headers["x-svc-signature"] == own
 
 
-async def test_it_goes_to_each_endpoint_that_wants_it_and_no_other(harness: WebhookHarness) -> None:
+async def test_an_event_goes_to_the_endpoints_that_subscribe_to_its_type(
+    harness: WebhookHarness,
+) -> None:
     async with receiving() as receiver, harness.dispatching():
         merchant_id, other = await harness.merchant(), await harness.merchant()
         for owner, path, types in (
@@ -74,7 +76,7 @@ BAD: Any = (
 
 
 @pytest.mark.parametrize(("doing", "outcome", "status"), BAD)
-async def test_what_is_not_2xx_in_time_is_tried_again_on_schedule(
+async def test_an_attempt_without_a_2xx_response_is_retried_on_schedule(
     harness: WebhookHarness, doing: Any, outcome: str, status: int | None
 ) -> None:
     # Only who hangs is waited for in vain, and long enough for a busy machine to connect.
@@ -85,16 +87,16 @@ async def test_what_is_not_2xx_in_time_is_tried_again_on_schedule(
         await harness.emit(merchant_id)
         before = harness.now()
         await until(lambda: harness.rows("select 1 from delivery_attempts"))
-        (made,) = await harness.rows("select * from delivery_attempts")
-        assert (made["outcome"], made["http_status"]) == (outcome, status)
-        assert "webhook-signature: v1," in made["request"]
-        assert receiver.url in made["request"]
-        assert made["answer"].startswith(f"HTTP {status}\n" if status else "")
-        assert bool(made["error"]) is (status is None)
+        (attempt,) = await harness.rows("select * from delivery_attempts")
+        assert (attempt["outcome"], attempt["http_status"]) == (outcome, status)
+        assert "webhook-signature: v1," in attempt["request"]
+        assert receiver.url in attempt["request"]
+        assert attempt["answer"].startswith(f"HTTP {status}\n" if status else "")
+        assert bool(attempt["error"]) is (status is None)
         (waiting,) = await harness.rows("select * from webhook_deliveries")
         assert (waiting["status"], waiting["attempts"], waiting["step"]) == ("PENDING", 1, 1)
-        assert 0.9 * MINUTE <= waiting["try_at"] - made["at"] <= 1.1 * MINUTE + 60_000
-        assert made["at"] >= before
+        assert 0.9 * MINUTE <= waiting["try_at"] - attempt["at"] <= 1.1 * MINUTE + 60_000
+        assert attempt["at"] >= before
         assert {got.path for got in receiver.got} == {"/"}  # no redirect was followed
         receiver.behave = lambda _: 200
         harness.ahead_ms += 2 * MINUTE
@@ -105,7 +107,9 @@ async def test_what_is_not_2xx_in_time_is_tried_again_on_schedule(
         )
 
 
-async def test_after_the_whole_schedule_it_has_failed(harness: WebhookHarness) -> None:
+async def test_a_delivery_fails_after_ten_attempts_and_can_be_resent(
+    harness: WebhookHarness,
+) -> None:
     async with receiving(lambda _: 503) as receiver, harness.dispatching():
         merchant_id = await harness.merchant()
         endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
@@ -132,7 +136,7 @@ async def test_after_the_whole_schedule_it_has_failed(harness: WebhookHarness) -
 
 
 @pytest.mark.parametrize("step", [1, len(schedule.WAITS_MS)])
-async def test_an_event_that_is_resent_during_an_attempt_is_due_though_the_attempt_fails(
+async def test_a_resend_during_a_failing_attempt_stays_due(
     harness: WebhookHarness, step: int
 ) -> None:
     merchant_id = await harness.merchant()
@@ -147,20 +151,20 @@ async def test_an_event_that_is_resent_during_an_attempt_is_due_though_the_attem
             tx, merchant_id=[merchant_id], endpoint_id=[endpoint.id], host=["127.0.0.9"],
             room=[1], now=now, sending=[],
         )  # fmt: skip
-    made = await sending.attempt(harness.outgoing, SECRET_KEY, due, now, 5)
-    assert made.outcome == "unreachable"
+    attempt = await sending.attempt(harness.outgoing, SECRET_KEY, due, now, 5)
+    assert attempt.outcome == "unreachable"
     await harness.db.run(
         lambda tx: webhooks.resend(tx, merchant_id, endpoint.id, due.event_id, now)
     )
     results = Results(harness.db, harness.now)
-    results.add(result_of(due, made, now))
+    results.add(result_of(due, attempt, now))
     await results.write({})
     assert await harness.rows("select status, step, try_at, attempts from webhook_deliveries") == [
         {"status": "PENDING", "step": 0, "try_at": now, "attempts": step + 1}
     ]
 
 
-async def test_of_each_delivery_so_many_attempts_are_kept(harness: WebhookHarness) -> None:
+async def test_the_newest_attempts_of_each_delivery_are_kept(harness: WebhookHarness) -> None:
     merchant_id = await harness.merchant()
     endpoint, _ = await harness.endpoint(merchant_id, "http://127.0.0.9:9009/")
     await harness.emit(merchant_id, 3)
@@ -176,14 +180,14 @@ async def test_of_each_delivery_so_many_attempts_are_kept(harness: WebhookHarnes
             "update webhook_deliveries set attempts = $2 where event_id = $1", event, count
         )
     async with harness.db.connection() as tx:
-        found = await queries.DUE.all(
+        due_deliveries = await queries.DUE.all(
             tx, merchant_id=[merchant_id], endpoint_id=[endpoint.id], host=["127.0.0.9"],
             room=[3], now=harness.now(), sending=[],
         )  # fmt: skip
     results, now = Results(harness.db, harness.now), harness.now()
-    for due in found:
-        made = await sending.attempt(harness.outgoing, SECRET_KEY, due, now, 5)
-        results.add(result_of(due, made, now))
+    for due in due_deliveries:
+        attempt = await sending.attempt(harness.outgoing, SECRET_KEY, due, now, 5)
+        results.add(result_of(due, attempt, now))
     await results.write({})
     rows = await harness.rows(
         "select event_id, min(number) as first, max(number) as last from delivery_attempts"
@@ -194,7 +198,7 @@ async def test_of_each_delivery_so_many_attempts_are_kept(harness: WebhookHarnes
     ]
 
 
-async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(
+async def test_for_24_hours_after_a_rotation_both_secrets_sign(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching():
@@ -202,7 +206,7 @@ async def test_while_a_secret_is_rotated_both_sign_and_then_the_new_one_alone(
         endpoint, old = await harness.endpoint(merchant_id, receiver.url)
         now = harness.now()
         _, new = await harness.db.run(
-            lambda tx: webhooks.rotate(tx, merchant_id, endpoint.id, SECRET_KEY, now)
+            lambda tx: webhooks.rotate_secret(tx, merchant_id, endpoint.id, SECRET_KEY, now)
         )
         await harness.emit(merchant_id)
         await until(lambda: receiver.taken)
@@ -231,30 +235,30 @@ async def test_each_of_several_rotated_secrets_signs_for_its_own_24_hours(
         async def rotate() -> str:
             now = harness.now()
             _, secret = await harness.db.run(
-                lambda tx: webhooks.rotate(tx, merchant_id, endpoint.id, SECRET_KEY, now)
+                lambda tx: webhooks.rotate_secret(tx, merchant_id, endpoint.id, SECRET_KEY, now)
             )
             return secret
 
         second = await rotate()
         harness.ahead_ms += 60 * MINUTE
         third = await rotate()
-        for wanted, gone in (([third, second, first], []), ([third, second], [first])):
+        for valid, expired in (([third, second, first], []), ([third, second], [first])):
             seen = len(receiver.taken)
             await harness.emit(merchant_id)
             await until(lambda seen=seen: len(receiver.taken) > seen)
             got = receiver.taken[-1]
-            for secret in wanted:
+            for secret in valid:
                 Webhook(secret).verify(got.body, got.headers)
                 assert verify_webhook(got.body, got.headers, secret).type == "order.paid"
                 own = {name: got.headers[name] for name in got.headers if "svc" in name}
                 assert verify_webhook(got.body, own, secret).type == "order.paid"
-            for secret in gone:
+            for secret in expired:
                 with pytest.raises(WebhookInvalid):
                     verify_webhook(got.body, got.headers, secret)
             harness.ahead_ms += DAY - 60 * MINUTE
 
 
-async def test_a_deployment_signs_under_the_names_that_its_merchants_know(
+async def test_a_deployment_may_change_the_prefix_of_signature_headers(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching(header_prefix="X-Acme-"):
@@ -286,13 +290,13 @@ async def test_an_address_that_the_deployment_forbids_now_is_never_connected_to(
         harness.outgoing = Outgoing(Policy())
         async with harness.dispatching():
             await until(lambda: harness.rows("select from delivery_attempts"))
-        (made,) = await harness.rows("select outcome, error from delivery_attempts")
-        assert made["outcome"] == "forbidden"
-        assert made["error"]
+        (attempt,) = await harness.rows("select outcome, error from delivery_attempts")
+        assert attempt["outcome"] == "forbidden"
+        assert attempt["error"]
         assert receiver.got == []
 
 
-async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(
+async def test_a_secret_that_cannot_be_decrypted_delays_no_other_endpoint(
     harness: WebhookHarness,
 ) -> None:
     async with receiving() as receiver, harness.dispatching(lease_s=4.0):
@@ -307,7 +311,7 @@ async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(
             )
         await harness.emit(merchant_id, 5)
         await until(lambda: len(receiver.taken) == 5)
-        await until(lambda: _rest_for_long(harness, [broken.id]))
+        await until(lambda: _pause_for_long(harness, [broken.id]))
         assert {got.path for got in receiver.got} == {"/good"}
         waits = await harness.rows(
             "select status, attempts from webhook_deliveries where endpoint_id = $1", broken.id
@@ -315,7 +319,7 @@ async def test_one_secret_that_does_not_open_holds_up_no_other_endpoint(
         assert waits == [{"status": "PENDING", "attempts": 0}] * 5
 
 
-async def test_dead_and_slow_endpoints_hold_up_nobody(harness: WebhookHarness) -> None:
+async def test_hanging_endpoints_delay_nobody(harness: WebhookHarness) -> None:
     """Two that hang for longer than the test takes, among ten that answer."""
     async with receiving() as good, receiving(lambda _: "hang") as bad:
         merchant_ids = [await harness.merchant() for _ in range(12)]
@@ -329,12 +333,12 @@ async def test_dead_and_slow_endpoints_hold_up_nobody(harness: WebhookHarness) -
             assert not bad.taken
 
 
-async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_room(
+async def test_healthy_endpoints_are_leased_before_failing_ones(
     harness: WebhookHarness,
 ) -> None:
     owner = await harness.merchant()
-    made = [await harness.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
-    *failing, well = [endpoint.id for endpoint, _ in made]
+    created = [await harness.endpoint(owner, f"http://127.0.0.1:9009/{n}") for n in range(4)]
+    *failing, healthy = [endpoint.id for endpoint, _ in created]
     await harness.rows(
         "update endpoint_leases set failing_since = 1 where endpoint_id = any ($1)", failing
     )
@@ -355,12 +359,12 @@ async def test_endpoints_that_fare_well_come_first_and_failing_ones_leave_them_r
             )
         return {lease.endpoint_id for lease in leases}
 
-    assert await take(1, 1, 1) == {well}
+    assert await take(1, 1, 1) == {healthy}
     assert await take(1, 4, 0) == set()
     assert len(await take(1, 4, 2)) == 2
     taken = await take(2, 4, 2)
     assert len(taken) == 3
-    assert well in taken
+    assert healthy in taken
 
 
 def test_an_endpoint_that_has_failed_for_long_pauses_at_once() -> None:
@@ -381,7 +385,7 @@ _failed = DeliveryAttempt(
 )  # fmt: skip
 
 
-async def test_an_endpoint_gets_no_more_at_once_than_it_bears(harness: WebhookHarness) -> None:
+async def test_an_endpoint_gets_at_most_32_concurrent_attempts(harness: WebhookHarness) -> None:
     async with receiving(lambda _: "late") as receiver, harness.dispatching():
         merchant_id = await harness.merchant()
         await harness.endpoint(merchant_id, receiver.url)
@@ -392,7 +396,7 @@ async def test_an_endpoint_gets_no_more_at_once_than_it_bears(harness: WebhookHa
         assert len(receiver.got) == 120
 
 
-async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(harness: WebhookHarness) -> None:
+async def test_a_graceful_stop_sends_nothing_twice(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
         merchant_id = await harness.merchant()
         await harness.endpoint(merchant_id, receiver.url)
@@ -406,7 +410,7 @@ async def test_a_stop_in_good_order_leaves_nothing_to_send_twice(harness: Webhoo
             assert await harness.rows(f"select until from {leases}") == [{"until": 0}]
 
 
-async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
+async def test_unsigned_deliveries_keep_their_attempts_until_the_key_is_restored(
     harness: WebhookHarness,
 ) -> None:
     """Forty deliveries to two endpoints, a dispatcher with another key, then one with ours."""
@@ -415,12 +419,12 @@ async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
         ids = [(await harness.endpoint(merchant_id, receiver.url))[0].id for _ in range(2)]
         await harness.emit(merchant_id, 20)
         untouched = "select count(*) as n from webhook_deliveries where attempts = 0 and step = 0"
-        with structlog.testing.capture_logs() as said:
+        with structlog.testing.capture_logs() as log_lines:
             async with harness.dispatching(
                 secret_key="another-key-another-key-another-01", lease_s=4.0
             ):
-                await until(lambda: _rest_for_long(harness, ids))
-        (error,) = [line for line in said if "webhook" in line["event"]]  # once for all
+                await until(lambda: _pause_for_long(harness, ids))
+        (error,) = [line for line in log_lines if "webhook" in line["event"]]  # once for all
         assert (error["event"], error["log_level"]) == ("webhooks cannot be signed", "error")
         assert "OPENTILL_SECRET_KEY" in error["reason"]
         assert await harness.statuses() == {"PENDING": 40}
@@ -434,12 +438,12 @@ async def test_what_cannot_be_signed_keeps_its_attempts_until_the_key_is_back(
             await tx.execute("update endpoint_leases set until = 0")  # the pause is over
         async with harness.dispatching():
             await until(lambda: len(receiver.ids()) == 20 and len(receiver.taken) == 40)
-            await until(lambda: _all_done(harness))
+            await until(lambda: _all_succeeded(harness))
     attempts = await harness.rows("select max(attempts) as most from webhook_deliveries")
     assert attempts[0]["most"] == 1
 
 
-async def test_what_cannot_be_signed_is_tried_again_after_a_while(harness: WebhookHarness) -> None:
+async def test_unsigned_deliveries_are_retried(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
         merchant_id = await harness.merchant()
         endpoint, _ = await harness.endpoint(merchant_id, receiver.url)
@@ -455,24 +459,24 @@ async def test_what_cannot_be_signed_is_tried_again_after_a_while(harness: Webho
             await until(lambda: receiver.taken)
 
 
-async def _rest_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
+async def _pause_for_long(harness: WebhookHarness, endpoint_ids: list[str]) -> bool:
     """Whether these endpoints pause for longer than a lease of 4 s, which is renewed, lasts."""
     leases = "select until from endpoint_leases where endpoint_id = any ($1::text[])"
     return all(row["until"] > now_ms() + 20_000 for row in await harness.rows(leases, endpoint_ids))
 
 
-async def _all_done(harness: WebhookHarness) -> bool:
+async def _all_succeeded(harness: WebhookHarness) -> bool:
     return await harness.statuses() == {"SUCCEEDED": 40}
 
 
-async def test_every_event_arrives_though_a_third_fails_and_the_dispatcher_is_killed(
+async def test_every_event_arrives_despite_failures_and_killed_dispatchers(
     fork_server: ForkServer, harness: WebhookHarness
 ) -> None:
     chance = random.Random(7)
     async with receiving(failing(chance, 0.3)) as receiver:
         await storm(fork_server, harness, receiver, 120, 2, lease_s=1.5)
-        await all_arrived(harness, receiver)
+        await assert_all_arrived(harness, receiver)
 
 
-def test_got_names_its_event() -> None:
-    assert Got("/", {"webhook-id": "evt_1"}, b"", 0).event_id == "evt_1"
+def test_a_received_request_has_the_id_of_its_event() -> None:
+    assert ReceivedRequest("/", {"webhook-id": "evt_1"}, b"", 0).event_id == "evt_1"

@@ -1,4 +1,4 @@
-"""What one host gets, whatever number of endpoints of whatever merchants point at it."""
+"""Limits per host, across endpoints, merchants and workers."""
 
 import asyncio
 import time
@@ -13,10 +13,10 @@ from opentill.webhooks import dispatch_queries as queries
 from opentill.webhooks.hosts import LEASES_PER_HOST, HostLease, HostLimit
 from support.api_server import ApiServer, Shop, error_of, serving
 from support.webhook_harness import SECRET_KEY, WebhookHarness, until
-from support.webhook_receiver import Got, receiving
+from support.webhook_receiver import ReceivedRequest, receiving
 
 
-async def _sixteen_each(harness: WebhookHarness, url: str, merchants: int, events: int) -> None:
+async def _create_endpoints(harness: WebhookHarness, url: str, merchants: int, events: int) -> None:
     """Make merchants with all the endpoints that they may have, and events for each."""
     owners = [await harness.merchant() for _ in range(merchants)]
     for owner in owners:
@@ -26,21 +26,21 @@ async def _sixteen_each(harness: WebhookHarness, url: str, merchants: int, event
         await harness.emit(owner, events)
 
 
-async def test_a_host_gets_no_more_at_once_than_its_limit_from_any_number_of_workers(
+async def test_the_concurrency_limit_of_a_host_holds_across_workers(
     harness: WebhookHarness,
 ) -> None:
     limit = HostLimit(at_once=8, per_second=0)
     async with receiving(lambda _: "late") as receiver:
-        await _sixteen_each(harness, receiver.url, 2, 2)  # 64 deliveries
+        await _create_endpoints(harness, receiver.url, 2, 2)  # 64 deliveries
         async with harness.dispatching(host_limit=limit), harness.dispatching(host_limit=limit):
             await until(lambda: len(receiver.taken) == 64)
         assert receiver.most_open <= 8
         assert len(receiver.got) == 64
 
 
-async def test_a_host_gets_no_more_in_a_second_than_its_limit(harness: WebhookHarness) -> None:
+async def test_the_rate_limit_of_a_host_holds(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
-        await _sixteen_each(harness, receiver.url, 2, 4)  # 128 deliveries
+        await _create_endpoints(harness, receiver.url, 2, 4)  # 128 deliveries
         started = time.monotonic()
         async with harness.dispatching(host_limit=HostLimit(at_once=32, per_second=40)):
             await until(lambda: len(receiver.taken) == 128)
@@ -49,16 +49,16 @@ async def test_a_host_gets_no_more_in_a_second_than_its_limit(harness: WebhookHa
         assert len(receiver.got) == 128
 
 
-async def test_what_hangs_at_a_host_leaves_room_for_what_answers_there(
+async def test_a_hanging_endpoint_leaves_room_for_others_of_its_host(
     harness: WebhookHarness,
 ) -> None:
     """On one host: an endpoint that hangs, and others that answer."""
 
-    def hang(got: Got) -> int | str:
+    def hang(got: ReceivedRequest) -> int | str:
         return "hang" if got.path == "/0" else 200
 
     async with receiving(hang) as receiver:
-        await _sixteen_each(harness, receiver.url, 1, 6)
+        await _create_endpoints(harness, receiver.url, 1, 6)
         async with harness.dispatching(
             host_limit=HostLimit(at_once=1, per_second=0), timeout_s=120.0, drain_s=0.1
         ):
@@ -66,19 +66,19 @@ async def test_what_hangs_at_a_host_leaves_room_for_what_answers_there(
         assert receiver.most_open <= 4
 
 
-async def test_leases_beyond_those_of_a_host_have_their_turn(
+async def test_endpoints_beyond_the_leases_of_a_host_get_their_turn(
     harness: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first ones never run dry; the others are sent all the same."""
     for name, value in (("LEASES_PER_HOST", 4), ("HOST_TURN_S", 0.2)):
         monkeypatch.setattr(f"opentill.webhooks.held_leases.{name}", value)
     async with receiving() as receiver:
-        await _sixteen_each(harness, receiver.url, 1, 40)
+        await _create_endpoints(harness, receiver.url, 1, 40)
         async with harness.dispatching(host_limit=HostLimit(at_once=4, per_second=0)):
             await until(lambda: len({got.path for got in receiver.got}) == 16)
 
 
-async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_new_host(
+async def test_a_moved_endpoint_is_sent_to_by_the_worker_of_its_new_host(
     harness: WebhookHarness,
 ) -> None:
     owner = await harness.merchant()
@@ -98,32 +98,32 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
         )
         assert lease.host == "127.0.0.9"
 
-        async def due() -> int:
-            found = await queries.DUE.all(
+        async def count_due() -> int:
+            rows = await queries.DUE.all(
                 tx, merchant_id=[owner], endpoint_id=[endpoint.id], host=[lease.host], room=[9],
                 now=harness.now(), sending=[],
             )  # fmt: skip
-            return len(found)
+            return len(rows)
 
-        async def takes(who: str, now: int) -> list[str]:
+        async def take_hosts(who: str, now: int) -> list[str]:
             taken = await queries.TAKE_LEASES.all(
                 tx, now=harness.now(), real_now=now, owner=who, until=now + 100, limit=9,
                 failing_limit=9, full_hosts=[], per_host=LEASES_PER_HOST,
             )  # fmt: skip
             return [one.host for one in taken]
 
-        assert await due() == 1
+        assert await count_due() == 1
         other = await harness.merchant()
         await harness.endpoint(other, "https://127.0.0.9:8443/hook")
         await harness.emit(other)
-        assert await takes("two", 50) == []  # the host is somebody's
+        assert await take_hosts("two", 50) == []  # the host is somebody's
         fields, check = (
             webhooks.EndpointFields(url="http://127.0.0.8/"),
             webhooks.UrlCheck(harness.outgoing.check),
         )
         await webhooks.update(tx, owner, endpoint.id, fields, check, harness.now())
-        assert await due() == 0
-        assert sorted(await takes("two", 101)) == ["127.0.0.8", "127.0.0.9"]
+        assert await count_due() == 0
+        assert sorted(await take_hosts("two", 101)) == ["127.0.0.8", "127.0.0.9"]
         assert await queries.RENEW_HOSTS.all(tx, host=["127.0.0.9"], until=[300], owner="one") == []
 
 
@@ -134,15 +134,17 @@ async def test_a_leased_endpoint_that_has_moved_is_sent_to_by_the_worker_of_its_
     ("http://127.0.0.1:80/a:b@c", "127.0.0.1"),
     ("http://[::1]:8080/x", "[::1]"),
 ])  # fmt: skip
-async def test_a_host_is_named_without_its_port(
+async def test_the_name_of_a_host_excludes_its_port(
     harness: WebhookHarness, url: str, host: str
 ) -> None:
     async with harness.db.connection() as tx:
-        found = await tx.fetchval(f"select {queries._HOST} from (select $1::text as url) e", url)
-    assert found == host
+        stored_host = await tx.fetchval(
+            f"select {queries._HOST} from (select $1::text as url) e", url
+        )
+    assert stored_host == host
 
 
-def test_a_host_makes_up_for_a_second_at_most() -> None:
+def test_the_burst_of_a_host_is_one_second() -> None:
     host = HostLease("shop.example.com", HostLimit(at_once=1000, per_second=8))
 
     def sent(now_s: float) -> int:
@@ -158,10 +160,10 @@ def test_a_host_makes_up_for_a_second_at_most() -> None:
 def test_resends_are_counted_per_merchant(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_resends_per_minute=3) as limited:
         shop, other = limited.shop(), limited.shop()
-        made = {one: one.endpoint() for one in (shop, other)}
+        endpoints = {one: one.endpoint() for one in (shop, other)}
 
         def resend(whose: Shop, **body: object) -> int:
-            path = f"/v1/webhook-endpoints/{made[whose]['id']}/resend"
+            path = f"/v1/webhook-endpoints/{endpoints[whose]['id']}/resend"
             answer = whose.post(path, body)
             if answer.status_code == 429:
                 error_of(answer)
@@ -175,7 +177,7 @@ def test_resends_are_counted_per_merchant(api_server: ApiServer) -> None:
         assert shop.get("/v1/events").status_code == 200
 
 
-async def test_a_stop_in_good_order_gives_hosts_back(harness: WebhookHarness) -> None:
+async def test_a_graceful_stop_releases_hosts(harness: WebhookHarness) -> None:
     async with receiving() as receiver:
         owner = await harness.merchant()
         await harness.endpoint(owner, receiver.url)
@@ -185,7 +187,7 @@ async def test_a_stop_in_good_order_gives_hosts_back(harness: WebhookHarness) ->
         assert [row["until"] for row in await harness.rows("select until from host_leases")] == [0]
 
 
-async def test_leases_from_before_the_clock_was_set_back_hold_nothing_up(
+async def test_leases_from_before_the_clock_was_set_back_delay_nothing(
     harness: WebhookHarness,
 ) -> None:
     """Of a worker that is no more; one that is there has leases of the clock of today."""
@@ -209,7 +211,7 @@ SET = [
 
 
 @pytest.mark.parametrize(("limits", "behaviour", "events"), SET)
-async def test_a_worker_sends_within_the_bounds_and_under_the_names_that_are_set(
+async def test_a_worker_uses_the_configured_host_limits_and_header_prefix(
     harness: WebhookHarness, limits: dict[str, int], behaviour: int | str, events: int
 ) -> None:
     settings = Settings(

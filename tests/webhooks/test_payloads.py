@@ -1,4 +1,4 @@
-"""What events say, as the OpenAPI document describes it, for every type there is."""
+"""Payloads of every event type match their schemas in the OpenAPI document."""
 
 from typing import Any, Final
 
@@ -21,27 +21,27 @@ def _schema(type_: str) -> dict[str, Any]:
     return schema
 
 
-def _named(schema: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = SCHEMAS[schema["$ref"].rsplit("/", 1)[-1]]
-    return found
+def _resolve(schema: dict[str, Any]) -> dict[str, Any]:
+    named_schema: dict[str, Any] = SCHEMAS[schema["$ref"].rsplit("/", 1)[-1]]
+    return named_schema
 
 
-def test_every_type_has_its_payload_in_the_events_file_of_its_feature() -> None:
+def test_the_payload_of_every_type_is_in_an_events_module() -> None:
     assert set(PAYLOADS) == set(SENT_TYPES)
     for payload in PAYLOADS.values():
         assert payload.__module__.endswith(".events"), payload
 
 
-def test_every_type_stands_in_the_document_with_every_field_described() -> None:
+def test_the_document_describes_every_field_of_every_type() -> None:
     assert list(DOCUMENT["webhooks"]) == list(SENT_TYPES)
     for type_ in SENT_TYPES:
-        event = _named(_schema(type_))
+        event = _resolve(_schema(type_))
         assert event["properties"]["type"]["const"] == type_
-        data = _named(event["properties"]["data"])
-        for part in (event, data):
-            assert part["description"]
-            assert part["required"]
-            for name, field in part["properties"].items():
+        data = _resolve(event["properties"]["data"])
+        for schema in (event, data):
+            assert schema["description"]
+            assert schema["required"]
+            for name, field in schema["properties"].items():
                 if field is event["properties"]["data"]:
                     continue  # described where it is
                 assert field.get("description"), f"{type_}: {name}"
@@ -59,9 +59,9 @@ def test_operation_ids_are_unique_beside_those_of_the_api() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_the_headers_are_those_that_the_deployment_signs_by() -> None:
-    made = openapi_document(Settings(webhook_header_prefix="X-Acme-"))
-    names = [one["name"] for one in made["webhooks"]["order.paid"]["post"]["parameters"]]
+def test_the_document_has_the_configured_header_names() -> None:
+    own_document = openapi_document(Settings(webhook_header_prefix="X-Acme-"))
+    names = [one["name"] for one in own_document["webhooks"]["order.paid"]["post"]["parameters"]]
     assert names == [
         "X-Acme-Signature", "X-Acme-Timestamp", "X-Acme-Signature-Old",
         "webhook-id", "webhook-timestamp", "webhook-signature",
@@ -69,7 +69,7 @@ def test_the_headers_are_those_that_the_deployment_signs_by() -> None:
 
 
 @pytest.fixture
-def told(shop: Shop) -> dict[str, list[dict[str, Any]]]:
+def events_by_type(shop: Shop) -> dict[str, list[dict[str, Any]]]:
     """The events of a merchant to whom everything has happened."""
     order = shop.paid(metadata={"cart": 7})
     shop.end_refund(shop.refund(order["id"], amount="1.00")["id"])
@@ -86,19 +86,19 @@ def told(shop: Shop) -> dict[str, list[dict[str, Any]]]:
     paid, failed = shop.payout(), shop.payout()
     api_server.tx(lambda tx: payouts.pay(tx, paid.id, "B1", "sent", "tester", now))
     api_server.tx(lambda tx: payouts.fail(tx, failed.id, "account closed", "tester", now))
-    found: dict[str, list[dict[str, Any]]] = {}
+    events: dict[str, list[dict[str, Any]]] = {}
     for event in shop.data("GET", "/v1/events?size=100")["items"]:
-        found.setdefault(event["type"], []).append(event)
-    return found
+        events.setdefault(event["type"], []).append(event)
+    return events
 
 
-def test_every_event_is_as_its_schema_says_and_says_nothing_else(
-    told: dict[str, list[dict[str, Any]]],
+def test_every_event_has_exactly_the_fields_of_its_schema(
+    events_by_type: dict[str, list[dict[str, Any]]],
 ) -> None:
-    assert set(told) == set(TYPES)
-    for type_, events in told.items():
+    assert set(events_by_type) == set(TYPES)
+    for type_, events in events_by_type.items():
         schema = _schema(type_) | {"components": DOCUMENT["components"]}
-        fields = _named(_named(_schema(type_))["properties"]["data"])["properties"]
+        fields = _resolve(_resolve(_schema(type_))["properties"]["data"])["properties"]
         for event in events:
             jsonschema_rs.validate(schema, event)
             # Whether its money is real is said once a gateway has taken the payment; the others are
@@ -107,9 +107,11 @@ def test_every_event_is_as_its_schema_says_and_says_nothing_else(
             assert {*event["data"]} | seldom == {*fields} | seldom
 
 
-def test_refunds_say_what_was_refunded(told: dict[str, list[dict[str, Any]]]) -> None:
-    (order,) = [event for event in told["order.paid"] if event["data"]["metadata"]]
+def test_refund_events_have_the_product_and_metadata(
+    events_by_type: dict[str, list[dict[str, Any]]],
+) -> None:
+    (order,) = [event for event in events_by_type["order.paid"] if event["data"]["metadata"]]
     for type_ in ("order.refunded", "refund.failed"):
-        (event,) = told[type_]
+        (event,) = events_by_type[type_]
         assert event["data"]["product_id"] == order["data"]["product_id"]
         assert event["data"]["metadata"] == {"cart": 7}

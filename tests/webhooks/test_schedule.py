@@ -1,4 +1,4 @@
-"""When a delivery is tried again, and when an endpoint is given up."""
+"""The retry schedule, and when an endpoint is disabled."""
 
 import pytest
 
@@ -23,13 +23,13 @@ WAITS = (
 
 
 @pytest.mark.parametrize(("attempt", "wait"), WAITS)
-def test_it_is_tried_again_within_ten_percent_of_the_schedule(attempt: int, wait: int) -> None:
-    found = [schedule.next_try(attempt, NOW) or 0 for _ in range(200)]
-    assert all(abs(moment - NOW - wait) <= wait // 10 for moment in found)
-    assert len(set(found)) > 100  # not all at once
+def test_a_retry_is_within_ten_percent_of_the_schedule(attempt: int, wait: int) -> None:
+    moments = [schedule.next_try(attempt, NOW) or 0 for _ in range(200)]
+    assert all(abs(moment - NOW - wait) <= wait // 10 for moment in moments)
+    assert len(set(moments)) > 100  # not all at once
 
 
-def test_after_the_last_attempt_it_has_failed() -> None:
+def test_no_retry_follows_the_last_attempt() -> None:
     assert schedule.next_try(len(WAITS) + 1, NOW) is None
 
 
@@ -44,7 +44,7 @@ def test_after_the_last_attempt_it_has_failed() -> None:
         (404, 0, None),
     ],
 )
-def test_an_endpoint_is_given_up(
+def test_a_failing_endpoint_is_disabled_for_a_reason(
     http_status: int | None, failing_ms: int, reason: str | None
 ) -> None:
     assert schedule.disabled_reason(http_status, NOW - failing_ms, NOW) == reason

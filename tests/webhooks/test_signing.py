@@ -11,12 +11,12 @@ from opentill.webhooks import signing
 BODY = b'{"id":"evt_abc123","type":"order.paid","created_at":1736932500000,"data":{}}'
 
 
-def test_the_vector_of_the_product_comes_out() -> None:
-    made = signing.own_signature("whsec_example", 1736932500000, BODY)
-    assert made == "sha256=a9f76dda17e571c1828f1e4b343018464aa4c35331e3353bccf80e63a1c10413"
+def test_the_signature_matches_the_vector_of_the_contract() -> None:
+    signature = signing.own_signature("whsec_example", 1736932500000, BODY)
+    assert signature == "sha256=a9f76dda17e571c1828f1e4b343018464aa4c35331e3353bccf80e63a1c10413"
 
 
-def test_a_secret_is_what_standard_webhooks_asks_for() -> None:
+def test_a_secret_has_the_format_of_standard_webhooks() -> None:
     secret = signing.new_secret()
     assert secret.startswith("whsec_")
     assert len(base64.b64decode(secret[6:], validate=True)) == 24
@@ -27,7 +27,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def test_the_standard_library_verifies_with_the_new_secret_and_with_the_old() -> None:
+def test_the_standard_webhooks_library_verifies_with_either_secret() -> None:
     new, old = signing.new_secret(), signing.new_secret()
     headers = dict(signing.headers([new, old], "evt_abc123", _now_ms(), BODY))
     for secret in (new, old):

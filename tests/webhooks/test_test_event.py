@@ -1,4 +1,4 @@
-"""The test event: signed and sent as any other, to one endpoint alone, and among no events."""
+"""The test event: signed and sent like any other, to one endpoint, and in no list of events."""
 
 import msgspec
 from standardwebhooks.webhooks import Webhook
@@ -13,7 +13,7 @@ from support.webhook_receiver import receiving
 MINUTE = 60_000
 
 
-async def test_it_arrives_signed_at_its_endpoint_and_at_no_other(harness: WebhookHarness) -> None:
+async def test_a_test_event_arrives_signed_at_its_endpoint_only(harness: WebhookHarness) -> None:
     async with receiving() as receiver, harness.dispatching():
         merchant_id = await harness.merchant()
         await harness.endpoint(merchant_id, f"{receiver.url}/all")
@@ -21,15 +21,15 @@ async def test_it_arrives_signed_at_its_endpoint_and_at_no_other(harness: Webhoo
             merchant_id, f"{receiver.url}/payouts", types=["payout.paid"]
         )
         now = harness.now()
-        made = await harness.db.run(
+        delivery = await harness.db.run(
             lambda tx: webhooks.send_test(tx, merchant_id, endpoint.id, now)
         )
         await harness.emit(merchant_id)  # so that there is something that goes to the other
         await until(lambda: len(receiver.taken) == 2)
-        (got,) = [one for one in receiver.taken if one.event_id == made.event_id]
+        (got,) = [one for one in receiver.taken if one.event_id == delivery.event_id]
         assert got.path == "/payouts"
         assert Webhook(secret).verify(got.body, got.headers) == {
-            "id": made.event_id,
+            "id": delivery.event_id,
             "type": "webhook.test",
             "created_at": now,
             "data": {
@@ -47,7 +47,7 @@ async def test_it_arrives_signed_at_its_endpoint_and_at_no_other(harness: Webhoo
         assert len((await webhooks.read(harness.db, merchant_id, 0, None, 10)).events) == 1
 
 
-async def test_one_that_is_refused_is_sent_again_with_the_same_bytes(
+async def test_a_refused_test_event_is_retried_with_the_same_bytes(
     harness: WebhookHarness,
 ) -> None:
     async with receiving(lambda _: 500) as receiver, harness.dispatching():
@@ -69,19 +69,23 @@ async def test_one_that_is_refused_is_sent_again_with_the_same_bytes(
         assert await harness.statuses() == {"SUCCEEDED": 1}
 
 
-def test_it_is_asked_for_over_http_and_is_among_no_events(shop: Shop) -> None:
+def test_a_test_event_over_http_is_in_no_list_of_events(shop: Shop) -> None:
     order = shop.paid()
     endpoint, other = (f"/v1/webhook-endpoints/{shop.endpoint()['id']}" for _ in range(2))
-    made = shop.post(f"{endpoint}/test", key="once").json()["data"]
-    assert (made["type"], made["status"], made["attempts"]) == ("webhook.test", "PENDING", [])
-    assert shop.post(f"{endpoint}/test", key="once").json()["data"] == made
+    delivery = shop.post(f"{endpoint}/test", key="once").json()["data"]
+    assert (delivery["type"], delivery["status"], delivery["attempts"]) == (
+        "webhook.test",
+        "PENDING",
+        [],
+    )
+    assert shop.post(f"{endpoint}/test", key="once").json()["data"] == delivery
     listed = shop.data("GET", f"{endpoint}/deliveries", params={"type": "webhook.test"})
-    assert listed["items"] == [made]
+    assert listed["items"] == [delivery]
     events = shop.data("GET", "/v1/events", params={"size": 100})["items"]
     assert {event["data"]["order_id"] for event in events} == {order["id"]}
-    assert shop.get(f"/v1/events/{made['eventId']}").status_code == 404
+    assert shop.get(f"/v1/events/{delivery['eventId']}").status_code == 404
     for path in (endpoint, other):
-        refused(shop.post(f"{path}/resend", {"eventId": made["eventId"]}), "eventId")
+        refused(shop.post(f"{path}/resend", {"eventId": delivery["eventId"]}), "eventId")
     shop.data("POST", f"{other}/resend", json={"since": 0})
     sent = shop.data("GET", f"{other}/deliveries")["items"]
     assert {one["eventId"] for one in sent} == {event["id"] for event in events}
@@ -93,7 +97,7 @@ def _naming(type_: str) -> dict[str, object]:
     return {"url": "https://shop.example.com/", "events": [type_]}
 
 
-def test_a_disabled_endpoint_and_one_of_others_get_none(shop: Shop) -> None:
+def test_disabled_endpoints_and_those_of_others_get_no_test_event(shop: Shop) -> None:
     path = f"/v1/webhook-endpoints/{shop.endpoint()['id']}"
     shop.data("PATCH", path, json={"status": "DISABLED"})
     refused(shop.post(f"{path}/test"), "id")
@@ -102,7 +106,7 @@ def test_a_disabled_endpoint_and_one_of_others_get_none(shop: Shop) -> None:
     assert shop.post(f"/v1/webhook-endpoints/{theirs}/test").status_code == 404
 
 
-def test_a_developer_asks_by_a_token_and_support_may_not(shop: Shop) -> None:
+def test_developers_may_send_a_test_event_and_support_may_not(shop: Shop) -> None:
     path = f"/v1/merchant/webhook-endpoints/{shop.endpoint()['id']}/test"
     answers = {}
     for role in ("developer", "support"):

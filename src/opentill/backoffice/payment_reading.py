@@ -161,14 +161,14 @@ async def _events(
     if not access.may("events.read"):
         return [], [], []
     merchant_id = access.merchant_id
-    events = await webhooks.of_order(
+    events = await webhooks.find_order_events(
         tx,
         merchant_id,
         order_id,
         _emitted(history),
         movable=clock.movable(settings.gateways),
     )
-    deliveries = await webhooks.deliveries_of(tx, merchant_id, [one.id for one in events])
+    deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [one.id for one in events])
     return events, deliveries, await webhooks.search(tx, merchant_id)
 
 

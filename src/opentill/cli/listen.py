@@ -67,7 +67,7 @@ async def _events(
     from opentill.cli import output
     from opentill.core.errors import Unavailable
 
-    cursor = 0 if from_start else await webhooks.end(db, merchant_id)
+    cursor = 0 if from_start else await webhooks.newest_cursor(db, merchant_id)
     output.say("waiting for events; end with Ctrl-C")
     while True:
         try:

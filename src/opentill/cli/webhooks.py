@@ -58,7 +58,7 @@ def _shown(endpoint: "Endpoint", secret: str | None = None) -> dict[str, Any]:
     from opentill.webhooks.wire import EndpointOut
 
     own = {"merchantId": endpoint.merchant_id} | ({"secret": secret} if secret else {})
-    return {**output.plain(EndpointOut.of(endpoint)), **own}
+    return {**output.plain(EndpointOut.from_endpoint(endpoint)), **own}
 
 
 def _url_check() -> "UrlCheck":
@@ -166,7 +166,7 @@ def rotate(endpoint_id: str, *, actor: "Actor") -> dict[str, Any]:
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
         ids = found.merchant_id, found.id
-        return _shown(*await webhooks.rotate(tx, *ids, key, now, actor=actor))
+        return _shown(*await webhooks.rotate_secret(tx, *ids, key, now, actor=actor))
 
     return session.transact(work)
 
@@ -187,8 +187,8 @@ def deliveries(
 
     async def work(tx: "Tx") -> list[dict[str, Any]]:
         found = await webhooks.find_anywhere(tx, endpoint_id)
-        made = await webhooks.deliveries(tx, found, wanted, limit)
-        return [output.plain(DeliveryOut.of(*one)) for one in made]
+        made = await webhooks.list_latest_deliveries(tx, found, wanted, limit)
+        return [output.plain(DeliveryOut.from_delivery(*one)) for one in made]
 
     shown = session.query(work)
     for one in [] if as_json else shown:
@@ -268,7 +268,7 @@ def test(endpoint_id: str, *, actor: "Actor") -> output.Result:
         made = await webhooks.send_test(tx, found.merchant_id, found.id, now)
         subject = f"{made.event_id} to {found.id}"
         await merchants.record_audit(tx, actor, "webhooks test", found.merchant_id, subject, now)
-        return output.plain(DeliveryOut.of(made, []))
+        return output.plain(DeliveryOut.from_delivery(made, []))
 
     return output.Result(session.transact(work), ("eventId", "type", "status"))
 

@@ -177,7 +177,7 @@ async def _endpoints(tx: Tx, _now: int) -> list[Item]:
             at=one.updated_at,
             detail=one.disabled_reason,
         )
-        for one in await webhooks.disabled(tx, MOST)
+        for one in await webhooks.list_disabled(tx, MOST)
     ]
 
 

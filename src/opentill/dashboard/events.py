@@ -13,17 +13,17 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db import rate_limits
 from opentill.db.database import Tx
-from opentill.webhooks import TYPES, Endpoint, KeptEvent, Which
+from opentill.webhooks import TYPES, Endpoint, LogQuery, StoredEvent
 
 
 class Shown(msgspec.Struct, frozen=True):
     """An event with the order that it is about, "" where it is about none."""
 
-    event: KeptEvent
+    event: StoredEvent
     order_id: str
 
     @classmethod
-    def of(cls, event: KeptEvent) -> Self:
+    def of(cls, event: StoredEvent) -> Self:
         """Look into an event."""
         data: dict[str, Any] = msgspec.json.decode(event.body)["data"]
         return cls(event, str(data.get("order_id", "")))
@@ -35,8 +35,8 @@ async def show(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, request.merchant_id)
         zone = ZoneInfo(merchant.time_zone)
         days, type_ = lists.days(request, zone), lists.choice(request, "type", TYPES)
-        which = Which(within=days.range, before=lists.before(request), size=lists.SIZE)
-        found = await webhooks.look_at_events(tx, merchant.id, type_, which)
+        which = LogQuery(within=days.range, before=lists.before(request), size=lists.SIZE)
+        found = await webhooks.list_events(tx, merchant.id, type_, which)
     return render.page(
         request,
         "events.html",
@@ -60,7 +60,7 @@ async def _event(
 ) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        event, sent = await webhooks.look_at_event(tx, merchant.id, request.ids["event"])
+        event, sent = await webhooks.find_event(tx, merchant.id, request.ids["event"])
         endpoints = await webhooks.search(tx, merchant.id)
     return render.page(
         request,
@@ -76,7 +76,7 @@ async def _event(
     )
 
 
-def _wants(endpoint: Endpoint, event: KeptEvent) -> bool:
+def _wants(endpoint: Endpoint, event: StoredEvent) -> bool:
     return endpoint.status == "ENABLED" and (not endpoint.types or event.type in endpoint.types)
 
 
@@ -88,7 +88,7 @@ async def resend(request: PageRequest) -> Response:
     here = f"/dashboard/{request.merchant_id}/developers/events/{event_id}"
 
     async def work(tx: Tx) -> str:
-        event, _ = await webhooks.look_at_event(tx, request.merchant_id, event_id)
+        event, _ = await webhooks.find_event(tx, request.merchant_id, event_id)
         ids = [only]
         if not only:
             endpoints = await webhooks.search(tx, request.merchant_id)

@@ -104,7 +104,7 @@ async def resend(request: PageRequest) -> Response:
     await rate_limits.hit_merchant(app.db, app.settings, "resends", merchant_id, request.now)
 
     async def send(tx: Tx) -> bool:
-        deliveries = await webhooks.deliveries_of(tx, merchant_id, [event_id])
+        deliveries = await webhooks.find_deliveries_of(tx, merchant_id, [event_id])
         attempts = sum(one.attempts for one in deliveries if one.endpoint_id == endpoint_id)
         if str(attempts) != form.get("attempts"):
             return False

@@ -21,12 +21,12 @@ from opentill.db.database import Tx
 from opentill.webhooks import (
     DELIVERY_STATUSES,
     TYPES,
+    DeliveryDetails,
     Endpoint,
     EndpointFields,
-    Sent,
+    LogQuery,
     Stale,
     UrlCheck,
-    Which,
 )
 
 _DONE: Final = ("added", "changed", "enabled", "disabled", "rotated", "resent")
@@ -40,11 +40,11 @@ async def show(request: PageRequest) -> Response:
     zone, endpoint = await _found(request)
     days = lists.days(request, zone)
     state = lists.choice(request, "status", DELIVERY_STATUSES)
-    which = Which(within=days.range, before=lists.before(request))
+    which = LogQuery(within=days.range, before=lists.before(request))
     async with request.app.db.connection() as tx:
         found = None
         if request.access.may("events.read"):
-            found = await webhooks.look_at_deliveries(tx, endpoint, state, which)
+            found = await webhooks.list_deliveries(tx, endpoint, state, which)
         test = await _test(request, tx, endpoint)
     waits = (
         test is not None
@@ -64,12 +64,12 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-async def _test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> Sent | None:
+async def _test(request: PageRequest, tx: Tx, endpoint: Endpoint) -> DeliveryDetails | None:
     """Return the test whose result the page is opened for."""
     event_id = request.query.get("test", "")
     if not is_id(event_id):
         return None
-    found = await webhooks.look_at_delivery(tx, endpoint, event_id)
+    found = await webhooks.find_delivery(tx, endpoint, event_id)
     return found if found is not None and found.delivery.type == webhooks.TEST else None
 
 
@@ -187,7 +187,7 @@ async def reveal(request: PageRequest) -> Response:
     ids = (request.merchant_id, request.ids["endpoint"])
     try:
         secret = await request.app.db.run(
-            lambda tx: webhooks.reveal(tx, *ids, key, request.now, actor=actor)
+            lambda tx: webhooks.reveal_secret(tx, *ids, key, request.now, actor=actor)
         )
     except WrongKey:
         return await _page(request, 409, {"secret": "error_hook_key"})
@@ -200,7 +200,7 @@ async def rotate(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> str:
         ids = (request.merchant_id, request.ids["endpoint"])
-        endpoint, _ = await webhooks.rotate(tx, *ids, key, request.now, actor=actor)
+        endpoint, _ = await webhooks.rotate_secret(tx, *ids, key, request.now, actor=actor)
         return endpoint.id
 
     await once.make(request, work)

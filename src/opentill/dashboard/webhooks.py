@@ -18,9 +18,9 @@ REASON: Final = "on the page of webhooks"
 PLACE: Final = f"{OF_MERCHANT}/developers/webhooks"
 # Why an endpoint is disabled, as it is stored: the key of its sentence.
 WHY_DISABLED: Final[Mapping[str, str]] = {
-    webhooks.PAUSED: "hook_paused",
-    webhooks.WHY_GONE: "hook_gone",
-    webhooks.WHY_FAILING: "hook_failing",
+    webhooks.REASON_SWITCHED_OFF: "hook_paused",
+    webhooks.REASON_GONE: "hook_gone",
+    webhooks.REASON_FAILING: "hook_failing",
 }
 _ERRORS: Final[Mapping[str, str]] = {
     "url": "error_hook_url",
@@ -69,7 +69,7 @@ async def _endpoints(
         zone=ZoneInfo(merchant.time_zone),
         types=TYPES,
         why_disabled=WHY_DISABLED,
-        most=webhooks.MOST_ENDPOINTS,
+        most=webhooks.MAX_ENDPOINTS,
         done=lists.choice(request, "done", ("removed",)),
         **shown,
     )

@@ -163,7 +163,7 @@ async def _mails(tx: Tx, settings: Settings, row: PutAside, since: int) -> list[
         entries = await queries.AUDITED.all(tx, after=row.number - 1, limit=1)
         return await of_audit.mails(tx, entries, since)
     event = or_not_found(
-        await webhooks.numbered(tx, row.merchant_id, row.number),
+        await webhooks.find_numbered(tx, row.merchant_id, row.number),
         f"the event {row.event_id} is not kept any more",
     )
     return await of_events.mails(tx, settings, row.merchant_id, [event], since)

@@ -83,5 +83,5 @@ async def close(
     left = await unfinished(tx, merchant)
     if left.blockers:
         raise NotClosable(left)
-    await webhooks.stop(tx, merchant_id, now, actor=actor)
+    await webhooks.disable_all(tx, merchant_id, now, actor=actor)
     return merchant, left

@@ -11,7 +11,7 @@ from opentill.http.operations import ApiRequest, Nothing, Operation
 from opentill.http.paging import Listing, Page, Size, listing
 from opentill.merchants import Actor
 from opentill.webhooks import catchup, queries, resending, service
-from opentill.webhooks.looking import attempts_of
+from opentill.webhooks.delivery_log import attempts_of
 from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryStatus, EventBody, SentType, Type
 from opentill.webhooks.resending import EventRange
 from opentill.webhooks.service import UrlCheck
@@ -69,46 +69,52 @@ def _actor(request: ApiRequest[Any, Any]) -> Actor:
 
 
 async def create(request: ApiRequest[Nothing, EndpointBody], tx: Tx) -> EndpointWithSecret:
-    """Make an endpoint."""
+    """Create an endpoint."""
     app = request.app
     endpoint, secret = await service.create(
         tx,
         request.merchant_id,
-        request.body.wanted(),
+        request.body.endpoint_fields(),
         UrlCheck(app.outgoing.check),
         app.settings.secret_key,
         request.now,
         actor=_actor(request),
     )
-    return EndpointWithSecret.of(endpoint, secret)
+    return EndpointWithSecret.from_endpoint(endpoint, secret)
 
 
 async def list_endpoints(request: ApiRequest[ListQuery, Nothing]) -> Listing[EndpointOut]:
     """List endpoints, newest first."""
     query = request.query
     async with request.app.db.connection() as tx:
-        found = await queries.ENDPOINTS.all(
+        endpoints = await queries.ENDPOINTS.all(
             tx,
             merchant_id=request.merchant_id,
             limit=query.size,
             offset=(query.page - 1) * query.size,
         )
         total = await queries.COUNT_ENDPOINTS.get(tx, merchant_id=request.merchant_id)
-    return listing([EndpointOut.of(one) for one in found], query.page, query.size, total or 0)
+    return listing(
+        [EndpointOut.from_endpoint(one) for one in endpoints], query.page, query.size, total or 0
+    )
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> EndpointOut:
     """Return an endpoint."""
     async with request.app.db.connection() as tx:
-        return EndpointOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
+        return EndpointOut.from_endpoint(
+            await service.find(tx, request.merchant_id, request.path["id"])
+        )
 
 
 async def update(request: ApiRequest[Nothing, EndpointUpdate], tx: Tx) -> EndpointOut:
     """Change an endpoint."""
-    check_url, wanted = UrlCheck(request.app.outgoing.check), request.body.wanted()
+    check_url, changes = UrlCheck(request.app.outgoing.check), request.body.endpoint_fields()
     ids = (request.merchant_id, request.path["id"])
-    changed = await service.update(tx, *ids, wanted, check_url, request.now, actor=_actor(request))
-    return EndpointOut.of(changed)
+    endpoint = await service.update(
+        tx, *ids, changes, check_url, request.now, actor=_actor(request)
+    )
+    return EndpointOut.from_endpoint(endpoint)
 
 
 async def delete(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
@@ -118,11 +124,13 @@ async def delete(request: ApiRequest[Nothing, Nothing], tx: Tx) -> None:
 
 
 async def rotate(request: ApiRequest[Nothing, Nothing], tx: Tx) -> EndpointWithSecret:
-    """Give an endpoint a new secret."""
+    """Rotate the signing secret of an endpoint."""
     key = request.app.settings.secret_key
     ids = (request.merchant_id, request.path["id"])
-    endpoint, secret = await service.rotate(tx, *ids, key, request.now, actor=_actor(request))
-    return EndpointWithSecret.of(endpoint, secret)
+    endpoint, secret = await service.rotate_secret(
+        tx, *ids, key, request.now, actor=_actor(request)
+    )
+    return EndpointWithSecret.from_endpoint(endpoint, secret)
 
 
 async def deliveries(request: ApiRequest[DeliveryQuery, Nothing]) -> Listing[DeliveryOut]:
@@ -133,47 +141,47 @@ async def deliveries(request: ApiRequest[DeliveryQuery, Nothing]) -> Listing[Del
     async with request.app.db.connection() as tx:
         await service.find(tx, *ids)
         offset = (query.page - 1) * query.size
-        found = await queries.DELIVERIES.all(tx, **own, **which, limit=query.size, offset=offset)
-        attempts = await attempts_of(tx, *ids, [one.event_id for one in found])
+        page = await queries.DELIVERIES.all(tx, **own, **which, limit=query.size, offset=offset)
+        attempts = await attempts_of(tx, *ids, [one.event_id for one in page])
         total = await queries.COUNT_DELIVERIES.get(tx, **own, **which)
-    shown = [DeliveryOut.of(one, attempts.get(one.event_id, [])) for one in found]
+    shown = [DeliveryOut.from_delivery(one, attempts.get(one.event_id, [])) for one in page]
     return listing(shown, query.page, query.size, total or 0)
 
 
 async def resend(request: ApiRequest[Nothing, ResendBody], tx: Tx) -> ResendOut:
-    """Send one event or a range of them again."""
+    """Resend one event or a range of events."""
     body, ids = request.body, (request.merchant_id, request.path["id"])
     if body.event_id is not None:
         await resending.resend(tx, *ids, body.event_id, request.now)
         return ResendOut(1, None)
     if body.since is None:
         raise Invalid("since", "since must say from when on, if no eventId is given")
-    which = EventRange(
+    event_range = EventRange(
         since=body.since,
         until=request.now if body.until is None else body.until,
         type=body.type,
         failed_only=body.failed_only,
         after=body.after,
     )
-    sent = await resending.resend_range(tx, *ids, which, request.now)
-    return ResendOut(sent.count, sent.last)
+    result = await resending.resend_range(tx, *ids, event_range, request.now)
+    return ResendOut(result.count, result.last)
 
 
 async def send_test(request: ApiRequest[Nothing, Nothing], tx: Tx) -> DeliveryOut:
     """Send a test event."""
-    made = await resending.send_test(tx, request.merchant_id, request.path["id"], request.now)
-    return DeliveryOut.of(made, [])
+    delivery = await resending.send_test(tx, request.merchant_id, request.path["id"], request.now)
+    return DeliveryOut.from_delivery(delivery, [])
 
 
 async def list_events(request: ApiRequest[EventQuery, Nothing]) -> EventsOut:
     """Read events, oldest first."""
     query = request.query
     after = catchup.parse_cursor(query.cursor)
-    found = await catchup.read(request.app.db, request.merchant_id, after, query.type, query.size)
+    batch = await catchup.read(request.app.db, request.merchant_id, after, query.type, query.size)
     return EventsOut(
-        items=[raw(event) for event in found.events],
-        cursor=str(found.cursor),
-        has_more=found.more,
+        items=[raw(event) for event in batch.events],
+        cursor=str(batch.cursor),
+        has_more=batch.more,
     )
 
 
@@ -238,7 +246,7 @@ operations: Final = (
         secret=True,
         refusals=(
             "an address that is not public https",
-            f"more than {service.MOST_ENDPOINTS} endpoints",
+            f"more than {service.MAX_ENDPOINTS} endpoints",
             "an unknown type of event",
         ),
         example={"url": _ENDPOINT["url"], "events": _ENDPOINT["events"]},

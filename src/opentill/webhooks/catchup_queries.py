@@ -1,9 +1,9 @@
 """SQL that numbers events and reads them in the order of their numbers.
 
-Ids are made before the commit, so that their order is not the order in which events appear.
-Numbers are given after it, under the lock of the merchant's head: what appears later gets a later
-number, so that a reader who has read up to a number has missed nothing. They begin at the time at
-which they are given, so that those given after a restored backup are above all given before.
+Ids are generated before the commit, so that events do not become visible in the order of their
+ids. Numbers are assigned after it, under the lock of the merchant's head: an event that becomes
+visible later gets a higher number, and a reader of all numbers up to N has missed nothing. Numbers
+start at the current time, so that those assigned after a restore exceed all earlier ones.
 """
 
 from opentill.db.query import Command, Query, Value
@@ -16,8 +16,8 @@ OPEN_HEAD = Command(
     """,
 )
 LOCK_HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id for update")
-# Number events from `:floor` on, or from the last number where that is higher, and return the last
-# number. A statement of its own after the one that locks, so that it sees the numbers given before.
+# Number events from `:floor`, or from the last number where that is higher; return the last number.
+# It runs after LOCK_HEAD as a separate statement, so that its snapshot has all earlier numbers.
 NUMBER = Value(
     int,
     """
@@ -41,16 +41,16 @@ HAS_UNNUMBERED = Value(
     bool, "select exists (select from events where merchant_id = :merchant_id and number is null)"
 )
 HEAD = Value(int, "select number from event_heads where merchant_id = :merchant_id")
-# Up to which number so many events are; there are gaps between numbers.
+# The number of the `:max_scanned`-th event after the cursor; numbers have gaps.
 EVENTS_READ_TO = Value(
     int,
     """
     select number from events
     where merchant_id = :merchant_id and number > :after and number <= :last
-    order by number limit 1 offset :looked_at - 1
+    order by number limit 1 offset :max_scanned - 1
     """,
 )
-# With a number after `:after` and up to `:last`; of one type if given.
+# Events with a number above `:after`, up to `:last`; of one type if it is given.
 EVENTS = Query(
     NumberedEvent,
     """

@@ -1,9 +1,9 @@
-"""The dispatcher sends due deliveries, so that no endpoint delays another.
+"""The dispatcher sends due deliveries such that no endpoint delays another.
 
-It holds leases of endpoints and their hosts (``held_leases``), so that no other worker sends there,
-and sends to all of them at the same time. How many deliveries go to one endpoint at once follows
-how its attempts end (``leases``). Slow attempts leave room for others. Results are written many at
-a time (``results``).
+It holds leases of endpoints and their hosts (``held_leases``), which exclude other workers, and
+sends to all of them concurrently. The concurrency of an endpoint adapts to the outcomes of its
+attempts (``leases``). Slow attempts do not use up the room of quick ones. Results are written in
+batches (``results``).
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from opentill.core.errors import Unavailable
 from opentill.db.database import Db
 from opentill.outgoing.client import Outgoing
 from opentill.webhooks import sending, signing
-from opentill.webhooks.held_leases import LOOK_S, MOST_FAILING, HeldLeases
+from opentill.webhooks.held_leases import MAX_FAILING, POLL_S, HeldLeases
 from opentill.webhooks.hosts import HostLimit
 from opentill.webhooks.leases import EndpointLease
-from opentill.webhooks.model import Due
+from opentill.webhooks.model import DueDelivery
 from opentill.webhooks.results import Results, result_of
 
-_GATHER_S: Final = 0.01  # for so long results are gathered before they are written
-_AT_ONCE: Final = 512  # attempts at the same time
-_QUICK_AT_ONCE: Final = 128  # of these, attempts that are not slow
+_BATCH_S: Final = 0.01  # results are collected for this long before they are written
+_MAX_ATTEMPTS: Final = 512  # concurrent attempts of this process
+_MAX_QUICK_ATTEMPTS: Final = 128  # of these, attempts that are not slow
 _SLOW_S: Final = 2.0  # an attempt that takes longer is slow
 _log: Final = structlog.get_logger()
 
@@ -47,7 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dispatcher:
-    """Sends due deliveries while ``run`` runs. Any number of dispatchers may run."""
+    """Sends due deliveries while ``run`` runs. Any number of dispatchers may run concurrently."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Dispatcher:
         self._results = Results(db, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempt_ended = asyncio.Event()
-        self._contended = False  # leases wait for room: an ended attempt leaves its place to them
+        self._contended = False  # leases wait for room: an attempt that ends yields its slot
         self._slow = 0
         self._sending = 0
         self._warned_at: float | None = None
@@ -88,11 +88,11 @@ class Dispatcher:
             await asyncio.wait_for(self._attempt_ended.wait(), seconds)
         self._attempt_ended.clear()
         if not stop.is_set():
-            await asyncio.sleep(_GATHER_S)
+            await asyncio.sleep(_BATCH_S)
 
     async def _try_turn(self) -> float:
         """Take a turn and return how many seconds to wait for the next one."""
-        started, outcome, pause = time.perf_counter(), "done", LOOK_S
+        started, outcome, pause = time.perf_counter(), "done", POLL_S
         try:
             await self._turn()
         except Unavailable as error:
@@ -114,7 +114,7 @@ class Dispatcher:
         await self._leases.give_back(now_s)
 
     def _start_attempts(self, now_s: float) -> None:
-        """Start attempts, one of each lease in turn, while there is room."""
+        """Start attempts while there is room, one per lease in turn."""
         leases = self._leases.endpoints
         failing = self._count_attempts(now_s)
         ready = deque(lease for lease in leases.values() if lease.may_send(now_s))
@@ -123,20 +123,20 @@ class Dispatcher:
             if not lease.host.has_room(now_s):
                 lease.host.contended = True
                 continue
-            if lease.failing and failing >= MOST_FAILING:
+            if lease.failing and failing >= MAX_FAILING:
                 continue
             failing += lease.failing
             self._start(lease)
             if lease.may_send(now_s):
                 ready.append(lease)
         self._contended = (
-            bool(ready) or failing >= MOST_FAILING or self._leases.failing() > MOST_FAILING
+            bool(ready) or failing >= MAX_FAILING or self._leases.failing() > MAX_FAILING
         )
-        for key in list(leases)[:1]:  # the next turn begins with another lease
+        for key in list(leases)[:1]:  # rotate, so that the next turn begins with another lease
             leases[key] = leases.pop(key)
 
     def _count_attempts(self, now_s: float) -> int:
-        """Count the slow attempts anew; return how many go to endpoints that fail."""
+        """Recount the slow attempts; return the number of attempts to failing endpoints."""
         self._slow = failing = 0
         for host in self._leases.hosts.values():
             host.slow, host.contended = 0, False
@@ -148,7 +148,7 @@ class Dispatcher:
         return failing
 
     def _has_room(self) -> bool:
-        return self._sending < _AT_ONCE and self._sending - self._slow < _QUICK_AT_ONCE
+        return self._sending < _MAX_ATTEMPTS and self._sending - self._slow < _MAX_QUICK_ATTEMPTS
 
     def _start(self, lease: EndpointLease) -> None:
         due = lease.begin(time.monotonic())
@@ -157,12 +157,12 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attempts(self, lease: EndpointLease, due: Due | None) -> None:
-        """Send a delivery, and the lease's next one as long as no other lease waits for room."""
+    async def _attempts(self, lease: EndpointLease, due: DueDelivery | None) -> None:
+        """Send a delivery, then the lease's next ones until another lease waits for room."""
         options = self._options
         while due is not None:
             try:
-                made = await sending.attempt(
+                attempt = await sending.attempt(
                     self._outgoing, self._secret_key, due, self._clock(), options.timeout_s,
                     options.header_prefix,
                 )  # fmt: skip
@@ -172,15 +172,15 @@ class Dispatcher:
             finally:
                 lease.end(due)
                 self._sending -= 1
-            lease.adapt(made, time.monotonic())
+            lease.adapt(attempt, time.monotonic())
             lease.unwritten.add(due.event_id)
-            self._results.add(result_of(due, made, self._clock()))
-            metrics.count_delivery(made.outcome, made.duration_ms / 1000)
+            self._results.add(result_of(due, attempt, self._clock()))
+            metrics.count_delivery(attempt.outcome, attempt.duration_ms / 1000)
             self._attempt_ended.set()
             due = self._next(lease)
 
     def _pause_unsigned(self, lease: EndpointLease) -> None:
-        """Pause a lease whose deliveries cannot be signed: nothing was sent, so nothing failed."""
+        """Pause a lease whose deliveries cannot be signed, without counting a failure."""
         lease.pause(self._options.unsigned_s)
         self._attempt_ended.set()
         now_s = time.monotonic()
@@ -188,7 +188,7 @@ class Dispatcher:
             self._warned_at = now_s
             _log.error("webhooks cannot be signed", reason=sending.WRONG_KEY, endpoint=lease.key[1])
 
-    def _next(self, lease: EndpointLease) -> Due | None:
+    def _next(self, lease: EndpointLease) -> DueDelivery | None:
         now_s = time.monotonic()
         contended = self._contended or lease.host.contended or not lease.host.has_room(now_s)
         if contended or not lease.may_send(now_s) or not self._leases.holds(lease):
@@ -201,7 +201,7 @@ class Dispatcher:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._options.drain_s)
         for task in self._tasks:
-            task.cancel()  # the worker with the next lease sends it again
+            task.cancel()  # the next owner of the lease sends the delivery again
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._results.write(self._leases.endpoints)

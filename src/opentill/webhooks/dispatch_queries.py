@@ -1,16 +1,16 @@
 """The dispatcher's SQL: leases, due deliveries and the results of attempts.
 
-A delivery with a ``try_at`` is to be sent then. A worker first takes the lease of its endpoint,
-which makes it the only one to send there: an endpoint's limit thus holds over all workers, and a
-delivery needs no lease of its own. A worker that dies loses its leases when they end.
+A delivery is due at its ``try_at``. A worker first takes the lease of the endpoint, which excludes
+other workers: an endpoint's limit thus holds across workers, and a delivery needs no lease. The
+leases of a worker that dies expire.
 """
 
 from typing import Final
 
 from opentill.db.query import Command, Query, Value, waiting
-from opentill.webhooks.model import Due, HostRow, LeaseRow, TakenLease
+from opentill.webhooks.model import DueDelivery, HostRow, LeaseRow, TakenLease
 
-# The endpoints that have deliveries to send, and when the first one is due: one index lookup each.
+# The endpoints with pending deliveries and the earliest `try_at` of each: a loose index scan.
 _TO_SEND: Final = """with recursive waiting as (
         (select merchant_id, endpoint_id, try_at from webhook_deliveries
             where try_at is not null order by merchant_id, endpoint_id, try_at limit 1)
@@ -26,13 +26,13 @@ _TO_SEND_DISTRIBUTED: Final = """with waiting as (
         select merchant_id, endpoint_id, min(try_at) as try_at from webhook_deliveries
         where try_at is not null group by merchant_id, endpoint_id
     )"""
-# The host of an endpoint, whose URL was checked, in lower case and without port.
+# The host of an endpoint in lower case and without port. The URL was validated when it was stored.
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
 _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
-# Take the leases of endpoints with due deliveries, and of their hosts: endpoints that do not fail
-# first, then the longest due first. Deliveries are due by `:now`, business time; leases end by
-# `:real_now`. A lease of more than ten minutes is from before the clock was set back, and of a
-# worker that has ended: one that runs renews its leases.
+# Take the leases of endpoints with due deliveries and of their hosts: healthy endpoints first, then
+# those that have been due longest. Deliveries are due by `:now` (business time), leases end by
+# `:real_now`. A lease that ends in more than ten minutes was taken before the clock was set back,
+# by a worker that has ended: a running worker renews its leases.
 _TAKE_LEASES: Final = f""", ranked as (
         select w.merchant_id, w.endpoint_id, at.host, l.failing_since is not null as failing,
             row_number() over (partition by l.failing_since is null order by w.try_at) as place,
@@ -70,7 +70,7 @@ TAKE_LEASES = Query(
     _TO_SEND + _TAKE_LEASES,
     distributed=_TO_SEND_DISTRIBUTED + waiting(_TAKE_LEASES),
 )
-# Renew the leases of hosts, and return those that are still ours.
+# Renew leases of hosts; return those that this worker still owns.
 RENEW_HOSTS = Query(
     HostRow,
     """
@@ -80,7 +80,7 @@ RENEW_HOSTS = Query(
     returning h.host
     """,
 )
-# Renew leases, and return those that are still ours. An end in the past gives them back.
+# Renew leases of endpoints; return those that this worker still owns. A past end releases a lease.
 RENEW_LEASES = Query(
     LeaseRow,
     """
@@ -91,11 +91,11 @@ RENEW_LEASES = Query(
     returning l.merchant_id, l.endpoint_id, l.failing_since
     """,
 )
-# Due deliveries of leases that are ours: of each as many as it has room for, and none that is under
-# way, which `:sending` names by the concatenated ids of endpoint and event. None of an endpoint
-# whose URL has another host by now. A test has no event (``events.py``).
+# Due deliveries of held leases, at most `room` per lease. `:sending` excludes deliveries in flight,
+# as concatenated ids of endpoint and event. Endpoints whose URL has moved to another host are
+# excluded. A test delivery has no event (``events.py``).
 DUE = Query(
-    Due,
+    DueDelivery,
     f"""
     select d.merchant_id, d.endpoint_id, d.event_id, d.attempts, d.step, d.created_at, v.body,
         e.url, e.secret, e.old_secret, e.old_secret_until, l.failing_since
@@ -132,9 +132,9 @@ DUE = Query(
     where e.status = 'ENABLED' and (v.id is not null or d.type = 'webhook.test')
     """,  # noqa: S608 - constants of ours
 )
-# Write the results of attempts. A delivery that another worker sent meanwhile, because our lease
-# had ended, is left as it is. One that was resent during an attempt that then failed stays due:
-# its schedule began anew.
+# Write the results of attempts. A delivery that another worker sent after our lease had expired is
+# not changed. A delivery that was resent during an attempt that then failed stays due, because its
+# schedule began anew.
 RECORD = Command(
     """
     with result as (
@@ -166,7 +166,7 @@ RECORD = Command(
         and m.endpoint_id = r.endpoint_id and m.event_id = r.event_id
     """,
 )
-# Of deliveries with more attempts than `:kept`, remove those before the newest ones.
+# Keep the newest `:kept` attempts of each delivery and delete the older ones.
 FORGET_ATTEMPTS = Command(
     """
     with result as (
@@ -178,7 +178,7 @@ FORGET_ATTEMPTS = Command(
         and a.event_id = r.event_id and a.number <= r.number - :kept
     """,
 )
-# Since when endpoints fail; null where they do not.
+# Store since when endpoints have been failing; null for healthy ones.
 SET_FAILING = Command(
     """
     update endpoint_leases l set failing_since = f.since
@@ -187,8 +187,8 @@ SET_FAILING = Command(
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id
     """,
 )
-# For metrics: how many deliveries are to be sent, up to 10,000, and since when the oldest one to an
-# enabled endpoint that does not fail is due: one that fails has pauses, however many workers run.
+# For metrics: the number of pending deliveries, up to 10,000, and the earliest due time among
+# enabled, healthy endpoints. Failing endpoints pause however many workers run.
 WAITING = Value(
     int,
     """

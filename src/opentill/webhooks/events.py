@@ -1,7 +1,7 @@
-"""The test event: sent on request, to one endpoint alone (decision 0074).
+"""The test event: sent on request, to a single endpoint (decision 0074).
 
-It is a delivery without an event: what is made of it, whenever it is sent, is the same bytes. So
-it is in no list of events, and nothing that sends events again can send it to another endpoint.
+A test is a delivery without a stored event; its body is derived from the delivery and is the same
+bytes in each attempt. It is therefore in no list of events and cannot be resent elsewhere.
 """
 
 from typing import Annotated, Final, Protocol
@@ -24,7 +24,7 @@ class WebhookTestData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """As ``model.EventBody``, of a type that no event has."""
+    """Like ``model.EventBody``, with a type that no stored event has."""
 
     id: str
     type: str
@@ -32,29 +32,29 @@ class _Body(msgspec.Struct, frozen=True):
     data: WebhookTestData
 
 
-class Tested(Protocol):
-    """What the body of a test is made of: its delivery."""
+class DeliveryIdentity(Protocol):
+    """The fields of a delivery from which the body of a test is derived."""
 
     @property
     def endpoint_id(self) -> str:
-        """The endpoint that is tested."""
+        """The endpoint under test."""
         ...
 
     @property
     def event_id(self) -> str:
-        """Names the test as other deliveries name their event."""
+        """The id of the test, in place of an event's id."""
         ...
 
     @property
     def created_at(self) -> int:
-        """When it was asked for, Unix ms."""
+        """When the test was requested, Unix ms."""
         ...
 
 
 PAYLOADS: Final[dict[SentType, type[msgspec.Struct]]] = {TEST: WebhookTestData}
 
 
-def body_of_test(delivery: Tested) -> str:
+def body_of_test(delivery: DeliveryIdentity) -> str:
     """Return the body of a test, the same each time."""
     data = WebhookTestData(
         test=True, endpoint_id=delivery.endpoint_id, message=_MESSAGE, livemode=False

@@ -1,7 +1,6 @@
-"""The types of fields that the event payloads of several features have.
+"""Field types shared by the event payloads of several features (each feature's ``events.py``).
 
-The payloads are in each feature's ``events.py``. Fields are only ever added: receivers are asked to
-ignore those that they do not know.
+Fields are only ever added to payloads: receivers must ignore unknown fields.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
-"""The leases that this worker holds, of endpoints and of their hosts, and what is due on them.
+"""Leases of endpoints and hosts that this worker holds, and the deliveries due on them.
 
-A lease is a row with an owner and an end in real time, which the owner moves ahead as long as it
-lives. Whoever holds the leases of an endpoint and its host is the only one to send there.
+A lease is a row with an owner and an expiry in real time, which the owner renews while it runs.
+Only the owner of the leases of an endpoint and its host may send there.
 """
 
 import secrets
@@ -16,10 +16,10 @@ from opentill.webhooks.hosts import HOST_TURN_S, LEASES_PER_HOST, HostLease, Hos
 from opentill.webhooks.leases import EndpointLease, key_columns
 from opentill.webhooks.model import Key
 
-LOOK_S: Final = 0.2  # how often due deliveries are looked for
-MOST_FAILING: Final = 384  # leases, and attempts, of endpoints that fail: the rest is for others
-_MOST: Final = 512  # leases of this process
-_IDLE_S: Final = 2.0  # after which a lease with nothing to send is given back
+POLL_S: Final = 0.2  # interval between two queries for due deliveries
+MAX_FAILING: Final = 384  # leases, and attempts, of failing endpoints; healthy ones get the rest
+_MAX_LEASES: Final = 512  # leases of this process
+_IDLE_S: Final = 2.0  # a lease without deliveries is released after this time
 
 
 class HeldLeases:
@@ -39,31 +39,31 @@ class HeldLeases:
         self._renewed_at = self._taken_at = 0.0
 
     def holds(self, lease: EndpointLease) -> bool:
-        """Return whether a lease was neither lost nor given back."""
+        """Whether a lease was neither lost nor given back."""
         return self.endpoints.get(lease.key) is lease
 
     def failing(self) -> int:
-        """Count the leases of endpoints that fail."""
+        """Count the leases of failing endpoints."""
         return sum(lease.failing for lease in self.endpoints.values())
 
     async def refresh(self, now_s: float) -> None:
-        """Renew leases and take more when it is time, and fetch what is due."""
+        """Renew leases and take more when it is time; fetch due deliveries."""
         if now_s - self._renewed_at >= self._lease_s / 4:
             self._renewed_at = now_s
             await self._renew_hosts()
             await self._renew(dict.fromkeys(self.endpoints.values(), self._lease_end()))
-        if now_s - self._taken_at >= LOOK_S:
+        if now_s - self._taken_at >= POLL_S:
             self._taken_at = now_s
             await self._take(now_s)
         await self._fetch(now_s)
 
     async def give_back(self, now_s: float) -> None:
-        """Give leases back that have nothing to send, pause for long, or are too many.
+        """Release leases that are idle, pause for long, or exceed the limits.
 
-        A lease that pauses is given back until its pause is over.
+        A lease that pauses is released with the end of its pause, before which nobody takes it.
         """
         ends: dict[EndpointLease, int] = {}
-        excess = self.failing() - MOST_FAILING
+        excess = self.failing() - MAX_FAILING
         at_host = self._count_by_host()
         for lease in self.endpoints.values():
             pause_s = lease.paused_until - now_s
@@ -87,12 +87,12 @@ class HeldLeases:
         await self._renew(ends)
 
     async def give_back_all(self) -> None:
-        """Give all leases back at once."""
+        """Release all leases."""
         await self._renew(dict.fromkeys(self.endpoints.values(), 0))
         await self._write_hosts(set())
 
     async def _take(self, now_s: float) -> None:
-        room = _MOST - len(self.endpoints)
+        room = _MAX_LEASES - len(self.endpoints)
         if room <= 0:
             return
         now = self._clock()
@@ -100,7 +100,7 @@ class HeldLeases:
         async with self._db.connection() as tx:
             taken = await queries.TAKE_LEASES.all(
                 tx, now=now, real_now=now_ms(), owner=self._owner, until=self._lease_end(),
-                limit=room, failing_limit=min(room, max(0, MOST_FAILING - self.failing())),
+                limit=room, failing_limit=min(room, max(0, MAX_FAILING - self.failing())),
                 full_hosts=full, per_host=LEASES_PER_HOST,
             )  # fmt: skip
         for row in taken:
@@ -109,19 +109,19 @@ class HeldLeases:
             self.endpoints.setdefault(lease.key, lease)
 
     async def _fetch(self, now_s: float) -> None:
-        """Fetch due deliveries of the leases that will soon have none to send."""
-        low = [lease for lease in self.endpoints.values() if lease.may_fetch(now_s)]
-        if not low:
+        """Fetch due deliveries for leases whose queue runs low."""
+        hungry = [lease for lease in self.endpoints.values() if lease.may_fetch(now_s)]
+        if not hungry:
             return
-        rooms = {lease.key: 2 * lease.concurrency for lease in low}
-        under_way = [lease.key[1] + event for lease in low for event in lease.events]
-        hosts = [lease.host.name for lease in low]
+        rooms = {lease.key: 2 * lease.concurrency for lease in hungry}
+        under_way = [lease.key[1] + event for lease in hungry for event in lease.events]
+        hosts = [lease.host.name for lease in hungry]
         async with self._db.connection() as tx:
-            found = await queries.DUE.all(
-                tx, **key_columns(low), host=hosts, room=list(rooms.values()), now=self._clock(),
+            due_deliveries = await queries.DUE.all(
+                tx, **key_columns(hungry), host=hosts, room=list(rooms.values()), now=self._clock(),
                 sending=under_way,
             )  # fmt: skip
-        for due in found:
+        for due in due_deliveries:
             lease = self.endpoints.get(due.key)
             if lease is None:
                 continue
@@ -129,15 +129,15 @@ class HeldLeases:
                 lease.clear_failure()
             if due.event_id not in lease.events:
                 lease.queue.append(due)
-        counts = Counter(due.key for due in found)
-        for lease in low:  # one that got all that it has room for may have more
+        counts = Counter(due.key for due in due_deliveries)
+        for lease in hungry:  # a full batch means that more may be due: fetch again at once
             has_more = counts[lease.key] == rooms[lease.key]
-            lease.fetch_at = now_s if has_more else now_s + LOOK_S
+            lease.fetch_at = now_s if has_more else now_s + POLL_S
 
     async def _renew_hosts(self) -> None:
-        """Renew the leases of hosts in use, and give the others back.
+        """Renew the leases of hosts in use and release the others.
 
-        Hosts that another worker has by now are dropped, with the leases of their endpoints.
+        Drops the hosts that another worker has taken, with the leases of their endpoints.
         """
         leases = self._count_by_host()
         used = {name for name, host in self.hosts.items() if leases[name] or host.sending}
@@ -148,7 +148,7 @@ class HeldLeases:
                 self._drop(lease)
 
     async def _write_hosts(self, used: set[str]) -> set[str]:
-        """Renew the leases of used hosts, end the others, and return which were still ours."""
+        """Renew the leases of used hosts and end the others; return those still owned."""
         if not self.hosts:
             return set()
         until = self._lease_end()
@@ -160,7 +160,7 @@ class HeldLeases:
         return {row.host for row in rows}
 
     async def _renew(self, ends: dict[EndpointLease, int]) -> None:
-        """Set the ends of leases, Unix ms; drop those that another worker has by now."""
+        """Set the ends of leases, Unix ms; drop those that another worker has taken."""
         if not ends:
             return
         async with self._db.connection() as tx:

@@ -1,4 +1,4 @@
-"""Limits what is sent to one host, at once and per second, over all endpoints of all merchants.
+"""Limits on concurrency and rate per host, across all endpoints of all merchants.
 
 One worker at a time holds a host's lease (``TAKE_LEASES``), so that its counts are exact.
 """
@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-LEASES_PER_HOST: Final = 64  # of one worker, which keeps room for endpoints at other hosts
-HOST_TURN_S: Final = 5.0  # after which a lease yields where a host has that many
-_SLOW_TIMES: Final = 4  # with slow attempts, up to this many times ``at_once`` may run
-_BURST_S: Final = 1.0  # how far attempts may run ahead of the rate
+LEASES_PER_HOST: Final = 64  # per worker, so that endpoints at other hosts have room
+HOST_TURN_S: Final = 5.0  # at a host with that many leases, each yields after this time
+_SLOW_TIMES: Final = 4  # slow attempts included, ``at_once`` times this many may run
+_BURST_S: Final = 1.0  # attempts may run ahead of the rate by this time
 
 
 class HostLimit(msgspec.Struct, frozen=True):
-    """How many attempts a host gets at once and per second; ``per_second`` 0 is no limit."""
+    """Maximum concurrent attempts and attempts per second; ``per_second`` 0 means unlimited."""
 
     at_once: int = 32
     per_second: int = 100
@@ -28,12 +28,12 @@ class HostLease:
         self.name = name
         self.sending = 0
         self.slow = 0
-        self.contended = False  # an endpoint of it waits for room
+        self.contended = False  # an endpoint at this host waits for room
         self._limit = limit
-        self._rate_used_until = 0.0  # by what was sent; of time.monotonic()
+        self._rate_used_until = 0.0  # time.monotonic() until which the rate is used up
 
     def has_room(self, now_s: float) -> bool:
-        """Return whether one more attempt may start; slow ones count only towards a wider limit."""
+        """Whether another attempt may start. Slow attempts count towards a wider limit only."""
         at_once = self._limit.at_once
         return (
             self.sending - self.slow < at_once

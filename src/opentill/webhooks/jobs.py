@@ -1,4 +1,4 @@
-"""What the worker does for webhooks beside sending: it removes old rows."""
+"""Worker jobs of webhooks other than sending: pruning of old rows, and queue metrics."""
 
 from typing import Any, Final
 
@@ -8,14 +8,14 @@ from opentill.webhooks import dispatch_queries, queries
 
 KEEP_DELIVERIES_MS: Final = 30 * 86_400_000
 KEEP_EVENTS_MS: Final = 90 * 86_400_000
-_DELETED_MS: Final = 86_400_000  # longer than any transaction that still writes to one
-_BATCH: Final = 500  # of one endpoint or merchant at a time
+_DELETED_MS: Final = 86_400_000  # longer than any transaction that may still write deliveries
+_BATCH: Final = 500  # rows per endpoint or merchant
 
 
 async def prune(db: Db, now: int) -> int:
-    """Remove a batch of old attempts, deliveries and events, and return how many.
+    """Remove a batch of old attempts, deliveries and events; return the number of rows.
 
-    Deliveries are stored for 30 days after their last update, events for 90 days, by the time in
+    Deliveries are kept for 30 days after their last update, events for 90 days, by the time in
     their ids. That is real time, and so is ``now``: advancing business time removes nothing.
     """
     removed = 0
@@ -37,14 +37,15 @@ async def prune(db: Db, now: int) -> int:
 
 
 async def make_due(tx: Tx, now: int) -> None:
-    """Make deliveries that are due later due now: the business clock was set back."""
+    """Make all pending deliveries due now, after the business clock was set back."""
     await queries.MAKE_DUE.run(tx, now=now)
 
 
 async def waiting(tx: Tx, now: int) -> tuple[int, int]:
-    """Return how many deliveries are to be sent, up to 10,000, and the longest delay in ms.
+    """Return the number of pending deliveries, up to 10,000, and the longest delay in ms.
 
-    The delay is that of endpoints that do not fail: it says whether a worker runs.
+    Only deliveries to healthy endpoints count as delayed, so that a delay means that no worker
+    runs.
     """
     oldest = await dispatch_queries.OLDEST.get(tx, now=now)
     count = await dispatch_queries.WAITING.get(tx) or 0

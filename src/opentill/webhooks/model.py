@@ -19,21 +19,21 @@ Type = Literal[
     "payout.paid",
     "payout.failed",
 ]
-# What is sent at all: these, and a test, which is sent on request and to one endpoint alone.
+# The types of deliveries: all events, and tests, which are sent to one endpoint on request.
 SentType = Literal[Type, "webhook.test"]
 Status = Literal["ENABLED", "DISABLED", "DELETED"]
 DeliveryStatus = Literal["PENDING", "SUCCEEDED", "FAILED"]
 Outcome = Literal["delivered", "refused", "no_answer", "unreachable", "forbidden"]
-Key = tuple[str, str]  # an endpoint: the ids of its merchant and of itself
+Key = tuple[str, str]  # (merchant_id, endpoint_id)
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
 SENT_TYPES: Final[tuple[SentType, ...]] = get_args(SentType)
 TEST: Final = "webhook.test"
-KEPT_ATTEMPTS: Final = 20  # of a delivery, the newest: twice its schedule
+KEPT_ATTEMPTS: Final = 20  # per delivery, the newest ones; the schedule has 10
 DELIVERY_STATUSES: Final[tuple[DeliveryStatus, ...]] = get_args(DeliveryStatus)
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that merchants get notified of; ``data`` is the payload of the type."""
+    """Something that merchants are notified of; ``data`` is the payload of its type."""
 
     merchant_id: str
     type: Type
@@ -53,7 +53,7 @@ class EventBody(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """An address that a merchant wants events at; its secrets are encrypted."""
+    """An address that events are delivered to; its secrets are encrypted."""
 
     merchant_id: str
     id: str
@@ -63,14 +63,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     disabled_reason: str
     secret: bytes
-    old_secret: bytes | None  # those rotated out lately, see endpoint_secrets.OldSecret
-    old_secret_until: int | None  # when the last of them stops signing; Unix ms, business time
+    old_secret: bytes | None  # secrets rotated out that still sign: endpoint_secrets.OldSecret
+    old_secret_until: int | None  # when the last of them stops signing; business time, Unix ms
     created_at: int
     updated_at: int
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One event for one endpoint."""
+    """The delivery of one event to one endpoint."""
 
     merchant_id: str
     endpoint_id: str
@@ -78,14 +78,14 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     type: SentType
     status: DeliveryStatus
     attempts: int
-    step: int  # attempts since its schedule began; a delivery that is sent again begins anew
+    step: int  # attempts since its schedule began; a resend restarts the schedule
     try_at: int | None
     created_at: int
     updated_at: int
 
 
 class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of a delivery, without the event's body, and the head of its response."""
+    """One request of a delivery, without the event's body, and the start of its response."""
 
     merchant_id: str
     endpoint_id: str
@@ -96,17 +96,17 @@ class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     http_status: int | None
     request: str
-    response: str  # its head; empty if there was none
+    response: str  # status, headers and start of the body; empty without a response
     error: str
 
     @property
     def key(self) -> Key:
-        """The endpoint that it went to."""
+        """The endpoint that the attempt was sent to."""
         return self.merchant_id, self.endpoint_id
 
 
 class LeaseRow(msgspec.Struct, frozen=True):
-    """The lease of an endpoint: one worker sends there until it ends."""
+    """The lease of an endpoint, which gives one worker the right to send until it expires."""
 
     merchant_id: str
     endpoint_id: str
@@ -114,24 +114,24 @@ class LeaseRow(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> Key:
-        """The endpoint that it is for."""
+        """The endpoint of the lease."""
         return self.merchant_id, self.endpoint_id
 
 
 class TakenLease(LeaseRow, frozen=True):
-    """A lease that was taken, with the host of its endpoint."""
+    """A lease that this worker has just taken, with the host of its endpoint."""
 
     host: str
 
 
 class HostRow(msgspec.Struct, frozen=True):
-    """The lease of a host: one worker sends there until it ends."""
+    """The lease of a host, which gives one worker the right to send until it expires."""
 
     host: str
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery that is due, with what is needed to send it."""
+class DueDelivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A due delivery with everything needed to send it."""
 
     merchant_id: str
     endpoint_id: str
@@ -139,7 +139,7 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     step: int
     created_at: int
-    body: str | None  # None: a test, whose body is made of the delivery
+    body: str | None  # None for a test, whose body is derived from the delivery
     url: str
     secret: bytes
     old_secret: bytes | None
@@ -148,20 +148,20 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Key:
-        """The endpoint that it goes to."""
+        """The endpoint of the delivery."""
         return self.merchant_id, self.endpoint_id
 
 
 class NumberedEvent(msgspec.Struct, frozen=True):
-    """An event with its number in the merchant's order; ``body`` is as delivered."""
+    """An event with its number in the merchant's sequence; ``body`` is the JSON delivered."""
 
     id: str
     number: int
     body: str
 
 
-class KeptEvent(msgspec.Struct, frozen=True):
-    """An event as it is kept; ``body`` is as delivered."""
+class StoredEvent(msgspec.Struct, frozen=True):
+    """A stored event; ``body`` is the JSON delivered."""
 
     id: str
     type: Type
@@ -178,7 +178,7 @@ class OrderEvent(msgspec.Struct, frozen=True):
 
 
 class EventDelivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A delivery with its endpoint's address and its last attempt, None where there was none."""
+    """A delivery with its endpoint's URL and its last attempt (None before the first one)."""
 
     event_id: str
     endpoint_id: str
@@ -192,8 +192,8 @@ class EventDelivery(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
 
 
-class Resent(msgspec.Struct, frozen=True):
-    """How many events of a range were made due again, and the id of the last one."""
+class ResendResult(msgspec.Struct, frozen=True):
+    """The number of events that were made due again, and the id of the last one."""
 
     count: int
     last: str | None

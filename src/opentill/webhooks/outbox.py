@@ -18,12 +18,12 @@ _merchant: Final = attrgetter("merchant_id")
 
 
 async def emit(tx: Tx, events: Sequence[Event]) -> None:
-    """Write events, of any merchants, and their deliveries: one statement, which locks nothing.
+    """Write events of any merchants and their deliveries, in one statement that locks nothing.
 
-    The body is encoded here, once: all deliveries and lists have these bytes. The ids of the events
-    of one call sort in its order.
+    The body is encoded once, here: all deliveries and lists return these bytes. The ids of the
+    events of one call sort in its order.
     """
-    if Statement.distributes:  # the statement is of one merchant there
+    if Statement.distributes:  # the statement can write for one merchant only
         for _, of_one in groupby(sorted(events, key=_merchant), _merchant):
             await _emit(tx, list(of_one))
     elif events:

@@ -8,13 +8,13 @@ from opentill.webhooks.model import (
     DeliveryAttempt,
     Endpoint,
     EventDelivery,
-    KeptEvent,
     OrderEvent,
-    Resent,
+    ResendResult,
+    StoredEvent,
 )
 
-# Write events, and a delivery of each for every endpoint that subscribes to its type. One plan
-# serves for any number of events (decision 0111).
+# Write events, and a delivery of each to every endpoint that subscribes to its type. One plan
+# serves any number of events (decision 0111).
 EMIT = Command(
     """
     with event as (
@@ -30,7 +30,7 @@ EMIT = Command(
     from event e join webhook_endpoints w on w.merchant_id = e.merchant_id
     where w.status = 'ENABLED' and (w.types = '{}' or e.type = any (w.types))
     """,
-    # All of one merchant there, on whose node the deliveries are made.
+    # All events are of one merchant, on whose node the deliveries are written.
     distributed="""
     with event as (
         insert into events (merchant_id, id, type, body, created_at)
@@ -53,8 +53,8 @@ EMIT = Command(
 # ── events ─────────────────────────────────────────────────────────────────────────────────────
 
 EVENT = Value(str, "select body from events where merchant_id = :merchant_id and id = :id")
-# Events about an order: those of some ranges of ids, of each at most so many as are expected, among
-# at most so many as are looked at (`of_orders.py`).
+# Events about an order in ranges of ids, at most `expected` from each, among at most `:max_scanned`
+# rows (`order_events.py`).
 OF_ORDER = Query(
     OrderEvent,
     """
@@ -65,7 +65,7 @@ OF_ORDER = Query(
         select near.id, near.type, near.created_at from (
             select id, type, created_at, body from events
             where merchant_id = :merchant_id and id >= range.since and id < range.until
-            order by id limit :looked_at
+            order by id limit :max_scanned
         ) near
         where strpos(near.body, :order_id) > 0
             and near.body::json -> 'data' ->> 'order_id' = :order_id
@@ -102,7 +102,7 @@ _ENDPOINT: Final = """
 """
 ENDPOINT = Query(Endpoint, _ENDPOINT)
 LOCKED = Query(Endpoint, f"{_ENDPOINT} for update")
-# For the operator, who has only the endpoint's id: one index lookup for each merchant.
+# For the operator, who has only the endpoint's id: one index lookup per merchant.
 ANYWHERE = Query(
     Endpoint,
     """
@@ -123,7 +123,7 @@ SEARCH = Query(
     order by created_at desc, id desc limit :limit
     """,
 )
-# Of all merchants, the last changed first.
+# Disabled endpoints of all merchants, most recently changed first.
 DISABLED = Query(
     Endpoint,
     """
@@ -147,7 +147,7 @@ CLEAR_FAILING = Command(
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id
     """,
 )
-# The old secrets go on signing until `:old_secret_until`.
+# The old secrets sign until `:old_secret_until`.
 ROTATE = Query(
     Endpoint,
     """
@@ -157,7 +157,7 @@ ROTATE = Query(
     returning *
     """,
 )
-# Not by an attempt that began before the last change of the endpoint.
+# An attempt that began before the last change of the endpoint does not disable it.
 DISABLE = Command(
     """
     update webhook_endpoints set status = 'DISABLED', disabled_reason = :disabled_reason,
@@ -169,7 +169,7 @@ DISABLE = Command(
 
 # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
 
-# A status, type or event of null is any.
+# A null status, type or event matches any.
 _LISTED: Final = """
     from webhook_deliveries where merchant_id = :merchant_id and endpoint_id = :endpoint_id
         and (:status::text is null or status = :status) and (:type::text is null or type = :type)
@@ -181,7 +181,7 @@ DELIVERIES = Query(
     f"select * {_LISTED} order by event_id desc limit :limit offset :offset",
 )
 COUNT_DELIVERIES = Value(int, f"select count(*) {_LISTED}")
-# Of each delivery the newest `:kept` attempts, oldest first.
+# The newest `:kept` attempts of each delivery, oldest first.
 ATTEMPTS = Query(
     DeliveryAttempt,
     """
@@ -196,55 +196,54 @@ ATTEMPTS = Query(
     order by a.event_id, a.number
     """,
 )
-# For people, who go back from the newest, page by page: of those before one, so many are looked at,
-# and those that fit are returned. So a page costs the same however many there are, and a filter
-# that few fit may need several.
+# Pages for people, newest first. A page scans at most `:max_scanned` rows before `:before` and
+# returns those that match, so that its cost is bounded; a rare filter may need several pages.
 DELIVERIES_BEFORE = Query(
     Delivery,
     """
     select * from (
         select * from webhook_deliveries
         where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id < :before
-        order by event_id desc limit :looked_at
+        order by event_id desc limit :max_scanned
     ) d
     where (:status::text is null or status = :status) and created_at between :since and :until
     order by event_id desc limit :limit
     """,
 )
-DELIVERIES_LOOKED_TO = Value(
+DELIVERIES_SCANNED_TO = Value(
     str,
     """
     select event_id from webhook_deliveries
     where merchant_id = :merchant_id and endpoint_id = :endpoint_id and event_id < :before
-    order by event_id desc limit 1 offset :looked_at - 1
+    order by event_id desc limit 1 offset :max_scanned - 1
     """,
 )
 EVENTS_BEFORE = Query(
-    KeptEvent,
+    StoredEvent,
     """
     select id, type, body, created_at from (
         select * from events where merchant_id = :merchant_id and id < :before
-        order by id desc limit :looked_at
+        order by id desc limit :max_scanned
     ) v
     where (:type::text is null or type = :type) and created_at between :since and :until
     order by id desc limit :limit
     """,
 )
-EVENTS_LOOKED_TO = Value(
+EVENTS_SCANNED_TO = Value(
     str,
     """
     select id from events where merchant_id = :merchant_id and id < :before
-    order by id desc limit 1 offset :looked_at - 1
+    order by id desc limit 1 offset :max_scanned - 1
     """,
 )
 KEPT_EVENTS = Query(
-    KeptEvent,
+    StoredEvent,
     """
     select id, type, body, created_at from events
     where merchant_id = :merchant_id and id = any (:ids::text[])
     """,
 )
-# What the endpoints that there are were sent of one event.
+# The deliveries of one event to the endpoints that still exist.
 DELIVERIES_OF_EVENT = Query(
     Delivery,
     """
@@ -268,7 +267,7 @@ ATTEMPTS_OF_EVENT = Query(
     order by a.endpoint_id, a.number
     """,
 )
-# Deliveries of some events, each with what came of its last attempt.
+# Deliveries of events, each with its last attempt.
 OF_EVENTS = Query(
     EventDelivery,
     """
@@ -287,7 +286,7 @@ OF_EVENTS = Query(
     order by d.event_id, w.created_at, w.id
     """,
 )
-# Make the delivery of an event due now, whether or not there was one.
+# Make the delivery of an event due now; create it if there is none.
 RESEND = Query(
     Delivery,
     """
@@ -300,7 +299,7 @@ RESEND = Query(
     returning d.*
     """,
 )
-# A test: a delivery without an event, to one endpoint alone.
+# A test is a delivery without an event.
 INSERT_TEST = Query(
     Delivery,
     """
@@ -311,9 +310,9 @@ INSERT_TEST = Query(
     returning *
     """,
 )
-# Make a batch of a range due now, in the order of events, after one event; no types mean all.
+# Make a batch of events of a range due now, in order, from `:after`; empty types match all.
 RESEND_RANGE = Query(
-    Resent,
+    ResendResult,
     """
     with chosen as (
         select v.id, v.type from events v
@@ -336,7 +335,7 @@ RESEND_RANGE = Query(
     """,
 )
 MAKE_DUE = Command("update webhook_deliveries set try_at = :now where try_at > :now")
-# Of all merchants: a restored backup's, which may have been sent since.
+# Fail the pending deliveries of all merchants after a restore: they may have been sent already.
 SKIP_WAITING = Command(
     """
     update webhook_deliveries set status = 'FAILED', try_at = null,
@@ -347,9 +346,9 @@ SKIP_WAITING = Command(
 
 # ── pruning ────────────────────────────────────────────────────────────────────────────────────
 
-# Batches of old rows of each merchant, by ids, which begin with their time. A delivery that was
-# updated since `:kept_since`, such as one that was resent, stays unless its event is removed, which
-# is before `:first_event`. Deliveries of deleted endpoints are removed at once.
+# Delete old rows of each merchant in batches, by ids, which begin with their creation time. A
+# delivery that was updated since `:kept_since`, such as a resent one, stays unless its event is
+# deleted too (before `:first_event`). Deliveries of deleted endpoints are deleted at once.
 PRUNE_ATTEMPTS = Command(
     """
     delete from delivery_attempts where (merchant_id, endpoint_id, event_id, number) in (
@@ -377,7 +376,7 @@ PRUNE_DELIVERIES = Command(
 # Deleted endpoints without deliveries, with their encrypted secrets.
 PRUNE_ENDPOINTS = Command(
     """
-    with gone as (
+    with deleted as (
         select merchant_id, id from webhook_endpoints e
         where status = 'DELETED' and updated_at < :before
             and not exists (select from webhook_deliveries
@@ -385,11 +384,11 @@ PRUNE_ENDPOINTS = Command(
             and not exists (select from delivery_attempts
                 where merchant_id = e.merchant_id and endpoint_id = e.id)
     ), leases as (
-        delete from endpoint_leases l using gone g
-        where l.merchant_id = g.merchant_id and l.endpoint_id = g.id
+        delete from endpoint_leases l using deleted d
+        where l.merchant_id = d.merchant_id and l.endpoint_id = d.id
     )
-    delete from webhook_endpoints e using gone g
-    where e.merchant_id = g.merchant_id and e.id = g.id
+    delete from webhook_endpoints e using deleted d
+    where e.merchant_id = d.merchant_id and e.id = d.id
     """,
 )
 PRUNE_HOSTS = Command("delete from host_leases where until < :before")
@@ -401,7 +400,7 @@ PRUNE_EVENTS = Command(
             where merchant_id = m.id and id < :keep_from order by id limit :limit
         ) v)
     """,
-    # Each merchant has one first version of its terms, on the node of the merchant.
+    # Version 1 of its terms stands for a merchant, because it is on the merchant's node.
     distributed="""
     delete from events where (merchant_id, id) in (
         select v.merchant_id, v.id from merchant_terms m cross join lateral (

@@ -1,4 +1,4 @@
-"""Sending to an endpoint on request: events again, one or all of a range, and tests."""
+"""Deliveries on request: resending one event or a range of events, and tests."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,15 +11,15 @@ from opentill.core.ids import is_id, new_id
 from opentill.db.database import Db, Tx
 from opentill.merchants import Actor
 from opentill.webhooks import queries
-from opentill.webhooks.model import Delivery, Endpoint, Resent, Type
+from opentill.webhooks.model import Delivery, Endpoint, ResendResult, Type
 from opentill.webhooks.service import find
 
-MOST_RESENT: Final = 1000  # of one call
+MAX_RESENT: Final = 1000  # events per call
 _EVER: Final = 2**62
 
 
 class EventRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Events to send again: times in Unix ms; ``after`` is the last event of the call before."""
+    """Events to resend: times in Unix ms; ``after`` is the last event of the previous call."""
 
     since: int = 0
     until: int = _EVER
@@ -29,7 +29,7 @@ class EventRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def resend(tx: Tx, merchant_id: str, endpoint_id: str, event_id: str, now: int) -> Delivery:
-    """Send one event again, whatever its delivery's status. Raises NotFound and Invalid."""
+    """Resend one event, whatever the status of its delivery. Raises NotFound and Invalid."""
     endpoint = await find(tx, merchant_id, endpoint_id)
     _check_enabled(endpoint)
     delivery = None
@@ -43,62 +43,60 @@ async def resend(tx: Tx, merchant_id: str, endpoint_id: str, event_id: str, now:
 
 
 async def resend_range(
-    tx: Tx, merchant_id: str, endpoint_id: str, which: EventRange, now: int
-) -> Resent:
-    """Send up to 1,000 events again, oldest first. Raises NotFound and Invalid.
+    tx: Tx, merchant_id: str, endpoint_id: str, event_range: EventRange, now: int
+) -> ResendResult:
+    """Resend up to 1,000 events, oldest first. Raises NotFound and Invalid.
 
-    ``last`` of the result is the ``after`` of the next call; None if there are no more.
+    ``last`` of the result is the ``after`` of the next call; None if this was the last one.
     """
     endpoint = await find(tx, merchant_id, endpoint_id)
     _check_enabled(endpoint)
-    types = [which.type] if which.type else endpoint.types
-    sent = await queries.RESEND_RANGE.one(
-        tx, merchant_id=merchant_id, endpoint_id=endpoint_id, after=which.after,
-        since=which.since, until=which.until, types=types, failed_only=which.failed_only,
-        limit=MOST_RESENT, now=now,
+    types = [event_range.type] if event_range.type else endpoint.types
+    result = await queries.RESEND_RANGE.one(
+        tx, merchant_id=merchant_id, endpoint_id=endpoint_id, after=event_range.after,
+        since=event_range.since, until=event_range.until, types=types,
+        failed_only=event_range.failed_only, limit=MAX_RESENT, now=now,
     )  # fmt: skip
-    return sent if sent.count == MOST_RESENT else Resent(sent.count, None)
+    return result if result.count == MAX_RESENT else ResendResult(result.count, None)
 
 
 async def resend_all(
     db: Db,
     merchant_id: str,
     endpoint_id: str,
-    which: EventRange,
+    event_range: EventRange,
     now: int,
     report: Callable[[int, str | None], None],
     *,
     actor: Actor,
 ) -> int:
-    """Send all events of a range again, in batches, and return how many there were.
+    """Resend all events of a range in batches; return their number.
 
-    Each batch writes the audit log. Raises NotFound and Invalid.
-
-    ``report`` gets the size of each batch and the ``after`` of the next one, with which an
-    interrupted call can be continued.
+    Each batch writes the audit log. ``report`` gets the size of each batch and the ``after`` of the
+    next one, with which an interrupted call can be continued. Raises NotFound and Invalid.
     """
-    total, rest = 0, which
+    total, rest = 0, event_range
     while True:
 
-        async def send(tx: Tx, batch: EventRange = rest) -> Resent:
-            sent = await resend_range(tx, merchant_id, endpoint_id, batch, now)
-            if sent.count:
-                subject = f"{sent.count} events to {endpoint_id}"
+        async def send(tx: Tx, batch: EventRange = rest) -> ResendResult:
+            result = await resend_range(tx, merchant_id, endpoint_id, batch, now)
+            if result.count:
+                subject = f"{result.count} events to {endpoint_id}"
                 await merchants.record_audit(
                     tx, actor, "webhooks resend", merchant_id, subject, now
                 )
-            return sent
+            return result
 
-        sent = await db.run(send)
-        total += sent.count
-        report(sent.count, sent.last)
-        if sent.last is None:
+        result = await db.run(send)
+        total += result.count
+        report(result.count, result.last)
+        if result.last is None:
             return total
-        rest = msgspec.structs.replace(rest, after=sent.last)
+        rest = msgspec.structs.replace(rest, after=result.last)
 
 
 async def send_test(tx: Tx, merchant_id: str, endpoint_id: str, now: int) -> Delivery:
-    """Send a test to one endpoint, as its events are sent. Raises NotFound and Invalid."""
+    """Queue a test delivery to an endpoint. Raises NotFound and Invalid."""
     endpoint = await find(tx, merchant_id, endpoint_id)
     _check_enabled(endpoint)
     return await queries.INSERT_TEST.one(
@@ -112,8 +110,8 @@ def _check_enabled(endpoint: Endpoint) -> None:
 
 
 async def skip_waiting(tx: Tx, now: int) -> int:
-    """Count every delivery that waits as failed, of all merchants, and return how many there were.
+    """Fail all pending deliveries of all merchants after a restore; return their number.
 
-    After a restore: they may have been sent since the backup. Each can be sent again.
+    They may have been sent since the backup. Each can be resent.
     """
     return await queries.SKIP_WAITING.run(tx, now=now)

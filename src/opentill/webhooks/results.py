@@ -1,4 +1,4 @@
-"""Writes the results of attempts, many at a time, and disables endpoints that fail for long."""
+"""Write the results of attempts in batches, and disable endpoints that fail for too long."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -11,13 +11,13 @@ from opentill.db.database import Db, Tx
 from opentill.db.query import columns
 from opentill.webhooks import dispatch_queries, queries, schedule
 from opentill.webhooks.leases import EndpointLease, key_columns
-from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryAttempt, DeliveryStatus, Due, Key
+from opentill.webhooks.model import KEPT_ATTEMPTS, DeliveryAttempt, DeliveryStatus, DueDelivery, Key
 
 _log: Final = structlog.get_logger()
 
 
 class Result(msgspec.Struct, frozen=True):
-    """An attempt, and what it makes of its delivery."""
+    """An attempt and the state in which it leaves its delivery."""
 
     attempt: DeliveryAttempt
     step: int
@@ -25,12 +25,14 @@ class Result(msgspec.Struct, frozen=True):
     try_at: int | None
 
 
-def result_of(due: Due, made: DeliveryAttempt, now: int) -> Result:
-    """Return the result of an attempt: delivered, to be tried again, or failed."""
-    if made.outcome == "delivered":
-        return Result(made, due.step + 1, "SUCCEEDED", None)
-    again = schedule.next_try(due.step + 1, now)
-    return Result(made, due.step + 1, "FAILED" if again is None else "PENDING", again)
+def result_of(due: DueDelivery, attempt: DeliveryAttempt, now: int) -> Result:
+    """Return the result of an attempt: succeeded, to be retried, or failed for good."""
+    if attempt.outcome == "delivered":
+        return Result(attempt, due.step + 1, "SUCCEEDED", None)
+    next_try_at = schedule.next_try(due.step + 1, now)
+    return Result(
+        attempt, due.step + 1, "FAILED" if next_try_at is None else "PENDING", next_try_at
+    )
 
 
 class Results:
@@ -47,7 +49,7 @@ class Results:
         self._unwritten.append(result)
 
     async def write(self, leases: Mapping[Key, EndpointLease]) -> None:
-        """Write the results and since when endpoints fail. After an error, call it again."""
+        """Write the results and ``failing_since`` of endpoints. After an error, call it again."""
         results = list(self._unwritten)
         if not results:
             return
@@ -56,9 +58,11 @@ class Results:
 
         async def work(tx: Tx) -> None:
             await dispatch_queries.RECORD.run(tx, **_rows(results))
-            if many := [made for made in results if made.attempt.number > KEPT_ATTEMPTS]:
+            if repeated := [
+                attempt for attempt in results if attempt.attempt.number > KEPT_ATTEMPTS
+            ]:
                 await dispatch_queries.FORGET_ATTEMPTS.run(
-                    tx, **_deliveries(many), kept=KEPT_ATTEMPTS
+                    tx, **_deliveries(repeated), kept=KEPT_ATTEMPTS
                 )
             if failing:
                 await dispatch_queries.SET_FAILING.run(tx, **key_columns(failing), since=since)
@@ -68,25 +72,25 @@ class Results:
         for lease, written in zip(failing, since, strict=True):
             lease.failing_written = written
         for result in results:
-            made = result.attempt
-            if (held := leases.get(made.key)) is not None:
-                held.unwritten.discard(made.event_id)
+            attempt = result.attempt
+            if (owner := leases.get(attempt.key)) is not None:
+                owner.unwritten.discard(attempt.event_id)
             if result.status == "FAILED":
-                ids = {"merchant": made.merchant_id, "endpoint": made.endpoint_id}
-                _log.warning("webhook delivery failed", event_id=made.event_id, **ids)
+                ids = {"merchant": attempt.merchant_id, "endpoint": attempt.endpoint_id}
+                _log.warning("webhook delivery failed", event_id=attempt.event_id, **ids)
         await self._disable(results, leases)
 
     async def _disable(self, results: list[Result], leases: Mapping[Key, EndpointLease]) -> None:
         """Disable the endpoints that responded 410 Gone or have failed for too long."""
         reasons: dict[Key, tuple[str, int]] = {}
-        for made in (result.attempt for result in results):
-            lease = leases.get(made.key)
-            if made.outcome == "delivered" or lease is None:
+        for attempt in (result.attempt for result in results):
+            lease = leases.get(attempt.key)
+            if attempt.outcome == "delivered" or lease is None:
                 continue
-            since = made.at if lease.failing_since is None else lease.failing_since
-            if why := schedule.disabled_reason(made.http_status, since, made.at):
-                _, latest = reasons.get(made.key, ("", made.at))
-                reasons[made.key] = why, max(latest, made.at)
+            since = attempt.at if lease.failing_since is None else lease.failing_since
+            if reason := schedule.disabled_reason(attempt.http_status, since, attempt.at):
+                _, latest = reasons.get(attempt.key, ("", attempt.at))
+                reasons[attempt.key] = reason, max(latest, attempt.at)
         for key, (reason, attempted_at) in reasons.items():
             now = self._clock()
             await self._db.run(lambda tx: _disable(tx, key, reason, attempted_at, now))  # noqa: B023 - run before the next round

@@ -1,4 +1,4 @@
-"""The schedule of a delivery's attempts (contract.md#event-retries)."""
+"""The retry schedule of deliveries (contract.md#event-retries)."""
 
 import secrets
 from typing import Final
@@ -17,15 +17,15 @@ WAITS_MS: Final = (
     20 * _HOUR_MS,
     24 * _HOUR_MS,
 )
-SPREAD: Final = 10  # percent, plus or minus, so that not all that failed at once is sent at once
+SPREAD: Final = 10  # jitter, plus or minus percent
 DISABLE_AFTER_MS: Final = 5 * 24 * _HOUR_MS
 GONE: Final = 410
-WHY_GONE: Final = "it responded with 410 Gone"
-WHY_FAILING: Final = "five days without a success"
+REASON_GONE: Final = "it responded with 410 Gone"
+REASON_FAILING: Final = "five days without a success"
 
 
 def next_try(failed: int, now: int) -> int | None:
-    """Return when to try again, Unix ms, after ``failed`` failed attempts; None: never."""
+    """Return the time of the next attempt after ``failed`` failures, Unix ms; None: give up."""
     if failed > len(WAITS_MS):
         return None
     wait = WAITS_MS[failed - 1]
@@ -34,9 +34,9 @@ def next_try(failed: int, now: int) -> int | None:
 
 
 def disabled_reason(http_status: int | None, failing_since: int, now: int) -> str | None:
-    """Return why a failed attempt disables its endpoint; None if it does not."""
+    """Return the reason for which a failed attempt disables its endpoint; None if it does not."""
     if http_status == GONE:
-        return WHY_GONE
+        return REASON_GONE
     if now - failing_since >= DISABLE_AFTER_MS:
-        return WHY_FAILING
+        return REASON_FAILING
     return None

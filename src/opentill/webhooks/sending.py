@@ -1,4 +1,4 @@
-"""One attempt: an event is signed and sent to an endpoint."""
+"""One delivery attempt: sign the event and send it to the endpoint."""
 
 import time
 from typing import Final
@@ -11,10 +11,10 @@ from opentill.outgoing.client import Forbidden, NoResponse, Outgoing, Response, 
 from opentill.webhooks import signing
 from opentill.webhooks.endpoint_secrets import signing_secrets
 from opentill.webhooks.events import body_of_test
-from opentill.webhooks.model import DeliveryAttempt, Due, Outcome
+from opentill.webhooks.model import DeliveryAttempt, DueDelivery, Outcome
 
-_RESPONSE_BYTES: Final = 64 * 1024  # more of a response is not read
-_SHOWN: Final = 2048  # characters of a request or response that are stored
+_RESPONSE_BYTES: Final = 64 * 1024  # read limit of a response
+_MAX_STORED: Final = 2048  # stored characters of a request or response
 WRONG_KEY: Final = (
     "OPENTILL_SECRET_KEY is not the one that the endpoints' secrets were encrypted with: set it"
     " back, or make new secrets with `opentill webhooks rotate`; until then nothing is sent or lost"
@@ -25,27 +25,27 @@ _log: Final = structlog.get_logger()
 async def attempt(
     outgoing: Outgoing,
     secret_key: str,
-    due: Due,
+    due: DueDelivery,
     now: int,
     timeout_s: float,
     header_prefix: str = signing.HEADER_PREFIX,
 ) -> DeliveryAttempt:
-    """Send a delivery once. Every failure is an outcome of the attempt.
+    """Send a delivery once. A failure is an outcome of the attempt, not an exception.
 
-    ``now`` is business time, Unix ms; the signature has real time. Raises WrongKey if it cannot be
-    signed: nothing was sent then, and it does not count as an attempt.
+    ``now`` is business time, Unix ms; the signature uses real time. Raises WrongKey before anything
+    is sent if the delivery cannot be signed: that is no attempt.
     """
     body = (due.body or body_of_test(due)).encode()
     keys = signing_secrets(secret_key, due, now)
     signed = signing.headers(keys, due.event_id, now_ms(), body, header_prefix)
     headers = {"content-type": "application/json", **dict(signed)}
     started = time.perf_counter()
-    named = {"opentill.event": due.event_id, "opentill.endpoint": due.endpoint_id}
-    with tracing.span("webhook delivery", named) as span:
+    attributes = {"opentill.event": due.event_id, "opentill.endpoint": due.endpoint_id}
+    with tracing.span("webhook delivery", attributes) as span:
         span.set_attribute("opentill.attempt", due.attempts + 1)
         response, outcome, error = await _send(outgoing, due, headers, body, timeout_s)
         span.set_attribute("opentill.outcome", outcome)
-    shown = f"POST {due.url}\n" + "".join(f"{name}: {text}\n" for name, text in headers.items())
+    request = f"POST {due.url}\n" + "".join(f"{name}: {text}\n" for name, text in headers.items())
     return DeliveryAttempt(
         merchant_id=due.merchant_id,
         endpoint_id=due.endpoint_id,
@@ -55,16 +55,16 @@ async def attempt(
         duration_ms=int((time.perf_counter() - started) * 1000),
         outcome=outcome,
         http_status=response.status if response else None,
-        request=_storable(shown),
+        request=_storable(request),
         response=_storable(_head(response) if response else ""),
         error=_storable(error),
     )
 
 
 async def _send(
-    outgoing: Outgoing, due: Due, headers: dict[str, str], body: bytes, timeout_s: float
+    outgoing: Outgoing, due: DueDelivery, headers: dict[str, str], body: bytes, timeout_s: float
 ) -> tuple[Response | None, Outcome, str]:
-    """Return the response, if one came, the outcome, and what went wrong."""
+    """Return the response if there is one, the outcome, and the error."""
     try:
         response = await outgoing.send(
             "POST",
@@ -88,13 +88,13 @@ async def _send(
 
 
 def _head(response: Response) -> str:
-    """Return a response's status, its headers and the beginning of its body."""
+    """Return the status, headers and start of the body of a response."""
     lines = [f"HTTP {response.status}", *(f"{name}: {value}" for name, value in response.headers)]
-    text = "\n".join(lines)[: _SHOWN // 2]
-    return f"{text}\n\n{response.body[: _SHOWN // 2].decode(errors='replace')}"
+    text = "\n".join(lines)[: _MAX_STORED // 2]
+    return f"{text}\n\n{response.body[: _MAX_STORED // 2].decode(errors='replace')}"
 
 
 def _storable(text: str) -> str:
-    """Return a text as PostgreSQL can store it: without NUL and halves of surrogates, cut off."""
-    text = text[:_SHOWN].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    """Truncate a text, and replace NUL and lone surrogates, which PostgreSQL cannot store."""
+    text = text[:_MAX_STORED].replace("\0", "\N{REPLACEMENT CHARACTER}")
     return text.encode(errors="replace").decode()

@@ -1,10 +1,10 @@
-"""Signatures of deliveries: our own header, and those of Standard Webhooks (standardwebhooks.com).
+"""Signatures of deliveries: our own headers and those of Standard Webhooks (standardwebhooks.com).
 
-The names of our headers begin with ``X-Svc-`` or the deployment's prefix: merchants who come from
-another service keep their code (decision 0037). A secret is ``whsec_`` and 24 random bytes in
-base64. ``X-Svc-Signature`` has the secret's text as its key, ``webhook-signature`` the bytes that
-its base64 encodes. For 24 hours after a rotation the old secret signs too: in ``webhook-signature``
-behind the new one and in ``X-Svc-Signature-Old``, with spaces between several.
+The names of our headers begin with ``X-Svc-`` or the deployment's prefix, so that merchants who
+come from another service keep their code (decision 0037). A secret is ``whsec_`` and 24 random
+bytes in base64. The key of ``X-Svc-Signature`` is the text of the secret, the key of
+``webhook-signature`` the decoded bytes. For 24 hours after a rotation the old secret signs too: in
+``webhook-signature`` after the new one and in ``X-Svc-Signature-Old``, separated by spaces.
 """
 
 import base64
@@ -20,12 +20,12 @@ _SECRET_BYTES: Final = 24  # the minimum of the specification; needs no padding 
 
 
 def new_secret() -> str:
-    """Make a secret."""
+    """Generate a secret."""
     return _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def own_names(prefix: str) -> tuple[str, str, str]:
-    """Return the names of our headers: signature, timestamp, signatures by old secrets."""
+    """Return the names of our headers: signature, timestamp, signatures with old secrets."""
     return f"{prefix}Signature", f"{prefix}Timestamp", f"{prefix}Signature-Old"
 
 
@@ -38,15 +38,15 @@ def own_signature(secret: str, timestamp_ms: int, body: bytes) -> str:
 def standard_signature(secret: str, event_id: str, timestamp_s: int, body: bytes) -> str:
     """Return one signature of ``webhook-signature``, version 1."""
     signed = f"{event_id}.{timestamp_s}.".encode() + body
-    made = hmac.digest(_standard_key(secret), signed, "sha256")
-    return "v1," + base64.b64encode(made).decode()
+    digest = hmac.digest(_standard_key(secret), signed, "sha256")
+    return "v1," + base64.b64encode(digest).decode()
 
 
 def _standard_key(secret: str) -> bytes:
     text = secret.removeprefix(_PREFIX)
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:  # not ours, such as that of contract.md#event-signatures
+    except binascii.Error:  # not generated here, such as that of contract.md#event-signatures
         return text.encode()
 
 
@@ -57,14 +57,14 @@ def headers(
     body: bytes,
     prefix: str = HEADER_PREFIX,
 ) -> list[tuple[str, str]]:
-    """Return the headers of one attempt; ``keys`` are the secrets, the newest first.
+    """Return the signature headers of an attempt; ``keys`` are the secrets, newest first.
 
-    ``timestamp_ms`` is real time, not business time: receivers compare it with their clock.
+    ``timestamp_ms`` is real time, because receivers compare it with their clock.
     """
     seconds = timestamp_ms // 1000
     standard = " ".join(standard_signature(key, event_id, seconds, body) for key in keys)
     own, timestamp, own_old = (name.lower() for name in own_names(prefix))
-    found = [
+    signed = [
         (own, own_signature(keys[0], timestamp_ms, body)),
         (timestamp, str(timestamp_ms)),
         ("webhook-id", event_id),
@@ -73,5 +73,5 @@ def headers(
     ]
     if len(keys) > 1:
         old = " ".join(own_signature(key, timestamp_ms, body) for key in keys[1:])
-        found.append((own_old, old))
-    return found
+        signed.append((own_old, old))
+    return signed

@@ -1,4 +1,4 @@
-"""Endpoints, deliveries and events on the wire."""
+"""Request and response bodies of the API for endpoints, deliveries and events."""
 
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -56,8 +56,8 @@ class EndpointBody(msgspec.Struct, frozen=True, kw_only=True):
         Types, meaning("The types of events to send. All of them where none is named.")
     ] = msgspec.field(default_factory=list[Type])
 
-    def wanted(self) -> EndpointFields:
-        """Return what is asked for."""
+    def endpoint_fields(self) -> EndpointFields:
+        """Return the fields to set."""
         return EndpointFields(url=self.url, description=self.description, types=self.events)
 
 
@@ -69,8 +69,8 @@ class EndpointUpdate(msgspec.Struct, frozen=True, kw_only=True):
     events: Types | UnsetType = UNSET
     status: _Settable | UnsetType = UNSET
 
-    def wanted(self) -> EndpointFields:
-        """Return what is asked for."""
+    def endpoint_fields(self) -> EndpointFields:
+        """Return the fields to change."""
         return EndpointFields(
             url=self.url, description=self.description, types=self.events, status=self.status
         )
@@ -106,7 +106,7 @@ class EndpointOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     updated_at: UpdatedAt
 
     @classmethod
-    def of(cls, endpoint: Endpoint) -> Self:
+    def from_endpoint(cls, endpoint: Endpoint) -> Self:
         """Show an endpoint."""
         return cls(**_shown(endpoint))
 
@@ -123,7 +123,7 @@ class EndpointWithSecret(EndpointOut, frozen=True, kw_only=True, rename="camel")
     ]
 
     @classmethod
-    def of(cls, endpoint: Endpoint, secret: str = "") -> Self:
+    def from_endpoint(cls, endpoint: Endpoint, secret: str = "") -> Self:
         """Show an endpoint and its secret."""
         return cls(**_shown(endpoint), secret=secret)
 
@@ -166,7 +166,7 @@ class AttemptOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: Annotated[str, Meta(description="What went wrong. Empty if nothing did.")]
 
     @classmethod
-    def of(cls, attempt: DeliveryAttempt) -> Self:
+    def from_attempt(cls, attempt: DeliveryAttempt) -> Self:
         """Show an attempt."""
         return msgspec.convert(attempt, cls, from_attributes=True)
 
@@ -195,14 +195,14 @@ class DeliveryOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     updated_at: UpdatedAt
 
     @classmethod
-    def of(cls, delivery: Delivery, attempts: list[DeliveryAttempt]) -> Self:
+    def from_delivery(cls, delivery: Delivery, attempts: list[DeliveryAttempt]) -> Self:
         """Show a delivery with attempts of its own."""
         return cls(
             event_id=delivery.event_id,
             type=delivery.type,
             status=delivery.status,
             next_attempt_at=delivery.try_at,
-            attempts=[AttemptOut.of(one) for one in attempts],
+            attempts=[AttemptOut.from_attempt(one) for one in attempts],
             created_at=delivery.created_at,
             updated_at=delivery.updated_at,
         )

@@ -1,9 +1,9 @@
-"""The events about one order, and what became of them.
+"""The events about one order, and their deliveries.
 
-Events have no index by their order: it would be written with every payment, for the sake of a page
-that is seldom opened (decision 0069). Their ids begin with the real time at which they were made,
-and the order's history says when it had some. So what is read is what followed each such moment, up
-to as many events as it had.
+Events have no index by order: every payment would write it, for a page that is seldom opened
+(decision 0069). Event ids begin with the real time of their creation, and the order's history has
+the times of its events. So a lookup reads the events that follow each such time, until it has
+found as many as the history has.
 """
 
 from collections import Counter
@@ -16,18 +16,18 @@ from opentill.db.database import Tx
 from opentill.webhooks import queries
 from opentill.webhooks.model import EventDelivery, OrderEvent
 
-# An event is made after the moment that it has as its time: later in the transaction, or in the
-# round of a job. The clocks of two machines differ a little.
+# An event is written after the moment that it reports, later in the transaction or in the run of a
+# job; the clocks of two machines may differ.
 _SKEW_MS: Final = 5_000
 _ROUND_MS: Final = 15 * 60_000
-_LOOKED_AT: Final = 20_000  # events after one moment, at most
-# Nearly always it is among the next few: so there is looked first.
+_MAX_SCANNED: Final = 20_000  # events read after one moment
+# The event is nearly always among the next few, so these are read first.
 _NEAR_SKEW_MS: Final = 50
 _NEAR: Final = 500
 _EVER_MS: Final = 2**47
 
 
-async def of_order(
+async def find_order_events(
     tx: Tx,
     merchant_id: str,
     order_id: str,
@@ -37,9 +37,9 @@ async def of_order(
 ) -> list[OrderEvent]:
     """Return the events about an order, oldest first.
 
-    ``moments`` are when it had one, each as often as it had some (Unix ms, business time). Where
-    that can be moved (``movable``) nobody knows how far ahead it was then: there, what followed the
-    order itself is looked at too.
+    ``moments`` are the times of its events, Unix ms in business time, each repeated per event.
+    Where business time can be moved (``movable``), its offset at that time is unknown: there, all
+    events since the creation of the order are searched too.
     """
     ahead_ms = await clock.ahead_ms(tx) if movable else 0
     counts = Counter(moment - ahead_ms for moment in moments)
@@ -49,11 +49,11 @@ async def of_order(
     ranges = _ranges(counts, _SKEW_MS)
     if movable:
         ranges.append(_Range(_made_at(order_id), _EVER_MS, counts.total()))
-    return await _within(tx, merchant_id, order_id, ranges, _LOOKED_AT)
+    return await _within(tx, merchant_id, order_id, ranges, _MAX_SCANNED)
 
 
 class _Range(NamedTuple):
-    """From when until when events were made (real time, Unix ms), and how many of the order."""
+    """A range of creation times (real time, Unix ms), and the order's number of events in it."""
 
     since: int
     until: int
@@ -61,7 +61,7 @@ class _Range(NamedTuple):
 
 
 def _ranges(counts: Mapping[int, int], skew_ms: int) -> list[_Range]:
-    """Return where the events of each moment are: perhaps behind those of moments before it."""
+    """Return the range for each moment; its events may follow those of earlier moments."""
     return [
         _Range(
             at - skew_ms,
@@ -73,7 +73,7 @@ def _ranges(counts: Mapping[int, int], skew_ms: int) -> list[_Range]:
 
 
 async def _within(
-    tx: Tx, merchant_id: str, order_id: str, ranges: Sequence[_Range], looked_at: int
+    tx: Tx, merchant_id: str, order_id: str, ranges: Sequence[_Range], max_scanned: int
 ) -> list[OrderEvent]:
     return await queries.OF_ORDER.all(
         tx,
@@ -82,7 +82,7 @@ async def _within(
         since=[first_id("evt", one.since) for one in ranges],
         until=[first_id("evt", one.until) for one in ranges],
         expected=[one.expected for one in ranges],
-        looked_at=looked_at,
+        max_scanned=max_scanned,
     )
 
 
@@ -93,6 +93,8 @@ def _made_at(order_id: str) -> int:
         return 0
 
 
-async def deliveries_of(tx: Tx, merchant_id: str, event_ids: Sequence[str]) -> list[EventDelivery]:
-    """Return the deliveries of some events, by event and then by endpoint, oldest first."""
+async def find_deliveries_of(
+    tx: Tx, merchant_id: str, event_ids: Sequence[str]
+) -> list[EventDelivery]:
+    """Return the deliveries of events, by event and then by endpoint, oldest first."""
     return await queries.OF_EVENTS.all(tx, merchant_id=merchant_id, event_ids=list(event_ids))

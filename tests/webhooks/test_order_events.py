@@ -1,4 +1,4 @@
-"""Events about one order are found by when they happened, without an index (decision 0069)."""
+"""Events about one order are found by their times, without an index (decision 0069)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,33 +22,35 @@ async def emit(tx: Tx, merchant_id: str, *types: Type, order_id: str = ORDER) ->
     return now
 
 
-async def found(tx: Tx, merchant_id: str, moments: Sequence[int]) -> list[str]:
-    events = await webhooks.of_order(tx, merchant_id, ORDER, moments, movable=False)
+async def find_types(tx: Tx, merchant_id: str, moments: Sequence[int]) -> list[str]:
+    events = await webhooks.find_order_events(tx, merchant_id, ORDER, moments, movable=False)
     return [one.type for one in events]
 
 
-async def test_what_happens_soon_after_one_another_is_found(tx: Tx) -> None:
+async def test_events_in_quick_succession_are_found(tx: Tx) -> None:
     merchant_id = (await world.merchant(tx)).id
     paid = await emit(tx, merchant_id, "order.paid")
     await emit(tx, merchant_id, "order.paid", order_id="ord_other")
     await asyncio.sleep(0.02)
     refunded = await emit(tx, merchant_id, "order.closed", "order.closed")
     expected = ["order.paid", "order.closed", "order.closed"]
-    assert await found(tx, merchant_id, [paid, refunded, refunded]) == expected
-    assert await found(tx, merchant_id, [refunded, refunded, paid]) == expected
+    assert await find_types(tx, merchant_id, [paid, refunded, refunded]) == expected
+    assert await find_types(tx, merchant_id, [refunded, refunded, paid]) == expected
 
 
 async def test_clocks_of_two_machines_may_differ(tx: Tx) -> None:
     merchant_id = (await world.merchant(tx)).id
     paid = await emit(tx, merchant_id, "order.paid")
-    assert await found(tx, merchant_id, [paid + 3_000]) == ["order.paid"]
-    assert await found(tx, merchant_id, [paid - 60_000]) == ["order.paid"], "the round of a job"
+    assert await find_types(tx, merchant_id, [paid + 3_000]) == ["order.paid"]
+    assert await find_types(tx, merchant_id, [paid - 60_000]) == ["order.paid"], (
+        "the round of a job"
+    )
 
 
-async def test_those_of_others_may_lie_between(tx: Tx) -> None:
+async def test_events_of_other_orders_may_lie_between(tx: Tx) -> None:
     merchant_id = (await world.merchant(tx)).id
     moment = now_ms()
     for _ in range(7):
         await emit(tx, merchant_id, *["order.paid"] * (OTHERS // 7), order_id="ord_other")
     await emit(tx, merchant_id, "order.paid")
-    assert await found(tx, merchant_id, [moment]) == ["order.paid"]
+    assert await find_types(tx, merchant_id, [moment]) == ["order.paid"]
