@@ -218,7 +218,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
     )
     dispatcher = Dispatcher(app.db, app.outgoing, settings.secret_key, app.clock, options)
     notifier = epay_jobs.Notifier(app)
-    notices = Job("send_notices", 0.25, lambda _: notifier.turn())
+    notices = Job("send_notices", 0.25, lambda _: notifier.run_once())
     pruner = order_jobs.HistoryPruner(app.db, settings.history_days, anywhere=True)
     history = Job("prune_history", 60.0, lambda app: pruner.turn(app.clock()))
     check = scheduler.BooksCheck(app.db)

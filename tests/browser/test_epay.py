@@ -74,7 +74,7 @@ async def test_a_customer_who_comes_by_epay_returns_with_a_sign(
     await context.close()
     for _ in range(150):  # the worker has tried the notice, which must not leave for nowhere
         async with state.db.connection() as tx:
-            rows = await epay.newest_notices(tx, merchant.id)
+            rows = await epay.list_notices(tx, merchant.id)
         if rows and rows[0].tries:
             break
         await asyncio.sleep(0.1)

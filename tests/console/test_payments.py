@@ -243,7 +243,7 @@ def test_the_notification_of_an_epay_shop_is_sent_again(shop: Shop) -> None:
     inbox, server = Inbox(), shop.api_server
     try:
         epay_shop = EpayShop(server, inbox)
-        placed = epay_shop.paid(money_type="USD", notify_url="https://127.0.0.1/notify")
+        placed = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
     finally:
         inbox.close()
     order_id, agent = epay_shop.order_id(placed), staff(shop)

@@ -90,8 +90,8 @@ def test_notifications_are_listed_with_what_became_of_them_and_sent_again(
 ) -> None:
     epay_shop = EpayShop(shop.api_server, inbox)
     own = epay_shop.shop
-    placed = epay_shop.paid(money_type="USD", notify_url="https://127.0.0.1/notify")
-    epay_shop.tell()
+    placed = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
+    epay_shop.send_notices()
     developer = person(shop.api_server, own.id, "developer")
     seen = developer.get(place(own)).text
     assert placed["out_trade_no"] in seen

@@ -117,14 +117,14 @@ def test_the_notification_of_an_epay_shop_stands_in_the_timeline(shop: Shop) -> 
     inbox = Inbox()
     try:
         epay_shop = EpayShop(shop.api_server, inbox)
-        placed = epay_shop.paid(money_type="USD", notify_url="https://127.0.0.1/notify")
+        placed = epay_shop.place_paid_order(money_type="USD", notify_url="https://127.0.0.1/notify")
     finally:
         inbox.close()
     server, order_id = shop.api_server, epay_shop.order_id(placed)
     ada = person(server, epay_shop.id, "support")
     here = f"/dashboard/{epay_shop.id}/payments/{order_id}"
     assert "Epay notification is being sent" in words(ada.get(here))
-    epay_shop.tell()
+    epay_shop.send_notices()
     page = words(ada.get(here))
     assert "Attempts 1" in page
     assert "Next attempt" in page

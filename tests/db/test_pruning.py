@@ -38,7 +38,7 @@ async def _claim_key(tx: Tx, merchant_id: str, _: str, now: int) -> bool | None:
 
 
 async def _keep_request(tx: Tx, merchant_id: str, refund_id: str, now: int) -> str | None:
-    return await epay_queries.KEEP_REQUEST.get(
+    return await epay_queries.RECORD_REQUEST.get(
         tx,
         merchant_id=merchant_id,
         request=DIGEST,

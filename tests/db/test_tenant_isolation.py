@@ -651,13 +651,13 @@ class Business:
 
     def _paid_number_again(self) -> None:
         """A number is paid by its second order, and then by its first."""
-        first = self.epay_shop.placed(out_trade_no="N-3", type="creditcard")
+        first = self.epay_shop.place_order(out_trade_no="N-3", type="creditcard")
         attempt = epay_numbers.start_attempt(self.epay_shop, first)
         declined = PaymentOutcome(status="DECLINED")
         self._apply(attempt, declined)
         session_id = first["payurl"].rpartition("/")[2]
         self.api_server.tx(lambda tx: checkouts.expire(tx, self.id, session_id, "test", self.now))
-        self.epay_shop.pay(self.epay_shop.placed(out_trade_no="N-3", type="creditcard"))
+        self.epay_shop.pay(self.epay_shop.place_order(out_trade_no="N-3", type="creditcard"))
         outcome = PaymentOutcome(status="SUCCEEDED")
         gateway_event = GatewayPaymentEvent(attempt_id=attempt.id, outcome=outcome)
         report = orders.Report("sandbox", gateway_event)
@@ -674,16 +674,16 @@ class Business:
     def door(self) -> None:
         """The Epay door: orders, all its acts, what is told and told again."""
         epay_shop, api_server = self.epay_shop, self.api_server
-        placed = epay_shop.paid()
+        placed = epay_shop.place_paid_order()
         epay_shop.act("order", out_trade_no=placed["out_trade_no"])
         form = epay_shop.form(money="10.5")
         for type_ in ("alipay", "wxpay"):  # placed again, by another method
-            epay_shop.post("mapi", epay_shop.signed(form | {"type": type_}))
-        epay_shop.placed(out_trade_no="N-1", money_type="USD")
-        late = epay_shop.placed(out_trade_no="N-2", type="creditcard")
+            epay_shop.post("mapi", epay_shop.sign(form | {"type": type_}))
+        epay_shop.place_order(out_trade_no="N-1", money_type="USD")
+        late = epay_shop.place_order(out_trade_no="N-2", type="creditcard")
         session_id = late["payurl"].rpartition("/")[2]
         api_server.tx(lambda tx: checkouts.expire(tx, self.id, session_id, "test", self.now))
-        epay_shop.placed(out_trade_no="N-2", type="creditcard")
+        epay_shop.place_order(out_trade_no="N-2", type="creditcard")
         epay_shop.pay(late)
         self._paid_number_again()
         for act, more in (
@@ -694,13 +694,13 @@ class Business:
         ):  # fmt: skip
             epay_shop.act(act, **more)
         order_id = epay_shop.order_id(placed)
-        epay_shop.tell(self.later())
+        epay_shop.send_notices(self.later())
         api_server.tx(lambda tx: notices.resend(tx, self.id, order_id, self.now))
-        api_server.tx(lambda tx: notices.of_order(tx, self.id, order_id))
+        api_server.tx(lambda tx: notices.find_notice(tx, self.id, order_id))
         epay_shop.inbox.answer = (500, b"no")
-        epay_shop.tell(self.later())
+        epay_shop.send_notices(self.later())
         epay_shop.inbox.answer = (200, b"success")
-        api_server.tx(lambda tx: notices.newest(tx, self.id))
+        api_server.tx(lambda tx: notices.list_notices(tx, self.id))
         api_server.run(notices.return_address(self.app, self.id, order_id))
         api_server.tx(lambda tx: credentials.rotate(tx, api_server.settings, self.id, self.now))
         api_server.tx(lambda tx: credentials.disable(tx, self.id, self.now))

@@ -1,4 +1,4 @@
-"""A server with its Epay door, the sandbox bank, and shops that speak Epay."""
+"""A server with the Epay API, the sandbox bank, and shops that use it."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -42,10 +42,10 @@ def api_server(
 
 @pytest.fixture
 def inbox() -> Iterator[Inbox]:
-    """A notify_url that says success."""
-    made = Inbox()
-    yield made
-    made.close()
+    """A server for notify_url that responds with success."""
+    endpoint = Inbox()
+    yield endpoint
+    endpoint.close()
 
 
 @pytest.fixture

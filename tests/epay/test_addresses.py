@@ -1,7 +1,7 @@
-"""return_url and notify_url with parameters of their own, and that nothing is forged with them.
+"""Queries of return_url and notify_url that must not allow forgeries.
 
-The signed text is not escaped. So whoever has it with its sign can cut it wherever ``&name=``
-stands, and has another message with the same sign if its names are in order: all are made here.
+The signed text is not escaped. Anyone who has it with its signature can cut it wherever ``&name=``
+occurs, which is another message with the same signature if its names are sorted.
 """
 
 import itertools
@@ -21,18 +21,18 @@ _CUT: Final = re.compile(r"&(?=[^&=]+=)")
 _NOTIFICATION: Final = {"pid", "trade_no", "out_trade_no", "type", "name", "money", "trade_status"}
 
 
-def messages(text: str) -> Iterator[dict[str, str]]:
-    """Yield every message whose signed text is this one: its names must be in order."""
+def split_into_messages(text: str) -> Iterator[dict[str, str]]:
+    """Yield every message with this signed text; the names of a message are sorted."""
     pieces = _CUT.split(text)
 
     def cut(at: int) -> Iterator[list[str]]:
-        """Yield the parameters that what begins at a piece can be cut into."""
+        """Yield each way to cut the text from a piece on into parameters."""
         for end in range(at + 1, len(pieces) + 1):
-            one = "&".join(pieces[at:end])
+            parameter = "&".join(pieces[at:end])
             if end == len(pieces):
-                yield [one]
-            elif _name(one) < _name(pieces[end]):
-                yield from ([one, *rest] for rest in cut(end))
+                yield [parameter]
+            elif _name(parameter) < _name(pieces[end]):
+                yield from ([parameter, *rest] for rest in cut(end))
 
     for parts in cut(0):
         yield dict(part.partition("=")[::2] for part in parts)
@@ -42,17 +42,17 @@ def _name(part: str) -> bytes:
     return part.partition("=")[0].encode()
 
 
-def forged(form: dict[str, str]) -> list[dict[str, str]]:
+def find_forgeries(form: dict[str, str]) -> list[dict[str, str]]:
     """Return the notifications of a payment that can be cut out of a signed request."""
     return [
-        made
-        for made in messages(signature.text_to_sign(form))
-        if made.get("trade_status") == "TRADE_SUCCESS" and made.keys() & {"trade_no"}
+        message
+        for message in split_into_messages(signature.text_to_sign(form))
+        if message.get("trade_status") == "TRADE_SUCCESS" and "trade_no" in message
     ]
 
 
 def with_query(epay_shop: EpayShop, name: str, query: str, **changes: Any) -> dict[str, str]:
-    """Return a form with a query at one of its addresses that may name the form's own values."""
+    """Return a form with a query in one of its URLs; placeholders stand for the form's values."""
     form = epay_shop.form(**changes)
     own = {
         "number": form["out_trade_no"],
@@ -67,8 +67,8 @@ def with_query(epay_shop: EpayShop, name: str, query: str, **changes: Any) -> di
     return form
 
 
-# Families of shops, as their code writes these addresses.
-TAKEN: Final = [
+# Queries that families of shops use.
+ACCEPTED: Final = [
     "order_id=9&out_trade_no={number}&status=success",
     "wc-api=wc_gateway_epay&key=wc_order_a1B2c3&order_id=9",
     "page_id=8&order-received=9&key=wc_order_a1B2c3",
@@ -104,13 +104,13 @@ REFUSED: Final = [
 
 
 @pytest.mark.parametrize("name", ["return_url", "notify_url"])
-@pytest.mark.parametrize("query", TAKEN)
-def test_a_shops_own_parameters_are_taken_and_forge_nothing(
+@pytest.mark.parametrize("query", ACCEPTED)
+def test_a_shops_own_parameters_are_accepted_and_forge_nothing(
     epay_shop: EpayShop, name: str, query: str
 ) -> None:
     form = with_query(epay_shop, name, query, type="creditcard")
-    assert forged(form) == []
-    body = epay_shop.post("mapi", epay_shop.signed(form)).json()
+    assert find_forgeries(form) == []
+    body = epay_shop.post("mapi", epay_shop.sign(form)).json()
     assert body["code"] == 1, body
     row = epay_shop.api_server.sql(
         f"select {name} as address from epay_orders where merchant_id = $1", epay_shop.id
@@ -118,68 +118,68 @@ def test_a_shops_own_parameters_are_taken_and_forge_nothing(
     assert row == [{"address": form[name]}]
 
 
-def test_an_address_may_name_the_other_one_in_its_own_words(epay_shop: EpayShop) -> None:
+def test_return_url_may_contain_the_encoded_notify_url(epay_shop: EpayShop) -> None:
     query = "a=1&notify_url=https%3A%2F%2Fshop.example%2Fn"
     form = with_query(epay_shop, "return_url", query, type="creditcard")
-    assert epay_shop.post("mapi", epay_shop.signed(form)).json()["code"] == 1
+    assert epay_shop.post("mapi", epay_shop.sign(form)).json()["code"] == 1
 
 
 @pytest.mark.parametrize("name", ["return_url", "notify_url"])
 @pytest.mark.parametrize(("query", "field"), REFUSED)
-def test_what_forges_a_notification_or_says_another_thing_than_the_request_is_refused(
+def test_queries_that_forge_a_notification_or_contradict_the_request_are_refused(
     epay_shop: EpayShop, name: str, query: str, field: str
 ) -> None:
     form = with_query(epay_shop, name, query)
     for entry in ("submit", "mapi"):
-        body = epay_shop.post(entry, epay_shop.signed(form)).json()
+        body = epay_shop.post(entry, epay_shop.sign(form)).json()
         assert body["code"] == -1
         assert name in body["msg"]
         assert f"&{field}=" in body["msg"]
     assert epay_shop.act("query")["orders"] == 0
 
 
-def test_cutting_finds_the_forgeries_that_are_there(epay_shop: EpayShop) -> None:
+def test_the_search_for_forgeries_finds_them(epay_shop: EpayShop) -> None:
     form = with_query(epay_shop, "return_url", "a=1&trade_no=1&trade_status=TRADE_SUCCESS")
-    found = forged(form)
-    assert len(found) == 64
-    assert any(made.keys() >= _NOTIFICATION for made in found)
-    for made in found:
-        assert signature.sign(made, epay_shop.key) == signature.sign(form, epay_shop.key)
+    forgeries = find_forgeries(form)
+    assert len(forgeries) == 64
+    assert any(forgery.keys() >= _NOTIFICATION for forgery in forgeries)
+    for forgery in forgeries:
+        assert signature.sign(forgery, epay_shop.key) == signature.sign(form, epay_shop.key)
 
 
-def test_no_query_of_protocol_fields_that_is_taken_forges_a_notification(
+def test_no_accepted_query_of_protocol_fields_forges_a_notification(
     epay_shop: EpayShop,
 ) -> None:
-    """Every two of them behind each other, at both addresses, with own values and others."""
+    """Every pair of fields, in both URLs."""
     fields = sorted(signature.PROTOCOL_FIELDS)
-    taken = 0
+    accepted = 0
     form = epay_shop.form(type="creditcard", out_trade_no="N-1")
-    for name, one, two in itertools.product(("return_url", "notify_url"), fields, fields):
-        values = [form.get(field, "TRADE_SUCCESS") for field in (one, two)]
-        query = f"?a=1&{one}={values[0]}&{two}={values[1]}"
-        asked = form | {name: f"https://shop.example/{query}"}
+    for name, first, second in itertools.product(("return_url", "notify_url"), fields, fields):
+        values = [form.get(field, "TRADE_SUCCESS") for field in (first, second)]
+        query = f"?a=1&{first}={values[0]}&{second}={values[1]}"
+        changed_form = form | {name: f"https://shop.example/{query}"}
         try:
-            forms.refuse_forged(Request(params=asked, act="", address=""))
+            forms.refuse_forged(Request(params=changed_form, act="", address=""))
         except Refused:
             continue
-        taken += 1
-        assert forged(asked) == [], asked[name]
-    assert taken > len(fields) ** 2
+        accepted += 1
+        assert find_forgeries(changed_form) == [], changed_form[name]
+    assert accepted > len(fields) ** 2
 
 
 @pytest.mark.parametrize("name", ["name", "param", "sitename", "clientip", "whatever"])
 @pytest.mark.parametrize("field", ["out_trade_no", "type", "status", "key", "act"])
-def test_elsewhere_no_protocol_field_stands_behind_an_ampersand(
+def test_other_parameters_may_not_embed_protocol_fields(
     epay_shop: EpayShop, name: str, field: str
 ) -> None:
     form = epay_shop.form()
     form[name] = f"a&{field}={form.get(field, '')}"
-    body = epay_shop.post("mapi", epay_shop.signed(form)).json()
+    body = epay_shop.post("mapi", epay_shop.sign(form)).json()
     assert body["code"] == -1
     assert name in body["msg"]
 
 
-def test_in_api_php_no_address_is_an_exception(epay_shop: EpayShop) -> None:
+def test_addresses_in_api_php_may_not_embed_protocol_fields(epay_shop: EpayShop) -> None:
     for name in ("return_url", "whatever"):
         body = epay_shop.act("query", **{name: "https://shop.example/?a=1&status=success"})
         assert body["code"] == -1

@@ -16,10 +16,10 @@ DAY_MS = 86_400_000
 
 
 @pytest.mark.parametrize("way", ["get", "post", "signed", "act apart", "pid apart"])
-def test_a_call_is_understood_however_its_parameters_come(epay_shop: EpayShop, way: str) -> None:
-    placed = epay_shop.placed()
-    asked = {"act": "order", "pid": epay_shop.pid, "trade_no": placed["trade_no"]}
-    keyed = asked | {"key": epay_shop.key}
+def test_api_php_reads_parameters_from_query_or_body(epay_shop: EpayShop, way: str) -> None:
+    placed = epay_shop.place_order()
+    params = {"act": "order", "pid": epay_shop.pid, "trade_no": placed["trade_no"]}
+    keyed = params | {"key": epay_shop.key}
     http, url = epay_shop.api_server.http, "/epay/api.php"
     match way:
         case "get":
@@ -27,7 +27,7 @@ def test_a_call_is_understood_however_its_parameters_come(epay_shop: EpayShop, w
         case "post":
             answer = http.post(url, data=keyed)
         case "signed":
-            answer = http.post(url, data=epay_shop.signed(asked))
+            answer = http.post(url, data=epay_shop.sign(params))
         case "act apart":
             del keyed["act"]
             answer = http.post(f"{url}?act=order", data=keyed)
@@ -74,21 +74,23 @@ def test_each_refusal_has_its_code(epay_shop: EpayShop, changes: dict[str, Any],
 
 
 @pytest.mark.parametrize("act", ["order", "refund"])
-def test_there_is_no_such_order_word_for_word(epay_shop: EpayShop, act: str) -> None:
-    other = EpayShop(epay_shop.api_server, epay_shop.inbox).placed()
+def test_an_unknown_order_has_the_exact_message_of_the_convention(
+    epay_shop: EpayShop, act: str
+) -> None:
+    other = EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()
     api = epay_shop.shop.paid(epay_shop.shop.product(currency="CNY")["id"])
     for number in ("x", other["trade_no"], api["id"], api["id"].replace("_", "")):
         body = epay_shop.act(act, trade_no=number, money="1")
         assert body == {"code": -1, "msg": "订单不存在"}
 
 
-def test_query_says_who_the_merchant_is(epay_shop: EpayShop, clock: Callable[[int], None]) -> None:
+def test_query_returns_the_merchant(epay_shop: EpayShop, clock: Callable[[int], None]) -> None:
     now = epay_shop.api_server.app.clock()
     clock(now)
-    epay_shop.paid()
-    epay_shop.placed()
+    epay_shop.place_paid_order()
+    epay_shop.place_order()
     clock(now + DAY_MS)
-    epay_shop.paid()
+    epay_shop.place_paid_order()
     body = epay_shop.act("query")
     assert body == {
         "code": 1,
@@ -108,25 +110,25 @@ def test_query_says_who_the_merchant_is(epay_shop: EpayShop, clock: Callable[[in
     }
 
 
-def test_query_counts_all_orders_of_the_door_and_no_others(epay_shop: EpayShop) -> None:
-    EpayShop(epay_shop.api_server, epay_shop.inbox).placed()
+def test_query_counts_epay_orders_only(epay_shop: EpayShop) -> None:
+    EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()
     epay_shop.shop.paid(epay_shop.shop.product(currency="CNY")["id"])
     assert epay_shop.act("query")["orders"] == 0
     for currency in ("CNY", "USD", "CNY"):
-        epay_shop.placed(money_type=currency)
-    epay_shop.paid()
+        epay_shop.place_order(money_type=currency)
+    epay_shop.place_paid_order()
     assert epay_shop.act("query")["orders"] == 4
     epay_shop.api_server.run(
         roll_up(epay_shop.api_server.app.db, at_least=1)
     )  # and however the totals are kept
-    epay_shop.placed(money_type="USD")
+    epay_shop.place_order(money_type="USD")
     assert epay_shop.act("query")["orders"] == 5
 
 
-def test_a_signed_query_that_anyone_could_repeat_does_not_give_the_key_away(
+def test_a_signed_query_does_not_return_the_key(
     epay_shop: EpayShop,
 ) -> None:
-    form = epay_shop.signed({"act": "query", "pid": epay_shop.pid})
+    form = epay_shop.sign({"act": "query", "pid": epay_shop.pid})
     body = epay_shop.post("api", form).json()
     assert body["code"] == 1
     assert body["key"] == ""
@@ -148,7 +150,7 @@ def test_settle_lists_payouts(epay_shop: EpayShop) -> None:
 
 
 def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed(param="uid=7")
+    placed = epay_shop.place_order(param="uid=7")
     row = epay_shop.act("order", out_trade_no=placed["out_trade_no"])
     assert row.pop("addtime")[:2] == "20"
     assert row == {
@@ -188,19 +190,19 @@ def test_an_order_is_shown_from_the_start_to_its_refund(epay_shop: EpayShop) -> 
 
 
 def test_a_disputed_order_is_frozen_and_a_revoked_one_closed(epay_shop: EpayShop) -> None:
-    placed = epay_shop.paid()
+    placed = epay_shop.place_paid_order()
     epay_shop.shop.dispute(epay_shop.order_id(placed))
     row = epay_shop.act("order", trade_no=placed["trade_no"])
     assert (row["status"], row["trade_status"]) == (3, "TRADE_CLOSED")
-    gone = epay_shop.placed()
-    epay_shop.shop.revoke(epay_shop.order_id(gone))
-    row = epay_shop.act("order", trade_no=gone["trade_no"])
+    revoked = epay_shop.place_order()
+    epay_shop.shop.revoke(epay_shop.order_id(revoked))
+    row = epay_shop.act("order", trade_no=revoked["trade_no"])
     assert (row["status"], row["trade_status"]) == (0, "TRADE_CLOSED")
 
 
 def test_orders_are_listed_newest_first(epay_shop: EpayShop) -> None:
-    numbers = [epay_shop.placed()["out_trade_no"] for _ in range(5)]
-    paid = epay_shop.paid()["out_trade_no"]
+    numbers = [epay_shop.place_order()["out_trade_no"] for _ in range(5)]
+    paid = epay_shop.place_paid_order()["out_trade_no"]
     everything = [paid, *reversed(numbers)]
     body = epay_shop.act("orders")
     assert body["count"] == 6
@@ -241,11 +243,11 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize(("name", "moment", "shown"), MOMENTS)
-def test_times_are_those_of_the_deployments_zone(
+def test_times_are_in_the_deployments_time_zone(
     epay_shop: EpayShop, zone: Callable[[str], None], name: str, moment: int, shown: str
 ) -> None:
     zone(name)
-    number = epay_shop.paid()["out_trade_no"]
+    number = epay_shop.place_paid_order()["out_trade_no"]
     epay_shop.api_server.sql(
         "update orders set created_at = $2, paid_at = $2 where merchant_id = $1",
         epay_shop.id,
@@ -265,8 +267,8 @@ def test_times_are_those_of_the_deployments_zone(
     assert (settled["addtime"], settled["endtime"]) == (shown, shown)
 
 
-def test_times_are_those_of_shanghai_unless_said_otherwise(epay_shop: EpayShop) -> None:
-    number = epay_shop.placed()["out_trade_no"]
+def test_times_are_in_the_zone_of_shanghai_by_default(epay_shop: EpayShop) -> None:
+    number = epay_shop.place_order()["out_trade_no"]
     moment = 1_767_225_600_000
     epay_shop.api_server.sql(
         "update epay_orders set created_at = $2 where merchant_id = $1", epay_shop.id, moment
@@ -283,32 +285,32 @@ def test_times_are_those_of_shanghai_unless_said_otherwise(epay_shop: EpayShop) 
         ("Europe/Berlin", 1_793_012_400_000, 1_792_879_200_000, 1_792_969_200_000),
     ],
 )
-def test_days_begin_where_the_deployment_is(
+def test_days_begin_at_midnight_of_the_deployments_time_zone(
     name: str, now: int, yesterday: int, today: int
 ) -> None:
-    assert reports.days(now, name) == (yesterday, today)
+    assert reports.day_starts(now, name) == (yesterday, today)
 
 
 @pytest.mark.parametrize("money", ["0", "-1", "x", "10.51", "1.001", "１"])
 def test_a_refund_of_a_wrong_amount_is_refused(epay_shop: EpayShop, money: str) -> None:
-    placed = epay_shop.paid()
+    placed = epay_shop.place_paid_order()
     body = epay_shop.act("refund", trade_no=placed["trade_no"], money=money)
     assert body["code"] == -1
     assert "退款金额" in body["msg"]
 
 
 def test_refunds_never_exceed_the_order(epay_shop: EpayShop) -> None:
-    placed = epay_shop.paid(money="1.00")
-    unpaid = epay_shop.placed()
+    placed = epay_shop.place_paid_order(money="1.00")
+    unpaid = epay_shop.place_order()
     assert epay_shop.act("refund", trade_no=unpaid["trade_no"], money="1")["code"] == -1
-    asked = {"trade_no": placed["trade_no"], "money": "0.40"}
-    answers = [epay_shop.act("refund", **asked, refund_no=str(n)) for n in range(3)]
+    params = {"trade_no": placed["trade_no"], "money": "0.40"}
+    answers = [epay_shop.act("refund", **params, refund_no=str(n)) for n in range(3)]
     assert [answer["code"] for answer in answers] == [0, 0, -1]
     assert "0.20 CNY" in answers[-1]["msg"]
 
 
-def test_an_order_is_refunded_where_it_was_placed(epay_shop: EpayShop) -> None:
-    placed = epay_shop.paid()
+def test_an_epay_order_cannot_be_refunded_through_the_api(epay_shop: EpayShop) -> None:
+    placed = epay_shop.place_paid_order()
     answer = epay_shop.shop.post(f"/v1/orders/{epay_shop.order_id(placed)}/refunds", {})
     assert answer.status_code == 400
     error = answer.json()
@@ -316,13 +318,13 @@ def test_an_order_is_refunded_where_it_was_placed(epay_shop: EpayShop) -> None:
     assert "/epay/api.php?act=refund" in error["error"]["reason"]
 
 
-def test_what_a_customer_may_pay_by_is_what_was_asked_for(
-    epay_shop: EpayShop, inbox: Inbox
-) -> None:
-    one = epay_shop.api_server.http.get(epay_shop.placed(type="creditcard")["payurl"]).text
-    assert 'value="CREDIT_CARD"' in one
-    assert 'value="ALIPAY"' not in one
-    form = epay_shop.signed(epay_shop.form(type=None))
+def test_the_page_offers_the_submitted_payment_type(epay_shop: EpayShop, inbox: Inbox) -> None:
+    card_page = epay_shop.api_server.http.get(
+        epay_shop.place_order(type="creditcard")["payurl"]
+    ).text
+    assert 'value="CREDIT_CARD"' in card_page
+    assert 'value="ALIPAY"' not in card_page
+    form = epay_shop.sign(epay_shop.form(type=None))
     page = epay_shop.api_server.http.post("/epay/submit.php", data=form, follow_redirects=True).text
     assert 'value="CREDIT_CARD"' in page
     assert 'value="ALIPAY"' in page
@@ -340,9 +342,9 @@ def test_what_a_customer_may_pay_by_is_what_was_asked_for(
         ("fr", "en"),
     ],
 )
-def test_the_page_speaks_chinese_unless_the_browser_says_otherwise(
+def test_the_page_is_chinese_unless_the_browser_prefers_another_language(
     epay_shop: EpayShop, accepted: str | None, language: str
 ) -> None:
     headers = {} if accepted is None else {"accept-language": accepted}
-    page = epay_shop.api_server.http.get(epay_shop.placed()["payurl"], headers=headers)
+    page = epay_shop.api_server.http.get(epay_shop.place_order()["payurl"], headers=headers)
     assert f'<html lang="{language}"' in page.text

@@ -1,4 +1,4 @@
-"""Clients as shops use them, unchanged, against a running door."""
+"""Published Epay clients, unchanged, against a running server."""
 
 import json
 import os
@@ -40,14 +40,14 @@ def test_the_python_client_pays_and_follows_an_order(epay_shop: EpayShop) -> Non
     page = client.create_order(order)  # follows to the hosted page, which must answer 200
     assert "VIP会员 &amp; more" in page
     assert "SDK-1" in client.create_order_url(order)
-    asked = QueryOrderRequest(out_trade_no="SDK-1")
-    before = client.parse_query_result(client.query_order(asked))
+    query = QueryOrderRequest(out_trade_no="SDK-1")
+    before = client.parse_query_result(client.query_order(query))
     assert (before.query_ok, before.paid, before.amount) == (True, False, "9.90")
     epay_shop.pay({"trade_no": before.gateway_trade_no})
-    after = client.parse_query_result(client.query_order(asked))
+    after = client.parse_query_result(client.query_order(query))
     assert (after.paid, after.order_no) == (True, "SDK-1")
-    assert epay_shop.tell() >= 1
-    got = next(got for got in epay_shop.inbox.got if got["out_trade_no"] == "SDK-1")
+    assert epay_shop.send_notices() >= 1
+    got = next(got for got in epay_shop.inbox.received if got["out_trade_no"] == "SDK-1")
     callback = client.verify_callback(got)
     assert client.is_trade_success(got)
     assert (callback.trade_no, callback.money) == (before.gateway_trade_no, "9.90")
@@ -60,7 +60,7 @@ def test_the_python_client_pays_and_follows_an_order(epay_shop: EpayShop) -> Non
 
 @pytest.fixture(scope="session")
 def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the JavaScript client as its lock file says, outside of the tree."""
+    """Install the JavaScript client from its lock file, outside of the source tree."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("no Node.js here")
     return once(tmp_path_factory, "epay_client", _install)
@@ -75,32 +75,32 @@ def _install(place: Path) -> None:
 def test_the_javascript_client_pays_and_follows_an_order(
     epay_shop: EpayShop, node_modules: Path
 ) -> None:
-    def shop(what: str, **arguments: Any) -> Any:
-        given = {
+    def run_client(operation: str, **arguments: Any) -> Any:
+        configuration = {
             "domain": f"{epay_shop.api_server.url}/epay",
             "pid": epay_shop.pid,
             "key": epay_shop.key,
             **arguments,
         }
-        done = subprocess.run(
-            ["node", "shop.js", what],
+        process = subprocess.run(
+            ["node", "shop.js", operation],
             cwd=node_modules,
-            input=json.dumps(given),
+            input=json.dumps(configuration),
             capture_output=True,
             text=True,
             timeout=60,
             check=True,
             env={"PATH": os.environ["PATH"], "NO_PROXY": "*"},
         )
-        return json.loads(done.stdout)
+        return json.loads(process.stdout)
 
     form = epay_shop.form(type="wxpay", sitename="小店", money="3", clientip=None)
     order = {name: text for name, text in form.items() if name != "pid"}
-    page = shop("pay", order=order)
+    page = run_client("pay", order=order)
     assert page["status"] == 200
     assert "VIP会员" in page["body"]
-    found = shop("order", out_trade_no=form["out_trade_no"])
-    assert (found["code"], found["money"], found["status"]) == (1, "3", 0)
-    epay_shop.pay(found)
-    found = shop("order", out_trade_no=form["out_trade_no"])
-    assert (found["status"], found["trade_status"]) == (1, "TRADE_SUCCESS")
+    row = run_client("order", out_trade_no=form["out_trade_no"])
+    assert (row["code"], row["money"], row["status"]) == (1, "3", 0)
+    epay_shop.pay(row)
+    row = run_client("order", out_trade_no=form["out_trade_no"])
+    assert (row["status"], row["trade_status"]) == (1, "TRADE_SUCCESS")

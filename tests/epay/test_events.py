@@ -1,4 +1,4 @@
-"""Events of Epay orders, and finding one by the number that its shop knows."""
+"""Events of Epay orders, and lookup of an order by its trade_no."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def _events(epay_shop: EpayShop) -> list[dict[str, Any]]:
 def test_events_carry_the_numbers_of_the_shop_and_param_only_when_set(
     epay_shop: EpayShop, param: str | None
 ) -> None:
-    placed = epay_shop.paid(param=param, out_trade_no="A-1")
+    placed = epay_shop.place_paid_order(param=param, out_trade_no="A-1")
     answer = epay_shop.act("refund", trade_no=placed["trade_no"], money="1.00")
     assert answer["code"] == 1, answer
     (refund,) = epay_shop.shop.data("GET", f"/v1/orders/{epay_shop.order_id(placed)}/refunds")[
@@ -24,19 +24,19 @@ def test_events_carry_the_numbers_of_the_shop_and_param_only_when_set(
     ]
     epay_shop.shop.end_refund(refund["id"])
     numbers = {"out_trade_no": "A-1", "trade_no": placed["trade_no"]}
-    wanted = numbers | {"param": param} if param else numbers
-    told = _events(epay_shop)
-    assert [event["type"] for event in told] == [
+    metadata = numbers | {"param": param} if param else numbers
+    events = _events(epay_shop)
+    assert [event["type"] for event in events] == [
         "order.paid", "checkout.completed", "order.refunded",
     ]  # fmt: skip
-    for event in told:
-        assert event["data"]["metadata"] == wanted
+    for event in events:
+        assert event["data"]["metadata"] == metadata
     order = epay_shop.shop.read_order(epay_shop.order_id(placed))
-    assert order["metadata"] == wanted
+    assert order["metadata"] == metadata
 
 
 def test_an_order_is_found_by_its_trade_no_and_only_by_its_merchant(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed()
+    placed = epay_shop.place_order()
     number = placed["trade_no"]
     order = epay_shop.shop.read_order(number)
     assert order == epay_shop.shop.read_order(epay_shop.order_id(placed))

@@ -1,4 +1,4 @@
-"""The Epay door on bad days: what must not be in a log, too many requests, nothing works."""
+"""The Epay API under limits and failures, and secrets that must not be logged."""
 
 import io
 import json
@@ -20,31 +20,33 @@ CARD = "4242424242424242"
 
 @pytest.fixture
 def lines() -> io.StringIO:
-    """What is logged, at its most talkative."""
+    """The log at level debug."""
     stream = io.StringIO()
     log.configure("debug", stream=stream)
     return stream
 
 
-def test_nothing_that_stands_in_a_query_or_a_form_is_logged(
+def test_no_parameter_of_a_request_is_logged(
     epay_shop: EpayShop,
     lines: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     http = epay_shop.api_server.http
-    form = epay_shop.signed(epay_shop.form(param=CANARY, name=CANARY, channel_param=CARD))
+    form = epay_shop.sign(epay_shop.form(param=CANARY, name=CANARY, channel_param=CARD))
     for entry in ("submit", "mapi", "api", "nothing"):
         http.get(f"/epay/{entry}.php", params=form | {"key": epay_shop.key})
         http.post(f"/epay/{entry}.php", data=form | {"key": epay_shop.key})
         http.post(f"/epay/{entry}.php?x={CANARY}", content=CANARY.encode() * 9000)
         http.put(f"/epay/{entry}.php", params=form)
     epay_shop.act("query", whatever=CANARY)
-    placed = epay_shop.paid(param=CANARY, notify_url=epay_shop.inbox.url + f"?token={CANARY}")
+    placed = epay_shop.place_paid_order(
+        param=CANARY, notify_url=epay_shop.inbox.url + f"?token={CANARY}"
+    )
     epay_shop.inbox.answer = (500, CANARY.encode())
-    epay_shop.tell()
-    epay_shop.paid(param=CANARY, notify_url=f"http://127.0.0.1:2/?token={CANARY}")
-    epay_shop.tell()
+    epay_shop.send_notices()
+    epay_shop.place_paid_order(param=CANARY, notify_url=f"http://127.0.0.1:2/?token={CANARY}")
+    epay_shop.send_notices()
     http.get(placed["payurl"])
 
     async def fail(*_: object, **__: object) -> None:
@@ -52,12 +54,12 @@ def test_nothing_that_stands_in_a_query_or_a_form_is_logged(
 
     with monkeypatch.context() as patch:
         patch.setattr(Db, "run", fail)
-        answer = epay_shop.post("mapi", epay_shop.signed(epay_shop.form(param=CANARY)))
+        answer = epay_shop.post("mapi", epay_shop.sign(epay_shop.form(param=CANARY)))
         assert answer.json()["code"] == -1
     log.flush()
     printed = capfd.readouterr()
     text = lines.getvalue() + printed.out + printed.err
-    signs = [got["sign"] for got in epay_shop.inbox.got]
+    signs = [got["sign"] for got in epay_shop.inbox.received]
     assert signs
     for secret in (epay_shop.key, form["sign"], CANARY, CARD, *signs):
         assert secret not in text, next(line for line in text.splitlines() if secret in line)
@@ -82,7 +84,9 @@ def limits(api_server: ApiServer) -> Iterator[Any]:
     api_server.app.settings = before
 
 
-def test_too_many_requests_of_one_address_are_refused(epay_shop: EpayShop, limits: Any) -> None:
+def test_requests_beyond_the_limit_of_an_address_are_refused(
+    epay_shop: EpayShop, limits: Any
+) -> None:
     epay_shop.api_server.tx(lambda tx: tx.execute("delete from rate_limit_windows"))
     limits(limit_ip_per_minute=3)
     answers = [epay_shop.act("query") for _ in range(5)]
@@ -90,22 +94,22 @@ def test_too_many_requests_of_one_address_are_refused(epay_shop: EpayShop, limit
     assert "频繁" in answers[-1]["msg"]
 
 
-def test_too_many_orders_of_one_merchant_are_refused_together_with_those_of_the_api(
+def test_epay_orders_and_api_sessions_share_the_limit_of_a_merchant(
     epay_shop: EpayShop, limits: Any
 ) -> None:
     product = epay_shop.shop.product()["id"]
     limits(limit_checkouts_per_minute=3)
-    epay_shop.placed()
+    epay_shop.place_order()
     epay_shop.shop.session(product)
-    epay_shop.placed()
+    epay_shop.place_order()
     assert "频繁" in epay_shop.mapi()["msg"]
     assert epay_shop.shop.post("/v1/checkouts", {"productId": product}).status_code == 429
     assert epay_shop.act("query")["orders"] == 2
-    assert EpayShop(epay_shop.api_server, epay_shop.inbox).placed()["code"] == 1
+    assert EpayShop(epay_shop.api_server, epay_shop.inbox).place_order()["code"] == 1
 
 
 @pytest.mark.parametrize("error", [Unavailable(reason="away"), ValueError("a defect")], ids=str)
-def test_what_goes_wrong_with_us_is_answered_in_the_convention(
+def test_internal_errors_are_reported_in_the_convention(
     epay_shop: EpayShop, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -113,21 +117,23 @@ def test_what_goes_wrong_with_us_is_answered_in_the_convention(
 
     monkeypatch.setattr(Db, "connection", fail)
     for entry in ("submit", "mapi"):
-        answer = epay_shop.post(entry, epay_shop.signed(epay_shop.form()))
+        answer = epay_shop.post(entry, epay_shop.sign(epay_shop.form()))
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/json"
         assert answer.json()["code"] == -1
     assert epay_shop.act("query")["code"] == -1
 
 
-def test_a_gateway_that_is_away_leaves_the_page(epay_shop: EpayShop, monkeypatch: Any) -> None:
+def test_the_page_is_served_while_the_gateway_is_down(
+    epay_shop: EpayShop, monkeypatch: Any
+) -> None:
     from opentill.gateways.model import PaymentOutcome
 
     async def pay(_request: object) -> PaymentOutcome:
         return PaymentOutcome(status="UNKNOWN", reason="ReadTimeout")
 
     monkeypatch.setattr(epay_shop.api_server.app.gateways["sandbox"], "pay", pay)
-    placed = epay_shop.placed()
+    placed = epay_shop.place_order()
     assert "qrcode" not in placed
     assert epay_shop.api_server.http.get(placed["payurl"]).status_code == 200
     assert epay_shop.act("order", trade_no=placed["trade_no"])["status"] == 0

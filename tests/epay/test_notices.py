@@ -22,19 +22,19 @@ MINUTE_MS = 60_000
 
 @pytest.fixture(autouse=True)
 def _quiet(api_server: ApiServer) -> None:
-    """Let notices of other tests be over."""
+    """Deliver the pending notices of other tests."""
     over = (
         "update epay_notifications set state = 'DELIVERED', due_at = null where due_at is not null"
     )
     api_server.tx(lambda tx: tx.execute(over))
 
 
-def test_a_paid_order_is_told_word_for_word(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed(param="uid=7&x=中 文")
-    assert epay_shop.tell() == 0
+def test_the_notice_of_a_paid_order_has_the_exact_parameters(epay_shop: EpayShop) -> None:
+    placed = epay_shop.place_order(param="uid=7&x=中 文")
+    assert epay_shop.send_notices() == 0
     epay_shop.pay(placed)
-    assert epay_shop.tell() == 1
-    (got,) = epay_shop.inbox.got
+    assert epay_shop.send_notices() == 1
+    (got,) = epay_shop.inbox.received
     assert signature.verify(got, epay_shop.key)
     assert {name: text for name, text in got.items() if name != "sign"} == {
         "pid": epay_shop.pid,
@@ -49,25 +49,25 @@ def test_a_paid_order_is_told_word_for_word(epay_shop: EpayShop) -> None:
     }
     assert "%E4%B8%AD+%E6%96%87" in epay_shop.inbox.paths[0]
     assert epay_shop.notice(placed)["state"] == "DELIVERED"
-    assert epay_shop.tell(epay_shop.api_server.app.clock() + 86_400_000) == 0
+    assert epay_shop.send_notices(epay_shop.api_server.app.clock() + 86_400_000) == 0
 
 
-def test_without_a_type_the_notice_names_what_the_customer_chose(epay_shop: EpayShop) -> None:
+def test_without_a_submitted_type_the_notice_has_the_customers_choice(epay_shop: EpayShop) -> None:
     form = epay_shop.form(type=None, param="")
-    epay_shop.post("submit", epay_shop.signed(form))
+    epay_shop.post("submit", epay_shop.sign(form))
     row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
     assert row["type"] == ""
     epay_shop.pay(row)
-    epay_shop.tell()
-    (got,) = epay_shop.inbox.got
+    epay_shop.send_notices()
+    (got,) = epay_shop.inbox.received
     assert got["type"] == "bank"
     assert "param" not in got
     assert signature.verify(got, epay_shop.key)
 
 
-def test_a_query_that_is_there_stays(epay_shop: EpayShop) -> None:
-    epay_shop.paid(notify_url=epay_shop.inbox.url + "?x=1&y=%20z#part")
-    epay_shop.tell()
+def test_the_notice_keeps_the_query_of_notify_url(epay_shop: EpayShop) -> None:
+    epay_shop.place_paid_order(notify_url=epay_shop.inbox.url + "?x=1&y=%20z#part")
+    epay_shop.send_notices()
     assert epay_shop.inbox.paths[0].startswith("/notify?x=1&y=%20z&pid=")
     assert "#" not in epay_shop.inbox.paths[0]
 
@@ -86,42 +86,44 @@ def test_a_query_that_is_there_stays(epay_shop: EpayShop) -> None:
         (500, b"success", False),
     ],
 )
-def test_what_acknowledges_a_notice(status: int, body: bytes, taken: bool) -> None:
+def test_only_a_200_response_with_success_acknowledges_a_notice(
+    status: int, body: bytes, taken: bool
+) -> None:
     assert jobs.acknowledged(Response(status, (), body)) is taken
 
 
 def test_a_notice_is_tried_eight_times(epay_shop: EpayShop) -> None:
     epay_shop.inbox.answer = (302, b"success")
-    placed = epay_shop.paid()
+    placed = epay_shop.place_paid_order()
     now = start = epay_shop.api_server.app.clock()
-    assert epay_shop.tell(now) == 1
+    assert epay_shop.send_notices(now) == 1
     for minutes in (1, 3, 20, 60, 120, 360, 1440):
-        assert epay_shop.tell(now + minutes * MINUTE_MS - 1) == 0
+        assert epay_shop.send_notices(now + minutes * MINUTE_MS - 1) == 0
         now += minutes * MINUTE_MS
-        assert epay_shop.tell(now) == 1, f"{(now - start) / MINUTE_MS} minutes on"
+        assert epay_shop.send_notices(now) == 1, f"{(now - start) / MINUTE_MS} minutes on"
     row = epay_shop.notice(placed)
     assert (row["state"], row["tries"], row["due_at"]) == ("FAILED", 8, None)
     assert row["answer"] == "HTTP 302, without success"
-    assert epay_shop.tell(now + 10 * 86_400_000) == 0
-    assert len(epay_shop.inbox.got) == 8
+    assert epay_shop.send_notices(now + 10 * 86_400_000) == 0
+    assert len(epay_shop.inbox.received) == 8
     assert {path.partition("?")[0] for path in epay_shop.inbox.paths} == {"/notify"}
     epay_shop.inbox.answer = (200, b"success")
     order_id = epay_shop.order_id(placed)
     epay_shop.api_server.tx(lambda tx: epay.resend(tx, epay_shop.id, order_id, now))
-    assert epay_shop.tell(now) == 1
+    assert epay_shop.send_notices(now) == 1
     assert epay_shop.notice(placed)["state"] == "DELIVERED"
 
 
-def test_each_try_is_signed_with_the_key_of_its_moment(epay_shop: EpayShop) -> None:
+def test_each_try_is_signed_with_the_current_key(epay_shop: EpayShop) -> None:
     epay_shop.inbox.answer = (500, b"")
-    epay_shop.paid()
+    epay_shop.place_paid_order()
     now = epay_shop.api_server.app.clock()
-    epay_shop.tell(now)
+    epay_shop.send_notices(now)
     new = epay_shop.api_server.tx(
         lambda tx: epay.rotate(tx, epay_shop.api_server.settings, epay_shop.id, now)
     )
-    epay_shop.tell(now + MINUTE_MS)
-    first, second = epay_shop.inbox.got
+    epay_shop.send_notices(now + MINUTE_MS)
+    first, second = epay_shop.inbox.received
     assert signature.verify(first, epay_shop.key)
     assert signature.verify(second, new.key)
 
@@ -137,21 +139,21 @@ def test_each_try_is_signed_with_the_key_of_its_moment(epay_shop: EpayShop) -> N
         ("http://nowhere.invalid/n", "not reached"),
     ],
 )
-def test_an_address_that_is_out_of_bounds_is_a_failed_try(
+def test_a_forbidden_or_unreachable_address_is_a_failed_try(
     epay_shop: EpayShop, url: str, word: str
 ) -> None:
-    placed = epay_shop.paid(notify_url=url)
-    epay_shop.tell()
+    placed = epay_shop.place_paid_order(notify_url=url)
+    epay_shop.send_notices()
     row = epay_shop.notice(placed)
     assert (row["state"], row["tries"]) == ("WAITING", 1)
     assert row["answer"].startswith(word)
     assert "sign" not in row["answer"]
 
 
-def test_whoever_is_killed_between_sending_and_recording_leaves_it_to_be_sent_again(
+def test_a_worker_killed_before_recording_leaves_the_notice_to_be_resent(
     epay_shop: EpayShop,
 ) -> None:
-    placed = epay_shop.paid()
+    placed = epay_shop.place_paid_order()
     now = epay_shop.api_server.app.clock()
     arrived, over = threading.Event(), threading.Event()
 
@@ -166,51 +168,53 @@ def test_whoever_is_killed_between_sending_and_recording_leaves_it_to_be_sent_ag
     worker.cancel()
     over.set()
     epay_shop.inbox.before_answer = lambda: None
-    assert epay_shop.tell(now) == 0  # the dead one still has it
+    assert epay_shop.send_notices(now) == 0  # the dead one still has it
     assert epay_shop.notice(placed)["tries"] == 0
-    assert epay_shop.tell(now + MINUTE_MS) == 1
-    first, second = epay_shop.inbox.got
+    assert epay_shop.send_notices(now + MINUTE_MS) == 1
+    first, second = epay_shop.inbox.received
     assert first == second
     assert epay_shop.notice(placed)["state"] == "DELIVERED"
 
 
-def test_an_address_that_does_not_answer_in_time_is_a_failed_try(
-    epay_shop: EpayShop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_timeout_is_a_failed_try(epay_shop: EpayShop, monkeypatch: pytest.MonkeyPatch) -> None:
     assert jobs.TIMEOUT_S == 5.0
     monkeypatch.setattr(jobs, "TIMEOUT_S", 0.3)
     over = threading.Event()
     epay_shop.inbox.before_answer = lambda: over.wait(10) and None
-    placed = epay_shop.paid()
-    epay_shop.tell()
+    placed = epay_shop.place_paid_order()
+    epay_shop.send_notices()
     over.set()
     row = epay_shop.notice(placed)
     assert (row["state"], row["tries"]) == ("WAITING", 1)
     assert row["answer"].startswith("no response")
 
 
-def test_two_workers_at_once_send_each_notice_once(epay_shop: EpayShop) -> None:
+def test_concurrent_workers_send_each_notice_once(epay_shop: EpayShop) -> None:
     for _ in range(6):
-        epay_shop.paid()
-    threads = [threading.Thread(target=epay_shop.tell) for _ in range(4)]
+        epay_shop.place_paid_order()
+    threads = [threading.Thread(target=epay_shop.send_notices) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({got["trade_no"] for got in epay_shop.inbox.got}) == len(epay_shop.inbox.got) == 6
+    assert (
+        len({got["trade_no"] for got in epay_shop.inbox.received})
+        == len(epay_shop.inbox.received)
+        == 6
+    )
 
 
-def test_of_one_merchant_only_a_few_go_out_at_a_time(epay_shop: EpayShop) -> None:
+def test_a_merchant_has_at_most_eight_notices_in_flight(epay_shop: EpayShop) -> None:
     other = EpayShop(epay_shop.api_server, epay_shop.inbox)
     for _ in range(10):
-        epay_shop.paid()
-    other.paid()
-    assert epay_shop.tell() == 9
-    assert other.pid in {got["pid"] for got in epay_shop.inbox.got}
-    assert epay_shop.tell() == 2
+        epay_shop.place_paid_order()
+    other.place_paid_order()
+    assert epay_shop.send_notices() == 9
+    assert other.pid in {got["pid"] for got in epay_shop.inbox.received}
+    assert epay_shop.send_notices() == 2
 
 
-def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(epay_shop: EpayShop) -> None:
+def test_ten_thousand_notices_of_one_merchant_delay_no_other(epay_shop: EpayShop) -> None:
     other = EpayShop(epay_shop.api_server, epay_shop.inbox)
 
     async def crowd(tx: Tx) -> None:
@@ -225,7 +229,7 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(epay_shop: Ep
 
     epay_shop.api_server.tx(crowd)
     try:
-        other.paid()
+        other.place_paid_order()
         now = epay_shop.api_server.app.clock()
         claimed = epay_shop.api_server.tx(
             lambda tx: queries.CLAIM_NOTICES.all(
@@ -240,11 +244,11 @@ def test_ten_thousand_notices_of_one_merchant_hold_up_nobody_elses(epay_shop: Ep
     assert len(claimed) == 9
 
 
-def test_who_has_none_on_the_way_comes_before_who_has(epay_shop: EpayShop) -> None:
+def test_merchants_with_fewer_notices_in_flight_come_first(epay_shop: EpayShop) -> None:
     other = EpayShop(epay_shop.api_server, epay_shop.inbox)
     for _ in range(3):
-        epay_shop.paid()
-    other.paid()
+        epay_shop.place_paid_order()
+    other.place_paid_order()
     now = epay_shop.api_server.app.clock()
     (first,) = epay_shop.api_server.tx(
         lambda tx: queries.CLAIM_NOTICES.all(
@@ -267,24 +271,24 @@ def test_who_has_none_on_the_way_comes_before_who_has(epay_shop: EpayShop) -> No
     assert len(rest) == 1  # the eighth
 
 
-def test_a_notice_goes_out_while_those_of_another_merchant_are_waited_for(
+def test_a_notice_is_sent_while_another_merchants_server_hangs(
     epay_shop: EpayShop,
 ) -> None:
     quick = EpayShop(epay_shop.api_server, Inbox())
     over = threading.Event()
     epay_shop.inbox.before_answer = lambda: over.wait(10) and None
     for _ in range(9):
-        epay_shop.paid()
+        epay_shop.place_paid_order()
 
     async def work() -> None:
         notifier = jobs.Notifier(epay_shop.api_server.app)
         now = epay_shop.api_server.app.clock()
-        assert await notifier.take(now) == 8
-        assert await notifier.turn() == 8
-        await asyncio.to_thread(quick.paid)
+        assert await notifier.claim(now) == 8
+        assert await notifier.run_once() == 8
+        await asyncio.to_thread(quick.place_paid_order)
         for _ in range(100):
-            await notifier.turn()
-            if quick.inbox.got:
+            await notifier.run_once()
+            if quick.inbox.received:
                 break
         assert not over.is_set()
         over.set()
@@ -292,15 +296,15 @@ def test_a_notice_goes_out_while_those_of_another_merchant_are_waited_for(
 
     try:
         epay_shop.api_server.run(work())
-        assert len(quick.inbox.got) == 1
-        assert len(epay_shop.inbox.got) == 8
+        assert len(quick.inbox.received) == 1
+        assert len(epay_shop.inbox.received) == 8
     finally:
         over.set()
         quick.inbox.close()
 
 
-def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed()
+def test_a_late_payment_is_notified_once(epay_shop: EpayShop) -> None:
+    placed = epay_shop.place_order()
     order_id = epay_shop.order_id(placed)
     epay_shop.shop.data("POST", f"/v1/checkouts/{placed['payurl'].rpartition('/')[2]}/expire")
     assert epay_shop.shop.read_order(order_id)["status"] == "CLOSED"
@@ -317,24 +321,24 @@ def test_money_that_comes_late_is_told_too_and_a_duplicate_only_once(epay_shop: 
                 tx, epay_shop.id, row["id"], paid, now, gateway=row["gateway"]
             )
         )
-    assert epay_shop.tell() == 1
+    assert epay_shop.send_notices() == 1
     assert epay_shop.act("order", trade_no=placed["trade_no"])["api_trade_no"] == "UP1"
 
 
-def test_what_is_given_back_before_it_could_be_told_is_not_told_as_paid(
+def test_an_order_refunded_before_its_notice_is_not_notified(
     epay_shop: EpayShop,
 ) -> None:
-    placed = epay_shop.paid()
+    placed = epay_shop.place_paid_order()
     body = epay_shop.act("refund", trade_no=placed["trade_no"], money="10.5")
     epay_shop.shop.end_refund("re_" + body["refund_no"].removeprefix("re"))
-    epay_shop.tell()
-    assert epay_shop.inbox.got == []
+    epay_shop.send_notices()
+    assert epay_shop.inbox.received == []
     assert epay_shop.notice(placed)["answer"] == "not sent: the order is REFUNDED"
 
 
 def test_an_order_of_the_api_has_no_notice(epay_shop: EpayShop) -> None:
     epay_shop.shop.paid()
-    assert epay_shop.tell() == 0
+    assert epay_shop.send_notices() == 0
 
 
 def _links(page: str) -> list[str]:
@@ -343,8 +347,10 @@ def _links(page: str) -> list[str]:
     ]
 
 
-def test_the_signed_return_is_there_only_after_the_payment(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed()
+def test_the_page_shows_the_signed_return_url_only_while_the_order_is_paid(
+    epay_shop: EpayShop,
+) -> None:
+    placed = epay_shop.place_order()
     page = epay_shop.api_server.http.get(placed["payurl"]).text
     assert _links(page) == []
     assert "TRADE_SUCCESS" not in page
@@ -363,13 +369,13 @@ def test_the_signed_return_is_there_only_after_the_payment(epay_shop: EpayShop) 
 
 
 def test_an_order_that_was_closed_never_gets_a_signed_return(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed()
+    placed = epay_shop.place_order()
     epay_shop.shop.revoke(epay_shop.order_id(placed))
     assert _links(epay_shop.api_server.http.get(placed["payurl"]).text) == []
 
 
 @pytest.mark.parametrize(
-    ("url", "made"),
+    ("url", "result"),
     [
         ("https://s.example", "https://s.example?a=1+2%26"),
         ("https://s.example/r?z=%E4%B8%AD", "https://s.example/r?z=%E4%B8%AD&a=1+2%26"),
@@ -382,23 +388,23 @@ def test_an_order_that_was_closed_never_gets_a_signed_return(epay_shop: EpayShop
         ("https://商店.example/", "https://xn--czrs0t.example/?a=1+2%26"),
     ],
 )
-def test_a_message_is_put_on_an_address(url: str, made: str) -> None:
-    assert notices.address(url, {"a": "1 2&"}) == made
+def test_a_message_is_appended_to_the_query_of_a_url(url: str, result: str) -> None:
+    assert notices.address(url, {"a": "1 2&"}) == result
 
 
-def test_a_message_is_encoded_as_php_does() -> None:
+def test_a_message_is_encoded_like_php() -> None:
     text = "aZ0-_. ~!*'()+/=%中\n"
-    made = "aZ0-_.+%7E%21%2A%27%28%29%2B%2F%3D%25%E4%B8%AD%0A"
+    encoded = "aZ0-_.+%7E%21%2A%27%28%29%2B%2F%3D%25%E4%B8%AD%0A"
     assert notices.address("https://s.example/~me?q=~", {"a": text}) == (
-        f"https://s.example/~me?q=~&a={made}"
+        f"https://s.example/~me?q=~&a={encoded}"
     )
 
 
-def test_without_the_deployments_key_nothing_is_lost(epay_shop: EpayShop) -> None:
+def test_a_wrong_deployment_key_loses_no_notice(epay_shop: EpayShop) -> None:
     import msgspec
 
-    placed = epay_shop.paid()
-    epay_shop.paid()
+    placed = epay_shop.place_paid_order()
+    epay_shop.place_paid_order()
     app = epay_shop.api_server.app
     good = app.settings
     try:
@@ -408,14 +414,14 @@ def test_without_the_deployments_key_nothing_is_lost(epay_shop: EpayShop) -> Non
         page = epay_shop.api_server.http.get(placed["payurl"])
         assert page.status_code == 200
         assert _links(page.text) == []
-        with structlog.testing.capture_logs() as said:
-            assert epay_shop.tell() == 2
-        events = [line["event"] for line in said if "notice" in line["event"]]
+        with structlog.testing.capture_logs() as log_lines:
+            assert epay_shop.send_notices() == 2
+        events = [line["event"] for line in log_lines if "notice" in line["event"]]
         assert events == ["notices cannot be signed"]  # once for both
         assert epay_shop.notice(placed)["tries"] == 0
         assert not epay_shop.api_server.tx(lambda tx: epay.check_key(tx, app.settings.secret_key))
     finally:
         app.settings = good
     assert epay_shop.api_server.tx(lambda tx: epay.check_key(tx, good.secret_key))
-    assert epay_shop.tell(app.clock() + 2 * MINUTE_MS) == 2
-    assert len(epay_shop.inbox.got) == 2
+    assert epay_shop.send_notices(app.clock() + 2 * MINUTE_MS) == 2
+    assert len(epay_shop.inbox.received) == 2

@@ -19,10 +19,10 @@ from opentill.orders.payments import epay_numbers
 from support.epay_numbers import (
     WAITS_FOR_LOCK,
     Clock,
-    days_later,
+    advance_days,
+    order_statuses,
     reopen_number,
     start_attempt,
-    statuses,
     submit,
 )
 from support.epay_shop import EpayShop, assert_chinese
@@ -30,8 +30,8 @@ from support.epay_shop import EpayShop, assert_chinese
 
 @pytest.fixture
 def form(epay_shop: EpayShop) -> dict[str, str]:
-    """An invoice of a shop, signed."""
-    return epay_shop.signed(epay_shop.form(param="uid=7", type="creditcard"))
+    """A signed submission."""
+    return epay_shop.sign(epay_shop.form(param="uid=7", type="creditcard"))
 
 
 @pytest.mark.parametrize("expire", [True, False], ids=["closed", "over, and not closed yet"])
@@ -42,7 +42,7 @@ def test_an_invoice_of_day_0_is_paid_on_day_2(
     number = form["out_trade_no"]
     epay_shop.post(entry, form)
     first = epay_shop.act("order", out_trade_no=number)
-    days_later(epay_shop, clock, 2, expire=expire)
+    advance_days(epay_shop, clock, 2, expire=expire)
     answer = epay_shop.post(entry, form)
     second = epay_shop.act("order", out_trade_no=number)
     page = answer.headers["location"] if entry == "submit" else answer.json()["payurl"]
@@ -53,11 +53,11 @@ def test_an_invoice_of_day_0_is_paid_on_day_2(
     assert epay_shop.act("order", trade_no=first["trade_no"])["trade_status"] == "TRADE_CLOSED"
     assert submit(epay_shop, form)["trade_no"] == second["trade_no"]  # a third time the same day
     epay_shop.pay(second)
-    epay_shop.tell()
-    (message,) = epay_shop.inbox.got
+    epay_shop.send_notices()
+    (message,) = epay_shop.inbox.received
     assert (message["trade_no"], message["out_trade_no"]) == (second["trade_no"], number)
     assert message["param"] == "uid=7"
-    assert statuses(epay_shop, first, second) == ["CLOSED", "PAID"]
+    assert order_statuses(epay_shop, first, second) == ["CLOSED", "PAID"]
     refused = submit(epay_shop, form)
     assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
     assert [row["trade_no"] for row in epay_shop.act("orders")["data"]] == [
@@ -67,13 +67,13 @@ def test_an_invoice_of_day_0_is_paid_on_day_2(
     epay_shop.api_server.check_books()
 
 
-def test_an_invoice_may_be_opened_again_as_often_as_it_is_not_paid(
+def test_an_unpaid_invoice_may_be_reopened_any_number_of_times(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     numbers = []
     for _ in range(4):
         numbers.append(submit(epay_shop, form)["trade_no"])
-        days_later(epay_shop, clock, 1)
+        advance_days(epay_shop, clock, 1)
     assert len(set(numbers)) == 4
     submissions = epay_shop.api_server.sql(
         "select submission from epay_orders where merchant_id = $1 order by submission",
@@ -82,13 +82,13 @@ def test_an_invoice_may_be_opened_again_as_often_as_it_is_not_paid(
     assert [row["submission"] for row in submissions] == [1, 2, 3, 4]
 
 
-def test_an_order_that_its_gateway_refused_for_good_is_opened_again(
+def test_an_order_that_its_gateway_refused_is_reopened(
     epay_shop: EpayShop, form: dict[str, str]
 ) -> None:
     first = submit(epay_shop, form)
     attempt = start_attempt(epay_shop, first)
     apply_outcome(epay_shop, attempt, "REFUSED")
-    assert statuses(epay_shop, first) == ["FAILED"]
+    assert order_statuses(epay_shop, first) == ["FAILED"]
     second = submit(epay_shop, form)
     assert second["code"] == 1
     assert second["trade_no"] != first["trade_no"]
@@ -111,8 +111,8 @@ def test_other_values_under_an_old_number_are_refused(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str], changes: dict[str, str]
 ) -> None:
     first = submit(epay_shop, form)
-    days_later(epay_shop, clock, 2)
-    refused = submit(epay_shop, epay_shop.signed(form | changes))
+    advance_days(epay_shop, clock, 2)
+    refused = submit(epay_shop, epay_shop.sign(form | changes))
     assert refused["code"] == -1
     assert "内容不一致" in refused["msg"]
     assert (
@@ -121,12 +121,12 @@ def test_other_values_under_an_old_number_are_refused(
     assert epay_shop.act("query")["orders"] == 1
 
 
-def test_another_payment_type_opens_an_old_number_too(
+def test_an_old_number_may_be_reopened_with_another_payment_type(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     submit(epay_shop, form)
-    days_later(epay_shop, clock, 2)
-    second = submit(epay_shop, epay_shop.signed(form | {"type": "bank"}))
+    advance_days(epay_shop, clock, 2)
+    second = submit(epay_shop, epay_shop.sign(form | {"type": "bank"}))
     assert second["code"] == 1
     row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
     assert (row["trade_no"], row["type"]) == (second["trade_no"], "bank")
@@ -138,11 +138,11 @@ def test_an_order_that_was_revoked_stays_revoked(epay_shop: EpayShop, form: dict
     assert (refused["code"], "已撤销" in refused["msg"]) == (-1, True)
 
 
-def test_twenty_submissions_of_an_old_number_at_once_make_one_order(
+def test_concurrent_submissions_of_an_old_number_place_one_order(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     first = submit(epay_shop, form)
-    days_later(epay_shop, clock, 2, expire=False)
+    advance_days(epay_shop, clock, 2, expire=False)
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(lambda _: submit(epay_shop, form), range(20)))
     assert {answer["code"] for answer in answers} == {1}, answers
@@ -164,30 +164,30 @@ def apply_outcome(epay_shop: EpayShop, attempt: orders.PaymentAttempt, status: A
     )
 
 
-def test_a_payment_that_is_under_way_keeps_its_order(
+def test_a_number_keeps_an_order_whose_payment_is_in_progress(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     first = submit(epay_shop, form)
     attempt = start_attempt(epay_shop, first)
-    days_later(epay_shop, clock, 2)
-    assert statuses(epay_shop, first) == ["CREATING"]
+    advance_days(epay_shop, clock, 2)
+    assert order_statuses(epay_shop, first) == ["CREATING"]
     assert submit(epay_shop, form)["trade_no"] == first["trade_no"]
     apply_outcome(epay_shop, attempt, "PENDING")  # the bank has it, and has not decided
     assert submit(epay_shop, form)["trade_no"] == first["trade_no"]
     apply_outcome(epay_shop, attempt, "DECLINED")
     second = submit(epay_shop, form)
     assert second["trade_no"] != first["trade_no"]
-    assert statuses(epay_shop, first, second) == ["CLOSED", "PENDING"]
+    assert order_statuses(epay_shop, first, second) == ["CLOSED", "PENDING"]
 
 
-def test_nobody_is_asked_to_pay_again_while_a_bank_decides_on_a_closed_order(
+def test_a_number_cannot_be_reopened_while_a_payment_is_pending(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     first = submit(epay_shop, form)
     attempt = start_attempt(epay_shop, first)
     apply_outcome(epay_shop, attempt, "PENDING")
-    days_later(epay_shop, clock, 2)
-    assert statuses(epay_shop, first) == ["CLOSED"]
+    advance_days(epay_shop, clock, 2)
+    assert order_statuses(epay_shop, first) == ["CLOSED"]
     refused = submit(epay_shop, form)
     assert (refused["code"], "正在确认" in refused["msg"]) == (-1, True)
     assert_chinese(refused["msg"])
@@ -204,9 +204,9 @@ def test_a_late_payment_of_the_old_order_counts_and_ends_the_new_session(
     assert (refused["code"], "已支付" in refused["msg"]) == (-1, True)
     row = epay_shop.act("order", out_trade_no=form["out_trade_no"])
     assert (row["trade_no"], row["status"]) == (first["trade_no"], 1)
-    epay_shop.tell()
-    assert [message["trade_no"] for message in epay_shop.inbox.got] == [first["trade_no"]]
-    assert statuses(epay_shop, first, second) == ["PAID", "CLOSED"]
+    epay_shop.send_notices()
+    assert [message["trade_no"] for message in epay_shop.inbox.received] == [first["trade_no"]]
+    assert order_statuses(epay_shop, first, second) == ["PAID", "CLOSED"]
     with pytest.raises(Invalid):  # nobody pays it by accident any more
         epay_shop.api_server.tx(
             lambda tx: orders.revoke_manually(
@@ -224,17 +224,17 @@ def test_a_late_payment_leaves_a_session_that_is_being_paid(
     first, second = reopen_number(epay_shop, clock, form)
     start_attempt(epay_shop, second)
     epay_shop.pay(first)
-    epay_shop.tell()
+    epay_shop.send_notices()
     assert epay_shop.notice(first)["state"] == "DELIVERED"
-    assert statuses(epay_shop, first, second) == ["PAID", "CREATING"]
+    assert order_statuses(epay_shop, first, second) == ["PAID", "CREATING"]
 
 
-def test_a_payment_that_arrives_while_its_number_is_submitted_again_is_seen(
+def test_a_resubmission_waits_for_the_confirmation_of_a_payment(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     """The confirmation holds the order's lock when the submission comes for it."""
     first = submit(epay_shop, form)
-    days_later(epay_shop, clock, 2)
+    advance_days(epay_shop, clock, 2)
     app, order_id = epay_shop.api_server.app, epay_shop.order_id(first)
     with ThreadPoolExecutor(1) as threads:
 
@@ -265,7 +265,7 @@ def _without_paid_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 def pay_twice(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Let a customer pay the new order, and the money of the old one arrive after that."""
+    """Pay the new order of a number and then the old one."""
     first, second = reopen_number(epay_shop, clock, form)
     epay_shop.pay(second)
     epay_shop.pay(first)
@@ -273,14 +273,14 @@ def pay_twice(
 
 
 @pytest.mark.usefixtures("_without_paid_beside")
-def test_a_number_that_was_paid_twice_is_told_to_the_shop_and_shown_to_staff(
+def test_a_number_paid_twice_is_notified_and_shown_to_staff(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     first, second = pay_twice(epay_shop, clock, form)
-    epay_shop.tell()
-    told = {message["trade_no"]: message for message in epay_shop.inbox.got}
-    assert set(told) == {first["trade_no"], second["trade_no"]}
-    assert {message["out_trade_no"] for message in told.values()} == {form["out_trade_no"]}
+    epay_shop.send_notices()
+    messages = {message["trade_no"]: message for message in epay_shop.inbox.received}
+    assert set(messages) == {first["trade_no"], second["trade_no"]}
+    assert {message["out_trade_no"] for message in messages.values()} == {form["out_trade_no"]}
     assert [item.subject for item in paid_twice(epay_shop)] == [form["out_trade_no"]]
     (item,) = paid_twice(epay_shop)
     assert item.below == f"/payments/{epay_shop.order_id(second)}"
@@ -292,7 +292,7 @@ def test_a_number_that_was_paid_twice_is_told_to_the_shop_and_shown_to_staff(
 
 
 def paid_twice(epay_shop: EpayShop) -> list[Any]:
-    """What the console lists of this merchant."""
+    """Return what the console lists of this merchant."""
     (need,) = (need for need in NEEDS if need.name == "paid_twice")
     items = need.items
     assert items is not None
@@ -311,7 +311,7 @@ def refund_id(epay_shop: EpayShop, done: dict[str, Any]) -> str:
 
 
 @pytest.mark.usefixtures("_without_paid_beside")
-def test_refunds_by_a_number_that_was_paid_twice_give_back_one_after_the_other(
+def test_refunds_by_a_number_paid_twice_refund_one_order_after_the_other(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     first, second = pay_twice(epay_shop, clock, form)
@@ -328,11 +328,11 @@ def test_refunds_by_a_number_that_was_paid_twice_give_back_one_after_the_other(
     epay_shop.shop.end_refund(refund_id(epay_shop, other))
     wrong = epay_shop.act("refund", refund_no="R-1", trade_no=first["trade_no"], money="10.5")
     assert wrong["code"] == -1  # that number is a refund of the other order
-    assert statuses(epay_shop, first, second) == ["REFUNDED", "REFUNDED"]
+    assert order_statuses(epay_shop, first, second) == ["REFUNDED", "REFUNDED"]
     epay_shop.api_server.check_books()
 
 
-def test_an_id_of_a_number_with_two_orders_leads_to_both(
+def test_searching_a_number_with_two_orders_lists_both(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     first, second = reopen_number(epay_shop, clock, form)
@@ -343,7 +343,7 @@ def test_an_id_of_a_number_with_two_orders_leads_to_both(
     }
 
 
-def test_a_session_that_its_merchant_ended_can_be_opened_again(
+def test_a_session_that_its_merchant_ended_can_be_reopened(
     epay_shop: EpayShop, form: dict[str, str]
 ) -> None:
     first = submit(epay_shop, form)
@@ -355,11 +355,11 @@ def test_a_session_that_its_merchant_ended_can_be_opened_again(
     assert submit(epay_shop, form)["trade_no"] != first["trade_no"]
 
 
-def test_a_merchant_that_may_not_charge_opens_no_number_again(
+def test_a_merchant_that_may_not_charge_reopens_no_number(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> None:
     submit(epay_shop, form)
-    days_later(epay_shop, clock, 2)
+    advance_days(epay_shop, clock, 2)
     now, ann = epay_shop.api_server.app.clock(), merchants.Actor("ann", "under review")
     epay_shop.api_server.tx(
         lambda tx: merchants.change_status(tx, epay_shop.id, "suspended", ann, now)

@@ -18,9 +18,9 @@ from support.api_server import Shop
 from support.epay_numbers import (
     WAITS_FOR_LOCK,
     Clock,
+    order_statuses,
     reopen_number,
     start_attempt,
-    statuses,
     submit,
 )
 from support.epay_shop import EpayShop
@@ -31,8 +31,8 @@ PAID: Final = PaymentOutcome(status="SUCCEEDED")
 
 @pytest.fixture
 def form(epay_shop: EpayShop) -> dict[str, str]:
-    """An invoice of a shop, signed."""
-    return epay_shop.signed(epay_shop.form(type="creditcard"))
+    """A signed submission."""
+    return epay_shop.sign(epay_shop.form(type="creditcard"))
 
 
 @pytest.fixture
@@ -83,22 +83,24 @@ def test_the_payment_of_a_second_order_under_a_paid_number_goes_back(
         epay_shop.pay(placed["old"])
     else:
         report(epay_shop, attempt)
-    epay_shop.tell()
+    epay_shop.send_notices()
     report(epay_shop, late)
     assert attempt_statuses(epay_shop, late) == ["DUPLICATE"]
-    assert statuses(epay_shop, placed[first_paid], placed[other]) == ["PAID", "CLOSED"]
-    epay_shop.tell()
-    assert [message["trade_no"] for message in epay_shop.inbox.got] == [
+    assert order_statuses(epay_shop, placed[first_paid], placed[other]) == ["PAID", "CLOSED"]
+    epay_shop.send_notices()
+    assert [message["trade_no"] for message in epay_shop.inbox.received] == [
         placed[first_paid]["trade_no"]
     ]
-    kept = epay_shop.api_server.tx(lambda tx: orders.find_attempt(tx, epay_shop.id, late.id))
-    assert kept.check_at is not None  # the worker gives it back
+    stored_attempt = epay_shop.api_server.tx(
+        lambda tx: orders.find_attempt(tx, epay_shop.id, late.id)
+    )
+    assert stored_attempt.check_at is not None  # the worker gives it back
     history = history_of(epay_shop, placed[other])
     assert ("duplicate_payment", True) in [
         (event, epay_shop.order_id(placed[first_paid]) in cause) for event, cause in history
     ]
     report(epay_shop, late)  # the same report again changes nothing
-    assert statuses(epay_shop, placed[first_paid], placed[other]) == ["PAID", "CLOSED"]
+    assert order_statuses(epay_shop, placed[first_paid], placed[other]) == ["PAID", "CLOSED"]
     epay_shop.api_server.check_books()
 
 
@@ -150,7 +152,7 @@ def test_of_two_payments_that_are_confirmed_at_the_same_time_one_goes_back(
         "SUCCEEDED",
         "DUPLICATE",
     ]
-    assert statuses(epay_shop, placed[first], placed[second]) == ["PAID", "CLOSED"]
+    assert order_statuses(epay_shop, placed[first], placed[second]) == ["PAID", "CLOSED"]
 
 
 def test_payments_of_many_orders_of_a_number_at_once_leave_one_paid(
@@ -161,9 +163,9 @@ def test_payments_of_many_orders_of_a_number_at_once_leave_one_paid(
     attempts += [start_attempt(epay_shop, new)]
     with ThreadPoolExecutor(5) as threads:
         list(threads.map(lambda attempt: report_paid_together(epay_shop, attempt), attempts))
-    found = attempt_statuses(epay_shop, *attempts)
-    assert sorted(found) == ["DUPLICATE"] * 4 + ["SUCCEEDED"]
-    assert sorted(statuses(epay_shop, old, new)) == ["CLOSED", "PAID"]
+    results = attempt_statuses(epay_shop, *attempts)
+    assert sorted(results) == ["DUPLICATE"] * 4 + ["SUCCEEDED"]
+    assert sorted(order_statuses(epay_shop, old, new)) == ["CLOSED", "PAID"]
     epay_shop.api_server.check_books()
 
 
@@ -178,7 +180,7 @@ def test_a_number_that_was_refunded_is_not_paid_by_another_order(
     shop.end_refund(rows[0]["id"])
     report_paid(epay_shop, attempt)
     assert attempt_statuses(epay_shop, attempt) == ["DUPLICATE"]
-    assert statuses(epay_shop, placed["old"], placed["new"]) == ["REFUNDED", "CLOSED"]
+    assert order_statuses(epay_shop, placed["old"], placed["new"]) == ["REFUNDED", "CLOSED"]
 
 
 def test_staff_cannot_confirm_a_second_order_of_a_paid_number(
@@ -192,7 +194,7 @@ def test_staff_cannot_confirm_a_second_order_of_a_paid_number(
 def test_other_numbers_of_a_shop_are_paid_beside_each_other(
     epay_shop: EpayShop, form: dict[str, str]
 ) -> None:
-    epay_shop.paid()
+    epay_shop.place_paid_order()
     placed_order = submit(epay_shop, form)
     report_paid_together(epay_shop, start_attempt(epay_shop, placed_order))
-    assert statuses(epay_shop, placed_order) == ["PAID"]
+    assert order_statuses(epay_shop, placed_order) == ["PAID"]

@@ -29,8 +29,8 @@ def refused(answer: Any, code: int) -> str:
 
 
 @pytest.mark.parametrize("way", ["get", "post", "multipart"])
-def test_submit_sends_the_browser_to_the_hosted_page(epay_shop: EpayShop, way: str) -> None:
-    form = epay_shop.signed(epay_shop.form())
+def test_submit_redirects_the_browser_to_the_payment_page(epay_shop: EpayShop, way: str) -> None:
+    form = epay_shop.sign(epay_shop.form())
     http = epay_shop.api_server.http
     match way:
         case "get":
@@ -49,8 +49,8 @@ def test_submit_sends_the_browser_to_the_hosted_page(epay_shop: EpayShop, way: s
     assert row["payurl"] == answer.headers["location"]
 
 
-def test_a_client_may_leave_characters_as_they_are(epay_shop: EpayShop) -> None:
-    form = epay_shop.signed(epay_shop.form(name="测试＆商品", param="中"))
+def test_a_client_may_send_unencoded_characters(epay_shop: EpayShop) -> None:
+    form = epay_shop.sign(epay_shop.form(name="测试＆商品", param="中"))
     raw = "&".join(f"{name}={text}" for name, text in form.items()).encode()
     headers = {"content-type": "Application/X-WWW-Form-Urlencoded; charset=UTF-8"}
     placed = epay_shop.api_server.http.post("/epay/mapi.php", content=raw, headers=headers).json()
@@ -60,16 +60,18 @@ def test_a_client_may_leave_characters_as_they_are(epay_shop: EpayShop) -> None:
 
 
 @pytest.mark.parametrize("charset", ["unicode_escape", "utf-16", "utf-7", "hex", "no-such"])
-def test_a_part_of_a_form_is_utf_8_whatever_it_says(epay_shop: EpayShop, charset: str) -> None:
-    form = epay_shop.signed(epay_shop.form() | {"x": "\\ud800+ACY-"})
+def test_a_multipart_field_is_utf_8_whatever_charset_it_declares(
+    epay_shop: EpayShop, charset: str
+) -> None:
+    form = epay_shop.sign(epay_shop.form() | {"x": "\\ud800+ACY-"})
     files = {
         name: (None, text.encode(), f"text/plain; charset={charset}") for name, text in form.items()
     }
     assert epay_shop.api_server.http.post("/epay/mapi.php", files=files).json()["code"] == 1
 
 
-def test_mapi_answers_with_the_page_and_the_code_to_scan(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed()
+def test_mapi_returns_the_page_and_the_qr_code(epay_shop: EpayShop) -> None:
+    placed = epay_shop.place_order()
     assert placed["msg"] == "success"
     assert placed["trade_no"].isalnum()
     assert placed["payurl"].startswith(f"{epay_shop.api_server.url}/checkout/cs_")
@@ -78,14 +80,14 @@ def test_mapi_answers_with_the_page_and_the_code_to_scan(epay_shop: EpayShop) ->
     assert image.headers["content-type"].startswith("image/svg+xml")
 
 
-def test_a_change_of_mind_is_about_the_own_order_whatever_others_call_theirs(
+def test_changing_the_type_leaves_orders_of_other_merchants_alone(
     epay_shop: EpayShop,
 ) -> None:
     other = EpayShop(epay_shop.api_server, epay_shop.inbox)
     forms = {shop: shop.form(type="alipay", out_trade_no="SAME-1") for shop in (epay_shop, other)}
-    placed = {shop: shop.post("mapi", shop.signed(form)).json() for shop, form in forms.items()}
-    neighbour = epay_shop.placed(type="alipay")
-    again = other.post("mapi", other.signed(forms[other] | {"type": "wxpay"})).json()
+    placed = {shop: shop.post("mapi", shop.sign(form)).json() for shop, form in forms.items()}
+    neighbour = epay_shop.place_order(type="alipay")
+    again = other.post("mapi", other.sign(forms[other] | {"type": "wxpay"})).json()
     assert again["trade_no"] == placed[other]["trade_no"] != placed[epay_shop]["trade_no"]
     types = [
         shop.act("order", trade_no=one["trade_no"])["type"]
@@ -95,16 +97,18 @@ def test_a_change_of_mind_is_about_the_own_order_whatever_others_call_theirs(
 
 
 @pytest.mark.parametrize("changes", [{"type": "creditcard"}, {"type": "bank"}, {"device": "jump"}])
-def test_mapi_gives_the_page_alone_where_there_is_nothing_to_scan(
+def test_mapi_returns_only_the_page_if_there_is_no_qr_code(
     epay_shop: EpayShop, changes: dict[str, str]
 ) -> None:
-    placed = epay_shop.placed(**changes)
+    placed = epay_shop.place_order(**changes)
     assert set(placed) == {"code", "msg", "trade_no", "out_trade_no", "payurl"}
     assert epay_shop.api_server.http.get(placed["payurl"]).status_code == 200
 
 
-def test_the_order_is_the_same_as_one_of_the_api(epay_shop: EpayShop) -> None:
-    placed = epay_shop.placed(display_merchant_name="小店", param="uid=7", out_trade_no="a.b-c_d|9")
+def test_an_epay_order_is_readable_through_the_api(epay_shop: EpayShop) -> None:
+    placed = epay_shop.place_order(
+        display_merchant_name="小店", param="uid=7", out_trade_no="a.b-c_d|9"
+    )
     order = epay_shop.shop.read_order(epay_shop.order_id(placed))
     assert (order["amount"], order["currency"], order["status"]) == ("10.50", "CNY", "PENDING")
     assert order["payerIp"] == "203.0.113.7"
@@ -117,7 +121,7 @@ def test_the_order_is_the_same_as_one_of_the_api(epay_shop: EpayShop) -> None:
     page = epay_shop.api_server.http.get(placed["payurl"]).text
     assert "小店" in page
     assert "a.b-c_d|9" in page
-    again = epay_shop.shop.read_order(epay_shop.order_id(epay_shop.placed()))
+    again = epay_shop.shop.read_order(epay_shop.order_id(epay_shop.place_order()))
     assert again["productId"] == order["productId"]
 
 
@@ -189,14 +193,14 @@ def test_each_refusal_of_an_order_has_its_code(
     epay_shop: EpayShop, changes: dict[str, Any], code: int, named: str
 ) -> None:
     form = epay_shop.form(**changes)
-    answer = epay_shop.post("mapi", epay_shop.signed(form))
+    answer = epay_shop.post("mapi", epay_shop.sign(form))
     assert named in refused(answer, code)
     assert epay_shop.act("query")["orders"] == 0
 
 
 @pytest.mark.parametrize("name", ["out_trade_no", "notify_url", "return_url", "name", "money"])
-def test_submit_needs_what_it_needs(epay_shop: EpayShop, name: str) -> None:
-    answer = epay_shop.post("submit", epay_shop.signed(epay_shop.form(**{name: None})))
+def test_submit_refuses_missing_parameters(epay_shop: EpayShop, name: str) -> None:
+    answer = epay_shop.post("submit", epay_shop.sign(epay_shop.form(**{name: None})))
     assert name in refused(answer, -4)
 
 
@@ -213,17 +217,17 @@ def test_submit_needs_what_it_needs(epay_shop: EpayShop, name: str) -> None:
     ],
     ids=str,
 )
-def test_a_sign_that_is_not_genuine_is_refused(
+def test_an_invalid_signature_is_refused(
     epay_shop: EpayShop, entry: str, changes: dict[str, str], code: int
 ) -> None:
-    form = epay_shop.signed(epay_shop.form()) | changes
+    form = epay_shop.sign(epay_shop.form()) | changes
     if "key" in changes:
         form = {**epay_shop.form(), "key": epay_shop.key, "sign": "0" * 32}
     refused(epay_shop.post(entry, form), code)
 
 
 @pytest.mark.parametrize("row", VECTORS["negative"], ids=lambda row: row["id"])
-def test_negative_vectors_are_refused_at_the_door(epay_shop: EpayShop, row: dict[str, Any]) -> None:
+def test_negative_vectors_are_refused(epay_shop: EpayShop, row: dict[str, Any]) -> None:
     form = epay_shop.form()
     genuine = signature.sign(form, epay_shop.key)
     wrong = {
@@ -239,20 +243,20 @@ def test_negative_vectors_are_refused_at_the_door(epay_shop: EpayShop, row: dict
     assert body["code"] in {-3, -4}
 
 
-def test_one_sign_for_two_messages_is_refused_in_both(epay_shop: EpayShop) -> None:
+def test_messages_that_share_a_signature_are_both_refused(epay_shop: EpayShop) -> None:
     pair = VECTORS["ambiguity"]
-    asked = pair["a"] | {"pid": epay_shop.pid}
+    requested = pair["a"] | {"pid": epay_shop.pid}
     forged = pair["b"] | {"pid": epay_shop.pid}
-    assert signature.sign(asked, epay_shop.key) == signature.sign(forged, epay_shop.key)
-    for form in (asked, forged):
-        refused(epay_shop.post("submit", epay_shop.signed(form)), -1)
+    assert signature.sign(requested, epay_shop.key) == signature.sign(forged, epay_shop.key)
+    for form in (requested, forged):
+        refused(epay_shop.post("submit", epay_shop.sign(form)), -1)
 
 
-def test_an_unknown_pid_and_a_wrong_key_cannot_be_told_apart(epay_shop: EpayShop) -> None:
+def test_an_unknown_pid_and_a_wrong_key_get_the_same_response(epay_shop: EpayShop) -> None:
     form = epay_shop.form()
     answers = [
-        epay_shop.post("mapi", epay_shop.signed(form, "x" * 32)),
-        epay_shop.post("mapi", epay_shop.signed(form | {"pid": "999999999"})),
+        epay_shop.post("mapi", epay_shop.sign(form, "x" * 32)),
+        epay_shop.post("mapi", epay_shop.sign(form | {"pid": "999999999"})),
         epay_shop.api_server.http.get(
             "/epay/api.php", params={"act": "query", "pid": epay_shop.pid, "key": "x"}
         ),
@@ -265,17 +269,17 @@ def test_an_unknown_pid_and_a_wrong_key_cannot_be_told_apart(epay_shop: EpayShop
     }
 
 
-def test_an_old_client_puts_a_parameter_into_the_query_that_it_does_not_sign(
+def test_an_unsigned_query_parameter_beside_a_signed_body_is_ignored(
     epay_shop: EpayShop,
 ) -> None:
-    form = epay_shop.signed(epay_shop.form())
+    form = epay_shop.sign(epay_shop.form())
     answer = epay_shop.api_server.http.post("/epay/submit.php?_input_charset=utf-8", data=form)
     assert answer.status_code == 302
 
 
-def test_the_query_alone_is_the_request_if_it_has_a_pid(epay_shop: EpayShop) -> None:
-    form = epay_shop.signed(epay_shop.form())
-    body = epay_shop.signed(epay_shop.form(money="99"))
+def test_a_query_with_a_pid_is_the_whole_request(epay_shop: EpayShop) -> None:
+    form = epay_shop.sign(epay_shop.form())
+    body = epay_shop.sign(epay_shop.form(money="99"))
     answer = epay_shop.api_server.http.post("/epay/mapi.php", params=form, data=body)
     assert answer.json()["out_trade_no"] == form["out_trade_no"]
     mixed = {name: form[name] for name in form if name != "money"}
@@ -283,8 +287,8 @@ def test_the_query_alone_is_the_request_if_it_has_a_pid(epay_shop: EpayShop) -> 
     refused(answer, -3)
 
 
-def test_of_a_parameter_that_comes_twice_the_last_counts(epay_shop: EpayShop) -> None:
-    form = epay_shop.signed(epay_shop.form())
+def test_the_last_value_of_a_repeated_parameter_counts(epay_shop: EpayShop) -> None:
+    form = epay_shop.sign(epay_shop.form())
     pairs = [("money", "0.01"), *form.items()]
     assert epay_shop.api_server.http.get("/epay/submit.php", params=pairs).status_code == 302
 
@@ -320,7 +324,7 @@ def test_of_a_parameter_that_comes_twice_the_last_counts(epay_shop: EpayShop) ->
         ("GET", "", {}, -1),
     ],
 )
-def test_whatever_comes_is_answered_in_the_convention(
+def test_any_request_gets_a_response_of_the_convention(
     epay_shop: EpayShop, method: str, path: str, options: dict[str, Any], code: int
 ) -> None:
     headers = {"content-type": "application/x-www-form-urlencoded"} | options.pop("headers", {})
@@ -330,10 +334,10 @@ def test_whatever_comes_is_answered_in_the_convention(
 
 def test_the_same_submission_is_the_same_order(epay_shop: EpayShop) -> None:
     form = epay_shop.form(param="7")
-    first = epay_shop.post("mapi", epay_shop.signed(form)).json()
-    assert epay_shop.post("mapi", epay_shop.signed(form)).json() == first
-    assert epay_shop.post("mapi", epay_shop.signed(form | {"money": "10.50"})).json() == first
-    other = epay_shop.post("mapi", epay_shop.signed(form | {"type": "wxpay"})).json()
+    first = epay_shop.post("mapi", epay_shop.sign(form)).json()
+    assert epay_shop.post("mapi", epay_shop.sign(form)).json() == first
+    assert epay_shop.post("mapi", epay_shop.sign(form | {"money": "10.50"})).json() == first
+    other = epay_shop.post("mapi", epay_shop.sign(form | {"type": "wxpay"})).json()
     assert (other["trade_no"], other["payurl"]) == (first["trade_no"], first["payurl"])
     assert other["qrcode"] != first["qrcode"]
     assert epay_shop.act("order", trade_no=first["trade_no"])["type"] == "wxpay"
@@ -353,103 +357,103 @@ def test_the_same_submission_is_the_same_order(epay_shop: EpayShop) -> None:
     ],
     ids=str,
 )
-def test_the_same_number_for_something_else_is_refused(
+def test_the_same_number_with_other_values_is_refused(
     epay_shop: EpayShop, changes: dict[str, str]
 ) -> None:
     form = epay_shop.form(param="7")
-    assert epay_shop.post("mapi", epay_shop.signed(form)).json()["code"] == 1
+    assert epay_shop.post("mapi", epay_shop.sign(form)).json()["code"] == 1
     form = {name: text for name, text in (form | changes).items() if text is not None}
-    text = refused(epay_shop.post("mapi", epay_shop.signed(form)), -1)
+    text = refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
     assert "out_trade_no" in text
 
 
-def test_a_number_that_was_paid_or_revoked_is_used_up_for_ever(epay_shop: EpayShop) -> None:
+def test_a_number_of_a_paid_or_revoked_order_cannot_be_reused(epay_shop: EpayShop) -> None:
     form = epay_shop.form()
-    placed = epay_shop.post("mapi", epay_shop.signed(form)).json()
+    placed = epay_shop.post("mapi", epay_shop.sign(form)).json()
     epay_shop.pay(placed)
-    assert "已支付" in refused(epay_shop.post("mapi", epay_shop.signed(form)), -1)
-    gone = epay_shop.form()
-    placed = epay_shop.post("submit", epay_shop.signed(gone))
-    row = epay_shop.act("order", out_trade_no=gone["out_trade_no"])
+    assert "已支付" in refused(epay_shop.post("mapi", epay_shop.sign(form)), -1)
+    revoked = epay_shop.form()
+    placed = epay_shop.post("submit", epay_shop.sign(revoked))
+    row = epay_shop.act("order", out_trade_no=revoked["out_trade_no"])
     epay_shop.shop.revoke(epay_shop.order_id(row))
-    assert "已撤销" in refused(epay_shop.post("mapi", epay_shop.signed(gone)), -1)
+    assert "已撤销" in refused(epay_shop.post("mapi", epay_shop.sign(revoked)), -1)
 
 
-def test_another_merchant_may_have_the_same_number(epay_shop: EpayShop) -> None:
+def test_merchants_may_use_the_same_number(epay_shop: EpayShop) -> None:
     other = EpayShop(epay_shop.api_server, epay_shop.inbox)
-    one = epay_shop.placed(out_trade_no="shared")
-    two = other.placed(out_trade_no="shared")
-    assert one["trade_no"] != two["trade_no"]
-    assert other.act("order", trade_no=one["trade_no"])["msg"] == "订单不存在"
+    order = epay_shop.place_order(out_trade_no="shared")
+    other_order = other.place_order(out_trade_no="shared")
+    assert order["trade_no"] != other_order["trade_no"]
+    assert other.act("order", trade_no=order["trade_no"])["msg"] == "订单不存在"
 
 
-def test_twenty_submissions_at_once_make_one_order(epay_shop: EpayShop) -> None:
-    form = epay_shop.signed(epay_shop.form(type="creditcard"))
+def test_concurrent_submissions_place_one_order(epay_shop: EpayShop) -> None:
+    form = epay_shop.sign(epay_shop.form(type="creditcard"))
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(lambda _: epay_shop.post("mapi", form).json(), range(20)))
     assert {answer["code"] for answer in answers} == {1}, answers
     assert len({answer["trade_no"] for answer in answers}) == 1
     assert epay_shop.act("query")["orders"] == 1
-    held = epay_shop.api_server.sql(
+    counts = epay_shop.api_server.sql(
         "select count(*) as n from orders where merchant_id = $1", epay_shop.id
     )
-    assert held == [{"n": 1}]
+    assert counts == [{"n": 1}]
     products = epay_shop.api_server.sql(
         "select count(*) as n from products where merchant_id = $1", epay_shop.id
     )
     assert products == [{"n": 1}]
 
 
-def test_a_name_is_cut_where_a_character_ends_and_holds_nothing_that_clients_strip(
+def test_a_name_is_truncated_between_characters_and_stripped(
     epay_shop: EpayShop,
 ) -> None:
-    placed = epay_shop.placed(name=" a\\" + "会" * 60 + " ")
+    placed = epay_shop.place_order(name=" a\\" + "会" * 60 + " ")
     name = epay_shop.act("order", trade_no=placed["trade_no"])["name"]
     assert name == "a" + "会" * 42
     assert len(name.encode()) == 127
 
 
-def test_a_disabled_door_says_so_only_to_who_has_the_key(epay_shop: EpayShop) -> None:
+def test_only_holders_of_the_key_learn_that_epay_is_disabled(epay_shop: EpayShop) -> None:
     now = epay_shop.api_server.app.clock()
     epay_shop.api_server.tx(lambda tx: epay.disable(tx, epay_shop.id, now))
-    refused(epay_shop.post("mapi", epay_shop.signed(epay_shop.form())), -2)
+    refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form())), -2)
     assert epay_shop.act("query")["code"] == -2
-    refused(epay_shop.post("mapi", epay_shop.signed(epay_shop.form(), "x")), -3)
+    refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form(), "x")), -3)
     back = epay_shop.api_server.tx(
         lambda tx: epay.enable(tx, epay_shop.api_server.settings, epay_shop.id, now)
     )
     assert (str(back.pid), back.key) == (epay_shop.pid, epay_shop.key)
-    assert epay_shop.placed()["code"] == 1
+    assert epay_shop.place_order()["code"] == 1
 
 
-def test_a_rotated_key_ends_the_old_one_at_once(epay_shop: EpayShop) -> None:
+def test_rotating_the_key_ends_the_old_one_at_once(epay_shop: EpayShop) -> None:
     now = epay_shop.api_server.app.clock()
     new = epay_shop.api_server.tx(
         lambda tx: epay.rotate(tx, epay_shop.api_server.settings, epay_shop.id, now)
     )
     assert str(new.pid) == epay_shop.pid
-    refused(epay_shop.post("mapi", epay_shop.signed(epay_shop.form())), -3)
+    refused(epay_shop.post("mapi", epay_shop.sign(epay_shop.form())), -3)
     epay_shop.key = new.key
-    assert epay_shop.placed()["code"] == 1
+    assert epay_shop.place_order()["code"] == 1
 
 
-def test_the_key_is_nowhere_in_the_database(epay_shop: EpayShop) -> None:
+def test_the_key_is_not_in_the_database(epay_shop: EpayShop) -> None:
     rows = epay_shop.api_server.sql(
         "select * from epay_credentials where merchant_id = $1", epay_shop.id
     )
     assert epay_shop.key.encode() not in msgspec.msgpack.encode(rows)
 
 
-def test_a_list_of_addresses_holds_for_servers_and_not_for_browsers(epay_shop: EpayShop) -> None:
+def test_the_ip_allow_list_applies_to_servers_and_not_to_browsers(epay_shop: EpayShop) -> None:
     elsewhere = EpayShop(epay_shop.api_server, epay_shop.inbox, ip_allowlist=["192.0.2.1"])
-    refused(elsewhere.post("mapi", elsewhere.signed(elsewhere.form())), -3)
+    refused(elsewhere.post("mapi", elsewhere.sign(elsewhere.form())), -3)
     assert elsewhere.act("query")["code"] == -3
-    answer = elsewhere.post("submit", elsewhere.signed(elsewhere.form()))
+    answer = elsewhere.post("submit", elsewhere.sign(elsewhere.form()))
     assert answer.status_code == 302
 
 
-def test_a_double_slash_of_a_client_is_no_obstacle(epay_shop: EpayShop) -> None:
+def test_a_double_slash_in_the_path_is_accepted(epay_shop: EpayShop) -> None:
     answer = epay_shop.api_server.http.post(
-        "/epay//mapi.php", data=epay_shop.signed(epay_shop.form())
+        "/epay//mapi.php", data=epay_shop.sign(epay_shop.form())
     )
     assert answer.json()["code"] == 1

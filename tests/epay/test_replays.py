@@ -1,4 +1,4 @@
-"""What a customer's browser has carried, signed by or for the shop, sent where it could do more."""
+"""Replays of messages that a customer's browser has carried, against api.php."""
 
 import re
 from urllib.parse import parse_qsl, urlsplit
@@ -26,8 +26,8 @@ def send(epay_shop: EpayShop, act: str, form: dict[str, str], way: str) -> objec
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_submission_is_no_call_of_api_php(epay_shop: EpayShop, way: str) -> None:
-    form = epay_shop.signed(epay_shop.form())
+def test_a_signed_submission_cannot_be_replayed_to_api_php(epay_shop: EpayShop, way: str) -> None:
+    form = epay_shop.sign(epay_shop.form())
     assert epay_shop.post("submit", form).status_code == 302
     epay_shop.pay(epay_shop.act("order", out_trade_no=form["out_trade_no"]))
     for act in ACTS:
@@ -36,8 +36,8 @@ def test_a_submission_is_no_call_of_api_php(epay_shop: EpayShop, way: str) -> No
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_signed_return_is_no_call_of_api_php(epay_shop: EpayShop, way: str) -> None:
-    placed = epay_shop.paid(return_url="https://shop.example/back")
+def test_a_signed_return_cannot_be_replayed_to_api_php(epay_shop: EpayShop, way: str) -> None:
+    placed = epay_shop.place_paid_order(return_url="https://shop.example/back")
     page = epay_shop.api_server.http.get(placed["payurl"]).text
     (link, *_) = re.findall(r"https://shop\.example[^\"' <]*", page)
     form = dict(parse_qsl(urlsplit(link.replace("&amp;", "&")).query))
@@ -52,11 +52,11 @@ def test_a_signed_return_is_no_call_of_api_php(epay_shop: EpayShop, way: str) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_signed_for_api_php_is_taken(epay_shop: EpayShop, way: str) -> None:
-    placed = epay_shop.placed()
+def test_a_call_signed_for_api_php_is_accepted(epay_shop: EpayShop, way: str) -> None:
+    placed = epay_shop.place_order()
     form = {"pid": epay_shop.pid, "out_trade_no": placed["out_trade_no"]}
     apart = way in {"act in the query", "the query, act in the body"}
-    signed = epay_shop.signed(form if apart else form | {"act": "order"})
+    signed = epay_shop.sign(form if apart else form | {"act": "order"})
     signed.pop("act", None)
     answer = send(epay_shop, "order", signed, way)
     assert isinstance(answer, dict)

@@ -73,7 +73,7 @@ async def test_a_payment_from_its_placing_to_its_refund(
     assert await gateway.pay(REQUEST) == placed
     assert server.orders[ATTEMPT]["name"] == "茶 ＆ Tea / 100 g"
     assert (await gateway.find_payment(ATTEMPT)).status == "ACTION_REQUIRED"
-    notice = server.paid(ATTEMPT)
+    notice = server.pay(ATTEMPT)
     (gateway_event,) = await gateway.read_notice(notice)
     assert gateway_event.attempt_id == ATTEMPT
     found = await gateway.find_payment(ATTEMPT)
@@ -88,11 +88,11 @@ async def test_an_order_is_asked_for_by_get_unless_the_setting_says_otherwise(
 ) -> None:
     """The usual server reads the query only: there the key cannot stand in the body."""
     await gateway.find_payment(ATTEMPT)
-    method, _, query = server.asked[-1]
+    method, _, query = server.requests[-1]
     assert (method, query["key"]) == ("GET", KEY)
     other = gateway_of(server, query="post")
     await other.find_payment(ATTEMPT)
-    assert server.asked[-1] == ("POST", "order", {"act": "order"})
+    assert server.requests[-1] == ("POST", "order", {"act": "order"})
     await other.close()
 
 
@@ -101,12 +101,16 @@ async def test_an_order_is_asked_for_by_post_where_a_server_does_not_read_the_qu
 ) -> None:
     server.reads = "body"
     await gateway.pay(REQUEST)
-    server.asked.clear()
+    server.requests.clear()
     assert (await gateway.find_payment(ATTEMPT)).status == "ACTION_REQUIRED"
-    assert [method for method, _, _ in server.asked] == ["GET", "POST"]
-    notice = server.paid(ATTEMPT)
+    assert [method for method, _, _ in server.requests] == ["GET", "POST"]
+    notice = server.pay(ATTEMPT)
     assert len(await gateway.read_notice(notice)) == 1
-    assert [method for method, _, _ in server.asked] == ["GET", "POST", "POST"]  # it is known now
+    assert [method for method, _, _ in server.requests] == [
+        "GET",
+        "POST",
+        "POST",
+    ]  # it is known now
 
 
 async def test_an_order_is_asked_for_by_post_as_well_only_where_the_query_counts_for_nothing(
@@ -115,7 +119,7 @@ async def test_an_order_is_asked_for_by_post_as_well_only_where_the_query_counts
     server.faults = [("order", "500 before")]
     assert (await gateway.find_payment(ATTEMPT)).status == "UNKNOWN"
     assert (await gateway.find_payment(ATTEMPT)).status == "NOT_FOUND"
-    assert [method for method, _, _ in server.asked] == ["GET", "GET"]
+    assert [method for method, _, _ in server.requests] == ["GET", "GET"]
 
 
 async def test_a_notice_whose_order_the_server_does_not_tell_us_of_is_not_refused(
@@ -123,7 +127,7 @@ async def test_a_notice_whose_order_the_server_does_not_tell_us_of_is_not_refuse
 ) -> None:
     """It may be genuine, and the key for queries wrong: the server is to send it again."""
     await gateway.pay(REQUEST)
-    notice = server.paid(ATTEMPT)
+    notice = server.pay(ATTEMPT)
     server.extra = {"code": -3, "msg": "旧查询接口已升级为签名模式"}
     with pytest.raises(Unavailable):
         await gateway.read_notice(notice)
@@ -189,7 +193,7 @@ async def test_a_failed_request_is_told_without_the_key(caplog: pytest.LogCaptur
 async def test_without_mapi_the_browser_takes_a_signed_address_along(server: EpayServer) -> None:
     gateway = gateway_of(server, mode="submit")
     outcome = await gateway.pay(REQUEST)
-    assert server.asked == []
+    assert server.requests == []
     path, _, query = outcome.action_url.partition("?")
     assert path == f"{server.url}submit.php"
     params = _parsed(query)
@@ -295,7 +299,7 @@ async def test_a_whole_refund_whose_answer_was_lost_is_found_and_never_sent_agai
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     await gateway.pay(REQUEST)
-    server.paid(ATTEMPT)
+    server.pay(ATTEMPT)
     server.faults = [("refund", fault)]
     assert (await gateway.refund(REFUND)).status == "UNKNOWN"
     again = msgspec.structs.replace(REFUND, repeated=True)
@@ -308,7 +312,7 @@ async def test_a_lost_refund_that_cannot_be_told_waits_for_the_operator(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     await gateway.pay(REQUEST)
-    server.paid(ATTEMPT)
+    server.pay(ATTEMPT)
     server.faults = [("refund", fault)]
     part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
     assert (await gateway.refund(part)).status == "UNKNOWN"
@@ -329,8 +333,8 @@ async def test_a_refused_refund_is_refused_only_if_the_order_still_stands(
     await gateway.pay(REQUEST)
     outcome = await gateway.refund(REFUND)  # not paid at all: nothing that can be believed
     assert outcome.status == "UNKNOWN"
-    server.paid(ATTEMPT)
-    server.told = {"code": -1, "msg": "商户余额不足，请先充值"}
+    server.pay(ATTEMPT)
+    server.refund_response = {"code": -1, "msg": "商户余额不足，请先充值"}
     part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
     outcome = await gateway.refund(part)
     assert (outcome.status, outcome.reason) == ("REFUSED", "-1: 商户余额不足，请先充值")
@@ -358,8 +362,8 @@ async def test_only_what_was_refused_beforehand_is_refused(
     server: EpayServer, gateway: EpayGateway, code: int, message: str, status: str
 ) -> None:
     await gateway.pay(REQUEST)
-    server.paid(ATTEMPT)
-    server.told = {"code": code, "msg": message}
+    server.pay(ATTEMPT)
+    server.refund_response = {"code": code, "msg": message}
     part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
     outcome = await gateway.refund(part)
     assert (outcome.status, server.orders[ATTEMPT]["status"]) == (status, 1)
@@ -371,12 +375,12 @@ async def test_a_refund_is_done_where_the_usual_server_says_so_with_code_0(
     server: EpayServer, gateway: EpayGateway, message: str
 ) -> None:
     await gateway.pay(REQUEST)
-    server.paid(ATTEMPT)
+    server.pay(ATTEMPT)
     part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"))
-    server.told = {"code": 0, "msg": message, "money": "1.00", "refund_no": "2026"}
+    server.refund_response = {"code": 0, "msg": message, "money": "1.00", "refund_no": "2026"}
     outcome = await gateway.refund(part)
     assert (outcome.status, outcome.provider_ref) == ("SUCCEEDED", "2026")
-    server.told["money"] = "2.00"
+    server.refund_response["money"] = "2.00"
     assert (await gateway.refund(part)).status == "UNKNOWN"  # it is about another amount
 
 
@@ -389,7 +393,7 @@ async def test_a_notice_counts_only_if_the_server_says_so_too(
     order = server.orders[ATTEMPT]
     with pytest.raises(BadCallback, match="otherwise"):
         await gateway.read_notice(server.notice(order))  # well signed, and not paid
-    genuine = server.paid(ATTEMPT)
+    genuine = server.pay(ATTEMPT)
     forged = [
         {**genuine, "money": "0.01"},
         {**genuine, "sign": genuine["sign"].upper()},
@@ -447,7 +451,7 @@ def test_settings_say_which_server_and_which_of_its_types() -> None:
 )  # fmt: skip
 def test_a_name_is_one_that_every_server_signs_alike(text: str, wanted: str) -> None:
     assert wire.name(text) == wanted
-    assert signature.borders(wire.name(text + "&trade_no=1")) == []
+    assert signature.embedded_fields(wire.name(text + "&trade_no=1")) == []
 
 
 HOSTILE: Final = [

@@ -89,7 +89,7 @@ class Cluster:
         """Return an order that was paid and told of."""
         session = await self.open()
         attempt = await self.start(session)
-        answer = await self.tell(self.upstream.paid(attempt.id))
+        answer = await self.tell(self.upstream.pay(attempt.id))
         assert (answer.status_code, answer.text) == (200, "success")
         return await self.order(session)
 
@@ -152,9 +152,9 @@ async def served(
 async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster]:
     """A merchant of the test's own, at an Epay server that knows of nothing yet."""
     server, upstream = served
-    for known in (upstream.orders, upstream.refunds, upstream.asked, upstream.faults):
+    for known in (upstream.orders, upstream.refunds, upstream.requests, upstream.faults):
         known.clear()
-    upstream.extra, upstream.told, upstream.reads = {}, None, "either"
+    upstream.extra, upstream.refund_response, upstream.reads = {}, None, "either"
     cluster = Cluster(server, upstream)
     yield cluster
     async with cluster.db.connection() as tx:
@@ -165,7 +165,7 @@ async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster
 async def test_a_notice_pays_an_order_and_again_changes_nothing(cluster: Cluster, how: str) -> None:
     session = await cluster.open()
     attempt = await cluster.start(session)
-    notice = cluster.upstream.paid(attempt.id)
+    notice = cluster.upstream.pay(attempt.id)
     for _ in range(2):
         answer = await cluster.tell(notice, how)
         assert (answer.status_code, answer.text) == (200, "success")
@@ -180,7 +180,11 @@ async def test_a_payment_at_the_usual_server_is_paid_and_refunded_without_an_ope
     cluster.upstream.reads = "query"
     order = await cluster.paid()
     assert order.status == "PAID"
-    cluster.upstream.told = {"code": 0, "msg": "退款成功！退款金额￥2.00", "money": "2.00"}
+    cluster.upstream.refund_response = {
+        "code": 0,
+        "msg": "退款成功！退款金额￥2.00",
+        "money": "2.00",
+    }
     refund_id = await cluster.refund(order, "2.00")
     await cluster.send()
     assert await cluster.status(refund_id) == "SUCCEEDED"
@@ -216,9 +220,9 @@ async def test_a_customer_whose_page_was_lost_with_the_server_can_pay(
         assert answer.headers["location"].startswith(f"{page}/continue/")
     (new,) = upstream.orders.keys() - {lost}  # the second form started no third
     assert f"{upstream.url}cashier/{upstream.orders[new]['trade_no']}" in way.text
-    assert (await cluster.tell(upstream.paid(new))).status_code == 200
+    assert (await cluster.tell(upstream.pay(new))).status_code == 200
     assert (await cluster.order(session)).status == "PAID"
-    assert (await cluster.tell(upstream.paid(lost))).status_code == 200  # who could, and why?
+    assert (await cluster.tell(upstream.pay(lost))).status_code == 200  # who could, and why?
     async with cluster.db.connection() as tx:
         found = await orders.find_attempt(tx, cluster.merchant_id, lost)
     assert found.status == "DUPLICATE"  # to be given back
@@ -249,7 +253,7 @@ async def test_a_notice_that_nobody_confirms_now_is_not_acknowledged(cluster: Cl
     session = await cluster.open()
     attempt = await cluster.start(session)
     cluster.upstream.faults = [("order", "html")]
-    answer = await cluster.tell(cluster.upstream.paid(attempt.id))
+    answer = await cluster.tell(cluster.upstream.pay(attempt.id))
     assert answer.status_code == 503  # to be told again
     assert (await cluster.order(session)).status == "PENDING"
 
@@ -258,7 +262,7 @@ async def test_another_amount_than_is_due_pays_nothing(cluster: Cluster) -> None
     session = await cluster.open()
     attempt = await cluster.start(session)
     cluster.upstream.orders[attempt.id]["money"] = "0.01"
-    await cluster.tell(cluster.upstream.paid(attempt.id))
+    await cluster.tell(cluster.upstream.pay(attempt.id))
     assert (await cluster.order(session)).status == "PENDING"
 
 
@@ -312,7 +316,7 @@ async def test_a_duplicate_payment_is_given_back_once_even_if_the_answer_is_lost
     first, second = await cluster.start(session), await cluster.start(session, "WECHAT_PAY")
     assert first.id != second.id
     for attempt in (first, second):
-        assert (await cluster.tell(cluster.upstream.paid(attempt.id))).text == "success"
+        assert (await cluster.tell(cluster.upstream.pay(attempt.id))).text == "success"
     cluster.upstream.faults = [("refund", "cut")]
     for _ in range(4):
         now = now_ms() + next(_hours) * 2 * HOUR_MS

@@ -59,7 +59,9 @@ def test_names_the_value_that_makes_one_sign_fit_two_messages() -> None:
     pair = VECTORS["ambiguity"]
     signs = {signature.sign(pair[which], pair["key"]) for which in "ab"}
     assert signs == {pair["sign"]}
-    assert [name for name, value in pair["a"].items() if signature.borders(value)] == ["return_url"]
+    assert [name for name, value in pair["a"].items() if signature.embedded_fields(value)] == [
+        "return_url"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,4 +83,4 @@ def test_names_the_value_that_makes_one_sign_fit_two_messages() -> None:
 def test_sees_protocol_fields_behind_an_ampersand(
     value: str, borders: list[tuple[str, str]]
 ) -> None:
-    assert signature.borders(value) == borders
+    assert signature.embedded_fields(value) == borders

@@ -1,7 +1,7 @@
-"""A small Epay V1 server of the documented shapes, with faults, on loopback.
+"""A small Epay V1 server on loopback with injectable faults.
 
-An order that was not placed with our sign is refused; refunds have no idempotency key, as in the
-convention: each that is done takes money again.
+It refuses orders without a valid signature. Refunds have no idempotency key, as in the
+convention: each request refunds again.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ KEY: Final = "89unJUB8HZ54Hj7x4nUj56HN4nUzUJ8i"
 
 
 class EpayServer:
-    """Orders in memory. ``faults`` are taken in turn by what ``on`` they stand for."""
+    """Orders in memory. Each fault applies to the next request of its operation."""
 
     def __init__(self) -> None:
         """Use ``running``."""
         self.url = ""
         self.orders: dict[str, dict[str, Any]] = {}
-        self._numbers = itertools.count()  # of orders, even of those that are forgotten
+        self._numbers = itertools.count()
         self.refunds: list[tuple[str, str]] = []
-        self.asked: list[tuple[str, str, dict[str, str]]] = []  # method, what, parameters
-        self.faults: list[tuple[str, str]] = []  # what, kind
+        self.requests: list[tuple[str, str, dict[str, str]]] = []  # method, operation, query
+        self.faults: list[tuple[str, str]] = []  # operation, kind
         self.extra: dict[str, Any] = {}  # changes answers of act=order
         self.payurl: str | None = None  # instead of the cashier's address
-        self.told: dict[str, Any] | None = None  # instead of what act=refund answers, once done
+        self.refund_response: dict[str, Any] | None = None  # replaces the response of act=refund
         self.reads: Literal["either", "query", "body"] = "either"  # where act=order looks
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -42,15 +42,15 @@ class EpayServer:
             return
         query = dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
         form = dict(parse_qsl((await _body(receive)).decode(), keep_blank_values=True))
-        params = self._taken(query, form)
-        what = params.pop("act", scope["path"].removeprefix("/pay/").removesuffix(".php"))
-        self.asked.append((scope["method"], what, query))
-        fault = self._fault(what)
+        params = self._read_params(query, form)
+        operation = params.pop("act", scope["path"].removeprefix("/pay/").removesuffix(".php"))
+        self.requests.append((scope["method"], operation, query))
+        fault = self._take_fault(operation)
         status, text = 200, b""
         if fault not in ("500 before", "html"):
-            text = json.dumps(self.answer(what, params), ensure_ascii=False).encode()
+            text = json.dumps(self.answer(operation, params), ensure_ascii=False).encode()
         match fault:
-            case "held":  # done, and answered never
+            case "held":  # done, but never answered
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 return
@@ -71,40 +71,40 @@ class EpayServer:
         await send({"type": "http.response.start", "status": status or 200, "headers": headers})
         await send({"type": "http.response.body", "body": text[:10] if status == 0 else text})
 
-    def _taken(self, query: dict[str, str], form: dict[str, str]) -> dict[str, str]:
-        """Return the parameters that count: of act=order perhaps those of one place only."""
+    def _read_params(self, query: dict[str, str], form: dict[str, str]) -> dict[str, str]:
+        """Return the parameters that the server reads; for act=order those of ``reads``."""
         params = {**query, **form}
         if params.get("act") != "order" or self.reads == "either":
             return params
         return {"act": "order"} | (query if self.reads == "query" else form)
 
-    def _fault(self, what: str) -> str:
+    def _take_fault(self, operation: str) -> str:
         for index, (where, kind) in enumerate(self.faults):
-            if where == what:
+            if where == operation:
                 del self.faults[index]
                 return kind
         return ""
 
-    def answer(self, what: str, params: dict[str, str]) -> dict[str, Any]:
-        """Do what is asked."""
-        if what in ("mapi", "submit"):
+    def answer(self, operation: str, params: dict[str, str]) -> dict[str, Any]:
+        """Run an operation and return its response."""
+        if operation in ("mapi", "submit"):
             return self._place(params)
         if (params.get("pid"), params.get("key")) != (PID, KEY):
             return {"code": -3, "msg": "商户ID或密钥错误"}
-        found = self._find(params)
-        if found is None:
+        order = self._find(params)
+        if order is None:
             return {"code": -1, "msg": "订单不存在"}
-        if what == "order":
-            return {"code": "1", "msg": "查询订单号成功！", **found} | self.extra
-        if found["status"] != 1:
+        if operation == "order":
+            return {"code": "1", "msg": "查询订单号成功！", **order} | self.extra
+        if order["status"] != 1:
             return {"code": -1, "msg": "订单状态不允许退款"}
-        self.refunds.append((found["out_trade_no"], params["money"]))
-        given = sum(Decimal(money) for number, money in self.refunds
-                    if number == found["out_trade_no"])  # fmt: skip
-        if given >= Decimal(found["money"]):
-            found["status"] = 2
-        done = {"code": 1, "msg": "退款成功", "money": params["money"], "refund_no": "R1"}
-        return done if self.told is None else self.told
+        self.refunds.append((order["out_trade_no"], params["money"]))
+        refunded = sum(Decimal(money) for number, money in self.refunds
+                    if number == order["out_trade_no"])  # fmt: skip
+        if refunded >= Decimal(order["money"]):
+            order["status"] = 2
+        response = {"code": 1, "msg": "退款成功", "money": params["money"], "refund_no": "R1"}
+        return response if self.refund_response is None else self.refund_response
 
     def _place(self, params: dict[str, str]) -> dict[str, Any]:
         if params["pid"] != PID or not signature.verify(params, KEY):
@@ -131,14 +131,14 @@ class EpayServer:
                 return order
         return None
 
-    def paid(self, number: str) -> dict[str, str]:
-        """Let the customer pay; the notice that goes out."""
+    def pay(self, number: str) -> dict[str, str]:
+        """Pay an order and return its notice."""
         order = self.orders[number]
         order["status"] = 1
         return self.notice(order)
 
     def notice(self, order: dict[str, Any], key: str = KEY, **changes: str) -> dict[str, str]:
-        """Make a signed notice."""
+        """Return a signed notice."""
         fields = ("trade_no", "out_trade_no", "type", "name", "money")
         params = {name: str(order[name]) for name in fields}
         params |= {"pid": PID, "trade_status": "TRADE_SUCCESS"} | changes
@@ -156,7 +156,7 @@ async def _body(receive: Any) -> bytes:
 
 @contextlib.asynccontextmanager
 async def running() -> AsyncIterator[EpayServer]:
-    """Run one on a free port."""
+    """Run a server on a free port."""
     listener = free_socket()
     url = url_of(listener)
     server = EpayServer()

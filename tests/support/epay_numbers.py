@@ -1,4 +1,4 @@
-"""Numbers of Epay shops that are submitted again, and payments of their orders."""
+"""Helpers for repeated submissions of one out_trade_no, and payments of its orders."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,8 +16,8 @@ WAITS_FOR_LOCK: Final = """
 Clock = Callable[[int], None]
 
 
-def days_later(epay_shop: EpayShop, clock: Clock, days: float, *, expire: bool = True) -> None:
-    """Move the business clock ahead, and let the worker end the sessions that are over."""
+def advance_days(epay_shop: EpayShop, clock: Clock, days: float, *, expire: bool = True) -> None:
+    """Move the business clock ahead and let the worker expire sessions."""
     now = epay_shop.api_server.app.clock() + int(days * DAY_MS)
     clock(now)
     if expire:
@@ -33,23 +33,23 @@ def submit(epay_shop: EpayShop, form: dict[str, str]) -> dict[str, Any]:
 def reopen_number(
     epay_shop: EpayShop, clock: Clock, form: dict[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Submit an invoice on day 0 and on day 2: both responses."""
+    """Submit an invoice on day 0 and on day 2; return both responses."""
     first = submit(epay_shop, form)
-    days_later(epay_shop, clock, 2)
+    advance_days(epay_shop, clock, 2)
     second = submit(epay_shop, form)
     assert (first["code"], second["code"]) == (1, 1), second
     assert first["trade_no"] != second["trade_no"]
     return first, second
 
 
-def statuses(epay_shop: EpayShop, *placed: dict[str, Any]) -> list[str]:
-    """Return the statuses of orders that were placed."""
+def order_statuses(epay_shop: EpayShop, *placed: dict[str, Any]) -> list[str]:
+    """Return the statuses of placed orders."""
     ids = [epay_shop.order_id(answer) for answer in placed]
     return [epay_shop.shop.read_order(order_id)["status"] for order_id in ids]
 
 
 def start_attempt(epay_shop: EpayShop, placed: dict[str, Any]) -> orders.PaymentAttempt:
-    """Begin to pay an order at the sandbox bank; its outcome is not there yet."""
+    """Start a payment attempt at the sandbox bank, whose outcome is still unknown."""
     app, order_id = epay_shop.api_server.app, epay_shop.order_id(placed)
 
     async def begin(tx: Tx) -> orders.PaymentAttempt:

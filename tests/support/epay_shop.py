@@ -1,4 +1,4 @@
-"""A shop that speaks Epay: it signs requests, and has an address that notices go to."""
+"""A shop with an Epay client: it signs requests and receives notices."""
 
 import itertools
 import re
@@ -27,13 +27,13 @@ _WORDS: Final = signature.PROTOCOL_FIELDS | frozenset("""
 
 
 def assert_chinese(text: str) -> None:
-    """See that a reason is for people who read Chinese."""
+    """Assert that a reason is in Chinese."""
     assert re.search("[\u4e00-\u9fff]", text), text
     assert set(re.findall("[A-Za-z_]{2,}", text)) <= _WORDS, text
 
 
-def _look_at(answer: httpx2.Response) -> None:
-    """See that a refusal, if it is one, says why in Chinese."""
+def _check_refusal(answer: httpx2.Response) -> None:
+    """Assert that the reason of a refusal is in Chinese."""
     if answer.headers.get("content-type") == "application/json":
         body = answer.json()
         if body["code"] < 0:
@@ -41,10 +41,10 @@ def _look_at(answer: httpx2.Response) -> None:
 
 
 class Inbox:
-    """What listens at notify_url: keeps every query, answers what it is told to."""
+    """The server at notify_url: it records each query and responds with ``answer``."""
 
     def __init__(self) -> None:
-        self.got: list[dict[str, str]] = []
+        self.received: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.answer: tuple[int, bytes] = (200, b"success")
         self.before_answer: Callable[[], None] = lambda: None
@@ -54,7 +54,7 @@ class Inbox:
             def do_GET(self) -> None:
                 inbox.paths.append(self.path)
                 query = urlsplit(self.path).query
-                inbox.got.append(dict(parse_qsl(query, keep_blank_values=True)))
+                inbox.received.append(dict(parse_qsl(query, keep_blank_values=True)))
                 inbox.before_answer()
                 status, body = inbox.answer
                 self.send_response(status)
@@ -65,12 +65,12 @@ class Inbox:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
-                """Say nothing."""
+                """Discard log lines."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", free_port()), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/notify"
         serve = self._server.serve_forever
-        threading.Thread(target=serve, args=(0.01,), daemon=True).start()  # looks for the end
+        threading.Thread(target=serve, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -86,11 +86,11 @@ class EpayShop:
         self.shop: Shop = api_server.shop(**terms)
         self.id = self.shop.id
         now = api_server.app.clock()
-        made = api_server.tx(lambda tx: epay.enable(tx, api_server.settings, self.id, now))
-        self.pid, self.key = str(made.pid), made.key
+        credentials = api_server.tx(lambda tx: epay.enable(tx, api_server.settings, self.id, now))
+        self.pid, self.key = str(credentials.pid), credentials.key
 
     def form(self, **changes: Any) -> dict[str, str]:
-        """Return the parameters of a new order, not signed yet; None leaves one out."""
+        """Return the unsigned parameters of a new order; None omits one."""
         form: dict[str, Any] = {
             "pid": self.pid,
             "type": "alipay",
@@ -103,26 +103,26 @@ class EpayShop:
         }
         return {name: text for name, text in (form | changes).items() if text is not None}
 
-    def signed(self, form: dict[str, str], key: str | None = None) -> dict[str, str]:
+    def sign(self, form: dict[str, str], key: str | None = None) -> dict[str, str]:
         """Sign parameters."""
         sign = signature.sign(form, key or self.key)
         return {**form, "sign": sign, "sign_type": "MD5"}
 
     def post(self, entry: str, form: dict[str, str], **options: Any) -> httpx2.Response:
-        """Post a form as it is."""
+        """Post a form unchanged."""
         answer = self.api_server.http.post(f"/epay/{entry}.php", data=form, **options)
-        _look_at(answer)
+        _check_refusal(answer)
         return answer
 
     def mapi(self, **changes: Any) -> dict[str, Any]:
-        """Place an order as a server."""
-        answer = self.post("mapi", self.signed(self.form(**changes)))
+        """Place an order through mapi.php."""
+        answer = self.post("mapi", self.sign(self.form(**changes)))
         assert answer.status_code == 200
         body: dict[str, Any] = answer.json()
         return body
 
-    def placed(self, **changes: Any) -> dict[str, Any]:
-        """Place an order that must be taken."""
+    def place_order(self, **changes: Any) -> dict[str, Any]:
+        """Place an order and assert that it was accepted."""
         body = self.mapi(**changes)
         assert body["code"] == 1, body
         return body
@@ -132,31 +132,31 @@ class EpayShop:
         query = {"act": act, "pid": self.pid, "key": self.key, **params}
         answer = self.api_server.http.get("/epay/api.php", params=query)
         assert answer.status_code == 200
-        _look_at(answer)
+        _check_refusal(answer)
         body: dict[str, Any] = answer.json()
         return body
 
     def order_id(self, placed: dict[str, Any]) -> str:
-        """Return our id of an order that was placed."""
+        """Return the API's id of a placed order."""
         return "order_" + placed["trade_no"].removeprefix("order")
 
     def pay(self, placed: dict[str, Any]) -> None:
-        """Let the operator say that the money of an order arrived."""
+        """Confirm the payment of an order manually."""
         self.shop.confirm(self.order_id(placed))
 
-    def paid(self, **changes: Any) -> dict[str, Any]:
+    def place_paid_order(self, **changes: Any) -> dict[str, Any]:
         """Place an order and pay it."""
-        placed = self.placed(**changes)
+        placed = self.place_order(**changes)
         self.pay(placed)
         return placed
 
-    def tell(self, now: int | None = None) -> int:
-        """Run the worker's job once."""
+    def send_notices(self, now: int | None = None) -> int:
+        """Run the notifier's job once."""
         when = self.api_server.app.clock() if now is None else now
         return self.api_server.run(jobs.send_due(self.api_server.app, when))
 
     def notice(self, placed: dict[str, Any]) -> dict[str, Any]:
-        """Look up how far telling of an order has come."""
+        """Return the row of an order's notice."""
         (row,) = self.api_server.sql(
             "select * from epay_notifications where merchant_id = $1 and order_id = $2",
             self.id,

@@ -135,7 +135,7 @@ async def _notice(tx: Tx, access: Access, order: Order) -> Notice | None:
     """Return the notification of the shop that placed the order through the Epay API."""
     if order.source != "EPAY" or not access.may("events.read"):
         return None
-    return await epay.notice_of(tx, order.merchant_id, order.id)
+    return await epay.find_notice(tx, order.merchant_id, order.id)
 
 
 async def _entries(

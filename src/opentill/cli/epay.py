@@ -98,7 +98,7 @@ def list_() -> output.Result:
     from opentill import epay
 
     settings = session.settings()
-    rows = [_plain(one, settings) for one in session.query(epay.all_credentials, settings)]
+    rows = [_plain(one, settings) for one in session.query(epay.list_credentials, settings)]
     return output.Result(rows, _COLUMNS)
 
 
@@ -122,7 +122,7 @@ def notices(
 
     async def work(tx: "Tx") -> "list[NoticeOfOrder]":
         await epay.find(tx, merchant_id)
-        return await epay.newest_notices(tx, merchant_id, wanted, limit)
+        return await epay.list_notices(tx, merchant_id, wanted, limit)
 
     return output.Result(session.query(work), _NOTICES)
 

@@ -190,7 +190,7 @@ async def _notices(tx: Tx, now: int) -> list[Item]:
             at=one.updated_at,
             detail=one.result,
         )
-        for one in await epay.failed_notices(tx, now - NOTICES_MS, MOST)
+        for one in await epay.list_failed_notices(tx, now - NOTICES_MS, MOST)
     ]
 
 
@@ -204,7 +204,7 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
             money=Money(twice.amount_minor, twice.currency),
             detail=f"{twice.order_before}, {twice.order_id}",
         )
-        for twice in await epay.paid_twice(tx, now - TWICE_MS, MOST)
+        for twice in await epay.list_paid_twice(tx, now - TWICE_MS, MOST)
     ]
 
 

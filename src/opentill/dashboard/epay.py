@@ -52,7 +52,7 @@ async def _epay(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         known = await _credentials(tx, request.merchant_id)
-        notices = await epay.newest_notices(tx, request.merchant_id, chosen, _MOST)
+        notices = await epay.list_notices(tx, request.merchant_id, chosen, _MOST)
     return render.page(
         request,
         "epay.html",

@@ -2,12 +2,12 @@
 
 from opentill.epay.credentials import (
     WRONG_KEY,
-    all_credentials,
     check_key,
     disable,
     enable,
     find,
     key_decrypts,
+    list_credentials,
     rotate,
 )
 from opentill.epay.model import (
@@ -18,10 +18,15 @@ from opentill.epay.model import (
     NoticeState,
     PaidTwice,
 )
-from opentill.epay.notices import failed as failed_notices
-from opentill.epay.notices import newest as newest_notices
-from opentill.epay.notices import of_order as notice_of
-from opentill.epay.notices import paid_twice, resend, return_address, skip_waiting
+from opentill.epay.notices import (
+    find_notice,
+    list_failed_notices,
+    list_notices,
+    list_paid_twice,
+    resend,
+    return_address,
+    skip_waiting,
+)
 
 __all__ = [
     "WRONG_KEY",
@@ -31,16 +36,16 @@ __all__ = [
     "NoticeOfOrder",
     "NoticeState",
     "PaidTwice",
-    "all_credentials",
     "check_key",
     "disable",
     "enable",
-    "failed_notices",
     "find",
+    "find_notice",
     "key_decrypts",
-    "newest_notices",
-    "notice_of",
-    "paid_twice",
+    "list_credentials",
+    "list_failed_notices",
+    "list_notices",
+    "list_paid_twice",
     "resend",
     "return_address",
     "rotate",

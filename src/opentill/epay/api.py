@@ -1,9 +1,9 @@
 """``submit.php``, ``mapi.php`` and ``api.php``: always HTTP 200, or a redirect to the page.
 
-They are below /epay and at the root, since many clients drop the path of their base address.
-Refusals and our own failures are JSON objects with a ``code`` too: clients of this convention read
-nothing else. A browser at ``submit.php`` gets a page with the same code and message. Query strings
-hold keys and are logged nowhere.
+They are served below /epay and at the root, because many clients drop the path of their base URL.
+Refusals and internal errors are JSON objects with a ``code`` too, because clients of this
+convention read nothing else. A browser at ``submit.php`` gets a page with the same code and
+message. Query strings contain keys and are never logged.
 """
 
 import re
@@ -29,7 +29,7 @@ from opentill.epay.model import (
     Result,
     trade_no,
 )
-from opentill.epay.request import Request, read_request, refuse_borders
+from opentill.epay.request import Request, read_request, refuse_embedded_fields
 from opentill.epay.service import EpayCaller
 from opentill.http.responses import encode, log_defect
 
@@ -42,25 +42,25 @@ _INTERNAL_ERROR: Final = "系统错误，请稍后再试"
 
 async def submit(app: App, request: Request, now: int) -> Result:
     """``submit.php``: place an order and send the customer's browser to the payment page."""
-    forms.refuse_forged(request)
+    forms.refuse_notifications(request)
     caller = await service.authenticate(app, request, by_key=False, by_server=False)
-    placed = await placing.place(app, caller, forms.read(request, by_server=False), now)
+    placed = await placing.place(app, caller, forms.read_submission(request, by_server=False), now)
     return reports.page_url(app, placed.checkout_id)
 
 
 async def mapi(app: App, request: Request, now: int) -> Result:
-    """``mapi.php``: place an order for a server, which shows the code or passes the address on."""
-    forms.refuse_forged(request)
+    """``mapi.php``: place an order for a server, which shows the QR code or forwards the URL."""
+    forms.refuse_notifications(request)
     caller = await service.authenticate(app, request, by_key=False)
-    wanted = forms.read(request, by_server=True)
-    placed = await placing.place(app, caller, wanted, now)
-    attempt = await service.start(app, caller, placed, wanted, now)
+    submission = forms.read_submission(request, by_server=True)
+    placed = await placing.place(app, caller, submission, now)
+    attempt = await service.start_attempt(app, caller, placed, submission, now)
     page = reports.page_url(app, placed.checkout_id)
     result = {
         "code": SUCCESS,
         "msg": "success",
         "trade_no": trade_no(placed.order_id),
-        "out_trade_no": wanted.out_trade_no,
+        "out_trade_no": submission.out_trade_no,
         "payurl": page,
     }
     if attempt is not None:
@@ -69,8 +69,8 @@ async def mapi(app: App, request: Request, now: int) -> Result:
 
 
 async def api(app: App, request: Request, now: int) -> Result:
-    """``api.php``: what ``act`` asks for."""
-    refuse_borders(request.params)
+    """``api.php``: run the operation named by ``act``."""
+    refuse_embedded_fields(request.params)
     act = _ACTS.get(request.act)
     if act is None:
         raise Refused(UNKNOWN_ACT, f"不支持的 act，可用的有：{', '.join(_ACTS)}")
@@ -80,9 +80,9 @@ async def api(app: App, request: Request, now: int) -> Result:
 
 async def _refund(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
     accepted = await refunding.refund(app, caller.merchant.merchant_id, request, now)
-    by_server_of_convention = request.get("key") and request.get("refund_no")
+    is_rainbow_server = request.get("key") and request.get("refund_no")
     return {
-        "code": REFUNDED if by_server_of_convention else SUCCESS,
+        "code": REFUNDED if is_rainbow_server else SUCCESS,
         "msg": "退款成功",
         "trade_no": accepted.order.trade_no,
         "out_trade_no": accepted.order.out_trade_no,
@@ -104,10 +104,10 @@ _HANDLERS: Final[Mapping[str, Handler]] = {"submit.php": submit, "mapi.php": map
 
 
 class _Endpoint:
-    """One path of the Epay API as an ASGI application; a refusal is a response like any other."""
+    """One path of the Epay API as an ASGI application."""
 
     def __init__(self, handler: Handler | None, refusal_page: RefusalPage) -> None:
-        """``handler`` is None for a path that does not exist; ``refusal_page`` is for browsers."""
+        """``handler`` is None for unknown paths; ``refusal_page`` renders refusals for browsers."""
         self._handler = handler
         self._refusal_page = refusal_page
 
@@ -120,7 +120,7 @@ class _Endpoint:
             result = {"code": refused.code, "msg": refused.message}
         except Unavailable:
             result = {"code": BUSINESS, "msg": service.UNAVAILABLE}
-        except Exception as error:  # noqa: BLE001 - clients of this convention understand nothing else
+        except Exception as error:  # noqa: BLE001 - clients of this convention expect HTTP 200
             log_defect(error)
             result = {"code": BUSINESS, "msg": _INTERNAL_ERROR}
         await self._response(app, Headers(scope=scope), result)(scope, receive, send)
@@ -137,8 +137,8 @@ class _Endpoint:
 
     def _response(self, app: App, headers: Headers, result: Result) -> Response:
         if isinstance(result, str):
-            own = {"location": result, "referrer-policy": "no-referrer", **_NO_STORE}
-            return Response(status_code=302, headers=own)
+            response_headers = {"location": result, "referrer-policy": "no-referrer", **_NO_STORE}
+            return Response(status_code=302, headers=response_headers)
         if self._handler is submit and _takes_html(headers.get("accept", "")):
             language = headers.get("accept-language", "")
             return self._refusal_page(
@@ -148,18 +148,18 @@ class _Endpoint:
 
 
 def routes(refusal_page: RefusalPage) -> list[Route]:
-    """Return the routes. ``refusal_page`` makes the page of a submission that was refused."""
+    """Return the routes. ``refusal_page`` renders the page of a refused submission."""
     unknown = _Endpoint(None, refusal_page)
-    made = [Route("/epay", unknown), Route("/epay/{rest:path}", unknown)]
+    epay_routes = [Route("/epay", unknown), Route("/epay/{rest:path}", unknown)]
     for name, handler in _HANDLERS.items():
         endpoint = _Endpoint(handler, refusal_page)
-        made += [Route(f"/epay/{name}", endpoint), Route(f"/{name}", endpoint)]
-        made.append(Route(f"/{name}/{{rest:path}}", unknown))
-    return made
+        epay_routes += [Route(f"/epay/{name}", endpoint), Route(f"/{name}", endpoint)]
+        epay_routes.append(Route(f"/{name}/{{rest:path}}", unknown))
+    return epay_routes
 
 
 def _takes_html(accept: str) -> bool:
-    """Return whether an Accept header names HTML: ``*/*`` is what clients of servers send."""
+    """Whether an Accept header names HTML. ``*/*`` does not count: server-side clients send it."""
     for part in accept.split(","):
         media_type, *parameters = part.replace(" ", "").lower().split(";")
         if media_type in _HTML and not any(_QUALITY_ZERO.fullmatch(text) for text in parameters):

@@ -1,8 +1,8 @@
-"""A merchant's Epay credentials: a number of its own and a key, never the API key.
+"""A merchant's Epay credentials: a pid and a key, which is never an API key.
 
-The key is encrypted with the deployment's key, not hashed: a signature by MD5 needs the key itself.
-The operator sees it when it is made, and again by ``enable``. A merchant has one key at a time: an
-old one ends when the new one is made.
+The key is encrypted with the deployment's key and not hashed, because MD5 signatures need the key
+itself. The operator sees it when it is created, and again by ``enable``. A merchant has one key at
+a time: rotating it ends the old one.
 """
 
 import secrets
@@ -21,9 +21,9 @@ from opentill.epay.model import Credentials, NewCredentials
 from opentill.merchants import OPENTILL, Actor
 
 _log: Final = structlog.get_logger()
-_LETTERS: Final = string.ascii_letters + string.digits
+_KEY_ALPHABET: Final = string.ascii_letters + string.digits
 _KEY_LENGTH: Final = 32
-_FIRST_PID, _PIDS = 100_000_000, 900_000_000  # nine digits: fits an int wherever a client keeps it
+_FIRST_PID, _PIDS = 100_000_000, 900_000_000  # nine digits fit a 32-bit int of any client
 WRONG_KEY: Final = (
     "OPENTILL_SECRET_KEY is not the one that the Epay keys were encrypted with: set it back, or"
     " make new ones with `opentill epay rotate`"
@@ -35,7 +35,7 @@ def _purpose(merchant_id: str) -> str:
 
 
 def directory_id(pid: str) -> str:
-    """Return the id of a pid in the directory of public ids."""
+    """Return the public id under which the directory lists a pid."""
     return f"pid_{pid}"
 
 
@@ -50,7 +50,7 @@ def _new_key(settings: Settings, merchant_id: str) -> tuple[str, bytes]:
     if not settings.secret_key:
         message = "OPENTILL_SECRET_KEY must be set: Epay keys are encrypted with it"
         raise ConfigurationError(message)
-    key = "".join(secrets.choice(_LETTERS) for _ in range(_KEY_LENGTH))
+    key = "".join(secrets.choice(_KEY_ALPHABET) for _ in range(_KEY_LENGTH))
     return key, encryption.encrypt(settings.secret_key, _purpose(merchant_id), key)
 
 
@@ -67,10 +67,10 @@ def _shown(credentials: Credentials, key: str, settings: Settings) -> NewCredent
 async def enable(
     tx: Tx, settings: Settings, merchant_id: str, now: int, *, actor: Actor = OPENTILL
 ) -> NewCredentials:
-    """Let a merchant take payments by Epay, and return its credentials with the key.
+    """Enable the Epay API for a merchant and return its credentials with the key.
 
     A merchant that was disabled keeps its pid and key. Raises NotFound, and ConfigurationError
-    where the deployment's key does not decrypt the keys that are stored.
+    if the deployment's key does not decrypt the stored keys.
     """
     await merchants.lock(tx, merchant_id)
     if not await key_decrypts(tx, settings.secret_key):
@@ -84,22 +84,22 @@ async def enable(
         pid = _FIRST_PID + secrets.randbelow(_PIDS)
         if await queries.LIST_PID.run(tx, merchant_id=merchant_id, id=directory_id(str(pid))):
             break
-    made = await queries.INSERT.one(
+    credentials = await queries.INSERT.one(
         tx, merchant_id=merchant_id, pid=pid, sealed_key=encrypted, now=now
     )
-    await _record(tx, actor, "epay enable", made, now)
-    return _shown(made, key, settings)
+    await _record(tx, actor, "epay enable", credentials, now)
+    return _shown(credentials, key, settings)
 
 
-async def _record(tx: Tx, actor: Actor, action: str, changed: Credentials, now: int) -> None:
-    about = f"pid {changed.pid}"
-    await merchants.record_audit(tx, actor, action, changed.merchant_id, about, now)
+async def _record(tx: Tx, actor: Actor, action: str, credentials: Credentials, now: int) -> None:
+    subject = f"pid {credentials.pid}"
+    await merchants.record_audit(tx, actor, action, credentials.merchant_id, subject, now)
 
 
 async def rotate(
     tx: Tx, settings: Settings, merchant_id: str, now: int, *, actor: Actor = OPENTILL
 ) -> NewCredentials:
-    """Replace a merchant's key at once: signs by the old key are refused from the commit on.
+    """Replace a merchant's key; signatures with the old key are refused from the commit on.
 
     Raises NotFound.
     """
@@ -111,9 +111,9 @@ async def rotate(
 
 
 async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL) -> Credentials:
-    """End a merchant's use of the Epay API; paid orders are still reported to its shop.
+    """Disable the Epay API for a merchant; its shop is still notified of paid orders.
 
-    Raises NotFound, and Invalid where it is disabled already.
+    Raises NotFound, and Invalid if it is disabled already.
     """
     credentials = await find(tx, merchant_id)
     if credentials.state == "DISABLED":
@@ -126,20 +126,20 @@ async def disable(tx: Tx, merchant_id: str, now: int, *, actor: Actor = OPENTILL
 async def find(tx: Tx, merchant_id: str) -> Credentials:
     """Return a merchant's credentials. Raises NotFound."""
     await merchants.find(tx, merchant_id)
-    found = await queries.OF_MERCHANT.first(tx, merchant_id=merchant_id)
-    if found is None:
+    credentials = await queries.OF_MERCHANT.first(tx, merchant_id=merchant_id)
+    if credentials is None:
         reason = f"{merchant_id} has no Epay credentials: opentill epay enable {merchant_id}"
         raise NotFound(reason=reason)
-    return found
+    return credentials
 
 
-async def all_credentials(tx: Tx) -> list[Credentials]:
-    """Return the credentials of all merchants that have some."""
+async def list_credentials(tx: Tx) -> list[Credentials]:
+    """Return the Epay credentials of all merchants."""
     return await queries.ALL.all(tx)
 
 
 async def key_decrypts(tx: Tx, secret_key: str) -> bool:
-    """Return whether the deployment's key is the one that the Epay keys were encrypted with."""
+    """Whether the deployment's key decrypts the stored Epay keys."""
     credentials = await queries.ANY.first(tx)
     try:
         return credentials is None or bool(decrypt(credentials, secret_key))
@@ -148,7 +148,7 @@ async def key_decrypts(tx: Tx, secret_key: str) -> bool:
 
 
 async def check_key(tx: Tx, secret_key: str) -> bool:
-    """Return whether the deployment's key decrypts the Epay keys; log an error if not."""
+    """Like ``key_decrypts``, but log an error if it does not."""
     if await key_decrypts(tx, secret_key):
         return True
     _log.error("the Epay API cannot check keys", reason=WRONG_KEY)

@@ -1,4 +1,4 @@
-"""What submit.php and mapi.php are sent, checked: from parameters to a ``Submission``."""
+"""Validation of submit.php and mapi.php: parameters become a ``Submission``."""
 
 import re
 from ipaddress import ip_address
@@ -7,7 +7,7 @@ from typing import Final
 from opentill.core import money
 from opentill.core.errors import Invalid
 from opentill.epay.model import BUSINESS, MISSING, Refused, Submission
-from opentill.epay.request import Request, refuse_borders, without_zeros
+from opentill.epay.request import Request, refuse_embedded_fields, without_zeros
 from opentill.http import inputs
 
 DEFAULT_CURRENCY: Final = "CNY"
@@ -17,12 +17,12 @@ _MAX_SHOWN_NAME: Final = 80
 _MAX_MONEY: Final = 32
 _ADDRESSES: Final = ("notify_url", "return_url")
 _OUT_TRADE_NO: Final = re.compile(r"[A-Za-z0-9._\-|]{1,64}", re.ASCII)
-# A type is echoed in notices, ours or not: no character that some clients strip or split at.
+# A type, supported or not, is echoed in notices: no character that some clients strip or split at.
 _TYPE: Final = re.compile(r"[^\s\\&=\x00-\x1f\x7f-\x9f]{1,32}")
 _MONEY: Final = re.compile(money.PRICE_PATTERN, re.ASCII)
 _REQUIRED: Final = ("out_trade_no", "notify_url", "return_url", "name", "money")
 _REQUIRED_BY_MAPI: Final = ("type", "out_trade_no", "notify_url", "name", "money", "clientip")
-# Fields of a card form, and digits as long as a card's number: both belong on the gateway's page.
+# Names of card fields and digits as long as a card number: both belong on the gateway's page only.
 _CARD_FIELD: Final = re.compile(
     r"card|cvv|cvc|cvn|\bpan\b|security[_ -]?code"
     r"|exp(iry|ire|iration)?[_ -]?(month|year|date|y|m)?\b",
@@ -31,16 +31,16 @@ _CARD_FIELD: Final = re.compile(
 _DIGITS: Final = re.compile(r"[0-9](?:[ -]?[0-9]){11,18}")
 
 
-def refuse_forged(request: Request) -> None:
-    """Refuse a submission that is a notification, or could be made one. Raises Refused."""
+def refuse_notifications(request: Request) -> None:
+    """Refuse a submission that is a notification or could be turned into one. Raises Refused."""
     for name in ("trade_status", "trade_no"):
         if name in request.params:
             raise Refused(BUSINESS, f"下单请求不能带参数 {name}")
-    refuse_borders(request.params, addresses=_ADDRESSES)
+    refuse_embedded_fields(request.params, addresses=_ADDRESSES)
 
 
-def read(request: Request, *, by_server: bool) -> Submission:
-    """Check the parameters; ``by_server``: of mapi.php. Raises Refused."""
+def read_submission(request: Request, *, by_server: bool) -> Submission:
+    """Validate the parameters; ``by_server`` selects the rules of mapi.php. Raises Refused."""
     missing = request.missing(*(_REQUIRED_BY_MAPI if by_server else _REQUIRED))
     if missing:
         raise Refused(MISSING, f"缺少参数：{', '.join(missing)}")
@@ -73,10 +73,10 @@ def read(request: Request, *, by_server: bool) -> Submission:
 def _name(text: str) -> str:
     """Return a name as notices echo it: at most 127 bytes, no backslashes, no space around it.
 
-    Some clients strip backslashes before they verify a sign, others space.
+    Some clients strip backslashes or spaces before they verify a signature.
     """
-    whole = text.replace("\\", "").strip().encode()
-    name = whole[:MAX_NAME_BYTES].decode(errors="ignore").strip()
+    encoded = text.replace("\\", "").strip().encode()
+    name = encoded[:MAX_NAME_BYTES].decode(errors="ignore").strip()
     if not name:
         raise Refused(BUSINESS, "name 不能为空")
     return name
@@ -85,21 +85,21 @@ def _name(text: str) -> str:
 def _minor(text: str, currency: str) -> int:
     if currency not in money.EXPONENTS:
         raise Refused(BUSINESS, "money_type 须为有效的 ISO 4217 货币代码，例如 CNY")
-    wanted = "money 须为大于 0、最多两位小数的金额，从 0.01 到 99999999.99"
-    plain = without_zeros(text)
-    if _MONEY.fullmatch(plain) is None or len(text) > _MAX_MONEY:
-        raise Refused(BUSINESS, wanted)
+    message = "money 须为大于 0、最多两位小数的金额，从 0.01 到 99999999.99"
+    text_without_zeros = without_zeros(text)
+    if _MONEY.fullmatch(text_without_zeros) is None or len(text) > _MAX_MONEY:
+        raise Refused(BUSINESS, message)
     try:
-        minor = money.parse(plain, currency)
+        minor = money.parse(text_without_zeros, currency)
     except ValueError:
         raise Refused(BUSINESS, f"money 不能有小数：{currency} 没有小数位") from None
     if minor <= 0:
-        raise Refused(BUSINESS, wanted)
+        raise Refused(BUSINESS, message)
     return minor
 
 
 def _address(name: str, text: str) -> str:
-    """Check an address by its form; whether it may be called is decided when it is."""
+    """Check the syntax of a URL. The address policy applies when the URL is called."""
     try:
         if "{" in text:
             raise Invalid(name, "braces")  # noqa: TRY301 - of our own pages' placeholder
@@ -114,7 +114,7 @@ def _param(text: str) -> str:
     if len(text) > _MAX_PARAM:
         raise Refused(BUSINESS, f"param 最多 {_MAX_PARAM} 个字符")
     if "\\" in text:
-        # It has to come back word for word, and some clients strip backslashes before they verify.
+        # It is echoed unchanged, and some clients strip backslashes before they verify.
         raise Refused(BUSINESS, "param 不能含有反斜杠，部分客户端验签时会去掉它")
     return text
 
@@ -127,10 +127,10 @@ def _shown_name(text: str) -> str | None:
 
 
 def _payer_ip(text: str) -> str:
-    """Return the payer's address: the first of a list as proxies make it."""
+    """Return the payer's IP address, the first one of a list that proxies append to."""
     first = text.split(",", maxsplit=1)[0].strip()
     try:
-        if "%" in first:  # the name of an interface, or of anything
+        if "%" in first:  # a scope id
             raise ValueError(first)  # noqa: TRY301 - the same refusal
         return str(ip_address(first))
     except ValueError:

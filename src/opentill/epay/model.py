@@ -1,7 +1,7 @@
-"""The words of the Epay API: codes, payment types, statuses, and what is stored of an order.
+"""Codes, payment types, statuses and stored rows of the Epay API.
 
-The convention is Epay V1 (the "rainbow" servers); what it leaves open is decided in
-docs/decisions/0022-epay-api.md.
+The convention is Epay V1 (the "rainbow" servers); docs/decisions/0022-epay-api.md decides what it
+leaves open.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,8 @@ from opentill.orders import Status
 from opentill.orders.model import order_id_of as order_id_of  # noqa: PLC0414 - the convention's
 from opentill.orders.model import trade_no as trade_no  # noqa: PLC0414 - the convention's
 
-Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]  # that are ours
+# The supported types; "" lets the customer choose.
+Type = Literal["", "alipay", "wxpay", "creditcard", "crypto", "paynow", "bank"]
 Result = dict[str, Any] | str  # a JSON object, or the address that the browser is sent to
 State = Literal["ENABLED", "DISABLED"]
 NoticeState = Literal["WAITING", "DELIVERED", "FAILED"]
@@ -23,10 +24,10 @@ TradeStatus = Literal["TRADE_SUCCESS", "WAIT_BUYER_PAY", "TRADE_CLOSED"]
 
 # Response codes.
 SUCCESS: Final = 1
-REFUNDED: Final = 0  # to the usual server as a client, which takes 1 for a failed refund
-BUSINESS: Final = -1  # a business rule, and whatever goes wrong with us
+REFUNDED: Final = 0  # for rainbow servers as clients, which treat 1 as a failed refund
+BUSINESS: Final = -1  # a business rule or an internal error
 NOT_ENABLED: Final = -2
-WRONG_KEY: Final = -3  # unknown pid, wrong key, wrong sign: one code for all
+WRONG_KEY: Final = -3  # unknown pid, wrong key or wrong signature, indistinguishable
 MISSING: Final = -4
 UNKNOWN_ACT: Final = -5
 
@@ -39,32 +40,33 @@ METHODS: Final[Mapping[str, Method]] = {
     "bank": "BANK_TRANSFER",
 }
 TYPES: Final[Mapping[Method, str]] = {method: name for name, method in METHODS.items()}
-# Payment types that an attempt is started for at once by mapi.php: their gateways give a QR text.
+# Payment types for which mapi.php starts an attempt at once, because their gateways return a QR
+# code.
 SCANNED: Final = frozenset({"alipay", "wxpay", "paynow", "crypto"})
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """What an order's status is called here."""
+class EpayStatus(msgspec.Struct, frozen=True):
+    """The Epay names of an order status."""
 
     number: Literal[0, 1, 2, 3]
     trade_status: TradeStatus
 
 
-_WAITS: Final = Standing(0, "WAIT_BUYER_PAY")
-_OVER: Final = Standing(0, "TRADE_CLOSED")
-_PAID: Final = Standing(1, "TRADE_SUCCESS")
-_GIVEN_BACK: Final = Standing(2, "TRADE_CLOSED")
-_FROZEN: Final = Standing(3, "TRADE_CLOSED")
-STANDINGS: Final[Mapping[Status, Standing]] = {
-    "PENDING": _WAITS,
-    "CREATING": _WAITS,
-    "FAILED": _OVER,
-    "CLOSED": _OVER,
-    "REVOKED": _OVER,
+_UNPAID: Final = EpayStatus(0, "WAIT_BUYER_PAY")
+_CLOSED: Final = EpayStatus(0, "TRADE_CLOSED")
+_PAID: Final = EpayStatus(1, "TRADE_SUCCESS")
+_REFUNDED: Final = EpayStatus(2, "TRADE_CLOSED")
+_FROZEN: Final = EpayStatus(3, "TRADE_CLOSED")
+STATUSES: Final[Mapping[Status, EpayStatus]] = {
+    "PENDING": _UNPAID,
+    "CREATING": _UNPAID,
+    "FAILED": _CLOSED,
+    "CLOSED": _CLOSED,
+    "REVOKED": _CLOSED,
     "PAID": _PAID,
     "SETTLED": _PAID,
-    "REFUNDED": _GIVEN_BACK,
-    "CHARGEBACK": _GIVEN_BACK,
+    "REFUNDED": _REFUNDED,
+    "CHARGEBACK": _REFUNDED,
     "DISPUTED": _FROZEN,
 }
 PAYABLE: Final[tuple[Status, ...]] = ("PENDING", "CREATING")
@@ -72,17 +74,17 @@ PAID: Final[tuple[Status, ...]] = ("PAID", "SETTLED")
 
 
 class Refused(Exception):
-    """A request is refused with one of the codes above and a sentence for whoever reads it."""
+    """A request is refused with one of the codes above and a message for the developer."""
 
     def __init__(self, code: int, message: str) -> None:
-        """``message`` is in Chinese, which is what people who build Epay integrations read."""
+        """``message`` is in Chinese, the language of Epay integrators."""
         super().__init__(message)
         self.code = code
         self.message = message
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A merchant's Epay credentials as they are stored; the key is encrypted."""
+    """A merchant's stored Epay credentials; the key is encrypted."""
 
     merchant_id: str
     pid: int
@@ -94,17 +96,17 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpayMerchant(Credentials, frozen=True, kw_only=True):
-    """The merchant that a pid belongs to, with its Epay credentials."""
+    """The merchant of a pid, with its Epay credentials."""
 
     name: str
     settlement_currency: str
     ip_allowlist: list[str]
     status: merchants.Status
-    charge_off: str | None  # why it may not charge, None while it may
+    charge_off: str | None  # the reason for which it may not charge, None while it may
 
 
 class NewCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials with the key, and where a client is pointed at: what its owner sets up."""
+    """Credentials with the plain key and the base URL for the client's configuration."""
 
     merchant_id: str
     pid: int
@@ -114,10 +116,10 @@ class NewCredentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """What submit.php and mapi.php are asked for, checked."""
+    """A validated order submission of submit.php or mapi.php."""
 
     out_trade_no: str
-    type: str  # as it was requested, ours or not
+    type: str  # as submitted, supported or not
     name: str
     money: str
     amount_minor: int
@@ -131,22 +133,22 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def method(self) -> Method | None:
-        """The only payment method it may be paid by; None: the customer chooses."""
+        """The only payment method allowed; None: the customer chooses."""
         return METHODS.get(self.type)
 
     @property
-    def known_type(self) -> str:
-        """The type if it is one of ours, otherwise ""."""
+    def supported_type(self) -> str:
+        """The type if it is supported, otherwise ""."""
         return self.type if self.type in METHODS else ""
 
     @property
-    def other_type(self) -> str | None:
-        """The type if it is none of ours."""
+    def unsupported_type(self) -> str | None:
+        """The type if it is not supported, otherwise None."""
         return None if self.type in METHODS else self.type or None
 
 
 class PlacedOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """The order that a submission came to."""
+    """The order of a submission, new or existing."""
 
     order_id: str
     checkout_id: str
@@ -154,15 +156,15 @@ class PlacedOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An Epay order as it was submitted, with what became of its order since."""
+    """An Epay order as it was submitted, with the present state of its order."""
 
     merchant_id: str
     out_trade_no: str
-    submission: int  # which order under its number it is, from 1
+    submission: int  # position among the orders with its number, from 1
     order_id: str
     checkout_id: str
     type: Type
-    requested_type: str | None  # one that is none of ours
+    requested_type: str | None  # an unsupported type
     name: str
     money: str
     money_type: str
@@ -175,58 +177,58 @@ class EpayOrder(msgspec.Struct, frozen=True, kw_only=True):
     paid_at: int | None
     payment_method: Method | None
     customer_email: str
-    provider_ref: str  # the gateway's own name of the payment, "" while there is none
+    provider_ref: str  # the provider's id of the payment, "" before there is one
 
     @property
     def trade_no(self) -> str:
-        """Our number of it: letters and digits only."""
+        """The order's number in the Epay API: letters and digits only."""
         return trade_no(self.order_id)
 
     @property
-    def asked_type(self) -> str:
-        """The type as it was requested, "" if none was."""
+    def submitted_type(self) -> str:
+        """The type as submitted, "" if none was."""
         return self.requested_type or self.type
 
     @property
     def reported_type(self) -> str:
-        """The type as it was requested or, if none was, by what the customer chose to pay."""
-        return self.asked_type or (TYPES[self.payment_method] if self.payment_method else "")
+        """The type as submitted or, without one, the type of the customer's payment method."""
+        return self.submitted_type or (TYPES[self.payment_method] if self.payment_method else "")
 
 
 class NumberedOrder(msgspec.Struct, frozen=True):
-    """One of the orders under a number, and the session that it is paid in."""
+    """An order under an out_trade_no, and its checkout session."""
 
     order_id: str
     checkout_id: str
 
 
 class PaidTwice(msgspec.Struct, frozen=True, kw_only=True):
-    """A number of which two orders are paid: the newer one, and the id of the one before."""
+    """An out_trade_no with two paid orders: the newer order, and the id of the older one."""
 
     merchant_id: str
     out_trade_no: str
     order_id: str
     amount_minor: int
     currency: str
-    paid_at: int  # when the later of both payments came, Unix ms
+    paid_at: int  # time of the later payment, Unix ms
     order_before: str
 
 
 class EpayProduct(msgspec.Struct, frozen=True):
-    """A product that a merchant's Epay orders in one currency stand on, and no others."""
+    """The product of a merchant's Epay orders in one currency; no other orders have it."""
 
     product_id: str
 
 
 class PaidCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How many orders there are that were placed on two UTC days and are paid."""
+    """Numbers of paid orders placed today and yesterday, in the deployment's Epay time zone."""
 
     paid_today: int
     paid_yesterday: int
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """The notification that an order was paid, and what came of its last try."""
+    """The notification of a paid order, and the result of its last try."""
 
     merchant_id: str
     order_id: str
@@ -239,6 +241,6 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeOfOrder(Notice, frozen=True, kw_only=True):
-    """A notification with the number that the shop gave its order."""
+    """A notification with the shop's number of the order."""
 
     out_trade_no: str

@@ -1,4 +1,4 @@
-"""The notification of a paid order: a signed query, for the shop's server and its customer."""
+"""The notification of a paid order: a signed query for notify_url and return_url."""
 
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
@@ -25,16 +25,16 @@ from opentill.gateways.epay import signature
 from opentill.merchants import OPENTILL, Actor
 
 _log: Final = structlog.get_logger()
-MAX_ADDRESS: Final = 2048  # as long as outgoing/addresses.py lets one be
-_AS_IT_IS: Final = "%/:?&=@!$'()*+,;-._~[]"
+MAX_ADDRESS: Final = 2048  # the limit of outgoing/addresses.py
+_SAFE_CHARACTERS: Final = "%/:?&=@!$'()*+,;-._~[]"
 
 
-def message(kept: EpayOrder, pid: int, key: str) -> dict[str, str]:
-    """Return a notification's parameters, signed.
+def message(order: EpayOrder, pid: int, key: str) -> dict[str, str]:
+    """Return the signed parameters of a notification.
 
-    Nothing in it is empty: some clients sign empty values too, which the convention leaves out.
+    No value is empty, because some clients sign empty values, which the convention leaves out.
     """
-    params = {**_fields(pid, kept.trade_no, kept), "type": kept.reported_type}
+    params = {**_fields(pid, order.trade_no, order), "type": order.reported_type}
     return {**params, "sign": signature.sign(params, key), "sign_type": signature.SIGN_TYPE}
 
 
@@ -52,79 +52,83 @@ def _fields(pid: int, trade_no: str, order: EpayOrder | Submission) -> dict[str,
 
 
 def address(url: str, params: dict[str, str]) -> str:
-    """Put a message on an address: encoded as PHP does, before a fragment, after a query."""
-    parts = urlsplit(hostnames.with_ascii_host(url))
-    query = "&".join(filter(None, (quote(parts.query, safe=_AS_IT_IS), _encoded(params))))
-    path = quote(parts.path, safe=_AS_IT_IS)
-    return urlunsplit((parts.scheme, parts.netloc, path, query, parts.fragment))
+    """Append parameters to the query of a URL, encoded as PHP does."""
+    url_parts = urlsplit(hostnames.with_ascii_host(url))
+    query = "&".join(
+        filter(None, (quote(url_parts.query, safe=_SAFE_CHARACTERS), _encoded(params)))
+    )
+    path = quote(url_parts.path, safe=_SAFE_CHARACTERS)
+    return urlunsplit((url_parts.scheme, url_parts.netloc, path, query, url_parts.fragment))
 
 
 def _encoded(params: dict[str, str]) -> str:
     return urlencode(params).replace("~", "%7E")  # as PHP does
 
 
-def fits(wanted: Submission) -> bool:
-    """Return whether the notice of an order will be short enough to be sent at all."""
+def fits(submission: Submission) -> bool:
+    """Whether the notice of an order will be short enough to be sent."""
     longest = {
-        **_fields(0, "order" + "0" * 26, wanted),
+        **_fields(0, "order" + "0" * 26, submission),
         "pid": "0" * 9,
-        "type": wanted.type or "creditcard",
+        "type": submission.type or "creditcard",
         "sign": "0" * 32,
         "sign_type": signature.SIGN_TYPE,
     }
-    return len(address(wanted.notify_url, longest)) <= MAX_ADDRESS
+    return len(address(submission.notify_url, longest)) <= MAX_ADDRESS
 
 
 async def signed_message(
     tx: Tx, merchant_id: str, order_id: str, secret_key: str
 ) -> tuple[EpayOrder, dict[str, str]]:
-    """Return a paid order with its message under the key of this moment. Raises WrongKey."""
-    kept = await queries.BY_ORDER.one(tx, merchant_id=merchant_id, order_id=order_id)
-    found: Credentials = await queries.OF_MERCHANT.one(tx, merchant_id=merchant_id)
-    return kept, message(kept, found.pid, credentials.decrypt(found, secret_key))
+    """Return a paid order with its message, signed with the current key. Raises WrongKey."""
+    order = await queries.BY_ORDER.one(tx, merchant_id=merchant_id, order_id=order_id)
+    merchant_credentials: Credentials = await queries.OF_MERCHANT.one(tx, merchant_id=merchant_id)
+    return order, message(
+        order, merchant_credentials.pid, credentials.decrypt(merchant_credentials, secret_key)
+    )
 
 
 async def return_address(app: App, merchant_id: str, order_id: str) -> str | None:
-    """Return where the customer of a paid order goes, signed; None unless it is paid.
+    """Return the signed return_url of a paid order for its customer; None unless it is paid.
 
-    The address proves the payment as the notice does, so it is made only when it is shown.
+    The URL proves the payment just like the notice, so it is only built when it is shown.
     """
     async with app.db.connection() as tx:
-        kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
-        if kept is None or kept.status not in PAID or not kept.return_url:
+        order = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
+        if order is None or order.status not in PAID or not order.return_url:
             return None
         try:
-            kept, params = await signed_message(tx, merchant_id, order_id, app.settings.secret_key)
+            order, params = await signed_message(tx, merchant_id, order_id, app.settings.secret_key)
         except encryption.WrongKey:
             _log.error("no signed return", reason=credentials.WRONG_KEY)
             return None
-    return address(kept.return_url, params)
+    return address(order.return_url, params)
 
 
-async def of_order(tx: Tx, merchant_id: str, order_id: str) -> Notice | None:
-    """Return the notice of an order, None if none was ever to be sent."""
+async def find_notice(tx: Tx, merchant_id: str, order_id: str) -> Notice | None:
+    """Return the notice of an order; None if it has none."""
     return await queries.NOTICE.first(tx, merchant_id=merchant_id, order_id=order_id)
 
 
 async def resend(
     tx: Tx, merchant_id: str, order_id: str, now: int, *, actor: Actor = OPENTILL
 ) -> Notice:
-    """Notify the shop of a paid order again, with all tries, and write the audit log.
+    """Restart the notification of a paid order, whatever its state, and write the audit log.
 
-    Whatever came of the last tries. Raises NotFound, and Invalid for an order that was not paid.
+    Raises NotFound, and Invalid for an order that was not paid.
     """
-    kept = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
-    if kept is None:
+    order = await queries.BY_ORDER.first(tx, merchant_id=merchant_id, order_id=order_id)
+    if order is None:
         raise NotFound(reason=f"there is no Epay order {order_id}")
     notice = await queries.RESEND.first(tx, merchant_id=merchant_id, order_id=order_id, now=now)
     if notice is None:
-        reason = f"order must be one that was paid: this one is {kept.status}"
+        reason = f"order must be one that was paid: this one is {order.status}"
         raise Invalid("order", reason)
     await merchants.record_audit(tx, actor, "epay resend", merchant_id, order_id, now)
     return notice
 
 
-async def newest(
+async def list_notices(
     tx: Tx, merchant_id: str, state: NoticeState | None = None, limit: int = 100
 ) -> list[NoticeOfOrder]:
     """Return a merchant's notices, newest first."""
@@ -132,21 +136,21 @@ async def newest(
 
 
 async def skip_waiting(tx: Tx, now: int) -> int:
-    """Count every notification that waits as failed, and return how many there were.
+    """Fail all pending notices after a restore; return their number.
 
-    After a restore: they may have been sent since the backup. Each can be sent again.
+    They may have been sent since the backup. Each can be resent.
     """
     return await queries.SKIP_NOTICES.run(tx, now=now)
 
 
-async def failed(tx: Tx, since: int, limit: int) -> list[Notice]:
-    """Return notices of all merchants, made since a time (Unix ms), that were given up."""
+async def list_failed_notices(tx: Tx, since: int, limit: int) -> list[Notice]:
+    """Return the failed notices of all merchants that were created since a time (Unix ms)."""
     return await queries.FAILED_NOTICES.all(tx, since=since, limit=limit)
 
 
-async def paid_twice(tx: Tx, since: int, limit: int) -> list[PaidTwice]:
-    """Return numbers of all merchants of which two orders are paid, and neither was given back.
+async def list_paid_twice(tx: Tx, since: int, limit: int) -> list[PaidTwice]:
+    """Return each out_trade_no of any merchant with two paid orders, neither refunded.
 
-    The newer one was placed since a time (Unix ms); newest first.
+    The newer order was placed since a time (Unix ms); newest first.
     """
     return await queries.PAID_TWICE.all(tx, since=since, limit=limit)

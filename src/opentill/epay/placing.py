@@ -1,7 +1,7 @@
-"""Placing an order: its number, its values, its product, and the session that it is paid in.
+"""Placing an order: its number, its values, its product and its checkout session.
 
-While nobody paid a number, the same values under it are another order once its session has ended
-(decision 0125). Orders under one number are counted by their ``submission``.
+If nobody paid an order and its session has ended, submitting its number and values again places
+another order (decision 0125). ``submission`` counts the orders under one number.
 """
 
 from typing import Final
@@ -31,79 +31,81 @@ from opentill.epay.model import (
 )
 from opentill.epay.service import EpayCaller, count_hit
 
-_STOPPED: Final = "商户暂时不能收款"  # customers may read it: why is for the merchant alone
+_STOPPED: Final = "商户暂时不能收款"  # customers may read it, so it does not reveal the reason
 
 
-async def place(app: App, caller: EpayCaller, wanted: Submission, now: int) -> PlacedOrder:
-    """Place an order, or find the one that was placed with the same number before. Raises Refused.
+async def place(app: App, caller: EpayCaller, submission: Submission, now: int) -> PlacedOrder:
+    """Place an order, or return the existing one with the same number. Raises Refused.
 
-    However many requests with one number come at once, there is one order: all but one of them
-    collide on the number, take back what they had begun and find it. After a session that nobody
-    paid, the same number with the same values is placed again, as another order.
+    Concurrent requests with one number place one order: all but one violate the unique number, roll
+    back and find the order. After a session that nobody paid, the same number with the same values
+    places another order.
     """
     limit, merchant_id = app.settings.limit_checkouts_per_minute, caller.merchant.merchant_id
     if limit:
         await count_hit(app, "checkouts", merchant_id, limit, now)
-    if not notices.fits(wanted):
+    if not notices.fits(submission):
         raise Refused(BUSINESS, "notify_url、name 和 param 合计过长，通知地址最多 2048 个字符")
-    offered = _offered(app, wanted.money_type)
-    if not offered or (wanted.method and wanted.type not in offered):
-        raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered) or '无'}")
-    if caller.merchant.charge_off is not None:  # an order that was placed before is not shown again
+    offered_types = _offered_types(app, submission.money_type)
+    if not offered_types or (submission.method and submission.type not in offered_types):
+        raise Refused(BUSINESS, f"不支持的支付方式，可用的有：{', '.join(offered_types) or '无'}")
+    if caller.merchant.charge_off is not None:  # even for an existing order
         raise Refused(BUSINESS, _STOPPED)
     settings = app.settings
     try:
-        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
+        return await app.db.run(lambda tx: _place(tx, caller.merchant, submission, settings, now))
     except asyncpg.UniqueViolationError:
-        return await app.db.run(lambda tx: _place(tx, caller.merchant, wanted, settings, now))
+        return await app.db.run(lambda tx: _place(tx, caller.merchant, submission, settings, now))
     except merchants.CapabilityOff:
         raise Refused(BUSINESS, _STOPPED) from None
     except NotPermitted:
         raise Refused(BUSINESS, "商户尚未接受商户服务协议，暂时不能收款") from None
     except checkouts.AmountOutOfBounds as problem:
-        bounds = _shown_bounds(problem, wanted.money_type)
+        bounds = _shown_bounds(problem, submission.money_type)
         raise Refused(BUSINESS, f"money 须为从 {bounds} 的金额") from None
-    except Invalid:  # name, amount and product are ours: only the rate can be missing
-        raise Refused(BUSINESS, f"暂不支持以 {wanted.money_type} 收款：没有可用的汇率") from None
+    except Invalid:  # name, amount and product are valid, so only the rate can be missing
+        raise Refused(
+            BUSINESS, f"暂不支持以 {submission.money_type} 收款：没有可用的汇率"
+        ) from None
 
 
 def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
-    """Write the smallest and the largest amount, in whole hundredths of the currency."""
+    """Write the smallest and the largest amount with at most two decimals."""
     grain = 10 ** max(0, exponent(currency) - 2)
     least = -(-problem.least_minor // grain) * grain
     written = parse("99999999.99" if exponent(currency) else "99999999", currency)
-    most = min(problem.most_minor // grain * grain, written)  # more cannot be submitted
+    most = min(problem.most_minor // grain * grain, written)  # the largest amount of the format
     return f"{show(least, currency)} 到 {show(most, currency)} {currency}"
 
 
-def _offered(app: App, currency: str) -> list[str]:
+def _offered_types(app: App, currency: str) -> list[str]:
     methods = gateways.offered(app.gateways, currency)
     return [name for method, name in TYPES.items() if method in methods]
 
 
 async def _place(
-    tx: Tx, merchant: EpayMerchant, wanted: Submission, settings: Settings, now: int
+    tx: Tx, merchant: EpayMerchant, submission: Submission, settings: Settings, now: int
 ) -> PlacedOrder:
     merchant_id = merchant.merchant_id
-    shown = wanted.shown_name or merchant.name
+    merchant_name = submission.shown_name or merchant.name
     existing_order = await queries.BY_NUMBER.first(
-        tx, merchant_id=merchant_id, out_trade_no=wanted.out_trade_no
+        tx, merchant_id=merchant_id, out_trade_no=submission.out_trade_no
     )
     if existing_order is not None:
-        _check_same(existing_order, wanted)
+        _check_same(existing_order, submission)
         if not await _can_be_paid(tx, existing_order, now):
             existing_order = await _lock_number(tx, existing_order)
-        if await _stays(tx, existing_order, now):
-            await _take_type(tx, existing_order, wanted)
+        if await _keeps_number(tx, existing_order, now):
+            await _replace_type(tx, existing_order, submission)
             return PlacedOrder(
                 order_id=existing_order.order_id,
                 checkout_id=existing_order.checkout_id,
-                merchant_name=shown,
+                merchant_name=merchant_name,
             )
     body = checkouts.SessionBody(
-        product_id=await _product(tx, merchant_id, wanted.money_type, now),
-        display_merchant_name=wanted.shown_name,
-        client_reference=wanted.out_trade_no,
+        product_id=await _find_or_create_product(tx, merchant_id, submission.money_type, now),
+        display_merchant_name=submission.shown_name,
+        client_reference=submission.out_trade_no,
     )
     session = await checkouts.open_session(
         tx,
@@ -111,53 +113,55 @@ async def _place(
         body,
         now,
         rates_max_age_days=settings.rates_max_age_days,
-        item=_item(wanted),
+        item=_build_item(submission),
         agreement_required=settings.agreement_required,
     )
     await queries.INSERT_ORDER.run(
         tx,
         merchant_id=merchant_id,
-        out_trade_no=wanted.out_trade_no,
+        out_trade_no=submission.out_trade_no,
         submission=1 if existing_order is None else existing_order.submission + 1,
         order_id=session.order_id,
         checkout_id=session.id,
-        type=wanted.known_type,
-        name=wanted.name,
-        money=wanted.money,
-        money_type=wanted.money_type,
-        notify_url=wanted.notify_url,
-        return_url=wanted.return_url,
-        param=wanted.param,
+        type=submission.supported_type,
+        name=submission.name,
+        money=submission.money,
+        money_type=submission.money_type,
+        notify_url=submission.notify_url,
+        return_url=submission.return_url,
+        param=submission.param,
         now=now,
-        requested_type=wanted.other_type,
+        requested_type=submission.unsupported_type,
     )
-    return PlacedOrder(order_id=session.order_id, checkout_id=session.id, merchant_name=shown)
+    return PlacedOrder(
+        order_id=session.order_id, checkout_id=session.id, merchant_name=merchant_name
+    )
 
 
-def _item(wanted: Submission) -> checkouts.Item:
+def _build_item(submission: Submission) -> checkouts.Item:
     order_id = new_id("order")
-    metadata = {"out_trade_no": wanted.out_trade_no, "trade_no": trade_no(order_id)}
-    if wanted.param:
-        metadata["param"] = wanted.param
+    metadata = {"out_trade_no": submission.out_trade_no, "trade_no": trade_no(order_id)}
+    if submission.param:
+        metadata["param"] = submission.param
     return checkouts.Item(
         order_id=order_id,
-        name=wanted.name,
-        amount_minor=wanted.amount_minor,
+        name=submission.name,
+        amount_minor=submission.amount_minor,
         metadata=msgspec.json.encode(metadata).decode(),
         source="EPAY",
-        method=wanted.method,
+        method=submission.method,
     )
 
 
-def _check_same(existing_order: EpayOrder, wanted: Submission) -> None:
-    """Refuse other values under a number, and any once it was paid. Raises Refused."""
+def _check_same(existing_order: EpayOrder, submission: Submission) -> None:
+    """Refuse other values under a number, and any values once it was paid. Raises Refused."""
     same = (
         (existing_order.amount_minor, existing_order.money_type)
-        == (wanted.amount_minor, wanted.money_type)
-        and existing_order.name == wanted.name
-        and existing_order.notify_url == wanted.notify_url
-        and existing_order.return_url == wanted.return_url
-        and existing_order.param == wanted.param
+        == (submission.amount_minor, submission.money_type)
+        and existing_order.name == submission.name
+        and existing_order.notify_url == submission.notify_url
+        and existing_order.return_url == submission.return_url
+        and existing_order.param == submission.param
     )
     if not same:
         raise Refused(BUSINESS, "商户订单号已存在，且订单内容不一致，请换一个 out_trade_no")
@@ -166,8 +170,8 @@ def _check_same(existing_order: EpayOrder, wanted: Submission) -> None:
 
 def _check_unpaid(existing_order: EpayOrder) -> None:
     if existing_order.paid_at is not None:
-        how = "已支付" if existing_order.status in PAID else "已关闭"
-        raise Refused(BUSINESS, f"该订单{how}，请换一个 out_trade_no")
+        state = "已支付" if existing_order.status in PAID else "已关闭"
+        raise Refused(BUSINESS, f"该订单{state}，请换一个 out_trade_no")
 
 
 async def _can_be_paid(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
@@ -178,10 +182,10 @@ async def _can_be_paid(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
 
 
 async def _lock_number(tx: Tx, existing_order: EpayOrder) -> EpayOrder:
-    """Lock every order under a number, and return the one that the number stands for now.
+    """Lock all orders under a number and return its current order.
 
-    So a late payment of any of them is either seen here, or confirmed after the new order is there.
-    Raises Refused where one was paid meanwhile.
+    A late payment of any of them is thus either visible here or confirmed after the new order
+    exists. Raises Refused if one was paid meanwhile.
     """
     number = {
         "merchant_id": existing_order.merchant_id,
@@ -194,12 +198,12 @@ async def _lock_number(tx: Tx, existing_order: EpayOrder) -> EpayOrder:
     return current_order
 
 
-async def _stays(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
-    """Return whether a number stays with its order, which is locked unless it can be paid.
+async def _keeps_number(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
+    """Whether a number keeps its order, which the caller has locked unless it can be paid.
 
-    An order whose session is over gives way to a new one under the same number: it is closed here
-    if the worker has not come to it. Not while its payment is on its way: its page shows that.
-    Raises Refused where the order is closed and its payment may still arrive, or was revoked.
+    An order whose session has ended makes room for a new one, and is closed here if the worker has
+    not closed it yet; but it stays while its payment is in progress, which its page shows. Raises
+    Refused if the order was revoked, or is closed and its payment may still arrive.
     """
     if await _can_be_paid(tx, existing_order, now):
         return True
@@ -220,28 +224,28 @@ async def _stays(tx: Tx, existing_order: EpayOrder, now: int) -> bool:
     return False
 
 
-async def _take_type(tx: Tx, existing_order: EpayOrder, wanted: Submission) -> None:
-    """Let another payment type replace the one that was submitted before."""
-    if existing_order.asked_type != wanted.type:
+async def _replace_type(tx: Tx, existing_order: EpayOrder, submission: Submission) -> None:
+    """Replace the payment type of an order by that of a later submission."""
+    if existing_order.submitted_type != submission.type:
         await orders.lock(tx, existing_order.merchant_id, existing_order.order_id)
         await queries.SET_TYPE.run(
             tx,
             merchant_id=existing_order.merchant_id,
             order_id=existing_order.order_id,
-            type=wanted.known_type,
-            requested_type=wanted.other_type,
+            type=submission.supported_type,
+            requested_type=submission.unsupported_type,
         )
         await orders.set_method(
-            tx, existing_order.merchant_id, existing_order.checkout_id, wanted.method
+            tx, existing_order.merchant_id, existing_order.checkout_id, submission.method
         )
 
 
-async def _product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
-    """Return the product that orders in the currency stand on, made with the first of them."""
+async def _find_or_create_product(tx: Tx, merchant_id: str, currency: str, now: int) -> str:
+    """Return the product of the merchant's Epay orders in a currency; create it if missing."""
     product_id = await queries.PRODUCT.get(tx, merchant_id=merchant_id, currency=currency)
     if product_id is not None:
         return product_id
-    await queries.LOCKED.first(tx, merchant_id=merchant_id)  # one after the other
+    await queries.LOCKED.first(tx, merchant_id=merchant_id)  # serializes concurrent first orders
     product_id = await queries.PRODUCT.get(tx, merchant_id=merchant_id, currency=currency)
     if product_id is not None:
         return product_id

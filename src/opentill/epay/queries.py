@@ -13,7 +13,7 @@ from opentill.epay.model import (
     PaidTwice,
 )
 
-# Which merchant has a pid; the id is pid_<number>.
+# The merchant of a pid; the id is pid_<number>.
 MERCHANT_OF_PID = Query(
     EpayMerchant,
     """
@@ -90,23 +90,23 @@ SET_TYPE = Command(
     """,
 )
 
-_KEPT = """
+_EPAY_ORDERS = """
     select e.*, o.status, o.amount_minor, o.paid_at, o.payment_method, o.customer_email,
         coalesce((select provider_ref from payment_attempts a
             where a.merchant_id = :merchant_id and a.id = o.paid_attempt_id), '') as provider_ref
     from epay_orders e
     join orders o on o.merchant_id = e.merchant_id and o.id = e.order_id
 """
-# The order that a number stands for: the newest, unless one of them was paid.
+# The current order of a number: a paid one if there is one, otherwise the newest.
 BY_NUMBER = Query(
     EpayOrder,
     f"""
-    {_KEPT} where e.merchant_id = :merchant_id and e.out_trade_no = :out_trade_no
+    {_EPAY_ORDERS} where e.merchant_id = :merchant_id and e.out_trade_no = :out_trade_no
     order by o.status in ('PAID', 'SETTLED') desc, o.paid_at is not null desc, e.submission desc
     limit 1
     """,
 )
-# The orders under a number, in the order in which they were placed and are locked.
+# The orders under a number in the order of placing, which is also the lock order.
 ORDERS_OF_NUMBER = Query(
     NumberedOrder,
     """
@@ -115,7 +115,7 @@ ORDERS_OF_NUMBER = Query(
     order by submission
     """,
 )
-# Whether a payment of one of the orders under a number is on its way, and nobody knows its outcome.
+# Whether a payment of an order under a number is in progress, with an unknown outcome.
 IS_BEING_PAID = Value(
     bool,
     """
@@ -127,8 +127,8 @@ IS_BEING_PAID = Value(
     )
     """,
 )
-# Orders under the number of a paid order that can still be paid.
-UNPAID_BESIDE = Query(
+# The other orders under the number of a paid order that can still be paid.
+UNPAID_SIBLINGS = Query(
     NumberedOrder,
     """
     select e.order_id, e.checkout_id from epay_orders e
@@ -138,8 +138,8 @@ UNPAID_BESIDE = Query(
     order by e.submission
     """,
 )
-# Of all merchants: numbers of which two orders are paid, and neither was given back, by the newer
-# one. `:since` is when that was placed.
+# Numbers of all merchants with two paid orders, neither refunded. The newer order was placed since
+# `:since`.
 PAID_TWICE = Query(
     PaidTwice,
     """
@@ -160,25 +160,25 @@ PAID_TWICE = Query(
 )
 BY_ORDER = Query(
     EpayOrder,
-    f"{_KEPT} where e.merchant_id = :merchant_id and e.order_id = :order_id",
+    f"{_EPAY_ORDERS} where e.merchant_id = :merchant_id and e.order_id = :order_id",
 )
 LIST = Query(
     EpayOrder,
     f"""
-    {_KEPT} where e.merchant_id = :merchant_id
+    {_EPAY_ORDERS} where e.merchant_id = :merchant_id
     order by e.created_at desc, e.order_id desc limit :limit offset :offset
     """,
 )
-# In the order of the index over statuses; both rows of an order are made at the same time.
+# Sorted like the index over statuses; both rows of an order have the same creation time.
 LIST_BY_STATUS = Query(
     EpayOrder,
     f"""
-    {_KEPT} where o.merchant_id = :merchant_id and e.merchant_id = :merchant_id
+    {_EPAY_ORDERS} where o.merchant_id = :merchant_id and e.merchant_id = :merchant_id
         and o.status = any(:statuses::text[])
     order by o.created_at desc, o.id desc limit :limit offset :offset
     """,
 )
-# `:yesterday` and `:today` are when they began. What counts as paid is as the index has it.
+# `:yesterday` and `:today` are the starts of the days. The conditions match the partial index.
 COUNTS = Query(
     PaidCounts,
     """
@@ -190,7 +190,7 @@ COUNTS = Query(
     """,
 )
 
-# The refund that a request was for.
+# The refund that an earlier, identical request created.
 REFUND_OF_REQUEST = Value(
     str,
     """
@@ -198,9 +198,9 @@ REFUND_OF_REQUEST = Value(
     where merchant_id = :merchant_id and request = :request and created_at > :after
     """,
 )
-# Record which refund a request was for, in place of one that was recorded until `:stale_until`. Of
-# two that record at once one gets no row.
-KEEP_REQUEST = Value(
+# Record the refund of a request, replacing one that was recorded until `:stale_until`. Of two
+# concurrent statements one returns no row.
+RECORD_REQUEST = Value(
     str,
     """
     insert into epay_refunds (merchant_id, request, refund_id, created_at)
@@ -217,9 +217,9 @@ _PRUNE_REQUESTS = """
     """
 PRUNE_REQUESTS = Command(_PRUNE_REQUESTS, distributed=waiting(_PRUNE_REQUESTS))
 
-# Claim notices that are due: whoever claims has them until `:lease_until`. Of one merchant at most
-# `:per_merchant` are on the way at a time; `:notices` says how many are of each merchant. It goes
-# from merchant to merchant, whatever their queues hold, and those with the fewest come first.
+# Claim due notices until `:lease_until`. A merchant has at most `:per_merchant` notices in flight;
+# `:notices` are the present numbers by merchant. The statement visits each merchant once, whatever
+# the length of its queue; merchants with the fewest notices in flight come first.
 CLAIM_NOTICES = Query(
     Notice,
     """
@@ -275,16 +275,16 @@ CLAIM_NOTICES = Query(
         updated_at
     """,
 )
-# What a try came to. `:tries` is how many there were before it, so that two that overlap count
-# once.
-DELIVERED = Command(
+# Record the result of a try. `:tries` is the number of tries before it, so that two overlapping
+# tries count once.
+RECORD_DELIVERY = Command(
     """
     update epay_notifications set state = 'DELIVERED', due_at = null, tries = tries + 1,
         answer = :result, updated_at = :now
     where merchant_id = :merchant_id and order_id = :order_id and state = 'WAITING'
     """,
 )
-TRIED = Command(
+RECORD_FAILURE = Command(
     """
     update epay_notifications set tries = tries + 1, answer = :result, updated_at = :now,
         due_at = :due_at::bigint,
@@ -320,7 +320,7 @@ NEWEST_NOTICES = Query(
     order by created_at desc, order_id desc limit :limit
     """,
 )
-# Of all merchants: given up since a time, the newest first.
+# Failed notices of all merchants since a time, newest first.
 FAILED_NOTICES = Query(
     Notice,
     """
@@ -339,7 +339,7 @@ COUNT_NOTICES = Value(
     """,
 )
 OLDEST_NOTICE = Value(int, "select min(due_at) from epay_notifications where due_at is not null")
-# Of all merchants: a restored backup's, which may have been sent since.
+# Fail the pending notices of all merchants after a restore: they may have been sent already.
 SKIP_NOTICES = Command(
     """
     update epay_notifications set state = 'FAILED', due_at = null, updated_at = :now

@@ -1,8 +1,8 @@
 """The responses of api.php: the merchant, its payouts, its orders.
 
 Numbers are ``code``, ``status``, ``pid``, ``count``, the ``id`` of a payout, and ``active``,
-``orders`` and ``type`` of ``act=query``; everything else is text. Times and days are those of the
-deployment's time zone, which clients take for their own.
+``orders`` and ``type`` of ``act=query``; everything else is text. Times and days are in the
+deployment's Epay time zone, which clients assume to be their own.
 """
 
 from datetime import datetime, timedelta
@@ -15,18 +15,18 @@ from opentill.core import money, times
 from opentill.core.ids import number_of
 from opentill.db.database import Tx
 from opentill.epay import queries, service
-from opentill.epay.model import PAYABLE, STANDINGS, SUCCESS, EpayOrder, Result
+from opentill.epay.model import PAYABLE, STATUSES, SUCCESS, EpayOrder, Result
 from opentill.epay.request import Request
 from opentill.epay.service import EpayCaller
 
-_MOST: Final = 50
-_FURTHEST: Final = 9  # digits of an offset
-_TO_A_BANK: Final = 4  # how a merchant is paid out, in the numbers of the convention: 1 to 4
+_MAX_ROWS: Final = 50
+_MAX_OFFSET_DIGITS: Final = 9  # digits of an offset
+_BANK_PAYOUT: Final = 4  # the convention's number for payouts to a bank account
 _PAYOUT_STATUS: Final = {"PENDING": 0, "PAID": 1, "FAILED": 3}
 
 
-def moment(millis: int | None, zone: str) -> str:
-    """Write Unix ms as ``YYYY-MM-DD HH:MM:SS`` of a time zone, and nothing as nothing."""
+def format_time(millis: int | None, zone: str) -> str:
+    """Write Unix ms as ``YYYY-MM-DD HH:MM:SS`` in a time zone, and None as ""."""
     return "" if millis is None else f"{_local(millis, zone):%F %T}"
 
 
@@ -34,29 +34,29 @@ def _local(millis: int, zone: str) -> datetime:
     return times.moment(millis, ZoneInfo(zone))
 
 
-def days(now: int, zone: str) -> tuple[int, int]:
-    """Return when yesterday and today began in a time zone: Unix ms."""
+def day_starts(now: int, zone: str) -> tuple[int, int]:
+    """Return the starts of yesterday and today in a time zone, Unix ms."""
     today = _local(now, zone).replace(hour=0, minute=0, second=0)
-    yesterday = today - timedelta(days=1)  # of the calendar: one of 23 or 25 hours too
+    yesterday = today - timedelta(days=1)  # a calendar day, of 23 or 25 hours when clocks change
     return int(yesterday.timestamp()) * 1000, int(today.timestamp()) * 1000
 
 
-def _whole(text: str, default: int) -> int:
-    plain = text.isascii() and text.isdigit() and len(text) <= _FURTHEST
+def _parse_int(text: str, default: int) -> int:
+    plain = text.isascii() and text.isdigit() and len(text) <= _MAX_OFFSET_DIGITS
     return int(text) if plain else default
 
 
 def _limit(request: Request, default: int) -> int:
-    return min(_whole(request.get("limit"), default) or default, _MOST)
+    return min(_parse_int(request.get("limit"), default) or default, _MAX_ROWS)
 
 
 async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> Result:
-    """``act=query``: the merchant, its available balance and how many orders it has.
+    """``act=query``: the merchant, its available balance and its numbers of orders.
 
-    The key goes back only to who has sent it: a signed request can be repeated by anyone.
+    The response contains the key only if the request did: anyone can replay a signed request.
     """
     merchant = caller.merchant
-    yesterday, today = days(now, app.settings.epay_time_zone)
+    yesterday, today = day_starts(now, app.settings.epay_time_zone)
     async with app.db.connection() as tx:
         balance = await ledger.balance(tx, merchant.merchant_id, merchant.settlement_currency)
         total = await _total(tx, merchant.merchant_id)
@@ -71,7 +71,7 @@ async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> 
         "key": caller.key if request.get("key") else "",
         "active": 1,
         "money": money.show(available, merchant.settlement_currency),
-        "type": _TO_A_BANK,
+        "type": _BANK_PAYOUT,
         "account": "",
         "username": merchant.name,
         "orders": total,
@@ -83,39 +83,39 @@ async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> 
 
 
 async def _total(tx: Tx, merchant_id: str) -> int:
-    """Count all Epay orders: they have products of their own, which nothing else is sold by."""
-    found = 0
+    """Count all Epay orders, which are all the orders of the Epay products."""
+    total = 0
     for product in await queries.PRODUCTS.all(tx, merchant_id=merchant_id):
-        which = list_counts.ListKey(merchant_id, "orders", part=product.product_id)
-        found += await list_counts.of_all_time(tx, which)
-    return found
+        key = list_counts.ListKey(merchant_id, "orders", part=product.product_id)
+        total += await list_counts.of_all_time(tx, key)
+    return total
 
 
 async def settlements(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
     """``act=settle``: payouts, newest first."""
-    limit, offset = _limit(request, 10), _whole(request.get("offset"), 0)
+    limit, offset = _limit(request, 10), _parse_int(request.get("offset"), 0)
     async with app.db.connection() as tx:
         rows = await payouts.newest(tx, caller.merchant.merchant_id, limit, offset)
     return {
         "code": SUCCESS,
         "msg": "查询结算记录成功！",
-        "data": [_settlement(row, caller, app.settings.epay_time_zone) for row in rows],
+        "data": [_payout_row(row, caller, app.settings.epay_time_zone) for row in rows],
     }
 
 
-def _settlement(row: payouts.Payout, caller: EpayCaller, zone: str) -> dict[str, Any]:
+def _payout_row(row: payouts.Payout, caller: EpayCaller, zone: str) -> dict[str, Any]:
     amount = money.show(row.amount_minor, row.currency)
     return {
         "id": number_of(row.id),
         "pid": caller.merchant.pid,
-        "type": str(_TO_A_BANK),
+        "type": str(_BANK_PAYOUT),
         "account": "",
         "username": caller.merchant.name,
         "money": money.show(row.amount_minor + row.fee_minor, row.currency),
         "realmoney": amount,
         "currency": row.currency,
-        "addtime": moment(row.created_at, zone),
-        "endtime": moment(row.failed_at or row.paid_at, zone),
+        "addtime": format_time(row.created_at, zone),
+        "endtime": format_time(row.failed_at or row.paid_at, zone),
         "status": _PAYOUT_STATUS[row.status],
         "result": row.failure_reason or row.bank_reference,
     }
@@ -124,19 +124,19 @@ def _settlement(row: payouts.Payout, caller: EpayCaller, zone: str) -> dict[str,
 async def order(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
     """``act=order``: one order. Raises Refused."""
     async with app.db.connection() as tx:
-        kept = await service.find(tx, caller.merchant.merchant_id, request)
-    return {"code": SUCCESS, "msg": "查询订单号成功！", **_row(kept, caller, app)}
+        epay_order = await service.find(tx, caller.merchant.merchant_id, request)
+    return {"code": SUCCESS, "msg": "查询订单号成功！", **_order_row(epay_order, caller, app)}
 
 
 async def orders(app: App, caller: EpayCaller, request: Request, _now: int) -> Result:
-    """``act=orders``: orders, newest first; ``count`` is how many of them are in the response."""
-    limit, offset = _limit(request, 20), _whole(request.get("offset"), 0)
-    page = _whole(request.get("page"), 0)
+    """``act=orders``: orders, newest first; ``count`` is the number of orders in the response."""
+    limit, offset = _limit(request, 20), _parse_int(request.get("offset"), 0)
+    page = _parse_int(request.get("page"), 0)
     if page:
         offset = (page - 1) * limit
     async with app.db.connection() as tx:
         rows = await _orders(tx, caller.merchant.merchant_id, request.get("status"), limit, offset)
-    data = [_row(row, caller, app) for row in rows]
+    data = [_order_row(row, caller, app) for row in rows]
     result = {"code": SUCCESS, "msg": "查询订单记录成功！", "count": len(data)}
     return result | {"data": data, "orders": data}
 
@@ -146,30 +146,30 @@ async def _orders(
 ) -> list[EpayOrder]:
     if not status:
         return await queries.LIST.all(tx, merchant_id=merchant_id, limit=limit, offset=offset)
-    names = [name for name, standing in STANDINGS.items() if str(standing.number) == status]
+    names = [name for name, status in STATUSES.items() if str(status.number) == status]
     return await queries.LIST_BY_STATUS.all(
         tx, merchant_id=merchant_id, limit=limit, offset=offset, statuses=names
     )
 
 
-def _row(kept: EpayOrder, caller: EpayCaller, app: App) -> dict[str, Any]:
-    standing = STANDINGS[kept.status]
+def _order_row(epay_order: EpayOrder, caller: EpayCaller, app: App) -> dict[str, Any]:
+    status = STATUSES[epay_order.status]
     zone = app.settings.epay_time_zone
     return {
-        "trade_no": kept.trade_no,
-        "out_trade_no": kept.out_trade_no,
-        "api_trade_no": kept.provider_ref,
-        "type": kept.reported_type,
+        "trade_no": epay_order.trade_no,
+        "out_trade_no": epay_order.out_trade_no,
+        "api_trade_no": epay_order.provider_ref,
+        "type": epay_order.reported_type,
         "pid": caller.merchant.pid,
-        "addtime": moment(kept.created_at, zone),
-        "endtime": moment(kept.paid_at, zone),
-        "name": kept.name,
-        "money": kept.money,
-        "param": kept.param,
-        "buyer": kept.customer_email,
-        "status": standing.number,
-        "trade_status": standing.trade_status,
-        "payurl": page_url(app, kept.checkout_id) if kept.status in PAYABLE else "",
+        "addtime": format_time(epay_order.created_at, zone),
+        "endtime": format_time(epay_order.paid_at, zone),
+        "name": epay_order.name,
+        "money": epay_order.money,
+        "param": epay_order.param,
+        "buyer": epay_order.customer_email,
+        "status": status.number,
+        "trade_status": status.trade_status,
+        "payurl": page_url(app, epay_order.checkout_id) if epay_order.status in PAYABLE else "",
     }
 
 

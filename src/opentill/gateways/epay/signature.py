@@ -59,7 +59,7 @@ def sign_type(params: Mapping[str, str]) -> str:
     return params.get("sign_type", "").strip().upper() or SIGN_TYPE
 
 
-def borders(value: str) -> list[tuple[str, str]]:
+def embedded_fields(value: str) -> list[tuple[str, str]]:
     """Return each ``&``, name of a protocol field and ``=`` within a value: the name, what follows.
 
     The signed text is not escaped, so such a value can make one message's signature that of
