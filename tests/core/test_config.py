@@ -14,7 +14,7 @@ from opentill import config, gateways
 from opentill.config import SETTINGS, SettingError, load
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Setting, Settings
-from opentill.gateways import shown_settings
+from opentill.gateways import masked_settings
 
 KEY = "k" * 32
 DATABASE = {"OPENTILL_DATABASE_URL": "postgresql://u:pw@db/x", "OPENTILL_SECRET_KEY": KEY}
@@ -36,7 +36,7 @@ def test_each_default_parses_to_itself(row: Setting) -> None:
     """So the parser of a setting returns values of its field's type."""
     default = getattr(Settings(), row.field)
     if default not in (None, ""):
-        assert row.parse(shown_settings.text_of(default)) == default
+        assert row.parse(masked_settings.text_of(default)) == default
 
 
 def test_by_default_everything_listens_on_loopback() -> None:
@@ -264,7 +264,7 @@ def test_a_secret_is_read_through_symbolic_links(tmp_path: Path) -> None:
 def test_every_secret_setting_can_be_read_from_a_file() -> None:
     secret = [row for row in SETTINGS if row.secret]
     assert {row.field.upper() for row in secret} <= {row[0] for row in IN_FILES}
-    explained = {variable: text for variable, _, text in shown_settings.shown(load({}))}
+    explained = {variable: text for variable, _, text in masked_settings.masked_rows(load({}))}
     assert all(f"{row.name}_FILE" in explained[row.name] for row in secret)
     listed = [row for row in SETTINGS if not row.secret]
     assert config.unknown_variables({f"{listed[0].name}_FILE": "x"}) != []
@@ -348,7 +348,7 @@ def test_a_separate_password_may_have_any_character(url: str) -> None:
         assert address is not None
         parameters = asyncpg_arguments(address)
         assert (parameters.user, parameters.password, parameters.database) == ("u", STRANGE, "x")
-    assert "p@ss" not in str(shown_settings.shown(settings)) + repr(settings)
+    assert "p@ss" not in str(masked_settings.masked_rows(settings)) + repr(settings)
 
 
 READABLE = [
@@ -467,7 +467,7 @@ def test_errors_never_repeat_a_secret() -> None:
             load({f"OPENTILL_{variable}": text})
         assert "hunter2" not in str(caught.value)
     settings = load(DATABASE | SECRETS)
-    shown = str(shown_settings.shown(settings)) + repr(settings)
+    shown = str(masked_settings.masked_rows(settings)) + repr(settings)
     for secret in (KEY, "pw@db", *SECRETS.values()):
         assert secret not in shown
 
@@ -522,7 +522,7 @@ def test_with_an_own_database_and_gateway_nothing_is_created_in_the_data_directo
 
 
 def test_every_setting_is_explained() -> None:
-    for variable, _, explanation in shown_settings.shown(load({})):
+    for variable, _, explanation in masked_settings.masked_rows(load({})):
         assert variable.startswith("OPENTILL_")
         assert len(explanation) > 10
 
@@ -534,22 +534,26 @@ def test_options_of_gateways_are_shown_and_their_secrets_are_not() -> None:
         "OPENTILL_GATEWAY_STRIPE_API_BASE": "http://127.0.0.1:1",
         "OPENTILL_GATEWAY_ACME_TOKEN": "hunter2",
     }
-    shown = {variable: value for variable, value, _ in shown_settings.shown(load(environ))}
+    shown = {variable: value for variable, value, _ in masked_settings.masked_rows(load(environ))}
     assert shown["OPENTILL_GATEWAY_STRIPE_SECRET_KEY"] == "(set)"
     assert shown["OPENTILL_GATEWAY_STRIPE_WEBHOOK_SECRET"] == ""
     assert shown["OPENTILL_GATEWAY_STRIPE_API_BASE"] == "http://127.0.0.1:1"
     assert shown["OPENTILL_GATEWAY_ACME_TOKEN"] == "(set)"
-    assert not any("STRIPE" in variable for variable, _, _ in shown_settings.shown(load({})))
+    assert not any("STRIPE" in variable for variable, _, _ in masked_settings.masked_rows(load({})))
 
 
 def test_every_option_that_a_recipe_names_is_listed_for_its_gateway() -> None:
     recipes = Path(__file__).parents[2] / "docs" / "recipes"
     for gateway, recipe in (("stripe", "take-stripe.md"), ("epay", "epay-upstream.md")):
         named = set(re.findall("OPENTILL_GATEWAY_[A-Z_]*[A-Z]", (recipes / recipe).read_text()))
-        listed = {row[0] for row in shown_settings.shown(load({"OPENTILL_GATEWAYS": gateway}))}
+        listed = {
+            row[0] for row in masked_settings.masked_rows(load({"OPENTILL_GATEWAYS": gateway}))
+        }
         assert named
         assert named <= listed
-    listed = {row[0] for row in shown_settings.shown(load({"OPENTILL_GATEWAYS": "manual,sandbox"}))}
+    listed = {
+        row[0] for row in masked_settings.masked_rows(load({"OPENTILL_GATEWAYS": "manual,sandbox"}))
+    }
     assert "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS" in listed
     assert "OPENTILL_GATEWAY_SANDBOX_METHODS" in listed
 

@@ -164,7 +164,7 @@ EXPLAINED: Final = frozenset(
         "epay.queries ": "REFUND_OF_REQUEST PRUNE_REQUESTS",
         # of a number that nobody pays, as here, it says no: tests/epay/test_numbers_again.py
         "epay.queries   ": "IS_BEING_PAID",
-        # who asks while somebody else may not yet: tests/gateways/test_asking.py
+        # who asks while somebody else may not yet: tests/gateways/test_query_frequency.py
         "orders.payments.queries  ": "ASK_SOON",
         # members, whose pages are walked role by role: tests/backoffice/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"

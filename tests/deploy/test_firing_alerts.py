@@ -63,7 +63,7 @@ from opentill.core.settings import Settings
 from opentill.worker import JOBS
 names = ("stripe", "epay", "manual")
 settings = Settings(gateways=names, gateway_options=json.loads(sys.argv[2]))
-gateways.begin_series(gateways.load(names, settings), orders.ENDS)
+gateways.initialize_metrics(gateways.load(names, settings), orders.ENDS)
 metrics.begin_jobs([job.name for job in JOBS], ("done", "failed"), ("delivered", "unreachable"))
 before = metrics.render().decode()
 exec(sys.argv[1])

@@ -159,7 +159,7 @@ def test_no_accepted_query_of_protocol_fields_forges_a_notification(
         query = f"?a=1&{first}={values[0]}&{second}={values[1]}"
         changed_form = form | {name: f"https://shop.example/{query}"}
         try:
-            forms.refuse_forged(Request(params=changed_form, act="", address=""))
+            forms.refuse_notifications(Request(params=changed_form, act="", address=""))
         except Refused:
             continue
         accepted += 1

@@ -1,4 +1,4 @@
-"""The bank and its surroundings as fixtures."""
+"""Fixtures of the sandbox bank and of a server with several gateways."""
 
 from support.sandbox_bank import calm_bank_url, calm_shop, receiver, shop
 from support.several_gateways import several

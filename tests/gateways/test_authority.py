@@ -1,7 +1,7 @@
-"""A gateway's word counts for the payments that went through it, and for no others.
+"""A gateway's reports count for its own payments only.
 
-Each gateway reports, by genuine callbacks, of payments of every gateway: of its own, and it counts;
-of another's, and nothing changes, the gateway is answered as always, and the operator is told.
+Each gateway reports, by genuine callbacks, on payments of every gateway. A report on its own
+payment counts; one on another's changes nothing, gets the same response, and is logged.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ OWNERS: Final = NAMES
 METHOD: Final[Method] = "ALIPAY"
 
 
-def test_every_gateway_of_ours_is_here() -> None:
+def test_every_built_in_gateway_is_covered() -> None:
     assert set(OWNERS) == set(BUILT_IN)
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What a report is about: an attempt, and its refund where there is one."""
+    """The subject of a report: an attempt, and its refund if there is one."""
 
     order: Order
     attempt: PaymentAttempt
@@ -49,20 +49,20 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 async def waiting(tx: Tx, gateway: str, order: Order | None = None) -> Subject:
-    """Make a payment that is on its way."""
+    """Create a payment in progress."""
     order = order or await world.opened(tx)
     return Subject(order, await world.submitted(tx, order, gateway=gateway))
 
 
 async def paid(tx: Tx, gateway: str) -> Subject:
-    """Make a payment that was confirmed."""
+    """Create a confirmed payment."""
     subject = await waiting(tx, gateway)
     await world.said(tx, subject.attempt, "SUCCEEDED", provider_ref=f"at_{gateway}")
     return subject
 
 
 async def refunding(tx: Tx, gateway: str) -> Subject:
-    """Make a refund that is on its way."""
+    """Create a refund in progress."""
     subject = await paid(tx, gateway)
     order = await orders.find(tx, subject.order.merchant_id, subject.order.id)
     refund = await world.refunded(tx, order)
@@ -70,7 +70,7 @@ async def refunding(tx: Tx, gateway: str) -> Subject:
 
 
 async def duplicate(tx: Tx, gateway: str) -> Subject:
-    """Make a second payment of an order, which is to be given back under the attempt's id."""
+    """Create a duplicate payment, whose refund has the attempt's id."""
     first = await waiting(tx, gateway)
     await world.said(tx, first.attempt, "DECLINED")
     order = await orders.find(tx, first.order.merchant_id, first.order.id)
@@ -81,7 +81,7 @@ async def duplicate(tx: Tx, gateway: str) -> Subject:
 
 
 async def disputed(tx: Tx, gateway: str) -> Subject:
-    """Make a payment that is disputed."""
+    """Create a disputed payment."""
     subject = await paid(tx, gateway)
     await world.dispute_said(tx, subject.order, "OPENED", ref=f"dispute of {subject.attempt.id}")
     return subject
@@ -89,34 +89,34 @@ async def disputed(tx: Tx, gateway: str) -> Subject:
 
 # ── how gateways say it ──────────────────────────────────────────────────────────────────────────
 
-Said = tuple[str, Any]  # what of it, and its status
+Claim = tuple[str, Any]  # what of it, and its status
 
 
 def epay_notice(epay: epay_gateway_server.EpayServer, number: str) -> dict[str, str]:
-    """Let the Epay server have an order of a number, paid, and return its notice."""
+    """Create a paid order at the Epay server and return its notice."""
     epay.orders[number] = {
         "trade_no": f"T{len(epay.orders)}", "out_trade_no": number, "type": "alipay",
         "pid": int(epay_gateway_server.PID), "name": "A mug", "money": "9.99", "status": 0,
     }  # fmt: skip
-    return epay.paid(number)
+    return epay.pay(number)
 
 
 class Reports:
-    """What the gateways of a server report, and what came of it there."""
+    """Sends reports of gateways to a server, and reads their effects."""
 
     def __init__(self, several: Several) -> None:
         """Use the fixture."""
         self.api_server, self.stripe, self.epay = several.api_server, several.stripe, several.epay
 
-    def by(self, gateway: str, subject: Subject, said: Said) -> httpx2.Response | None:
-        """Report something as a gateway; None where it has no words for it."""
+    def by(self, gateway: str, subject: Subject, report: Claim) -> httpx2.Response | None:
+        """Send a report as a gateway; return None if the gateway has no such report."""
         path = f"/gateways/{gateway}/callback"
         if gateway == "epay":
-            if said != ("payment", "succeeded"):
+            if report != ("payment", "succeeded"):
                 return None
             return self.api_server.http.get(path, params=epay_notice(self.epay, subject.attempt.id))
         make = self._sandbox if gateway == "sandbox" else self._stripe
-        headers, body = make(subject, *said)
+        headers, body = make(subject, *report)
         return self.api_server.http.post(path, content=body, headers=headers)
 
     def _sandbox(self, subject: Subject, what: str, status: str) -> tuple[dict[str, str], bytes]:
@@ -156,8 +156,8 @@ class Reports:
             case _:
                 # It does not carry our id along: whose it is, is asked for by the payment's name.
                 ref = self._intent(attempt)["id"]
-                told = {"opened": "needs_response"}.get(status, status)
-                about = self.stripe.dispute(ref, told, id=f"dispute of {attempt.id}")
+                stripe_status = {"opened": "needs_response"}.get(status, status)
+                about = self.stripe.dispute(ref, stripe_status, id=f"dispute of {attempt.id}")
                 return self.stripe.signed("charge.dispute.updated", about)
 
     def _intent(self, attempt: PaymentAttempt) -> dict[str, Any]:
@@ -170,15 +170,15 @@ class Reports:
         return self.stripe.intents[name]
 
     def subject(self, make: Callable[[Tx, str], Awaitable[Subject]], gateway: str) -> Subject:
-        """Make what is reported of."""
+        """Create the subject of a report."""
         return self.api_server.tx(lambda tx: make(tx, gateway))
 
     def rows(self) -> dict[str, list[str]]:
         """Return every row of every table."""
         return self.api_server.tx(world.dump)
 
-    def standing(self, subject: Subject) -> tuple[str, str, str]:
-        """Return where it stands: the status of the order, the attempt and the refund."""
+    def statuses(self, subject: Subject) -> tuple[str, str, str]:
+        """Return the statuses of the order, the attempt and the refund."""
         (row,) = self.api_server.sql(
             "select o.status, a.status as attempt, r.status as refund from orders o"
             " join payment_attempts a on a.merchant_id = o.merchant_id and a.id = $2"
@@ -191,7 +191,7 @@ class Reports:
 
 @pytest.fixture(scope="module")
 def reports(several: Several) -> Reports:
-    """Those that reach the one server of this file."""
+    """Reports to the server of this module."""
     return Reports(several)
 
 
@@ -216,29 +216,29 @@ EVENTS: Final = (
 
 @pytest.mark.parametrize("reporter", REPORTERS)
 @pytest.mark.parametrize(
-    ("make", "said", "counted"),
+    ("make", "report", "expected"),
     [pytest.param(*row, id=f"{row[0].__name__}-{'-'.join(row[1])}") for row in EVENTS],
 )
-def test_a_gateway_is_believed_about_its_own_payments_only(
-    reports: Reports, reporter: str, make: Any, said: Said, counted: tuple[str, str, str]
+def test_only_the_gateway_of_a_payment_may_report_on_it(
+    reports: Reports, reporter: str, make: Any, report: Claim, expected: tuple[str, str, str]
 ) -> None:
-    taken = None
+    accepted = None
     for owner in sorted(OWNERS, key=lambda name: name != reporter):
         subject = reports.subject(make, owner)
         before, counter = reports.rows(), _counted(reporter, owner)
         with structlog.testing.capture_logs() as lines:
-            answer = reports.by(reporter, subject, said)
+            answer = reports.by(reporter, subject, report)
         if answer is None:
             return
         assert answer.status_code == 200
         if owner == reporter:
-            taken = answer.content
-            if (reporter, said[1]) == ("stripe", "voided"):
+            accepted = answer.content
+            if (reporter, report[1]) == ("stripe", "voided"):
                 continue  # it has only one word for what came to nothing
             assert reports.rows() != before
-            assert reports.standing(subject) == counted
+            assert reports.statuses(subject) == expected
             continue
-        assert answer.content == taken  # so that it does not say it again
+        assert answer.content == accepted  # so that it does not say it again
         assert reports.rows() == before
         assert _warnings(lines) == [(reporter, owner, subject.attempt.id)]
         assert _counted(reporter, owner) == counter + 1
@@ -260,18 +260,18 @@ def _counted(reporter: str, owner: str) -> float:
     return sum(one.value for one in family.samples if one.labels == labels and "total" in one.name)
 
 
-def test_what_did_not_count_is_in_the_metrics() -> None:
+def test_ignored_reports_are_counted_in_the_metrics() -> None:
     metrics.count_foreign_gateway_event("stripe", "sandbox")
-    wanted = f'_total{{gateway="stripe",owner="sandbox"}} {_counted("stripe", "sandbox")}\n'
-    assert f"opentill_foreign_gateway_events{wanted}" in metrics.render().decode()
+    expected = f'_total{{gateway="stripe",owner="sandbox"}} {_counted("stripe", "sandbox")}\n'
+    assert f"opentill_foreign_gateway_events{expected}" in metrics.render().decode()
 
 
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
 @pytest.mark.parametrize("reporter", ["sandbox", "stripe"])
-def test_a_refund_is_not_ended_under_the_name_of_another_payment(
+def test_a_refund_cannot_be_ended_with_the_id_of_another_payment(
     reports: Reports, reporter: str, status: str
 ) -> None:
-    """A gateway names a payment of its own, and with it a refund that is not that payment's."""
+    """A gateway reports one of its payments with a refund of another payment."""
 
     async def make(tx: Tx, owner: str) -> Subject:
         theirs = await refunding(tx, owner)
@@ -289,12 +289,12 @@ def test_a_refund_is_not_ended_under_the_name_of_another_payment(
         assert answer is not None
         assert answer.status_code == 200
         assert reports.rows() == before
-        found = _warnings(lines)
-        assert found == ([(reporter, owner, subject.attempt.id)] if owner != reporter else [])
+        warnings = _warnings(lines)
+        assert warnings == ([(reporter, owner, subject.attempt.id)] if owner != reporter else [])
 
 
-def test_of_a_crowd_of_reports_the_foreign_ones_alone_are_left_out(reports: Reports) -> None:
-    """Payments confirmed together: each by its own gateway, by another one, and by both."""
+def test_a_batch_of_reports_ignores_the_foreign_ones_only(reports: Reports) -> None:
+    """Payments confirmed in one batch by their own gateway, another one, or both."""
 
     async def crowd(tx: Tx) -> list[Subject]:
         return [await waiting(tx, REPORTERS[n % 3]) for n in range(12)]
@@ -303,25 +303,25 @@ def test_of_a_crowd_of_reports_the_foreign_ones_alone_are_left_out(reports: Repo
     gathering = callbacks.create_confirmations(reports.api_server.app)
 
     async def report() -> list[Any]:
-        told = []
+        calls = []
         for number, subject in enumerate(subjects):
             owner = subject.attempt.gateway
             other = REPORTERS[(number + 1) % 3]
             outcome = PaymentOutcome(status="SUCCEEDED")
             gateway_event = GatewayPaymentEvent(attempt_id=subject.attempt.id, outcome=outcome)
-            who = {0: [other], 1: [owner], 2: [other, owner], 3: [owner, other]}[number % 4]
-            told += [(name == owner, gathering.take_in(name, gateway_event)) for name in who]
-        said = await asyncio.gather(*(work for _, work in told), return_exceptions=True)
-        return [(own, result) for (own, _), result in zip(told, said, strict=True)]
+            reporters = {0: [other], 1: [owner], 2: [other, owner], 3: [owner, other]}[number % 4]
+            calls += [(name == owner, gathering.take_in(name, gateway_event)) for name in reporters]
+        results = await asyncio.gather(*(work for _, work in calls), return_exceptions=True)
+        return [(own, result) for (own, _), result in zip(calls, results, strict=True)]
 
     for own, result in reports.api_server.run(report()):
         assert (result is None) is own, result
     for number, subject in enumerate(subjects):
         status = "CREATING" if number % 4 == 0 else "PAID"
-        assert reports.standing(subject)[0] == status
+        assert reports.statuses(subject)[0] == status
 
 
-def test_a_settlement_report_is_about_its_own_gateway(reports: Reports) -> None:
+def test_a_settlement_report_matches_payments_of_its_own_gateway_only(reports: Reports) -> None:
     async def make(tx: Tx, gateway: str) -> list[str]:
         payment, refund = await paid(tx, gateway), await refunding(tx, gateway)
         back, loss = await duplicate(tx, gateway), await disputed(tx, gateway)
@@ -344,10 +344,10 @@ def test_a_settlement_report_is_about_its_own_gateway(reports: Reports) -> None:
             before = reports.rows()
             lines = [f"{line}\n" for line in (head, *rows)]
             result = reports.api_server.run(reconcile(reports.api_server.app.db, reporter, lines))
-            found = [one.what for one in result.differences if one.line is not None]
+            differences = [one.what for one in result.differences if one.line is not None]
             own = owner == reporter
-            assert (result.matched, len(found)) == ((4, 0) if own else (0, 4))
-            assert set(found) <= {"missing in ledger"}
+            assert (result.matched, len(differences)) == ((4, 0) if own else (0, 4))
+            assert set(differences) <= {"missing in ledger"}
             assert reports.rows() == before
 
 
@@ -355,8 +355,8 @@ async def _refund(tx: Tx, subject: Subject) -> Any:
     return await refunds.find(tx, subject.order.merchant_id, subject.refund_id)
 
 
-def test_what_no_payment_is_named_for_is_answered_and_changes_nothing(reports: Reports) -> None:
-    """A dispute of a payment that Stripe says is not ours, and news of attempts that never were."""
+def test_reports_on_unknown_payments_are_acknowledged_without_effect(reports: Reports) -> None:
+    """A dispute of a payment that is not ours, and reports on attempts that do not exist."""
     reports.stripe.intents["pi_alien"] = {
         "id": "pi_alien", "object": "payment_intent", "status": "succeeded", "currency": "usd",
         "amount": 999, "amount_received": 999, "metadata": {}, "latest_charge": "ch_alien",

@@ -1,6 +1,6 @@
-"""The bank misbehaves over HTTP, and the worker brings everything right.
+"""The bank misbehaves over HTTP, and the worker repairs the state.
 
-Jobs take ``now``, so time is moved by passing a later one. Captures are counted at the bank.
+Jobs take ``now``, so tests move time by passing a later one. Captures are counted at the bank.
 """
 
 import itertools
@@ -45,7 +45,7 @@ def cluster(
 
 
 class World:
-    """Our side in this process, with a clock of its own; the bank outside."""
+    """OpenTill in this process with its own clock; the bank is another process."""
 
     def __init__(self, db: Db, cluster: Cluster) -> None:
         self.db, self.cluster, self.now = db, cluster, NOW
@@ -74,13 +74,13 @@ class World:
         answer = await self.client.request(method, url, json=body, headers=headers)
         return answer.json() if answer.content else None
 
-    async def spoil(self, operation: str, kind: str, times: int = 1) -> None:
+    async def inject_fault(self, operation: str, kind: str, times: int = 1) -> None:
         fault = {"operation": operation, "kind": kind, "times": times}
         await self.bank("POST", "/faults", {**fault, "delay_s": 2.0})
         self.spoilt = True
 
-    async def asked(self) -> dict[str, SandboxGateway]:
-        """Return who is asked next: in haste, as long as the bank has faults in store."""
+    async def gateways_in_use(self) -> dict[str, SandboxGateway]:
+        """Return the gateways to call: with short timeouts while the bank has pending faults."""
         self.spoilt = self.spoilt and await self.bank("GET", "/faults") != []
         return self.hasty if self.spoilt else self.gateways
 
@@ -96,7 +96,7 @@ class World:
             email="ann@example.com", name="Ann", method=method, ip="192.0.2.7", locale="en"
         )
         attempt = await checkouts.pay(
-            self.db, await self.asked(), order.checkout_id, entered, PUBLIC, self.now
+            self.db, await self.gateways_in_use(), order.checkout_id, entered, PUBLIC, self.now
         )
         assert attempt is not None
         return attempt
@@ -110,35 +110,35 @@ class World:
             return await orders.find(tx, order.merchant_id, order.id)
 
     async def work(self, hours: float = 3) -> None:
-        """Do what the worker does, for as long on our clock."""
+        """Run the worker's jobs for some hours of the test's clock."""
         end = self.now + hours * 3_600_000
         while self.now < end:
             self.now += 20_000 if self.now < NOW + 300_000 else 1_200_000
-            await order_jobs.check_attempts(self.db, await self.asked(), PUBLIC, self.now)
-            await refund_jobs.send_due(self.db, await self.asked(), PUBLIC, self.now)
+            await order_jobs.check_attempts(self.db, await self.gateways_in_use(), PUBLIC, self.now)
+            await refund_jobs.send_due(self.db, await self.gateways_in_use(), PUBLIC, self.now)
             await checkout_jobs.expire_due(self.db, self.now)
 
-    async def hand_in(self, *gateway_event: GatewayEvent) -> None:
+    async def deliver(self, *gateway_event: GatewayEvent) -> None:
         for piece in gateway_event:
             await callbacks.apply_event(self.app, "sandbox", piece, self.now)
 
     async def refunds(self, order: Order) -> list[str]:
         async with self.db.connection() as tx:
-            found = await tx.fetch(
+            rows = await tx.fetch(
                 "select status from refunds where order_id = $1 order by id", order.id
             )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
-    async def kept_at_bank(self, order: Order) -> int:
-        """Return what the bank took for the order and did not give back."""
-        kept = 0
+    async def balance_at_bank(self, order: Order) -> int:
+        """Return the amount that the bank captured for an order and did not refund."""
+        kept_minor = 0
         async with self.db.connection() as tx:
             rows = await tx.fetch("select id from payment_attempts where order_id = $1", order.id)
         for (attempt_id,) in rows:
             payment = await self.bank("GET", f"/payments/{attempt_id}")
             if payment.get("status") == "succeeded":
-                kept += payment["amount_minor"] - payment["refunded_minor"]
-        return kept
+                kept_minor += payment["amount_minor"] - payment["refunded_minor"]
+        return kept_minor
 
 
 @pytest.fixture
@@ -162,10 +162,10 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_payment_whose_answer_is_lost_comes_right(world: World, kind: str) -> None:
+async def test_a_payment_whose_response_is_lost_is_resolved(world: World, kind: str) -> None:
     order = await world.open()
-    await world.spoil("pay", kind)
-    await world.spoil("find", kind, 2)
+    await world.inject_fault("pay", kind)
+    await world.inject_fault("find", kind, 2)
     attempt = await world.pay(order)
     assert (attempt.status, (await world.look(order)).status) == ("SUBMITTED", "CREATING")
     again = await world.pay(order)
@@ -179,23 +179,23 @@ async def test_a_payment_whose_answer_is_lost_comes_right(world: World, kind: st
         await world.type_card(second)
         await world.work()
     assert (await world.look(order)).status == "PAID"
-    assert await world.kept_at_bank(order) == 999
+    assert await world.balance_at_bank(order) == 999
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_refund_whose_answer_is_lost_is_made_once(world: World, kind: str) -> None:
+async def test_a_refund_whose_response_is_lost_is_made_once(world: World, kind: str) -> None:
     order = await world.open()
     await world.type_card(await world.pay(order))
     await world.work(1)
-    await world.spoil("refund", kind, 3)
+    await world.inject_fault("refund", kind, 3)
     async with world.db.transaction() as tx:
         await refunded(tx, await world.look(order), "4.00", world.now)
     await world.work(30)
     assert await world.refunds(order) == ["SUCCEEDED"]
-    assert await world.kept_at_bank(order) == 599
+    assert await world.balance_at_bank(order) == 599
 
 
-async def test_a_refund_that_fails_later_gives_its_money_back(world: World) -> None:
+async def test_a_refund_that_fails_later_returns_the_held_money(world: World) -> None:
     order = await world.open()
     await world.type_card(await world.pay(order), REFUNDS_FAIL)
     await world.work(1)
@@ -207,21 +207,21 @@ async def test_a_refund_that_fails_later_gives_its_money_back(world: World) -> N
         return await world.refunds(order) == ["FAILED"]
 
     assert await eventually(failed)
-    assert await world.kept_at_bank(order) == 999
+    assert await world.balance_at_bank(order) == 999
 
 
-async def test_a_bank_that_is_away_says_nothing_about_what_it_did(world: World) -> None:
-    """The question that does not arrive is no answer: no attempt ends by it, no capture is lost."""
-    asked, open_ = await world.open(), await world.open()
-    await world.spoil("pay", "timeout_after")
-    unknown = await world.pay(asked)
-    waiting = await world.pay(open_)
+async def test_an_unreachable_bank_decides_no_attempt(world: World) -> None:
+    """A failed query ends no attempt and loses no capture."""
+    submitted, opened = await world.open(), await world.open()
+    await world.inject_fault("pay", "timeout_after")
+    unknown = await world.pay(submitted)
+    waiting = await world.pay(opened)
     assert (unknown.status, waiting.status) == ("SUBMITTED", "ACTION_REQUIRED")
     world.cluster.bank.kill()
     try:
         await world.work(2)
-        assert (await world.look(asked)).status == "CREATING"
-        last = await checkouts.page_view(world.db, open_.checkout_id)
+        assert (await world.look(submitted)).status == "CREATING"
+        last = await checkouts.page_view(world.db, opened.checkout_id)
         assert last is not None
         assert last.last_attempt is not None
         assert last.last_attempt.status == "ACTION_REQUIRED"
@@ -233,12 +233,12 @@ async def test_a_bank_that_is_away_says_nothing_about_what_it_did(world: World) 
     for attempt in (unknown, waiting):
         await world.type_card(attempt)
     await world.work(4)
-    for order in (asked, open_):
+    for order in (submitted, opened):
         assert (await world.look(order)).status == "PAID"
-        assert await world.kept_at_bank(order) == 999
+        assert await world.balance_at_bank(order) == 999
 
 
-async def test_a_bank_with_another_secret_for_a_while_decides_nothing(world: World) -> None:
+async def test_a_wrong_secret_decides_no_payment_or_refund(world: World) -> None:
     order = await world.open()
     await world.type_card(await world.pay(order))
     await world.work(1)
@@ -258,7 +258,7 @@ async def test_a_bank_with_another_secret_for_a_while_decides_nothing(world: Wor
     assert (await world.look(other)).status == "PENDING"
 
 
-async def test_without_any_callback_polling_is_enough(world: World) -> None:
+async def test_polling_resolves_payments_without_callbacks(world: World) -> None:
     orders_ = [await world.open() for _ in range(3)]
     cards = (CARD, DECLINED, "4000000000009987")
     for order, number in zip(orders_, cards, strict=True):
@@ -267,27 +267,27 @@ async def test_without_any_callback_polling_is_enough(world: World) -> None:
     assert [(await world.look(order)).status for order in orders_] == ["PAID", "PENDING", "FAILED"]
 
 
-async def test_callbacks_in_any_order_and_number_come_to_the_same(world: World) -> None:
+async def test_callbacks_are_independent_of_order_and_repetition(world: World) -> None:
     order = await world.open()
     attempt = await world.pay(order)
     await world.type_card(attempt, DECLINED)
     declined = await world.gateways["sandbox"].find_payment(attempt.id)
     early = GatewayPaymentEvent(attempt_id=attempt.id, outcome=declined)
-    await world.hand_in(early)
+    await world.deliver(early)
     second = await world.pay(order)
     await world.type_card(second)
     succeeded = await world.gateways["sandbox"].find_payment(second.id)
     late = GatewayPaymentEvent(attempt_id=second.id, outcome=succeeded)
     pending = msgspec.structs.replace(succeeded, status="PENDING")
     stale = GatewayPaymentEvent(attempt_id=second.id, outcome=pending)
-    await world.hand_in(late, early, stale, late, early, stale)
+    await world.deliver(late, early, stale, late, early, stale)
     assert (await world.look(order)).status == "PAID"
     await world.work()
     assert (await world.look(order)).status == "PAID"
-    assert await world.kept_at_bank(order) == 999
+    assert await world.balance_at_bank(order) == 999
 
 
-async def test_a_duplicate_is_given_back_although_answers_are_lost(world: World) -> None:
+async def test_a_duplicate_is_refunded_although_responses_are_lost(world: World) -> None:
     order = await world.open()
     card = await world.pay(order)
     async with world.db.transaction() as tx:
@@ -296,18 +296,18 @@ async def test_a_duplicate_is_given_back_although_answers_are_lost(world: World)
     assert other.id != card.id
     await world.type_card(card)
     await world.type_card(other)
-    await world.spoil("refund", "timeout_after")
-    await world.spoil("refund", "error_500_after")
+    await world.inject_fault("refund", "timeout_after")
+    await world.inject_fault("refund", "error_500_after")
     await world.work(6)
     assert (await world.look(order)).status == "PAID"
-    assert await world.kept_at_bank(order) == 999
+    assert await world.balance_at_bank(order) == 999
     async with world.db.connection() as tx:
-        found = await tx.fetch("select status from payment_attempts where order_id = $1", order.id)
-    assert sorted(row[0] for row in found) == ["GIVEN_BACK", "SUCCEEDED"]
+        rows = await tx.fetch("select status from payment_attempts where order_id = $1", order.id)
+    assert sorted(row[0] for row in rows) == ["GIVEN_BACK", "SUCCEEDED"]
 
 
-async def test_a_row_that_raises_holds_up_no_other(world: World) -> None:
-    """One attempt, refund and session that cannot be handled, due before all others."""
+async def test_a_row_that_raises_delays_no_other(world: World) -> None:
+    """An attempt and a session that cannot be processed are due before the others."""
     bad, good = await world.open(), await world.open()
     stale_bad, stale_good = await world.open(), await world.open()
     for order in (bad, good):
@@ -344,22 +344,22 @@ async def test_a_row_that_raises_holds_up_no_other(world: World) -> None:
     assert (await world.look(bad)).status == "PAID"
 
 
-async def test_a_backlog_is_worked_off_with_few_connections(
+async def test_a_backlog_is_processed_with_few_connections(
     database_url: str, cluster: Cluster
 ) -> None:
-    """More due at once than the pool has connections: nothing fails, nothing is left."""
+    """More rows are due than the pool has connections."""
     db = await Db.connect(database_url, 2, acquire_timeout_s=10)
     world = World(db, cluster)
     try:
-        made = [await world.open() for _ in range(30)]
-        for order in made:
+        opened = [await world.open() for _ in range(30)]
+        for order in opened:
             await world.type_card(await world.pay(order))
         await world.work(1)
-        for order in made:
+        for order in opened:
             async with db.transaction() as tx:
                 await refunded(tx, await world.look(order), None, world.now)
         await world.work(1)
-        assert {(await world.look(order)).status for order in made} == {"REFUNDED"}
+        assert {(await world.look(order)).status for order in opened} == {"REFUNDED"}
         async with db.snapshot() as tx:
             await assert_books(tx)
     finally:

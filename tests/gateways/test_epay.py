@@ -1,4 +1,4 @@
-"""The adapter for Epay servers: what it sends, what it makes of answers, and what it never does."""
+"""The adapter for Epay servers: requests, translation of replies, and safety of refunds."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,10 +44,10 @@ REFUND: Final = RefundRequest(
 
 
 def gateway_of(server: EpayServer, **options: str) -> EpayGateway:
-    given = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
-    given |= {f"epay_{name}": text for name, text in options.items()}
+    settings = {"epay_url": server.url, "epay_pid": PID, "epay_key": KEY}
+    settings |= {f"epay_{name}": text for name, text in options.items()}
     outgoing = Outgoing(Policy.only(server.url))
-    return EpayGateway(configuration.read(given), outgoing, timeout_s=5.0, reused_s=0.0)
+    return EpayGateway(configuration.read(settings), outgoing, timeout_s=5.0, cache_s=0.0)
 
 
 @pytest_asyncio.fixture
@@ -63,7 +63,7 @@ async def gateway(server: EpayServer) -> AsyncIterator[EpayGateway]:
     await gateway.close()
 
 
-async def test_a_payment_from_its_placing_to_its_refund(
+async def test_a_payment_is_placed_notified_and_refunded(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     assert (await gateway.find_payment(ATTEMPT)).status == "NOT_FOUND"
@@ -76,17 +76,21 @@ async def test_a_payment_from_its_placing_to_its_refund(
     notice = server.pay(ATTEMPT)
     (gateway_event,) = await gateway.read_notice(notice)
     assert gateway_event.attempt_id == ATTEMPT
-    found = await gateway.find_payment(ATTEMPT)
-    assert (found.status, found.amount, found.method) == ("SUCCEEDED", Money(999, "CNY"), "ALIPAY")
+    outcome = await gateway.find_payment(ATTEMPT)
+    assert (outcome.status, outcome.amount, outcome.method) == (
+        "SUCCEEDED",
+        Money(999, "CNY"),
+        "ALIPAY",
+    )
     part = msgspec.structs.replace(REFUND, amount=Money(100, "CNY"), provider_ref="20260000000000")
     assert (await gateway.refund(part)).status == "SUCCEEDED"
     assert server.refunds == [(ATTEMPT, "1.00")]
 
 
-async def test_an_order_is_asked_for_by_get_unless_the_setting_says_otherwise(
+async def test_orders_are_queried_by_get_unless_configured_otherwise(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
-    """The usual server reads the query only: there the key cannot stand in the body."""
+    """A rainbow server reads the query string only, so the key cannot be in the body."""
     await gateway.find_payment(ATTEMPT)
     method, _, query = server.requests[-1]
     assert (method, query["key"]) == ("GET", KEY)
@@ -96,7 +100,7 @@ async def test_an_order_is_asked_for_by_get_unless_the_setting_says_otherwise(
     await other.close()
 
 
-async def test_an_order_is_asked_for_by_post_where_a_server_does_not_read_the_query(
+async def test_orders_are_queried_by_post_if_the_server_ignores_the_query_string(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     server.reads = "body"
@@ -113,7 +117,7 @@ async def test_an_order_is_asked_for_by_post_where_a_server_does_not_read_the_qu
     ]  # it is known now
 
 
-async def test_an_order_is_asked_for_by_post_as_well_only_where_the_query_counts_for_nothing(
+async def test_other_failures_do_not_cause_a_query_by_post(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     server.faults = [("order", "500 before")]
@@ -122,10 +126,10 @@ async def test_an_order_is_asked_for_by_post_as_well_only_where_the_query_counts
     assert [method for method, _, _ in server.requests] == ["GET", "GET"]
 
 
-async def test_a_notice_whose_order_the_server_does_not_tell_us_of_is_not_refused(
+async def test_a_notice_that_cannot_be_verified_is_to_be_sent_again(
     server: EpayServer, gateway: EpayGateway, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It may be genuine, and the key for queries wrong: the server is to send it again."""
+    """The notice may be genuine and our key for queries wrong."""
     await gateway.pay(REQUEST)
     notice = server.pay(ATTEMPT)
     server.extra = {"code": -3, "msg": "旧查询接口已升级为签名模式"}
@@ -149,7 +153,7 @@ CHECKS: Final = [
 
 
 @pytest.mark.parametrize(("options", "fault", "problem"), CHECKS, ids=str)
-async def test_doctor_learns_whether_the_server_accepts_our_query(
+async def test_the_check_reports_whether_the_server_accepts_our_query(
     server: EpayServer, options: dict[str, Any], fault: str, problem: str | None
 ) -> None:
     server.reads = options.pop("reads", "either")
@@ -165,8 +169,10 @@ async def test_doctor_learns_whether_the_server_accepts_our_query(
         assert KEY not in text
 
 
-async def test_a_failed_request_is_told_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
-    """Also where the address has it, percent-encoded, and the HTTP client quotes the address."""
+async def test_messages_about_failed_requests_do_not_contain_the_key(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not even percent-encoded, when the HTTP client quotes the URL."""
 
     async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -179,18 +185,18 @@ async def test_a_failed_request_is_told_without_the_key(caplog: pytest.LogCaptur
     server.url = f"{url_of(listener)}/pay/"
     gateway = gateway_of(server, key=key)
     async with await asyncio.start_server(garbage, sock=listener):
-        found = await gateway.find_payment(ATTEMPT)
+        garbled = await gateway.find_payment(ATTEMPT)
     lost = await gateway.find_payment(ATTEMPT)  # nobody is there any more
     await gateway.close()
-    assert [found.status, lost.status] == ["UNKNOWN", "UNREACHABLE"]
+    assert [garbled.status, lost.status] == ["UNKNOWN", "UNREACHABLE"]
     assert "refused" in lost.reason or "Connect call failed" in lost.reason
-    told = f"{found.reason}\n{lost.reason}\n{caplog.text}"
-    assert "api.php?act=order: UNKNOWN" in told
+    messages = f"{garbled.reason}\n{lost.reason}\n{caplog.text}"
+    assert "api.php?act=order: UNKNOWN" in messages
     for part in (quote_plus(key), quote(key), key, "key="):
-        assert part not in told
+        assert part not in messages
 
 
-async def test_without_mapi_the_browser_takes_a_signed_address_along(server: EpayServer) -> None:
+async def test_without_mapi_the_browser_gets_a_signed_url(server: EpayServer) -> None:
     gateway = gateway_of(server, mode="submit")
     outcome = await gateway.pay(REQUEST)
     assert server.requests == []
@@ -208,7 +214,7 @@ def _parsed(query: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 before", "500 after", "html"])
-async def test_a_placing_without_an_answer_goes_on_in_the_browser(
+async def test_without_a_response_the_browser_places_the_order(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     server.faults = [("mapi", fault)]
@@ -220,7 +226,7 @@ async def test_a_placing_without_an_answer_goes_on_in_the_browser(
     assert list(server.orders) == [ATTEMPT]
 
 
-async def test_an_address_that_no_page_leads_to_is_not_taken(
+async def test_a_payurl_that_is_no_web_page_is_ignored(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     server.payurl = "weixin://wxpay/bizpayurl?pr=1"
@@ -230,7 +236,7 @@ async def test_an_address_that_no_page_leads_to_is_not_taken(
 
 
 @pytest.mark.parametrize("fault", ["gbk", "bom"])
-async def test_answers_in_other_encodings_are_read(
+async def test_replies_in_other_encodings_are_read(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     server.faults = [("order", fault), ("order", fault)]
@@ -240,14 +246,14 @@ async def test_answers_in_other_encodings_are_read(
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 before", "html"])
-async def test_a_question_without_an_answer_says_nothing(
+async def test_a_query_without_a_usable_reply_is_unknown(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     server.faults = [("order", fault)]
     assert (await gateway.find_payment(ATTEMPT)).status == "UNKNOWN"
 
 
-async def test_a_server_that_is_not_there_heard_nothing(server: EpayServer) -> None:
+async def test_a_server_that_refuses_connections_is_unreachable(server: EpayServer) -> None:
     server.url = "http://127.0.0.1:9/pay/"
     gateway = gateway_of(server)
     assert (await gateway.pay(REQUEST)).status == "UNREACHABLE"
@@ -278,7 +284,7 @@ ORDERS: Final = [
 
 
 @pytest.mark.parametrize(("extra", "status"), ORDERS, ids=str)
-async def test_what_an_order_says(
+async def test_replies_about_orders_are_translated(
     server: EpayServer, gateway: EpayGateway, extra: dict[str, Any], status: str
 ) -> None:
     await gateway.pay(REQUEST)
@@ -286,7 +292,7 @@ async def test_what_an_order_says(
     assert (await gateway.find_payment(ATTEMPT)).status == status
 
 
-async def test_a_refused_placing_may_be_tried_otherwise(server: EpayServer) -> None:
+async def test_a_refused_order_is_declined_and_may_be_retried(server: EpayServer) -> None:
     gateway = gateway_of(server, key="another-key-of-somebody")
     outcome = await gateway.pay(REQUEST)
     assert (outcome.status, outcome.reason) == ("DECLINED", "-3: 签名校验失败")
@@ -295,7 +301,7 @@ async def test_a_refused_placing_may_be_tried_otherwise(server: EpayServer) -> N
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 after"])
-async def test_a_whole_refund_whose_answer_was_lost_is_found_and_never_sent_again(
+async def test_a_full_refund_whose_response_was_lost_is_found_and_never_repeated(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     await gateway.pay(REQUEST)
@@ -308,7 +314,7 @@ async def test_a_whole_refund_whose_answer_was_lost_is_found_and_never_sent_agai
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 before", "html"])
-async def test_a_lost_refund_that_cannot_be_told_waits_for_the_operator(
+async def test_a_lost_partial_refund_waits_for_the_operator(
     server: EpayServer, gateway: EpayGateway, fault: str
 ) -> None:
     await gateway.pay(REQUEST)
@@ -327,7 +333,7 @@ async def test_a_lost_refund_that_cannot_be_told_waits_for_the_operator(
     assert len(server.refunds) == sent <= 1
 
 
-async def test_a_refused_refund_is_refused_only_if_the_order_still_stands(
+async def test_a_refund_is_refused_only_if_the_order_is_still_paid(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     await gateway.pay(REQUEST)
@@ -341,7 +347,7 @@ async def test_a_refused_refund_is_refused_only_if_the_order_still_stands(
 
 
 # What a server says to a refund whose order stays paid, done or not, and what it means.
-TOLD: Final = [
+REFUND_REPLIES: Final = [
     (-1, "退款金额不能大于订单金额", "REFUSED"),
     (-1, "退款金额不能超过该订单剩余可退款金额！", "REFUSED"),
     (-1, "金额输入错误", "REFUSED"),
@@ -357,8 +363,8 @@ TOLD: Final = [
 ]
 
 
-@pytest.mark.parametrize(("code", "message", "status"), TOLD)
-async def test_only_what_was_refused_beforehand_is_refused(
+@pytest.mark.parametrize(("code", "message", "status"), REFUND_REPLIES)
+async def test_only_refusals_before_any_effect_are_refused(
     server: EpayServer, gateway: EpayGateway, code: int, message: str, status: str
 ) -> None:
     await gateway.pay(REQUEST)
@@ -371,7 +377,7 @@ async def test_only_what_was_refused_beforehand_is_refused(
 
 
 @pytest.mark.parametrize("message", ["退款成功", "退款成功！退款金额￥1.00"])
-async def test_a_refund_is_done_where_the_usual_server_says_so_with_code_0(
+async def test_code_0_with_the_message_of_success_is_a_done_refund(
     server: EpayServer, gateway: EpayGateway, message: str
 ) -> None:
     await gateway.pay(REQUEST)
@@ -384,7 +390,7 @@ async def test_a_refund_is_done_where_the_usual_server_says_so_with_code_0(
     assert (await gateway.refund(part)).status == "UNKNOWN"  # it is about another amount
 
 
-async def test_a_notice_counts_only_if_the_server_says_so_too(
+async def test_a_notice_counts_only_if_the_server_confirms_it(
     server: EpayServer, gateway: EpayGateway
 ) -> None:
     assert isinstance(gateway, Notified)
@@ -426,16 +432,16 @@ WRONG: Final = [
 
 
 @pytest.mark.parametrize(("name", "text"), WRONG)
-def test_a_wrong_setting_is_named(name: str, text: str) -> None:
-    given = {"epay_url": "https://pay.example.com", "epay_pid": PID, "epay_key": KEY}
+def test_an_invalid_setting_is_named(name: str, text: str) -> None:
+    settings = {"epay_url": "https://pay.example.com", "epay_pid": PID, "epay_key": KEY}
     with pytest.raises(ConfigurationError, match=f"OPENTILL_GATEWAY_EPAY_{name.upper()} must be"):
-        configuration.read(given | {f"epay_{name}": text})
+        configuration.read(settings | {f"epay_{name}": text})
 
 
-def test_settings_say_which_server_and_which_of_its_types() -> None:
-    given = {"epay_url": "https://pay.example.com/epay/submit.php", "epay_pid": PID}
-    given |= {"epay_key": KEY, "epay_methods": "WECHAT_PAY=wxpay2, ALIPAY"}
-    options = configuration.read(given)
+def test_settings_name_the_server_and_its_types() -> None:
+    settings = {"epay_url": "https://pay.example.com/epay/submit.php", "epay_pid": PID}
+    settings |= {"epay_key": KEY, "epay_methods": "WECHAT_PAY=wxpay2, ALIPAY"}
+    options = configuration.read(settings)
     assert options.url == "https://pay.example.com/epay/"
     assert options.methods == {"WECHAT_PAY": "wxpay2", "ALIPAY": "alipay"}
     assert KEY not in repr(options)
@@ -445,12 +451,12 @@ def test_settings_say_which_server_and_which_of_its_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [("Tea & Co", "Tea ＆ Co"), ("\\\\", "//"), ("  a \n b ", "a b"), ("&", "＆"), (" ", "-"),
      ("茶" * 60, "茶" * 42)],
 )  # fmt: skip
-def test_a_name_is_one_that_every_server_signs_alike(text: str, wanted: str) -> None:
-    assert wire.name(text) == wanted
+def test_a_name_is_normalized_for_signatures(text: str, expected: str) -> None:
+    assert wire.name(text) == expected
     assert signature.embedded_fields(wire.name(text + "&trade_no=1")) == []
 
 
@@ -462,5 +468,5 @@ HOSTILE: Final = [
 
 
 @pytest.mark.parametrize("body", HOSTILE, ids=lambda body: body[:12])
-def test_whatever_a_server_sends_is_an_answer_or_none(body: bytes) -> None:
+def test_a_malformed_body_is_no_reply(body: bytes) -> None:
     assert wire.read(body) is None

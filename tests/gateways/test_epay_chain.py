@@ -1,4 +1,4 @@
-"""OpenTill's ``epay`` gateway against OpenTill's Epay door: two servers, one payment through both.
+"""OpenTill's ``epay`` gateway against OpenTill's Epay API: one payment through two servers.
 
 The upstream has the sandbox bank; the downstream knows the upstream only as an Epay server.
 """
@@ -30,7 +30,7 @@ CARD: Final = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
 def served(
     fork_server: ForkServer, directory: Path, database: str, **environ: str
 ) -> Iterator[Deployment]:
-    """Run ``opentill serve`` as a process with its worker on a database of the test's."""
+    """Run ``opentill serve`` with its worker in a process, on a database of the test."""
     directory.mkdir()
     deployment = Deployment(directory, fork_server)
     deployment.environ |= {
@@ -43,9 +43,9 @@ def served(
     process = deployment.start()
     try:
         yield deployment
-        found = json.loads(deployment.done("ledger", "check", "--json"))
-        assert found["violations"] == []
-        assert found["entries"] > 0
+        report = json.loads(deployment.done("ledger", "check", "--json"))
+        assert report["violations"] == []
+        assert report["entries"] > 0
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(TIMEOUT_S)
@@ -54,9 +54,9 @@ def served(
 
 
 def merchant(deployment: Deployment) -> tuple[str, str]:
-    """Make a merchant that settles in CNY; its id and API key."""
-    made = deployment.done("merchants", "create", "Tea", "--currency", "CNY", "--json")
-    merchant_id = json.loads(made)["id"]
+    """Create a merchant that settles in CNY; return its id and API key."""
+    created = deployment.done("merchants", "create", "Tea", "--currency", "CNY", "--json")
+    merchant_id = json.loads(created)["id"]
     key = json.loads(deployment.done("keys", "create", merchant_id, "--json"))["key"]
     deployment.done("rates", "set", "CNY", "USD", "0.14", "--reason", "test")
     return merchant_id, key
@@ -66,13 +66,13 @@ def client_of(deployment: Deployment, key: str) -> Client:
     return Client(f"http://127.0.0.1:{deployment.port}", key, trust_env=False)
 
 
-def patiently(look: Callable[[], Any]) -> Any:
-    """Return the first true value, of workers that do their work within seconds."""
+def wait_for(look: Callable[[], Any]) -> Any:
+    """Return the first true value of ``look``."""
     end = time.monotonic() + TIMEOUT_S
-    while not (found := look()):
+    while not (value := look()):
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.1)
-    return found
+    return value
 
 
 class Browser:
@@ -92,14 +92,14 @@ class Browser:
         assert self.page.status_code == 200, self.page.text
 
     def button(self) -> str:
-        """Return where the page's one way onward leads."""
-        found = re.search(r'<a class="button[^"]*" href="([^"]+)"', self.page.text)
-        assert found is not None, self.page.text
-        return urljoin(str(self.page.url), html.unescape(found[1]))
+        """Return the target of the page's button."""
+        match = re.search(r'<a class="button[^"]*" href="([^"]+)"', self.page.text)
+        assert match is not None, self.page.text
+        return urljoin(str(self.page.url), html.unescape(match[1]))
 
 
 def pay_by_card(browser: Browser, session_url: str, upstream: Deployment) -> None:
-    """Pay: our page, the upstream's page, the bank's page, and back through all of them."""
+    """Pay through our page, the upstream's page and the bank's page, and return."""
     browser.open(session_url)
     browser.submit(email="ada@example.com", name="Ada", method="CREDIT_CARD", lang="en")
     browser.open(browser.button())
@@ -128,7 +128,7 @@ def upstream(
 
 
 @pytest.mark.parametrize("mode", ["mapi", pytest.param("submit", marks=pytest.mark.stress)])
-def test_a_payment_and_its_refunds_go_through_both_books(
+def test_a_payment_and_its_refunds_are_booked_by_both_servers(
     fork_server: ForkServer,
     upstream: Deployment,
     tmp_path: Path,
@@ -136,7 +136,7 @@ def test_a_payment_and_its_refunds_go_through_both_books(
     mode: str,
 ) -> None:
     up_id, up_key = merchant(upstream)
-    door = json.loads(upstream.done("epay", "enable", up_id, "--json"))
+    credentials = json.loads(upstream.done("epay", "enable", up_id, "--json"))
     with (
         served(
             fork_server,
@@ -144,8 +144,8 @@ def test_a_payment_and_its_refunds_go_through_both_books(
             make_database(),
             OPENTILL_GATEWAYS="epay",
             OPENTILL_GATEWAY_EPAY_URL=f"http://127.0.0.1:{upstream.port}/epay/",
-            OPENTILL_GATEWAY_EPAY_PID=str(door["pid"]),
-            OPENTILL_GATEWAY_EPAY_KEY=door["key"],
+            OPENTILL_GATEWAY_EPAY_PID=str(credentials["pid"]),
+            OPENTILL_GATEWAY_EPAY_KEY=credentials["key"],
             OPENTILL_GATEWAY_EPAY_METHODS="ALIPAY,CREDIT_CARD",
             OPENTILL_GATEWAY_EPAY_MODE=mode,
         ) as downstream,
@@ -160,24 +160,27 @@ def test_a_payment_and_its_refunds_go_through_both_books(
                 pay_by_card(browser, session.url, upstream)
                 # the notice alone makes it PAID: nobody has come back to the downstream yet
                 order_id = client.checkouts.get(session.id).order_id
-                patiently(lambda: client.orders.get(order_id).status == "PAID")
+                wait_for(lambda: client.orders.get(order_id).status == "PAID")
                 browser.open(browser.button())
                 assert urlsplit(str(browser.page.url)).port == downstream.port
                 assert "Payment received" in browser.page.text
             order = client.orders.get(order_id)
-            (there,) = above.orders.list()
-            assert (order.amount, there.amount) == (Decimal("9.99"), Decimal("9.99"))
-            assert (order.payment_method, there.payment_method) == ("CREDIT_CARD", "CREDIT_CARD")
-            assert there.status == "PAID"
+            (upstream_order,) = above.orders.list()
+            assert (order.amount, upstream_order.amount) == (Decimal("9.99"), Decimal("9.99"))
+            assert (order.payment_method, upstream_order.payment_method) == (
+                "CREDIT_CARD",
+                "CREDIT_CARD",
+            )
+            assert upstream_order.status == "PAID"
             parts = [
                 client.refunds.create(order_id, amount="2.00"),
                 client.refunds.create(order_id, amount="2.00"),
                 client.refunds.create(order_id),
             ]
             for part in parts:
-                patiently(lambda id_=part.id: client.refunds.get(id_).status == "SUCCEEDED")
+                wait_for(lambda id_=part.id: client.refunds.get(id_).status == "SUCCEEDED")
                 assert client.refunds.get(part.id).succeeded_at is not None
-            patiently(lambda: above.orders.get(there.id).status == "REFUNDED")
+            wait_for(lambda: above.orders.get(upstream_order.id).status == "REFUNDED")
             assert client.orders.get(order_id).status == "REFUNDED"
-            amounts = sorted(refund.amount for refund in above.refunds.list(there.id))
+            amounts = sorted(refund.amount for refund in above.refunds.list(upstream_order.id))
             assert amounts == [Decimal("2.00"), Decimal("2.00"), Decimal("5.99")]

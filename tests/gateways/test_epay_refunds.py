@@ -1,4 +1,4 @@
-"""Refunds and notices of the epay gateway through the whole service: worker, callback, operator."""
+"""Refunds and notices of the epay gateway with worker, callback and operator."""
 
 import asyncio
 import itertools
@@ -38,7 +38,7 @@ _hours: Final = itertools.count(1)
 
 
 class Cluster:
-    """A server whose one gateway is epay; its worker is run by hand."""
+    """A server whose only gateway is epay; tests run its jobs."""
 
     def __init__(self, server: Starlette, upstream: EpayServer) -> None:
         self.app = server.state.app
@@ -58,16 +58,16 @@ class Cluster:
         product = await self.db.run(
             lambda tx: products.create(tx, self.merchant_id, body, now_ms())
         )
-        wanted = SessionBody(product_id=product.id)
+        session_body = SessionBody(product_id=product.id)
         session: checkouts.Session = await self.db.run(
-            lambda tx: checkouts.open_session(tx, self.merchant_id, wanted, now_ms())
+            lambda tx: checkouts.open_session(tx, self.merchant_id, session_body, now_ms())
         )
         return session
 
     async def start(
         self, session: checkouts.Session, method: str = "ALIPAY"
     ) -> orders.PaymentAttempt:
-        """Start to pay, as the hosted page does."""
+        """Start a payment like the payment page."""
         entered = checkouts.PayerInput(
             email="ada@example.com", name="", method=method, ip="203.0.113.7", locale="zh"
         )
@@ -77,19 +77,19 @@ class Cluster:
         assert attempt is not None
         return attempt
 
-    async def tell(self, notice: dict[str, str], how: str = "GET") -> httpx2.Response:
-        """Send a notice as an Epay server does."""
+    async def send_notice(self, notice: dict[str, str], how: str = "GET") -> httpx2.Response:
+        """Send a notice like an Epay server."""
         async with httpx2.AsyncClient(trust_env=False) as client:
             where = f"{self.url}/gateways/epay/callback"
             if how == "GET":
                 return await client.get(where, params=notice)
             return await client.post(where, data=notice)
 
-    async def paid(self) -> orders.Order:
-        """Return an order that was paid and told of."""
+    async def pay_order(self) -> orders.Order:
+        """Return an order that was paid and notified."""
         session = await self.open()
         attempt = await self.start(session)
-        answer = await self.tell(self.upstream.pay(attempt.id))
+        answer = await self.send_notice(self.upstream.pay(attempt.id))
         assert (answer.status_code, answer.text) == (200, "success")
         return await self.order(session)
 
@@ -98,15 +98,15 @@ class Cluster:
             return await orders.find(tx, self.merchant_id, session.order_id)
 
     async def refund(self, order: orders.Order, amount: str | None = None) -> str:
-        """Ask for a refund; its id."""
+        """Request a refund; return its id."""
         body = RefundBody(amount=amount)
-        made = await self.db.run(
+        new_refund = await self.db.run(
             lambda tx: refunds.create(tx, self.merchant_id, order.id, body, now_ms())
         )
-        return str(made.id)
+        return str(new_refund.id)
 
     async def send(self, times: int = 1) -> None:
-        """Let the worker send what is due, an hour later each time."""
+        """Run the job that sends refunds, each time an hour later."""
         for _ in range(times):
             now = now_ms() + next(_hours) * 2 * HOUR_MS
             await jobs.send_due(self.db, self.app.gateways, self.url, now)
@@ -123,7 +123,7 @@ async def served(
     through: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[tuple[Starlette, EpayServer]]:
-    """One server, with one Epay server behind it, for all tests here."""
+    """One server and its upstream Epay server, for all tests of this module."""
     with clone(postgres_url, template) as address:
         async with epay_gateway_server.running() as upstream:
             listener = free_socket()
@@ -150,10 +150,10 @@ async def served(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster]:
-    """A merchant of the test's own, at an Epay server that knows of nothing yet."""
+    """A new merchant, and an empty Epay server."""
     server, upstream = served
-    for known in (upstream.orders, upstream.refunds, upstream.requests, upstream.faults):
-        known.clear()
+    for state in (upstream.orders, upstream.refunds, upstream.requests, upstream.faults):
+        state.clear()
     upstream.extra, upstream.refund_response, upstream.reads = {}, None, "either"
     cluster = Cluster(server, upstream)
     yield cluster
@@ -162,23 +162,25 @@ async def cluster(served: tuple[Starlette, EpayServer]) -> AsyncIterator[Cluster
 
 
 @pytest.mark.parametrize("how", ["GET", "POST"])
-async def test_a_notice_pays_an_order_and_again_changes_nothing(cluster: Cluster, how: str) -> None:
+async def test_a_notice_pays_an_order_and_a_repeated_one_changes_nothing(
+    cluster: Cluster, how: str
+) -> None:
     session = await cluster.open()
     attempt = await cluster.start(session)
     notice = cluster.upstream.pay(attempt.id)
     for _ in range(2):
-        answer = await cluster.tell(notice, how)
+        answer = await cluster.send_notice(notice, how)
         assert (answer.status_code, answer.text) == (200, "success")
         assert answer.headers["content-type"] == "text/plain"
     assert (await cluster.order(session)).status == "PAID"
 
 
-async def test_a_payment_at_the_usual_server_is_paid_and_refunded_without_an_operator(
+async def test_a_payment_at_a_rainbow_server_needs_no_operator(
     cluster: Cluster,
 ) -> None:
-    """It reads a query's parameters from the address only, and answers refunds with code 0."""
+    """Such a server reads the query string only and responds to refunds with code 0."""
     cluster.upstream.reads = "query"
-    order = await cluster.paid()
+    order = await cluster.pay_order()
     assert order.status == "PAID"
     cluster.upstream.refund_response = {
         "code": 0,
@@ -192,10 +194,10 @@ async def test_a_payment_at_the_usual_server_is_paid_and_refunded_without_an_ope
 
 
 @pytest.mark.parametrize("payurl", ["", "weixin://wxpay/bizpayurl?pr=1"])
-async def test_a_customer_whose_page_was_lost_with_the_server_can_pay(
+async def test_a_customer_can_pay_after_a_crash_lost_the_payment_page(
     cluster: Cluster, payurl: str
 ) -> None:
-    """The order is placed, and the server is killed before it has written where to go."""
+    """The order was placed, but the server died before it stored the URL."""
     upstream, session = cluster.upstream, await cluster.open()
     upstream.faults = [("mapi", "held")]
     started = asyncio.create_task(cluster.start(session))
@@ -208,8 +210,8 @@ async def test_a_customer_whose_page_was_lost_with_the_server_can_pay(
     now = now_ms() + 20_000
     await order_jobs.check_attempts(cluster.db, cluster.app.gateways, cluster.url, now)
     async with cluster.db.connection() as tx:
-        found = await orders.find_attempt(tx, cluster.merchant_id, lost)
-    assert (found.status, found.action_url) == ("ACTION_REQUIRED", payurl)
+        attempt = await orders.find_attempt(tx, cluster.merchant_id, lost)
+    assert (attempt.status, attempt.action_url) == ("ACTION_REQUIRED", payurl)
 
     page = f"/checkout/{session.id}"
     form = {"email": "ada@example.com", "name": "", "method": "ALIPAY", "lang": "en"}
@@ -220,15 +222,15 @@ async def test_a_customer_whose_page_was_lost_with_the_server_can_pay(
         assert answer.headers["location"].startswith(f"{page}/continue/")
     (new,) = upstream.orders.keys() - {lost}  # the second form started no third
     assert f"{upstream.url}cashier/{upstream.orders[new]['trade_no']}" in way.text
-    assert (await cluster.tell(upstream.pay(new))).status_code == 200
+    assert (await cluster.send_notice(upstream.pay(new))).status_code == 200
     assert (await cluster.order(session)).status == "PAID"
-    assert (await cluster.tell(upstream.pay(lost))).status_code == 200  # who could, and why?
+    assert (await cluster.send_notice(upstream.pay(lost))).status_code == 200  # who could, and why?
     async with cluster.db.connection() as tx:
-        found = await orders.find_attempt(tx, cluster.merchant_id, lost)
-    assert found.status == "DUPLICATE"  # to be given back
+        attempt = await orders.find_attempt(tx, cluster.merchant_id, lost)
+    assert attempt.status == "DUPLICATE"  # to be given back
 
 
-async def test_what_is_no_true_notice_pays_nothing_and_is_not_acknowledged(
+async def test_a_false_notice_pays_nothing_and_is_not_acknowledged(
     cluster: Cluster,
 ) -> None:
     session = await cluster.open()
@@ -243,34 +245,34 @@ async def test_what_is_no_true_notice_pays_nothing_and_is_not_acknowledged(
     ]
     for notice, status in forged:
         for how in ("GET", "POST"):
-            answer = await cluster.tell(notice, how)
+            answer = await cluster.send_notice(notice, how)
             assert answer.status_code == status
             assert "success" not in answer.text
     assert (await cluster.order(session)).status == "PENDING"
 
 
-async def test_a_notice_that_nobody_confirms_now_is_not_acknowledged(cluster: Cluster) -> None:
+async def test_a_notice_that_cannot_be_confirmed_is_not_acknowledged(cluster: Cluster) -> None:
     session = await cluster.open()
     attempt = await cluster.start(session)
     cluster.upstream.faults = [("order", "html")]
-    answer = await cluster.tell(cluster.upstream.pay(attempt.id))
+    answer = await cluster.send_notice(cluster.upstream.pay(attempt.id))
     assert answer.status_code == 503  # to be told again
     assert (await cluster.order(session)).status == "PENDING"
 
 
-async def test_another_amount_than_is_due_pays_nothing(cluster: Cluster) -> None:
+async def test_a_wrong_amount_pays_nothing(cluster: Cluster) -> None:
     session = await cluster.open()
     attempt = await cluster.start(session)
     cluster.upstream.orders[attempt.id]["money"] = "0.01"
-    await cluster.tell(cluster.upstream.pay(attempt.id))
+    await cluster.send_notice(cluster.upstream.pay(attempt.id))
     assert (await cluster.order(session)).status == "PENDING"
 
 
 @pytest.mark.parametrize("fault", ["cut", "500 after"])
-async def test_a_whole_refund_without_an_answer_is_found_and_done_once(
+async def test_a_full_refund_without_a_response_is_found_and_done_once(
     cluster: Cluster, fault: str
 ) -> None:
-    order = await cluster.paid()
+    order = await cluster.pay_order()
     cluster.upstream.faults = [("refund", fault)]
     refund_id = await cluster.refund(order)
     await cluster.send()
@@ -281,10 +283,10 @@ async def test_a_whole_refund_without_an_answer_is_found_and_done_once(
 
 
 @pytest.mark.parametrize("word", ["done", "failed"])
-async def test_a_part_without_an_answer_is_sent_once_and_ended_by_the_operator(
+async def test_a_partial_refund_without_a_response_is_ended_by_the_operator(
     cluster: Cluster, fork_server: ForkServer, tmp_path: Path, word: str
 ) -> None:
-    order = await cluster.paid()
+    order = await cluster.pay_order()
     cluster.upstream.faults = [("refund", "cut")]
     refund_id = await cluster.refund(order, "2.00")
     await cluster.send(5)
@@ -297,8 +299,8 @@ async def test_a_part_without_an_answer_is_sent_once_and_ended_by_the_operator(
     assert len(cluster.upstream.refunds) == 1
 
 
-async def test_a_refund_that_surely_did_not_arrive_is_sent_again(cluster: Cluster) -> None:
-    order = await cluster.paid()
+async def test_an_unprocessed_refund_is_sent_again(cluster: Cluster) -> None:
+    order = await cluster.pay_order()
     real, cluster.upstream.answer = cluster.upstream.answer, lambda *_: {"code": -3, "msg": "KEY"}  # type: ignore[method-assign]
     refund_id = await cluster.refund(order, "2.00")
     await cluster.send(2)
@@ -309,14 +311,14 @@ async def test_a_refund_that_surely_did_not_arrive_is_sent_again(cluster: Cluste
     assert len(cluster.upstream.refunds) == 1
 
 
-async def test_a_duplicate_payment_is_given_back_once_even_if_the_answer_is_lost(
+async def test_a_duplicate_payment_is_refunded_once_even_if_the_response_is_lost(
     cluster: Cluster,
 ) -> None:
     session = await cluster.open()
     first, second = await cluster.start(session), await cluster.start(session, "WECHAT_PAY")
     assert first.id != second.id
     for attempt in (first, second):
-        assert (await cluster.tell(cluster.upstream.pay(attempt.id))).text == "success"
+        assert (await cluster.send_notice(cluster.upstream.pay(attempt.id))).text == "success"
     cluster.upstream.faults = [("refund", "cut")]
     for _ in range(4):
         now = now_ms() + next(_hours) * 2 * HOUR_MS

@@ -1,4 +1,4 @@
-"""The Epay signature against vectors that independent clients have computed."""
+"""The Epay signature against vectors of independent clients."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,14 @@ BY_ID = {row["id"]: row for row in ROWS}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
-def test_signs_as_other_clients_do(row: dict[str, Any]) -> None:
+def test_signatures_match_the_vectors(row: dict[str, Any]) -> None:
     assert signature.text_to_sign(row["params"]) == row["string_to_sign_without_key"]
     assert signature.sign(row["params"], row["key"]) == row["sign"]
     assert signature.verify(row["params"] | {"sign": row["sign"]}, row["key"])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
-def test_verifies_what_is_decoded_from_the_wire(row: dict[str, Any]) -> None:
+def test_decoded_parameters_are_verified(row: dict[str, Any]) -> None:
     received = dict(parse_qsl(row["urlencoded"], keep_blank_values=True))
     assert signature.verify(received, row["key"])
     assert not signature.verify(received, row["key"] + "x")
@@ -32,7 +32,7 @@ def test_verifies_what_is_decoded_from_the_wire(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", VECTORS["negative"], ids=lambda row: row["id"])
-def test_refuses_every_sign_that_is_not_the_standard_one(row: dict[str, Any]) -> None:
+def test_nonstandard_signatures_are_refused(row: dict[str, Any]) -> None:
     base = BY_ID[row["base"]]
     assert not signature.verify(base["params"] | {"sign": row["sign"]}, base["key"])
 
@@ -49,13 +49,13 @@ def test_refuses_every_sign_that_is_not_the_standard_one(row: dict[str, Any]) ->
         ("SHA256", False),
     ],
 )
-def test_knows_one_sign_type(sign_type: str, valid: bool) -> None:
+def test_md5_is_the_only_sign_type(sign_type: str, valid: bool) -> None:
     base = BY_ID["submit_basic"]
     signed = base["params"] | {"sign": base["sign"], "sign_type": sign_type}
     assert signature.verify(signed, base["key"]) is valid
 
 
-def test_names_the_value_that_makes_one_sign_fit_two_messages() -> None:
+def test_the_value_that_makes_a_signature_ambiguous_is_found() -> None:
     pair = VECTORS["ambiguity"]
     signs = {signature.sign(pair[which], pair["key"]) for which in "ab"}
     assert signs == {pair["sign"]}
@@ -65,7 +65,7 @@ def test_names_the_value_that_makes_one_sign_fit_two_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "borders"),
+    ("value", "fields"),
     [
         ("a&trade_status=TRADE_SUCCESS", [("trade_status", "TRADE_SUCCESS")]),
         ("https://m.example/r?a=1&money=1#x", [("money", "1#x")]),
@@ -80,7 +80,5 @@ def test_names_the_value_that_makes_one_sign_fit_two_messages() -> None:
         ("x&trade_status", []),
     ],
 )
-def test_sees_protocol_fields_behind_an_ampersand(
-    value: str, borders: list[tuple[str, str]]
-) -> None:
-    assert signature.embedded_fields(value) == borders
+def test_embedded_protocol_fields_are_found(value: str, fields: list[tuple[str, str]]) -> None:
+    assert signature.embedded_fields(value) == fields

@@ -1,4 +1,4 @@
-"""Several gateways: who is asked first, who is next when one is away, who waits for none."""
+"""Several gateways: the order of calls, failover, and isolation of slow ones."""
 
 import asyncio
 import time
@@ -28,29 +28,29 @@ PUBLIC = "http://127.0.0.1:9"
 
 
 class Provider:
-    """A gateway that says what it is told to say, and counts what it is asked."""
+    """A gateway that returns a fixed status and records its calls."""
 
-    def __init__(self, name: str, says: str = "ACTION_REQUIRED", delay_s: float = 0) -> None:
-        self.name, self.says, self.delay_s = name, says, delay_s
-        self.asked: list[str] = []
-        self.looked: list[str] = []
+    def __init__(self, name: str, status: str = "ACTION_REQUIRED", delay_s: float = 0) -> None:
+        self.name, self.status, self.delay_s = name, status, delay_s
+        self.attempts: list[str] = []
+        self.queries: list[str] = []
 
     def methods(self, currency: str) -> tuple[str, ...]:
         return ("CREDIT_CARD", "ALIPAY") if currency == "USD" else ()
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        self.asked.append(request.attempt_id)
+        self.attempts.append(request.attempt_id)
         await asyncio.sleep(self.delay_s)
-        url = f"https://{self.name}.example/pay" if self.says == "ACTION_REQUIRED" else ""
-        return PaymentOutcome(status=self.says, action_url=url, reason=f"{self.name} says so")
+        url = f"https://{self.name}.example/pay" if self.status == "ACTION_REQUIRED" else ""
+        return PaymentOutcome(status=self.status, action_url=url, reason=f"{self.name} says so")
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        self.looked.append(attempt_id)
+        self.queries.append(attempt_id)
         await asyncio.sleep(self.delay_s)
         return PaymentOutcome(status="SUCCEEDED")
 
     async def refund(self, request: Any) -> RefundOutcome:
-        self.looked.append(request.refund_id)
+        self.queries.append(request.refund_id)
         await asyncio.sleep(self.delay_s)
         return RefundOutcome(status="SUCCEEDED")
 
@@ -77,11 +77,11 @@ async def pay(
 
 async def look(db: Db, order: Order) -> tuple[Order, list[PaymentAttempt]]:
     async with db.connection() as tx:
-        found = await orders.find(tx, order.merchant_id, order.id)
-        return found, await attempts(tx, order)
+        current = await orders.find(tx, order.merchant_id, order.id)
+        return current, await attempts(tx, order)
 
 
-FALLS = [
+FAILOVERS = [
     #  first says         second says        asked      attempts end as                order
     ("UNREACHABLE", "ACTION_REQUIRED", (1, 1), ["DECLINED", "ACTION_REQUIRED"], "PENDING"),
     ("UNREACHABLE", "SUCCEEDED", (1, 1), ["DECLINED", "SUCCEEDED"], "PAID"),
@@ -95,88 +95,93 @@ FALLS = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "asked", "ends", "becomes"), FALLS)
-async def test_only_what_surely_never_arrived_goes_on_to_the_next(
-    db: Db, first: str, second: str, asked: tuple[int, int], ends: list[str], becomes: str
+@pytest.mark.parametrize(("first", "second", "calls", "ends", "becomes"), FAILOVERS)
+async def test_only_unreachable_gateways_fail_over_to_the_next(
+    db: Db, first: str, second: str, calls: tuple[int, int], ends: list[str], becomes: str
 ) -> None:
-    one, two = Provider("one", first), Provider("two", second)
+    first_provider, second_provider = Provider("one", first), Provider("two", second)
     order = await new(db)
-    last = await pay(db, {"one": one, "two": two}, order)
-    found, tried = await look(db, order)
-    assert (len(one.asked), len(two.asked)) == asked
-    assert ([attempt.status for attempt in tried], found.status) == (ends, becomes)
+    last = await pay(db, {"one": first_provider, "two": second_provider}, order)
+    current, tried = await look(db, order)
+    assert (len(first_provider.attempts), len(second_provider.attempts)) == calls
+    assert ([attempt.status for attempt in tried], current.status) == (ends, becomes)
     assert last.id == tried[-1].id
-    assert [attempt.gateway for attempt in tried] == ["one", "two"][: sum(asked)]
-    assert len({attempt.id for attempt in tried}) == sum(asked)
+    assert [attempt.gateway for attempt in tried] == ["one", "two"][: sum(calls)]
+    assert len({attempt.id for attempt in tried}) == sum(calls)
     async with db.connection() as tx:
         events = [line.event for line in await history(tx, order)]
-    assert events.count("submitted") == sum(asked)
+    assert events.count("submitted") == sum(calls)
 
 
 async def test_the_next_intent_is_committed_before_its_call(db: Db) -> None:
     order = await new(db)
 
-    class Looking(Provider):
+    class CheckingProvider(Provider):
         async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-            found, tried = await look(db, order)
+            current, tried = await look(db, order)
             assert (tried[-1].id, tried[-1].status) == (request.attempt_id, "SUBMITTED")
-            assert (found.status, tried[0].status) == ("CREATING", "DECLINED")
+            assert (current.status, tried[0].status) == ("CREATING", "DECLINED")
             assert request.return_url.split("/return/")[1].startswith(request.attempt_id)
             assert request.callback_url.endswith("/gateways/two/callback")
             return await super().pay(request)
 
-    two = Looking("two")
-    await pay(db, {"one": Provider("one", "UNREACHABLE"), "two": two}, order)
-    assert len(two.asked) == 1
+    second_provider = CheckingProvider("two")
+    await pay(db, {"one": Provider("one", "UNREACHABLE"), "two": second_provider}, order)
+    assert len(second_provider.attempts) == 1
 
 
-async def test_going_on_ends_after_three_gateways(db: Db) -> None:
+async def test_failover_ends_after_three_gateways(db: Db) -> None:
     gateways = {name: Provider(name, "UNREACHABLE") for name in ("a", "b", "c", "d")}
     order = await new(db)
     await pay(db, gateways, order)
-    assert [len(gateway.asked) for gateway in gateways.values()] == [1, 1, 1, 0]
-    found, _ = await look(db, order)
-    assert found.status == "PENDING"
+    assert [len(gateway.attempts) for gateway in gateways.values()] == [1, 1, 1, 0]
+    current, _ = await look(db, order)
+    assert current.status == "PENDING"
 
 
-async def test_a_gateway_that_was_away_is_tried_last_for_a_while(db: Db) -> None:
-    one, two = Provider("one", "UNREACHABLE"), Provider("two")
-    gateways = Gateways({"one": one, "two": two}, {}, {})  # type: ignore[dict-item]
+async def test_an_unreachable_gateway_comes_last_for_a_while(db: Db) -> None:
+    first_provider, second_provider = Provider("one", "UNREACHABLE"), Provider("two")
+    gateways = Gateways({"one": first_provider, "two": second_provider}, {}, {})  # type: ignore[dict-item]
     for _ in range(3):
         await pay(db, gateways, await new(db))
-    assert (len(one.asked), len(two.asked)) == (1, 3)
+    assert (len(first_provider.attempts), len(second_provider.attempts)) == (1, 3)
 
 
-async def test_what_waited_too_long_to_be_written_down_is_not_sent_any_more(
+async def test_an_attempt_whose_write_waited_too_long_is_not_sent(
     db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker may ask before such a call has ended, be told "not found", and believe it."""
+    """Otherwise the worker could query it, get NOT_FOUND, and end it before the call has ended."""
     ahead_ns, real_ns = 0, time.monotonic_ns
     monkeypatch.setattr(time, "monotonic_ns", lambda: real_ns() + ahead_ns)
-    one, two = Provider("one", "SUCCEEDED"), Provider("two", "SUCCEEDED")
+    first_provider, second_provider = Provider("one", "SUCCEEDED"), Provider("two", "SUCCEEDED")
     order = await new(db)
     async with db.transaction() as tx:
         await orders.lock(tx, *ids(order))
-        paying = asyncio.create_task(pay(db, {"one": one, "two": two}, order))
+        paying = asyncio.create_task(
+            pay(db, {"one": first_provider, "two": second_provider}, order)
+        )
         while await waits(tx) is None:
             await asyncio.sleep(0.01)
         ahead_ns = 4_001_000_000
     assert (await paying).status == "DECLINED"
-    assert one.asked + two.asked == []
-    again = await pay(db, {"one": one, "two": two}, order, now=NOW + 5_000)
+    assert first_provider.attempts + second_provider.attempts == []
+    again = await pay(db, {"one": first_provider, "two": second_provider}, order, now=NOW + 5_000)
     assert (again.status, (await look(db, order))[0].status) == ("SUCCEEDED", "PAID")
 
 
-async def test_two_tabs_go_on_once(db: Db) -> None:
-    one, two = Provider("one", "UNREACHABLE", delay_s=0.1), Provider("two", delay_s=0.1)
+async def test_concurrent_payments_fail_over_once(db: Db) -> None:
+    first_provider, second_provider = (
+        Provider("one", "UNREACHABLE", delay_s=0.1),
+        Provider("two", delay_s=0.1),
+    )
     order = await new(db)
-    gateways = {"one": one, "two": two}
+    gateways = {"one": first_provider, "two": second_provider}
     await asyncio.gather(*(pay(db, gateways, order) for _ in range(6)))
     _, tried = await look(db, order)
     assert [attempt.gateway for attempt in tried] == ["one", "two"]
 
 
-async def test_a_slow_gateway_holds_up_no_other(database_url: str) -> None:
+async def test_a_slow_gateway_delays_no_other(database_url: str) -> None:
     """Sixty attempts and refunds of a gateway that hangs are due before those of another."""
     db = await Db.connect(database_url, 8, acquire_timeout_s=30)
     slow, quick = Provider("slow", delay_s=3600), Provider("quick")
@@ -202,7 +207,7 @@ async def test_a_slow_gateway_holds_up_no_other(database_url: str) -> None:
                     break
                 await asyncio.sleep(0.05)
             assert (await look(db, order))[0].status == "PAID"
-        assert slow.looked
+        assert slow.queries
         async with db.transaction() as tx:
             await refunded(tx, await orders.find(tx, mine[0].merchant_id, mine[0].id), None, NOW)
         for _ in range(600):
@@ -216,7 +221,7 @@ async def test_a_slow_gateway_holds_up_no_other(database_url: str) -> None:
         await db.close()
 
 
-async def test_rows_of_a_gateway_that_is_gone_are_looked_at_too(db: Db) -> None:
+async def test_attempts_of_a_removed_gateway_are_processed(db: Db) -> None:
     order = await new(db)
     await pay(db, {"old": Provider("old")}, order)
     others = order_jobs.jobs.GatewayFilter(("one",), included=False)
@@ -242,12 +247,12 @@ AGES = [
 
 
 @pytest.mark.parametrize(("status", "gateway", "age", "after"), AGES)
-async def test_what_could_still_be_paid_is_asked_about(
+async def test_open_attempts_are_queried_at_growing_intervals(
     db: Db, status: str, gateway: str, age: int, after: int | None
 ) -> None:
-    made = await pay(db, {"one": Provider("one")}, await new(db))
+    new_attempt = await pay(db, {"one": Provider("one")}, await new(db))
     attempt = msgspec.structs.replace(
-        made, status=status, gateway=gateway, checks=20 if age else 0, created_at=NOW
+        new_attempt, status=status, gateway=gateway, checks=20 if age else 0, created_at=NOW
     )
     again = payments.next_check(attempt, NOW + age)
     assert (None if again is None else again - NOW - age) == after
@@ -272,10 +277,10 @@ async def test_a_transfer_waits_and_is_confirmed_on_its_own_attempt(db: Db) -> N
     await db.run(
         lambda tx: orders.confirm_manually(tx, *ids(order), "ann", "statement 7", NOW + DAY)
     )
-    found, tried = await look(db, order)
-    assert (found.status, found.payment_method) == ("PAID", "BANK_TRANSFER")
+    current, tried = await look(db, order)
+    assert (current.status, current.payment_method) == ("PAID", "BANK_TRANSFER")
     assert [(a.id, a.status) for a in tried] == [(attempt.id, "SUCCEEDED")]
-    assert found.paid_attempt_id == attempt.id
+    assert current.paid_attempt_id == attempt.id
 
 
 def ids(order: Order) -> tuple[str, str]:
@@ -290,17 +295,17 @@ async def test_a_transfer_that_comes_after_the_session_has_expired_pays(db: Db) 
     await order_jobs.check_attempts(db, MANUAL, PUBLIC, at)
     assert (await look(db, order))[0].status == "CLOSED"
     await db.run(lambda tx: orders.confirm_manually(tx, *ids(order), "ann", "late", at))
-    found, tried = await look(db, order)
-    assert (found.status, found.paid_attempt_id) == ("PAID", attempt.id)
+    current, tried = await look(db, order)
+    assert (current.status, current.paid_attempt_id) == ("PAID", attempt.id)
     assert [a.status for a in tried] == ["SUCCEEDED"]
 
 
-async def test_who_changes_their_mind_about_a_transfer_pays_another_way(db: Db) -> None:
+async def test_a_customer_may_pay_otherwise_after_choosing_a_transfer(db: Db) -> None:
     order, attempt = await transfer(db)
     card = await pay(db, {**MANUAL, "one": Provider("one", "SUCCEEDED")}, order, now=NOW + 1)
     assert card.id != attempt.id
-    found, tried = await look(db, order)
-    assert (found.status, [a.status for a in tried]) == ("PAID", ["ACTION_REQUIRED", "SUCCEEDED"])
+    current, tried = await look(db, order)
+    assert (current.status, [a.status for a in tried]) == ("PAID", ["ACTION_REQUIRED", "SUCCEEDED"])
 
 
 async def test_a_refund_of_a_transfer_waits_for_the_operator(db: Db) -> None:
@@ -312,16 +317,16 @@ async def test_a_refund_of_a_transfer_waits_for_the_operator(db: Db) -> None:
     assert (await look(db, order))[0].refund_held_minor == Money(999, "USD").minor
 
 
-async def test_what_is_open_at_a_gateway_outlives_its_configuration(db: Db) -> None:
-    """Its methods are narrowed, then it is switched off, then it is back: nothing is lost."""
-    one, other = Provider("one", "ACTION_REQUIRED"), Provider("other", "ACTION_REQUIRED")
+async def test_open_payments_survive_changes_of_the_configuration(db: Db) -> None:
+    """The gateway's methods are restricted, then it is removed, then added again."""
+    first_provider, other = Provider("one", "ACTION_REQUIRED"), Provider("other", "ACTION_REQUIRED")
     waits, unknown, paid = [await new(db) for _ in range(3)]
-    first = await pay(db, {"one": one}, waits)
-    one.says = "UNKNOWN"
-    await pay(db, {"one": one}, unknown)
-    one.says = "SUCCEEDED"
-    await pay(db, {"one": one}, paid)
-    both: dict[str, Any] = {"one": one, "other": other}
+    first = await pay(db, {"one": first_provider}, waits)
+    first_provider.status = "UNKNOWN"
+    await pay(db, {"one": first_provider}, unknown)
+    first_provider.status = "SUCCEEDED"
+    await pay(db, {"one": first_provider}, paid)
+    both: dict[str, Any] = {"one": first_provider, "other": other}
     narrowed = Gateways(both, {}, {"one": {"ALIPAY": ()}})
     assert (await pay(db, narrowed, waits)).id == first.id  # the page that is open stays
     assert (await pay(db, narrowed, await new(db))).gateway == "other"

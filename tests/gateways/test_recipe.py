@@ -1,4 +1,4 @@
-"""The gateway of the recipe, as a package outside the tree, takes a payment in a real server."""
+"""The gateway of the recipe, as an installed package, takes a payment in a real server."""
 
 import json
 import re
@@ -20,29 +20,29 @@ RECIPE = Path(__file__).parents[2] / "docs/recipes/add-a-gateway.md"
 
 
 def install(folder: Path) -> None:
-    """Do what pip does with the recipe's package."""
+    """Install the recipe's package like pip."""
     text = RECIPE.read_text()
     (project,), (module,) = (
         re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("toml", "python")
     )
-    found = tomllib.loads(project)["project"]
+    metadata = tomllib.loads(project)["project"]
     folder.mkdir()
     (folder / "opentill_piggy.py").write_text(module)
-    info = folder / f"opentill_piggy-{found['version']}.dist-info"
+    info = folder / f"opentill_piggy-{metadata['version']}.dist-info"
     info.mkdir()
-    about = f"Metadata-Version: 2.1\nName: {found['name']}\nVersion: {found['version']}\n"
+    about = f"Metadata-Version: 2.1\nName: {metadata['name']}\nVersion: {metadata['version']}\n"
     (info / "METADATA").write_text(about)
     lines = [
-        f"{name} = {where}" for name, where in found["entry-points"]["opentill.gateways"].items()
+        f"{name} = {where}" for name, where in metadata["entry-points"]["opentill.gateways"].items()
     ]
     (info / "entry_points.txt").write_text("\n".join(["[opentill.gateways]", *lines]) + "\n")
 
 
 class Provider:
-    """Piggy itself."""
+    """The provider of the recipe's gateway."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, dict[str, Any]] = {}
+        self.payments: dict[str, dict[str, Any]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -50,13 +50,13 @@ class Provider:
         if scope["method"] == "POST":
             order = json.loads((await receive())["body"])
             assert (b"authorization", b"Bearer k-1") in scope["headers"]
-            self.asked[order["id"]] = {**order, "status": "done"}
-            said = self.asked[order["id"]]
+            self.payments[order["id"]] = {**order, "status": "done"}
+            payment = self.payments[order["id"]]
         else:
-            said = self.asked.get(scope["path"].rpartition("/")[2], {})
-        status = 200 if said else 404
+            payment = self.payments.get(scope["path"].rpartition("/")[2], {})
+        status = 200 if payment else 404
         await send({"type": "http.response.start", "status": status, "headers": []})
-        await send({"type": "http.response.body", "body": json.dumps(said).encode()})
+        await send({"type": "http.response.body", "body": json.dumps(payment).encode()})
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def provider() -> Iterator[tuple[Provider, str]]:
         yield provider, url_of(sock)
 
 
-def test_an_order_is_paid_and_refunded_through_a_gateway_of_somebody_else(
+def test_an_order_is_paid_and_refunded_through_a_third_party_gateway(
     fork_server: ForkServer, migrated: Path, tmp_path: Path, provider: tuple[Provider, str]
 ) -> None:
     install(tmp_path / "packages")
@@ -80,13 +80,13 @@ def test_an_order_is_paid_and_refunded_through_a_gateway_of_somebody_else(
     with checked(fork_server, migrated, **environ) as deployment:
         pay_and_refund(deployment, provider[0])
         # In an interpreter of its own, which finds the package as every interpreter does.
-        found = json.loads(deployment.run_really("doctor", "--json").stdout)
-        (piggy,) = [row["text"] for row in found if row["subject"] == "gateway"]
+        rows = json.loads(deployment.run_really("doctor", "--json").stdout)
+        (piggy,) = [row["text"] for row in rows if row["subject"] == "gateway"]
         assert piggy == "piggy takes ALIPAY in EUR"
 
 
 def pay_and_refund(deployment: Deployment, provider: Provider) -> None:
-    """Sell something for 5 euro and give it back."""
+    """Sell a product for 5 euro and refund a part."""
     merchant = json.loads(deployment.done("merchants", "create", "Shop", "--json"))["id"]
     deployment.done("rates", "set", "EUR", "USD", "1.10")
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
@@ -116,4 +116,4 @@ def pay_and_refund(deployment: Deployment, provider: Provider) -> None:
                 break
             time.sleep(0.1)
     assert status == "SUCCEEDED"
-    assert sorted(asked["amount"] for asked in provider.asked.values()) == [200, 500]
+    assert sorted(asked["amount"] for asked in provider.payments.values()) == [200, 500]

@@ -1,4 +1,4 @@
-"""Which gateways are loaded, and which of them is used."""
+"""Loading of gateways, and the choice of one for a payment."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
-from opentill.gateways import BadGateways, Gateway, candidates, load, offered
+from opentill.gateways import BadGateways, Gateway, candidates, load, offered_methods
 from opentill.gateways.sandbox import SandboxGateway
 
 THIRD_PARTY = """
@@ -43,7 +43,7 @@ def test_the_sandbox_is_built_in() -> None:
 
 
 @pytest.mark.usefixtures("third_party")
-def test_a_third_party_adds_a_gateway_and_cannot_replace_ours() -> None:
+def test_a_third_party_gateway_cannot_replace_a_built_in_one() -> None:
     gateways = load(("cheap", "sandbox"), Settings(sandbox_secret="s"))
     assert [(name, gateway.name) for name, gateway in gateways.items()] == [
         ("cheap", "cheap"),
@@ -52,7 +52,7 @@ def test_a_third_party_adds_a_gateway_and_cannot_replace_ours() -> None:
 
 
 @pytest.mark.usefixtures("third_party")
-def test_an_unknown_name_says_what_is_available() -> None:
+def test_an_unknown_name_is_refused_with_the_available_ones() -> None:
     expected = "OPENTILL_GATEWAYS names 'bank'; available are: .*cheap.*sandbox"
     with pytest.raises(ValueError, match=expected):
         load(("sandbox", "bank"), Settings(sandbox_secret="s"))
@@ -75,9 +75,7 @@ def test_stripe_is_built_in() -> None:
     (STRIPE | {"stripe_webhook_secret": "wh sec"}, "without blanks"),
     (STRIPE | {"stripe_api_base": "stripe"}, "OPENTILL_GATEWAY_STRIPE_API_BASE is 'stripe'"),
 ])  # fmt: skip
-def test_stripe_without_what_it_needs_names_the_variable(
-    options: dict[str, str], expected: str
-) -> None:
+def test_missing_options_of_stripe_are_named(options: dict[str, str], expected: str) -> None:
     with pytest.raises(ConfigurationError, match=expected):
         load(("stripe",), Settings(gateway_options=options))
 
@@ -88,16 +86,21 @@ def test_the_library_of_stripe_is_not_loaded_for_others() -> None:
 
 
 @pytest.mark.usefixtures("third_party")
-def test_the_first_gateway_that_takes_it_is_used() -> None:
+def test_the_first_gateway_with_the_method_is_preferred() -> None:
     gateways: dict[str, Gateway] = load(("cheap", "sandbox"), Settings(sandbox_secret="s"))
-    assert offered(gateways, "EUR") == ("ALIPAY", "CREDIT_CARD", "WECHAT_PAY", "BANK_TRANSFER")
-    assert offered(gateways, "XXX") == ()
+    assert offered_methods(gateways, "EUR") == (
+        "ALIPAY",
+        "CREDIT_CARD",
+        "WECHAT_PAY",
+        "BANK_TRANSFER",
+    )
+    assert offered_methods(gateways, "XXX") == ()
     assert candidates(gateways, "CREDIT_CARD", "EUR")[0] == "cheap"
     assert candidates(gateways, "CREDIT_CARD", "USD")[0] == "sandbox"
     assert candidates(gateways, "PAYNOW", "EUR") == []
 
 
-def test_a_gateway_of_somebody_else_that_cannot_be_made_is_named(
+def test_a_third_party_gateway_that_cannot_be_created_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "broken_gateway-1.0.dist-info"
@@ -109,7 +112,7 @@ def test_a_gateway_of_somebody_else_that_cannot_be_made_is_named(
         load(("broken",), Settings())
 
 
-def test_the_types_of_an_epay_server_may_have_names_of_its_own() -> None:
+def test_types_of_an_epay_server_may_have_other_names() -> None:
     options = {
         "epay_url": "https://pay.example.com",
         "epay_pid": "1001",
@@ -117,4 +120,4 @@ def test_the_types_of_an_epay_server_may_have_names_of_its_own() -> None:
         "epay_methods": "WECHAT_PAY=wxpay2",
     }
     gateways = load(("epay",), Settings(gateway_options=options))
-    assert offered(gateways, "CNY") == ("WECHAT_PAY",)
+    assert offered_methods(gateways, "CNY") == ("WECHAT_PAY",)

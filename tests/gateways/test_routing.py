@@ -1,4 +1,4 @@
-"""What each gateway is used for and in which order, and what is said of a wrong configuration."""
+"""Methods and order of gateways, and refusals of a wrong configuration."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from opentill import config
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
-from opentill.gateways import Gateways, candidates, load, offered
+from opentill.gateways import Gateways, candidates, load, offered_methods
 from opentill.gateways.manual import ManualGateway, instructions
 
 BOTH = {"OPENTILL_GATEWAYS": "sandbox,manual", "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "IBAN XX"}
@@ -38,16 +38,16 @@ def loaded(environ: Mapping[str, str]) -> Gateways:
           "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS_EUR": "IBAN"}, "BANK_TRANSFER", "USD", ["sandbox"]),
     ],
 )  # fmt: skip
-def test_who_takes_a_payment(
+def test_gateways_for_a_payment_are_ordered_by_preference(
     environ: Mapping[str, str], method: str, currency: str, expected: list[str]
 ) -> None:
     assert candidates(loaded(environ), method, currency) == expected  # type: ignore[arg-type]
 
 
-def test_what_nobody_takes_is_not_offered() -> None:
+def test_methods_without_a_gateway_are_not_offered() -> None:
     gateways = loaded({"OPENTILL_GATEWAY_SANDBOX_METHODS": "ALIPAY:CNY"})
-    assert offered(gateways, "CNY") == ("ALIPAY", "BANK_TRANSFER")
-    assert offered(gateways, "EUR") == ("BANK_TRANSFER",)
+    assert offered_methods(gateways, "CNY") == ("ALIPAY", "BANK_TRANSFER")
+    assert offered_methods(gateways, "EUR") == ("BANK_TRANSFER",)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_wrong_configuration_is_named(environ: Mapping[str, str], expected: st
         loaded(environ)
 
 
-def test_instructions_may_stand_in_files_and_differ_by_currency(tmp_path: Path) -> None:
+def test_instructions_may_be_in_files_and_differ_by_currency(tmp_path: Path) -> None:
     file = tmp_path / "eur.txt"
     file.write_text("IBAN XX00\n1234  \n\nOpenTill GmbH\n")
     options = {"manual_instructions_file_eur": str(file), "manual_instructions": "ask us"}
@@ -88,15 +88,15 @@ def test_instructions_may_stand_in_files_and_differ_by_currency(tmp_path: Path) 
     assert gateway.methods("JPY") == ("BANK_TRANSFER",)
 
 
-def test_who_is_away_comes_last_until_it_is_heard_again() -> None:
+def test_an_unreachable_gateway_comes_last_until_it_is_reached() -> None:
     gateways = loaded({})
-    gateways.note_reached("sandbox", reached=False)
+    gateways.record_reachability("sandbox", reached=False)
     assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["manual", "sandbox"]
     assert candidates(gateways, "CREDIT_CARD", "EUR") == ["sandbox"]
-    gateways.note_reached("sandbox", reached=True)
+    gateways.record_reachability("sandbox", reached=True)
     assert candidates(gateways, "BANK_TRANSFER", "EUR") == ["sandbox", "manual"]
 
 
-def test_a_wrong_configuration_is_an_operators_error() -> None:
+def test_a_wrong_configuration_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError):
         load(("bank",), Settings())

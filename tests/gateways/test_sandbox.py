@@ -1,4 +1,4 @@
-"""The adapter against the running bank, and against servers that misbehave."""
+"""The sandbox adapter against the running bank and against misbehaving servers."""
 
 import asyncio
 import time
@@ -65,8 +65,8 @@ def attempt(shop: Shop, **changes: Any) -> PaymentRequest:
     return msgspec.structs.replace(request, **changes)
 
 
-def giving_back(shop: Shop, payment_id: str, minor: int, refund_id: str) -> RefundRequest:
-    """Return a request to give some of a payment back."""
+def refund_request(shop: Shop, payment_id: str, minor: int, refund_id: str) -> RefundRequest:
+    """Return a request to refund a part of a payment."""
     return RefundRequest(
         refund_id=refund_id,
         attempt_id=payment_id,
@@ -77,7 +77,7 @@ def giving_back(shop: Shop, payment_id: str, minor: int, refund_id: str) -> Refu
     )
 
 
-async def test_a_new_attempt_asks_for_action(shop: Shop, gateway: SandboxGateway) -> None:
+async def test_a_new_attempt_requires_action(shop: Shop, gateway: SandboxGateway) -> None:
     request = attempt(shop)
     outcome = await gateway.pay(request)
     assert outcome.status == "ACTION_REQUIRED"
@@ -87,7 +87,7 @@ async def test_a_new_attempt_asks_for_action(shop: Shop, gateway: SandboxGateway
     assert await gateway.find_payment(request.attempt_id) == outcome
 
 
-async def test_a_wallet_gives_a_text_for_a_code(shop: Shop, gateway: SandboxGateway) -> None:
+async def test_a_wallet_returns_a_qr_text(shop: Shop, gateway: SandboxGateway) -> None:
     request = attempt(shop, method="ALIPAY")
     outcome = await gateway.pay(request)
     assert outcome.qr_text == f"{shop.bank_url}/phone/{request.attempt_id}"
@@ -114,7 +114,7 @@ async def test_each_status_is_translated(
     assert outcome.clearing_currency == ("EUR" if status == "SUCCEEDED" else None)
 
 
-async def test_what_the_bank_is_processing_is_pending(calm_shop: Shop) -> None:
+async def test_a_processing_payment_is_pending(calm_shop: Shop) -> None:
     gateway = SandboxGateway(calm_shop.bank_url, SECRET)
     payment_id = calm_shop.start()
     calm_shop.type_card(payment_id, "4000000000000119")
@@ -130,19 +130,19 @@ async def test_a_voided_payment_is_voided(shop: Shop, gateway: SandboxGateway) -
 
 async def test_refunds_are_translated(shop: Shop, gateway: SandboxGateway) -> None:
     payment_id, failing = shop.paid(), shop.paid("4000000000005126")
-    done = await gateway.refund(giving_back(shop, payment_id, 900, "re_gw_done"))
+    done = await gateway.refund(refund_request(shop, payment_id, 900, "re_gw_done"))
     assert (done.status, done.provider_ref) == ("SUCCEEDED", "re_gw_done")
     assert await gateway.find_refund("re_gw_done") == done
-    over = await gateway.refund(giving_back(shop, payment_id, 100, "re_gw_over"))
+    over = await gateway.refund(refund_request(shop, payment_id, 100, "re_gw_over"))
     assert over.status == "REFUSED"
     assert "99 minor units" in over.reason
-    pending = await gateway.refund(giving_back(shop, failing, 999, "re_gw_pending"))
+    pending = await gateway.refund(refund_request(shop, failing, 999, "re_gw_pending"))
     assert pending.status == "PENDING"
-    unknown = await gateway.refund(giving_back(shop, "none", 1, "re_gw_none"))
+    unknown = await gateway.refund(refund_request(shop, "none", 1, "re_gw_none"))
     assert unknown.status == "REFUSED"
 
 
-async def test_what_the_bank_never_saw_is_not_found(gateway: SandboxGateway) -> None:
+async def test_unknown_ids_are_not_found(gateway: SandboxGateway) -> None:
     assert (await gateway.find_payment("att_none")).status == "NOT_FOUND"
     assert (await gateway.find_payment("a/../b?c")).status == "UNKNOWN"
     assert (await gateway.find_refund("re_none")).status == "NOT_FOUND"
@@ -157,7 +157,7 @@ async def test_other_values_under_an_id_are_refused(shop: Shop, gateway: Sandbox
 
 
 @pytest.mark.parametrize("kind", ["error_500", "error_500_after", "reset", "reset_after"])
-async def test_a_lost_answer_is_unknown_and_asking_again_helps(
+async def test_a_lost_response_is_unknown_until_the_next_query(
     shop: Shop, gateway: SandboxGateway, kind: str
 ) -> None:
     request = attempt(shop)
@@ -177,23 +177,23 @@ async def test_a_timeout_after_sending_is_unknown(shop: Shop) -> None:
     shop.spoil("pay", "timeout_after", match=request.attempt_id)
     assert (await hasty.pay(request)).status == "UNKNOWN"
     await until_known(gateway, request.attempt_id, "ACTION_REQUIRED")
-    for one in (hasty, gateway):
-        await one.close()
+    for adapter in (hasty, gateway):
+        await adapter.close()
 
 
 async def until_known(gateway: SandboxGateway, attempt_id: str, status: str) -> None:
-    """Ask until the bank says so: on a busy machine it may be late."""
+    """Query until the payment has a status."""
     async with asyncio.timeout(60):
         while (await gateway.find_payment(attempt_id)).status != status:
             await asyncio.sleep(0.02)
 
 
-async def test_a_bank_that_is_not_there_is_unreachable(shop: Shop) -> None:
+async def test_a_bank_that_refuses_connections_is_unreachable(shop: Shop) -> None:
     sock = free_socket()
     gateway = SandboxGateway(url_of(sock), SECRET)
     assert (await gateway.pay(attempt(shop))).status == "UNREACHABLE"
     assert (await gateway.find_payment("x")).status == "UNREACHABLE"
-    assert (await gateway.refund(giving_back(shop, "x", 1, "y"))).status == "UNREACHABLE"
+    assert (await gateway.refund(refund_request(shop, "x", 1, "y"))).status == "UNREACHABLE"
     await gateway.close()
     sock.close()
 
@@ -201,13 +201,13 @@ async def test_a_bank_that_is_not_there_is_unreachable(shop: Shop) -> None:
 async def test_with_a_wrong_secret_everything_is_unknown(shop: Shop) -> None:
     gateway = SandboxGateway(shop.bank_url, "wrong")
     assert (await gateway.pay(attempt(shop))).status == "UNKNOWN"
-    assert (await gateway.refund(giving_back(shop, "x", 1, "y"))).status == "UNKNOWN"
+    assert (await gateway.refund(refund_request(shop, "x", 1, "y"))).status == "UNKNOWN"
     assert (await gateway.find_payment("att_none")).status == "UNKNOWN"
     await gateway.close()
 
 
 # status and body of an answer
-NONSENSE: Final = [
+INVALID_RESPONSES: Final = [
     (200, b"not json"),
     (200, b"{}"),
     (200, b"\xff"),
@@ -222,12 +222,12 @@ NONSENSE: Final = [
 
 
 @pytest.fixture(scope="module")
-def nonsense() -> Iterator[str]:
-    """Run what answers so to paths that begin with the row's number; its address."""
+def invalid_server() -> Iterator[str]:
+    """Serve each row of INVALID_RESPONSES below its number; return the URL."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            status, body = NONSENSE[int(scope["path"].split("/")[1])]
+            status, body = INVALID_RESPONSES[int(scope["path"].split("/")[1])]
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": body})
 
@@ -236,15 +236,17 @@ def nonsense() -> Iterator[str]:
         yield url_of(sock)
 
 
-@pytest.mark.parametrize("row", range(len(NONSENSE)), ids=lambda row: str(NONSENSE[row]))
-async def test_an_answer_that_makes_no_sense_is_unknown(nonsense: str, row: int) -> None:
-    gateway = SandboxGateway(f"{nonsense}/{row}", SECRET)
+@pytest.mark.parametrize(
+    "row", range(len(INVALID_RESPONSES)), ids=lambda row: str(INVALID_RESPONSES[row])
+)
+async def test_an_invalid_response_is_unknown(invalid_server: str, row: int) -> None:
+    gateway = SandboxGateway(f"{invalid_server}/{row}", SECRET)
     assert (await gateway.find_payment("x")).status == "UNKNOWN"
     await gateway.close()
 
 
-def arrived(shop: Shop, payment_id: str, kind: str) -> tuple[dict[str, str], bytes]:
-    """Return headers and body of the callback of a type about a payment."""
+def received_callback(shop: Shop, payment_id: str, kind: str) -> tuple[dict[str, str], bytes]:
+    """Return headers and body of a payment's callback of a type."""
     news = shop.receiver.wait_for(payment_id, kind)
     return next(
         (headers, body) for headers, body in shop.receiver.got if news["id"].encode() in body
@@ -256,9 +258,11 @@ async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGate
     payment_id = shop.paid()
     refund_id = shop.refund(payment_id, 99).json()["id"]
     dispute = shop.api.post(f"/payments/{payment_id}/disputes").json()
-    (payment,) = gateway.read_callback(*arrived(shop, payment_id, "payment.succeeded"), now)
-    (refund,) = gateway.read_callback(*arrived(shop, payment_id, "refund.succeeded"), now)
-    (opened,) = gateway.read_callback(*arrived(shop, payment_id, "dispute.opened"), now)
+    (payment,) = gateway.read_callback(
+        *received_callback(shop, payment_id, "payment.succeeded"), now
+    )
+    (refund,) = gateway.read_callback(*received_callback(shop, payment_id, "refund.succeeded"), now)
+    (opened,) = gateway.read_callback(*received_callback(shop, payment_id, "dispute.opened"), now)
     assert isinstance(payment, GatewayPaymentEvent)
     assert (payment.attempt_id, payment.outcome.status) == (payment_id, "SUCCEEDED")
     assert payment.outcome.amount == Money(999, "EUR")
@@ -296,7 +300,7 @@ GENUINE = b'{"type":"something.new"}'
         lambda signature: {"sandbox-signature": signature.replace("t=", "t=١")},
     ],
 )
-def test_a_callback_that_is_not_genuine_or_old_is_refused(
+def test_a_forged_or_old_callback_is_refused(
     spoil: Callable[[str], dict[str, str]],
 ) -> None:
     gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
@@ -306,7 +310,7 @@ def test_a_callback_that_is_not_genuine_or_old_is_refused(
 
 
 @pytest.mark.parametrize("age_s", [-300, 0, 300])
-def test_a_genuine_callback_of_an_unknown_type_concerns_nobody(age_s: int) -> None:
+def test_a_genuine_callback_of_an_unknown_type_has_no_events(age_s: int) -> None:
     gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
     headers = {"sandbox-signature": sign(SECRET, GENUINE, NOW // 1000 - age_s)}
     assert gateway.read_callback(headers, GENUINE, NOW) == ()
@@ -315,7 +319,7 @@ def test_a_genuine_callback_of_an_unknown_type_concerns_nobody(age_s: int) -> No
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"\xff", b'{"type":"payment.succeeded","data":{"payment":{}}}']
 )
-def test_a_signed_body_in_another_form_is_refused(body: bytes) -> None:
+def test_a_signed_but_malformed_body_is_refused(body: bytes) -> None:
     gateway = SandboxGateway("http://127.0.0.1:1", SECRET)
     headers = {"sandbox-signature": sign(SECRET, body, NOW // 1000)}
     with pytest.raises(BadCallback):
@@ -332,7 +336,7 @@ def test_a_signed_body_in_another_form_is_refused(body: bytes) -> None:
         ("XXX", ()),
     ],
 )
-def test_offers_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
+def test_methods_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
     assert SandboxGateway("http://127.0.0.1:1", SECRET).methods(currency) == methods
 
 

@@ -1,4 +1,4 @@
-"""The adapter against a server with Stripe's shapes (see ``stripe_server``), and its faults."""
+"""The Stripe adapter against a simulated Stripe (``stripe_server``) with faults."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +21,7 @@ from opentill.gateways import (
     Traces,
 )
 from opentill.gateways.model import Card
-from opentill.gateways.routing import methods_of, routed
+from opentill.gateways.routing import build_gateways, methods_of
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Outgoing, Policy
 from support.ports import free_socket, url_of
@@ -31,7 +31,7 @@ NOW = int(time.time() * 1000)
 
 
 def adapter(url: str, key: str = KEY, timeout_s: float = 5.0) -> StripeGateway:
-    """Return an adapter for whatever is at the address."""
+    """Return an adapter for the server at a URL."""
     outgoing = Outgoing(Policy.only(url))
     return StripeGateway(key, (SECRET, "whsec_before"), url, outgoing, timeout_s)
 
@@ -72,20 +72,20 @@ def attempt(**changes: Any) -> PaymentRequest:
 
 
 async def paid(gateway: StripeGateway, bank: StripeServer) -> tuple[str, str]:
-    """Return an attempt that was just paid, and Stripe's name of the payment."""
+    """Pay a new attempt; return its id and Stripe's id of the payment."""
     request = attempt()
     await gateway.pay(request)
     return request.attempt_id, bank.pay(request.attempt_id)
 
 
-def made_then(at_s: int) -> str:
-    """Return the id of an attempt that was made at a time (Unix s)."""
+def attempt_id_at(at_s: int) -> str:
+    """Return the id of an attempt that was created at a time (Unix s)."""
     digits = len("att_") + 10  # those of the time
     return first_id("att", at_s * 1000)[:digits] + new_id("att")[digits:]
 
 
-def giving_back(attempt_id: str, payment: str, minor: int, **changes: Any) -> RefundRequest:
-    """Return a request to give some of a payment back."""
+def refund_request(attempt_id: str, payment: str, minor: int, **changes: Any) -> RefundRequest:
+    """Return a request to refund a part of a payment."""
     request = RefundRequest(
         refund_id=new_id("re"),
         attempt_id=attempt_id,
@@ -97,7 +97,7 @@ def giving_back(attempt_id: str, payment: str, minor: int, **changes: Any) -> Re
     return msgspec.structs.replace(request, **changes)
 
 
-def test_it_closes_pages_and_traces_payments() -> None:
+def test_the_adapter_implements_expires_and_traces() -> None:
     gateway = adapter("http://127.0.0.1:1")
     assert isinstance(gateway, Expires)
     assert isinstance(gateway, Traces)
@@ -132,7 +132,7 @@ async def test_a_new_attempt_opens_a_session(gateway: StripeGateway, bank: Strip
 
 
 @pytest.mark.parametrize("ends_in_s", [-3600, 0, 60, 3 * 86400])
-async def test_a_session_lasts_as_long_as_stripe_lets_it(
+async def test_the_expiry_of_a_session_is_within_stripes_limits(
     gateway: StripeGateway, ends_in_s: int
 ) -> None:
     ends = int(time.time() * 1000) + ends_in_s * 1000
@@ -146,7 +146,7 @@ async def test_a_session_lasts_as_long_as_stripe_lets_it(
     ("PAYNOW", "paynow", "SGD"),
     ("CRYPTO", "crypto", "USD"),
 ])  # fmt: skip
-async def test_each_method_is_named(
+async def test_each_method_has_its_stripe_type(
     gateway: StripeGateway, bank: StripeServer, method: Any, kind: str, currency: str
 ) -> None:
     assert method in gateway.methods(currency)
@@ -161,7 +161,7 @@ async def test_each_method_is_named(
     ({"amount": Money(150, "MGA")}, "Stripe does not take so small a fraction of MGA"),
     ({"method": "BANK_TRANSFER"}, "Stripe does not take BANK_TRANSFER"),
 ])  # fmt: skip
-async def test_what_stripe_does_not_take_is_declined_with_the_reason(
+async def test_payments_that_stripe_does_not_accept_are_declined_with_the_reason(
     gateway: StripeGateway, bank: StripeServer, changes: dict[str, Any], reason: str
 ) -> None:
     request = attempt(**changes)
@@ -170,7 +170,7 @@ async def test_what_stripe_does_not_take_is_declined_with_the_reason(
     assert not bank.sessions
 
 
-async def test_what_became_of_an_attempt_is_found_by_either_name_and_by_none(
+async def test_an_attempt_is_found_by_session_by_payment_and_by_search(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     request = attempt()
@@ -201,7 +201,7 @@ async def test_what_became_of_an_attempt_is_found_by_either_name_and_by_none(
     (True, "SUCCEEDED", ""),
     (False, "DECLINED", "payment_intent_payment_attempt_failed"),
 ])  # fmt: skip
-async def test_a_payment_that_the_bank_thinks_about(
+async def test_an_asynchronous_payment_is_pending_until_the_bank_decides(
     gateway: StripeGateway, bank: StripeServer, ends: bool | None, status: str, reason: str
 ) -> None:
     request = attempt(method="ALIPAY")
@@ -213,7 +213,9 @@ async def test_a_payment_that_the_bank_thinks_about(
     assert (outcome.status, outcome.reason) == (status, reason)
 
 
-async def test_another_amount_than_due_is_told(gateway: StripeGateway, bank: StripeServer) -> None:
+async def test_a_different_captured_amount_is_reported(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
     request = attempt()
     session = (await gateway.pay(request)).provider_ref
     bank.pay(request.attempt_id, amount=500)
@@ -221,7 +223,7 @@ async def test_another_amount_than_due_is_told(gateway: StripeGateway, bank: Str
     assert outcome.amount == Money(500, "EUR")
 
 
-async def test_what_stripe_never_saw_is_not_found(
+async def test_an_attempt_without_a_session_is_not_found(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     for _ in range(102):  # others' sessions of the same minutes: more than a page
@@ -244,7 +246,7 @@ async def test_a_session_is_found_among_those_of_a_busy_hour(
     assert bank.count("list") <= 5  # 20 of others in a second
 
 
-async def test_a_search_ends_in_time_and_is_over_when_the_session_is(bank: StripeServer) -> None:
+async def test_a_search_has_a_time_limit_and_ends_with_the_session(bank: StripeServer) -> None:
     gateway = adapter(bank.url, timeout_s=0.8)
     await gateway.pay(attempt())
     now_s = int(time.time())
@@ -259,17 +261,17 @@ async def test_a_search_ends_in_time_and_is_over_when_the_session_is(bank: Strip
     bank.takes_s = 0.08
     for made_s, status in attempts.items():
         started = time.monotonic()
-        outcome = await gateway.find_payment(made_then(made_s))
+        outcome = await gateway.find_payment(attempt_id_at(made_s))
         assert (outcome.status, outcome.reason != "") == (status, True)
         assert time.monotonic() - started < 1.3
-    assert (await gateway.find_payment(made_then(now_s - 3600))).status == "NOT_FOUND"
+    assert (await gateway.find_payment(attempt_id_at(now_s - 3600))).status == "NOT_FOUND"
     await gateway.close()
 
 
 @pytest.mark.parametrize("name", ["cs_elsewhere", "pi_elsewhere"])
-async def test_what_the_key_cannot_see_is_unknown(gateway: StripeGateway, name: str) -> None:
+async def test_objects_of_another_account_are_unknown(gateway: StripeGateway, name: str) -> None:
     assert (await gateway.find_payment(new_id("att"), name)).status == "UNKNOWN"
-    refund = await gateway.refund(giving_back(new_id("att"), name, 1))
+    refund = await gateway.refund(refund_request(new_id("att"), name, 1))
     assert refund.status == "UNKNOWN"
 
 
@@ -277,7 +279,7 @@ FAULTS = ["500", "429", "409", "reset", "html", "list", "odd"]
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *(f"{fault}_after" for fault in FAULTS)])
-async def test_a_lost_answer_is_unknown_and_asking_again_helps(
+async def test_a_lost_response_is_unknown_until_the_next_query(
     gateway: StripeGateway, bank: StripeServer, fault: str
 ) -> None:
     request = attempt()
@@ -291,11 +293,11 @@ async def test_a_lost_answer_is_unknown_and_asking_again_helps(
 
 
 @pytest.mark.parametrize("fault", [*FAULTS, *(f"{fault}_after" for fault in FAULTS)])
-async def test_a_lost_answer_to_a_refund_gives_nothing_back_twice(
+async def test_a_lost_response_to_a_refund_causes_no_second_refund(
     gateway: StripeGateway, bank: StripeServer, fault: str
 ) -> None:
     attempt_id, intent = await paid(gateway, bank)
-    request = giving_back(attempt_id, intent, 400)
+    request = refund_request(attempt_id, intent, 400)
     bank.spoil("refund", fault)
     assert (await gateway.refund(request)).status == "UNKNOWN"
     bank.forget_keys()  # a day later
@@ -304,7 +306,7 @@ async def test_a_lost_answer_to_a_refund_gives_nothing_back_twice(
     assert [refund["amount"] for refund in bank.refunds.values()] == [400]
     assert await gateway.find_refund(request.refund_id, intent) == again
     bank.spoil("refunds", "500")
-    assert (await gateway.refund(giving_back(attempt_id, intent, 100))).status == "UNKNOWN"
+    assert (await gateway.refund(refund_request(attempt_id, intent, 100))).status == "UNKNOWN"
     assert len(bank.refunds) == 1  # nothing is given back before it is known what was
 
 
@@ -318,17 +320,17 @@ async def test_a_timeout_after_sending_is_unknown(bank: StripeServer) -> None:
     await gateway.close()
 
 
-async def test_a_stripe_that_is_not_there_is_unreachable() -> None:
+async def test_a_stripe_that_refuses_connections_is_unreachable() -> None:
     sock = free_socket()
     gateway = adapter(url_of(sock))
     assert (await gateway.pay(attempt())).status == "UNREACHABLE"
-    assert (await gateway.refund(giving_back("att_x", "pi_x", 1))).status == "UNREACHABLE"
+    assert (await gateway.refund(refund_request("att_x", "pi_x", 1))).status == "UNREACHABLE"
     assert await gateway.trace("pi_x") is None
     await gateway.close()
     sock.close()
 
 
-async def test_an_address_that_policy_forbids_is_unreachable(bank: StripeServer) -> None:
+async def test_a_forbidden_address_is_unreachable(bank: StripeServer) -> None:
     outgoing = Outgoing(Policy())
     gateway = StripeGateway(KEY, (SECRET,), bank.url, outgoing)
     assert (await gateway.pay(attempt())).status == "UNREACHABLE"
@@ -336,20 +338,20 @@ async def test_an_address_that_policy_forbids_is_unreachable(bank: StripeServer)
     await gateway.close()
 
 
-async def test_with_a_wrong_key_everything_is_unknown_and_the_log_says_so(
+async def test_a_wrong_key_makes_everything_unknown_and_is_logged(
     bank: StripeServer, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gateway = adapter(bank.url, "sk_test_wrong")
     assert (await gateway.pay(attempt())).status == "UNKNOWN"
     assert (await gateway.find_payment(new_id("att"))).status == "UNKNOWN"
-    assert (await gateway.refund(giving_back("att_x", "pi_x", 1))).status == "UNKNOWN"
-    said = caplog.text + capsys.readouterr().out
-    assert "stripe refuses our key" in said
-    assert "sk_test_wrong" not in said
+    assert (await gateway.refund(refund_request("att_x", "pi_x", 1))).status == "UNKNOWN"
+    output = caplog.text + capsys.readouterr().out
+    assert "stripe refuses our key" in output
+    assert "sk_test_wrong" not in output
     await gateway.close()
 
 
-async def test_a_page_is_closed_and_nobody_pays_there_any_more(
+async def test_an_expired_session_cannot_be_paid(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     request = attempt()
@@ -361,7 +363,7 @@ async def test_a_page_is_closed_and_nobody_pays_there_any_more(
     assert bank.count("expire") == 1
 
 
-async def test_a_page_whose_name_was_lost_is_closed_too(
+async def test_a_session_with_a_lost_id_is_expired(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     request = attempt()
@@ -370,7 +372,7 @@ async def test_a_page_whose_name_was_lost_is_closed_too(
     assert (await gateway.expire(new_id("att"), "")).status == "NOT_FOUND"
 
 
-async def test_whoever_pays_while_the_page_is_closed_has_paid(
+async def test_a_payment_during_the_expiry_of_its_session_counts(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     request = attempt()
@@ -383,14 +385,14 @@ async def test_whoever_pays_while_the_page_is_closed_has_paid(
 
 async def test_refunds_are_translated(gateway: StripeGateway, bank: StripeServer) -> None:
     attempt_id, intent = await paid(gateway, bank)
-    first = giving_back(attempt_id, intent, 900)
+    first = refund_request(attempt_id, intent, 900)
     done = await gateway.refund(first)
     assert done.status == "SUCCEEDED"
     assert await gateway.refund(first) == done
-    over = await gateway.refund(giving_back(attempt_id, intent, 100))
+    over = await gateway.refund(refund_request(attempt_id, intent, 100))
     assert (over.status, over.reason) == ("REFUSED", "Charge has already been refunded.")
-    made = bank.refunds[done.provider_ref]
-    assert made["metadata"] == {"attempt_id": attempt_id, "refund_id": first.refund_id}
+    refund = bank.refunds[done.provider_ref]
+    assert refund["metadata"] == {"attempt_id": attempt_id, "refund_id": first.refund_id}
     assert (await gateway.find_refund(new_id("re"), intent)).status == "NOT_FOUND"
     assert (await gateway.find_refund(first.refund_id)).status == "UNKNOWN"
 
@@ -408,20 +410,20 @@ async def test_each_status_of_a_refund_is_translated(
 ) -> None:
     attempt_id, intent = await paid(gateway, bank)
     bank.refund_status = theirs
-    assert (await gateway.refund(giving_back(attempt_id, intent, 1))).status == ours
+    assert (await gateway.refund(refund_request(attempt_id, intent, 1))).status == ours
 
 
-async def test_a_duplicate_is_given_back_under_the_id_of_its_attempt(
+async def test_the_refund_of_a_duplicate_has_the_id_of_the_attempt(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     request = attempt()
     session = (await gateway.pay(request)).provider_ref
     bank.pay(request.attempt_id)
     attempt_id = request.attempt_id
-    back = giving_back(attempt_id, session, 999, refund_id=attempt_id)
+    back = refund_request(attempt_id, session, 999, refund_id=attempt_id)
     assert (await gateway.refund(back)).status == "SUCCEEDED"
-    (made,) = bank.refunds.values()
-    assert made["amount"] == 999
+    (refund,) = bank.refunds.values()
+    assert refund["amount"] == 999
 
 
 async def test_a_payment_is_traced_to_its_attempt(
@@ -436,7 +438,7 @@ async def test_a_payment_is_traced_to_its_attempt(
 
 
 async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: StripeServer) -> None:
-    def heard(kind: str, about: dict[str, Any]) -> Any:
+    def read_event(kind: str, about: dict[str, Any]) -> Any:
         return gateway.read_callback(*bank.signed(kind, about), int(time.time() * 1000))
 
     request = attempt()
@@ -444,9 +446,9 @@ async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: St
     attempt_id = request.attempt_id
     intent = bank.pay(attempt_id, "processing")
     about = bank.sessions[session]
-    (gateway_event,) = heard("checkout.session.completed", about)
+    (gateway_event,) = read_event("checkout.session.completed", about)
     assert (gateway_event.attempt_id, gateway_event.outcome.status) == (attempt_id, "PENDING")
-    (gateway_event,) = heard("checkout.session.async_payment_failed", about)
+    (gateway_event,) = read_event("checkout.session.async_payment_failed", about)
     assert (gateway_event.outcome.status, gateway_event.outcome.reason) == (
         "DECLINED",
         "async_payment_failed",
@@ -454,27 +456,27 @@ async def test_genuine_callbacks_are_translated(gateway: StripeGateway, bank: St
     bank.bank_says(intent, paid=True)
     done = PaymentOutcome(status="SUCCEEDED", provider_ref=intent, amount=Money(999, "EUR"))
     expected = (GatewayPaymentEvent(attempt_id=attempt_id, outcome=done),)
-    assert heard("checkout.session.completed", about) == expected
-    assert heard("checkout.session.async_payment_succeeded", about) == expected
-    assert heard("payment_intent.succeeded", bank.intents[intent]) == expected
-    assert heard("payment_intent.payment_failed", bank.intents[intent]) == ()
-    (gateway_event,) = heard("checkout.session.expired", about | {"status": "expired"} | {
+    assert read_event("checkout.session.completed", about) == expected
+    assert read_event("checkout.session.async_payment_succeeded", about) == expected
+    assert read_event("payment_intent.succeeded", bank.intents[intent]) == expected
+    assert read_event("payment_intent.payment_failed", bank.intents[intent]) == ()
+    (gateway_event,) = read_event("checkout.session.expired", about | {"status": "expired"} | {
         "payment_status": "unpaid"})  # fmt: skip
     assert (gateway_event.outcome.status, gateway_event.outcome.reason) == ("DECLINED", "expired")
 
-    back = giving_back(attempt_id, intent, 400)
+    back = refund_request(attempt_id, intent, 400)
     refunded = await gateway.refund(back)
-    made = bank.refunds[refunded.provider_ref]
+    refund = bank.refunds[refunded.provider_ref]
     for kind in ("refund.created", "refund.updated", "charge.refund.updated"):
-        (gateway_event,) = heard(kind, made)
+        (gateway_event,) = read_event(kind, refund)
         assert gateway_event == GatewayRefundEvent(
             attempt_id=attempt_id,
             refund_id=back.refund_id,
             outcome=refunded,
             amount=Money(400, "EUR"),
         )
-    (gateway_event,) = heard(
-        "refund.failed", made | {"status": "failed", "failure_reason": "declined"}
+    (gateway_event,) = read_event(
+        "refund.failed", refund | {"status": "failed", "failure_reason": "declined"}
     )
     assert (gateway_event.outcome.status, gateway_event.outcome.reason) == ("REFUSED", "declined")
 
@@ -518,7 +520,7 @@ async def test_each_status_of_a_dispute_is_translated(
 async def test_a_dispute_in_any_currency_is_traced(
     gateway: StripeGateway, bank: StripeServer, currency: str, amount: Money
 ) -> None:
-    """Only its payment says whose it is: an account may have other payments than ours."""
+    """The payment is traced, because an account may have other payments than ours."""
     _, intent = await paid(gateway, bank)
     about = bank.dispute(intent, "needs_response", currency=currency, amount=5000)
     (event,) = gateway.read_callback(
@@ -539,7 +541,7 @@ async def test_a_dispute_in_any_currency_is_traced(
         (None, None),
     ],
 )
-async def test_until_when_stripe_takes_evidence_is_the_deadline(
+async def test_the_deadline_for_evidence_is_stripes(
     gateway: StripeGateway, bank: StripeServer, details: Any, respond_by: int | None
 ) -> None:
     _, intent = await paid(gateway, bank)
@@ -551,7 +553,9 @@ async def test_until_when_stripe_takes_evidence_is_the_deadline(
     assert event.respond_by == respond_by
 
 
-async def test_what_is_not_ours_concerns_nobody(gateway: StripeGateway, bank: StripeServer) -> None:
+async def test_events_about_other_payments_are_ignored(
+    gateway: StripeGateway, bank: StripeServer
+) -> None:
     attempt_id, intent = await paid(gateway, bank)
     session = bank.of_attempt(attempt_id)
     refund = {"id": "re_1", "object": "refund", "status": "succeeded", "metadata": {}}
@@ -575,7 +579,7 @@ GENUINE = StripeServer.signed("customer.created", {}, at=NOW / 1000)
 
 
 def header_of(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
-    """Return a signature over another event of the same kind."""
+    """Return the signature of another event of the same type."""
     return StripeServer.signed("customer.created", {}, secret, at_s)[0]["stripe-signature"]
 
 
@@ -593,7 +597,7 @@ def header_of(secret: str = SECRET, at_s: float = NOW / 1000) -> str:
     lambda header: {"stripe-signature": header_of("whsec_other")},
     lambda header: {"stripe-signature": header_of()},
 ])  # fmt: skip
-def test_a_callback_that_is_not_genuine_is_refused(spoil: Callable[[str], dict[str, str]]) -> None:
+def test_a_forged_callback_is_refused(spoil: Callable[[str], dict[str, str]]) -> None:
     gateway = adapter("http://127.0.0.1:1")
     headers, body = GENUINE
     assert gateway.read_callback(headers, body, NOW) == ()
@@ -613,7 +617,7 @@ def test_a_signature_lasts_five_minutes_in_both_directions(age_s: int, fresh: bo
             gateway.read_callback(*signed, NOW)
 
 
-def test_a_secret_that_is_being_rotated_still_counts() -> None:
+def test_a_secret_under_rotation_is_accepted() -> None:
     gateway = adapter("http://127.0.0.1:1")
     signed = StripeServer.signed("customer.created", {}, "whsec_before", NOW / 1000)
     assert gateway.read_callback(*signed, NOW) == ()
@@ -625,7 +629,7 @@ def test_a_secret_that_is_being_rotated_still_counts() -> None:
     {"id": "cs_1", "status": "complete", "payment_status": "paid", "currency": "xxx",
      "amount_total": 1, "payment_intent": "pi_1", "metadata": {"attempt_id": "att_1"}},
 ])  # fmt: skip
-def test_a_signed_body_in_another_form_is_refused(about: dict[str, Any]) -> None:
+def test_a_signed_but_malformed_body_is_refused(about: dict[str, Any]) -> None:
     gateway = adapter("http://127.0.0.1:1")
     signed = StripeServer.signed("checkout.session.completed", about, at=NOW / 1000)
     with pytest.raises(BadCallback):
@@ -640,32 +644,32 @@ def test_a_signed_body_in_another_form_is_refused(about: dict[str, Any]) -> None
     ("IQD", ()),
     ("XXX", ()),
 ])  # fmt: skip
-def test_offers_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
+def test_methods_depend_on_the_currency(currency: str, methods: tuple[str, ...]) -> None:
     assert adapter("http://127.0.0.1:1").methods(currency) == methods
 
 
-def test_no_offer_is_for_a_currency_that_is_not_active() -> None:
-    from opentill.gateways.stripe.amounts import OFFERS
+def test_methods_are_for_active_currencies_only() -> None:
+    from opentill.gateways.stripe.amounts import METHODS_BY_CURRENCY
 
-    assert set(OFFERS) <= set(EXPONENTS)
+    assert set(METHODS_BY_CURRENCY) <= set(EXPONENTS)
 
 
-def test_an_event_of_a_connected_account_is_not_ours() -> None:
+def test_an_event_of_a_connected_account_is_ignored() -> None:
     gateway = adapter("http://127.0.0.1:1")
     about = {"id": "du_1", "status": "lost", "amount": 1, "currency": "eur"}
-    for account, heard in ((None, 1), ("acct_1", 0)):
+    for account, read_event in ((None, 1), ("acct_1", 0)):
         signed = StripeServer.signed(
             "charge.dispute.closed", about | {"payment_intent": "pi_1"}, at=NOW / 1000,
             account=account,
         )  # fmt: skip
-        assert len(gateway.read_callback(*signed, NOW)) == heard
+        assert len(gateway.read_callback(*signed, NOW)) == read_event
 
 
-async def test_a_gateway_that_is_used_for_less_still_closes_and_traces(
+async def test_a_restricted_gateway_still_expires_and_traces(
     gateway: StripeGateway, bank: StripeServer
 ) -> None:
     options = {"stripe_methods": "CREDIT_CARD:EUR"}
-    gateways = routed({"stripe": gateway}, options, "")
+    gateways = build_gateways({"stripe": gateway}, options, "")
     assert methods_of(gateways, "stripe", "EUR") == ("CREDIT_CARD",)
     assert methods_of(gateways, "stripe", "USD") == ()
     narrow = gateways["stripe"]

@@ -1,4 +1,4 @@
-"""Stripe's own exponents."""
+"""Stripe's exponents of currencies."""
 
 import pytest
 from hypothesis import given
@@ -19,26 +19,26 @@ from opentill.gateways.stripe.amounts import STRIPE_EXPONENTS, from_stripe, to_s
     (5120, "KWD", 5120),  # the last digit is 0
     (1, "XCG", 1),
 ])  # fmt: skip
-def test_amounts_as_stripe_documents_them(minor: int, currency: str, amount: int) -> None:
+def test_amounts_match_stripes_documentation(minor: int, currency: str, amount: int) -> None:
     assert to_stripe(Money(minor, currency)) == amount
     assert from_stripe(amount, currency.lower()) == Money(minor, currency)
 
 
 @pytest.mark.parametrize(("minor", "currency"), [(1, "MGA"), (150, "MGA"), (5124, "KWD"),
                                                 (100, "IQD"), (100, "LYD")])  # fmt: skip
-def test_what_stripe_cannot_take_is_refused(minor: int, currency: str) -> None:
+def test_amounts_that_stripe_does_not_accept_are_refused(minor: int, currency: str) -> None:
     with pytest.raises(ValueError, match=f"Stripe does not take.* {currency}"):
         to_stripe(Money(minor, currency))
 
 
 @pytest.mark.parametrize(("amount", "currency"), [(550, "isk"), (1, "ugx"), (1, "xxx"), (1, "")])
-def test_an_amount_that_makes_no_sense_is_refused(amount: int, currency: str) -> None:
+def test_an_invalid_amount_of_stripe_is_refused(amount: int, currency: str) -> None:
     with pytest.raises(ValueError, match="is no"):
         from_stripe(amount, currency)
 
 
 @given(st.sampled_from(sorted(STRIPE_EXPONENTS)), st.integers(1, 10**10))
-def test_there_and_back_is_the_same(currency: str, hundreds: int) -> None:
+def test_conversion_is_reversible(currency: str, hundreds: int) -> None:
     money = Money(hundreds * 100, currency)
     assert from_stripe(to_stripe(money), currency.lower()) == money
 

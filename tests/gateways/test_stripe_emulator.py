@@ -1,8 +1,7 @@
 """The adapter against ``localstripe``, an emulator of Stripe by others, as a real process.
 
-It has payments, refunds and signed events of them, and so covers these, over the library and our
-outgoing client. It has no Checkout Sessions, no disputes and no idempotency keys: ``stripe_server``
-stands in for those.
+It covers payments, refunds and their signed events, with the library and our outgoing client. It
+lacks Checkout Sessions, disputes and idempotency keys, which ``stripe_server`` simulates.
 """
 
 import subprocess
@@ -28,7 +27,7 @@ SECRET: Final = "whsec_emulator"
 
 @pytest.fixture(scope="module")
 def emulator() -> Iterator[httpx2.Client]:
-    """Run it; a client that speaks to it as a shop's own program does."""
+    """Run the emulator; return a client of its API."""
     port = free_port()
     program = "from localstripe.server import start; start()"
     process = subprocess.Popen(
@@ -68,21 +67,21 @@ async def gateway(emulator: httpx2.Client) -> AsyncIterator[StripeGateway]:
 
 
 def take_card(emulator: httpx2.Client, attempt_id: str, number: str = "4242424242424242") -> Any:
-    """Pay 9.99 dollars by card, as Checkout would under our metadata; the payment."""
+    """Pay 9.99 dollars by card, with the metadata of Checkout; return the payment."""
     card = {"number": number, "exp_month": "12", "exp_year": "2034", "cvc": "123"}
     form = {"type": "card"} | {f"card[{name}]": value for name, value in card.items()}
     method = emulator.post("/v1/payment_methods", data=form).json()
-    wanted = {
+    intent = {
         "amount": "999",
         "currency": "usd",
         "payment_method": method["id"],
         "metadata[attempt_id]": attempt_id,
         "confirm": "true",
     }
-    return emulator.post("/v1/payment_intents", data=wanted).json()
+    return emulator.post("/v1/payment_intents", data=intent).json()
 
 
-async def test_a_payment_is_found_traced_and_given_back_in_parts(
+async def test_a_payment_is_found_traced_and_refunded_in_parts(
     emulator: httpx2.Client, gateway: StripeGateway
 ) -> None:
     attempt_id = new_id("att")
@@ -99,15 +98,17 @@ async def test_a_payment_is_found_traced_and_given_back_in_parts(
     ]  # fmt: skip
     for part in parts:
         assert (await gateway.find_refund(part.refund_id, intent)).status == "NOT_FOUND"
-        made = await gateway.refund(part)
-        assert made.status == "SUCCEEDED"
-        assert await gateway.refund(part) == made  # it knows no keys: ours looks first
-        assert await gateway.find_refund(part.refund_id, intent) == made
+        refund = await gateway.refund(part)
+        assert refund.status == "SUCCEEDED"
+        assert (
+            await gateway.refund(part) == refund
+        )  # the emulator has no idempotency keys: the adapter searches first
+        assert await gateway.find_refund(part.refund_id, intent) == refund
     listed = emulator.get("/v1/refunds", params={"payment_intent": intent}).json()["data"]
     assert sorted(refund["amount"] for refund in listed) == [400, 599]
 
 
-async def test_its_signed_events_are_read(
+async def test_signed_events_of_the_emulator_are_read(
     emulator: httpx2.Client, gateway: StripeGateway, receiver: Receiver
 ) -> None:
     hook = {"url": f"{receiver.url}/callback", "secret": SECRET}
@@ -128,7 +129,7 @@ async def test_its_signed_events_are_read(
     )  # fmt: skip
 
 
-async def test_what_it_does_not_have_is_unknown(gateway: StripeGateway) -> None:
+async def test_requests_that_the_emulator_lacks_are_unknown(gateway: StripeGateway) -> None:
     request = PaymentRequest(
         attempt_id=new_id("att"), method="CREDIT_CARD", amount=Money(999, "USD"),
         description="A mug", merchant_name="Mugs", customer_email="", customer_name=None,

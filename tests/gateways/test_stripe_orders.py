@@ -1,6 +1,6 @@
-"""Orders paid through Stripe in a running deployment: server and worker in a process of their own.
+"""Orders paid through Stripe in a running deployment, whose server and worker are a process.
 
-Customers fill the hosted page's form and pay at a server of Stripe's shapes (``stripe_server``),
+Customers submit the payment page's form and pay at a simulated Stripe (``stripe_server``),
 which reports with signed callbacks or not at all.
 """
 
@@ -55,14 +55,14 @@ class Deployment:
         }
 
     async def command(self, *words: str) -> Any:
-        """Run a command to its end and return its answer."""
-        asked = ([*words, "--json"], self.environ, self.directory, b"")
-        ran = await asyncio.to_thread(self._fork_server.run, *asked)
+        """Run a command and return its JSON output."""
+        request = ([*words, "--json"], self.environ, self.directory, b"")
+        ran = await asyncio.to_thread(self._fork_server.run, *request)
         assert ran.returncode == 0, ran.stderr.decode()
         return json.loads(ran.stdout)
 
     async def api(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask as the merchant."""
+        """Send a request as the merchant and return its data."""
         answer = await self.http.request(
             method, path, json=body, headers={"x-api-key": self.environ["KEY"]}
         )
@@ -70,7 +70,7 @@ class Deployment:
         return answer.json()["data"]
 
     async def order(self) -> tuple[str, str]:
-        """Open a session; its id and its order's."""
+        """Open a session; return its id and its order's."""
         product = await self.api(
             "POST", "/v1/products", {"name": "A mug", "price": "9.99", "currency": "USD"}
         )
@@ -79,7 +79,7 @@ class Deployment:
         return session["id"], seen["orderId"]
 
     async def submit(self, session_id: str, method: str = "CREDIT_CARD") -> None:
-        """Fill the hosted page's form."""
+        """Submit the payment page's form."""
         form = {"email": "ann@example.com", "name": "", "method": method, "lang": "en"}
         answer = await self.http.post(f"/checkout/{session_id}", data=form)
         assert answer.status_code == 303, answer.text
@@ -89,7 +89,7 @@ class Deployment:
         return list(self.bank.sessions.values())[-1]
 
     async def attempt(self, session_id: str, method: str = "CREDIT_CARD") -> str:
-        """Fill the form and return the attempt, whose page is open at Stripe."""
+        """Submit the form and return the attempt, whose session is open at Stripe."""
         before = len(self.bank.sessions)
         await self.submit(session_id, method)
         assert len(self.bank.sessions) == before + 1
@@ -99,13 +99,13 @@ class Deployment:
         return attempt_id
 
     async def send(self, kind: str, about: dict[str, Any], secret: str = SECRET) -> int:
-        """Report an event, signed, and return the answer's status."""
+        """Send a signed event and return the status of the response."""
         headers, body = self.bank.signed(kind, about, secret)
         path = "/gateways/stripe/callback"
         return (await self.http.post(path, content=body, headers=headers)).status_code
 
     async def report(self, kind: str, about: dict[str, Any]) -> None:
-        """Report an event that must be taken, twice."""
+        """Send an event twice and assert that it was accepted."""
         for _ in range(2):
             assert await self.send(kind, about) == 200
 
@@ -116,12 +116,12 @@ class Deployment:
             order = await self.api("GET", f"/v1/orders/{order_id}")
             return order if order["status"] == status else None
 
-        found: dict[str, Any] = await until(look)
-        return found
+        order: dict[str, Any] = await until(look)
+        return order
 
 
 async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the first true value that ``look`` gives."""
+    """Return the first true value of ``look``."""
     end = time.monotonic() + _PATIENCE_S
     while not (value := await look()):
         assert time.monotonic() < end, "waited in vain"
@@ -133,7 +133,7 @@ async def until(look: Callable[[], Awaitable[Any]]) -> Any:
 async def api_server(
     tmp_path: Path, database_url: str, fork_server: ForkServer
 ) -> AsyncIterator[Deployment]:
-    """Serve with a merchant; the books are right at the end."""
+    """Serve a merchant, and check the integrity rules at the end."""
     bank = StripeServer()
     await bank.start()
     api_server = Deployment(tmp_path, database_url, bank, fork_server)
@@ -161,9 +161,11 @@ async def _served(
         assert "is ready" in ready, (tmp_path / "log").read_text()
         yield
         assert (await api_server.command("ledger", "check"))["violations"] == []
-        said = (tmp_path / "log").read_text()
-        assert "Traceback" not in said
-        assert not any(secret in said for secret in (KEY, SECRET, "whsec_new", "ann@example.com"))
+        log_text = (tmp_path / "log").read_text()
+        assert "Traceback" not in log_text
+        assert not any(
+            secret in log_text for secret in (KEY, SECRET, "whsec_new", "ann@example.com")
+        )
     finally:
         process.send_signal(signal.SIGTERM)
         await asyncio.to_thread(process.wait, 60)
@@ -171,14 +173,14 @@ async def _served(
         log.close()
 
 
-async def test_orders_live_through_stripe(api_server: Deployment) -> None:
-    lost, never = await two_answers_lost(api_server)
-    await paid_refunded_and_charged_back(api_server)
-    await closed_by_its_merchant(api_server)
-    await paid_twice(api_server)
-    await strangers(api_server)
+async def test_orders_are_paid_refunded_and_disputed_through_stripe(api_server: Deployment) -> None:
+    lost, never = await lose_two_responses(api_server)
+    await pay_refund_and_charge_back(api_server)
+    await expire_by_merchant(api_server)
+    await pay_twice(api_server)
+    await send_foreign_events(api_server)
 
-    # By now the worker has asked about the two whose answers were lost.
+    # By now the worker has queried the two attempts whose responses were lost.
     bank, (session_id, order_id) = api_server.bank, lost
     await api_server.becomes(order_id, "PENDING")
     attempt_id = next(iter(bank.sessions.values()))["client_reference_id"]
@@ -201,7 +203,7 @@ async def test_a_refund_that_stripe_reverses_returns_the_merchants_money(
     api_server: Deployment,
 ) -> None:
     bank = api_server.bank
-    order_id, _, _ = await paid_order(api_server)
+    order_id, _, _ = await pay_order(api_server)
     before = await api_server.api("GET", "/v1/balance")
     refund = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {})
     (at_stripe,) = await until(lambda: _all(bank.refunds))
@@ -234,7 +236,7 @@ async def test_refunds_made_in_stripes_dashboard_are_refunds_of_their_order(
     api_server: Deployment,
 ) -> None:
     bank = api_server.bank
-    order_id, _, intent = await paid_order(api_server)
+    order_id, _, intent = await pay_order(api_server)
     own = await api_server.api("POST", f"/v1/orders/{order_id}/refunds", {"amount": "2.00"})
     await until(lambda: _all(bank.refunds))
     (at_stripe,) = bank.refunds.values()
@@ -280,8 +282,8 @@ async def _all(things: dict[str, Any]) -> list[Any]:
     return list(things.values())
 
 
-async def paid_order(api_server: Deployment) -> tuple[str, str, str]:
-    """Pay an order at Stripe; its id, the attempt's and the payment's."""
+async def pay_order(api_server: Deployment) -> tuple[str, str, str]:
+    """Pay an order at Stripe; return the ids of order, attempt and payment."""
     session_id, order_id = await api_server.order()
     attempt_id = await api_server.attempt(session_id)
     intent = api_server.bank.pay(attempt_id)
@@ -290,8 +292,8 @@ async def paid_order(api_server: Deployment) -> tuple[str, str, str]:
     return order_id, attempt_id, intent
 
 
-async def two_answers_lost(api_server: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Lose Stripe's answer after it opened a page, and before it did anything."""
+async def lose_two_responses(api_server: Deployment) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Lose a response after Stripe opened a session, and one before it did anything."""
     lost = await api_server.order()
     api_server.bank.spoil("open", "500_after")
     await api_server.submit(lost[0])
@@ -304,8 +306,8 @@ async def two_answers_lost(api_server: Deployment) -> tuple[tuple[str, str], tup
     return lost, never
 
 
-async def paid_refunded_and_charged_back(api_server: Deployment) -> None:
-    """Have the whole life of a payment reported."""
+async def pay_refund_and_charge_back(api_server: Deployment) -> None:
+    """Pay, refund and dispute an order, with all reports."""
     bank = api_server.bank
     session_id, order_id = await api_server.order()
     attempt_id = await api_server.attempt(session_id)
@@ -325,13 +327,13 @@ async def paid_refunded_and_charged_back(api_server: Deployment) -> None:
     async def sent() -> Any:
         return list(bank.refunds.values())
 
-    (made,) = await until(sent)
-    assert made["metadata"] == {"attempt_id": attempt_id, "refund_id": refund["id"]}
-    bank.refund_status = made["status"] = "succeeded"
-    await api_server.report("refund.updated", made)
+    (refund_at_stripe,) = await until(sent)
+    assert refund_at_stripe["metadata"] == {"attempt_id": attempt_id, "refund_id": refund["id"]}
+    bank.refund_status = refund_at_stripe["status"] = "succeeded"
+    await api_server.report("refund.updated", refund_at_stripe)
     assert (await api_server.api("GET", f"/v1/refunds/{refund['id']}"))["status"] == "SUCCEEDED"
 
-    # Somebody else's on the same account, in a currency that is none of ours.
+    # A dispute of another deployment on the same account, in an unsupported currency.
     bank.intents["pi_other"] = bank.intents[intent] | {"id": "pi_other", "metadata": {}}
     await api_server.report(
         "charge.dispute.created", bank.dispute("pi_other", "lost", currency="ang")
@@ -348,8 +350,8 @@ async def paid_refunded_and_charged_back(api_server: Deployment) -> None:
     await api_server.becomes(order_id, "CHARGEBACK")
 
 
-async def closed_by_its_merchant(api_server: Deployment) -> None:
-    """Expire a session whose customer is at Stripe: the page there is closed too, at once."""
+async def expire_by_merchant(api_server: Deployment) -> None:
+    """Expire a session whose customer is at Stripe; its session there expires too."""
     session_id, order_id = await api_server.order()
     attempt_id = await api_server.attempt(session_id)
     await api_server.api("POST", f"/v1/checkouts/{session_id}/expire", {})
@@ -361,8 +363,8 @@ async def closed_by_its_merchant(api_server: Deployment) -> None:
     await until(closed)
 
 
-async def paid_twice(api_server: Deployment) -> None:
-    """Pay on two pages before anybody hears of either: the second is given back."""
+async def pay_twice(api_server: Deployment) -> None:
+    """Pay two sessions before either is reported; the second payment is refunded."""
     bank = api_server.bank
     session_id, order_id = await api_server.order()
     first = await api_server.attempt(session_id)
@@ -373,15 +375,15 @@ async def paid_twice(api_server: Deployment) -> None:
     await api_server.becomes(order_id, "PAID")
 
     async def given_back() -> Any:
-        return [made for made in bank.refunds.values() if made["payment_intent"] == twice]
+        return [refund for refund in bank.refunds.values() if refund["payment_intent"] == twice]
 
-    (made,) = await until(given_back)
-    assert made["amount"] == 999
-    assert made["metadata"] == {"attempt_id": second, "refund_id": second}
+    (refund,) = await until(given_back)
+    assert refund["amount"] == 999
+    assert refund["metadata"] == {"attempt_id": second, "refund_id": second}
 
 
-async def strangers(api_server: Deployment) -> None:
-    """News of what is not here are taken, or Stripe would give up on us; forged ones are not."""
+async def send_foreign_events(api_server: Deployment) -> None:
+    """Events about unknown attempts are accepted, forged ones are refused."""
     about = next(iter(api_server.bank.sessions.values()))
     other = about | {"metadata": {"attempt_id": "att_01m7ycnbdeezytxdpghw7yqgsz"}}
     await api_server.report("checkout.session.completed", other)

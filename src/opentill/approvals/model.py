@@ -72,7 +72,7 @@ class Rules(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Read them from a deployment's settings."""
-        reporting = gateways.reporting(settings.gateways)
+        reporting = gateways.self_reporting(settings.gateways)
         return cls(settings.approval_above, settings.livemode, reporting)
 
 

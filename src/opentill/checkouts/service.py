@@ -28,7 +28,7 @@ from opentill.core.ids import is_id, new_id, new_session_id
 from opentill.core.payment_methods import BY_NAME, METHODS, Method
 from opentill.db.database import Db, Tx
 from opentill.db.query import Statement
-from opentill.gateways import Gateway, offered
+from opentill.gateways import Gateway, offered_methods
 from opentill.http import inputs
 from opentill.merchants import Actor
 from opentill.orders import NewOrder, Payer, PaymentAttempt, PaymentIntent
@@ -151,7 +151,7 @@ def check_on_offer(
     gateways: Mapping[str, Gateway], currency: str, wanted: Sequence[Method] | None
 ) -> None:
     """Raise Invalid on ``paymentMethods`` if none of them is on offer for a currency."""
-    on_offer = offered(gateways, currency)
+    on_offer = offered_methods(gateways, currency)
     if wanted and not set(on_offer).intersection(wanted):
         known = ", ".join(on_offer) or "none"
         reason = f"paymentMethods must have one that is on offer in {currency}: {known}"

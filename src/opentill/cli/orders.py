@@ -138,7 +138,7 @@ def given_back(
     from opentill import gateways, merchants, orders
 
     settings = session.settings()
-    reporting = gateways.reporting(settings.gateways)
+    reporting = gateways.self_reporting(settings.gateways)
 
     async def work(tx: "Tx", now: int) -> "Order":
         order = await orders.find_by_anything(tx, attempt)

@@ -35,7 +35,7 @@ def done(refund_id: str, *, actor: "Actor") -> "RefundOut":
     from opentill import gateways, merchants, refunds
     from opentill.gateways.model import RefundOutcome
 
-    reporting = gateways.reporting(session.settings().gateways)
+    reporting = gateways.self_reporting(session.settings().gateways)
 
     async def work(tx: "Tx", now: int) -> "Refund":
         refund = await refunds.find_anywhere(tx, refund_id)

@@ -259,8 +259,8 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
     except (*trouble, *connections.UNREADABLE) as error:
         if connection is not None:
             connection.terminate()
-        is_away = isinstance(error, AWAY) and not connections.is_refused_by_pooler(error)
-        raise _unusable("reached", connections.why(error), is_away=is_away) from None
+        is_unreachable = isinstance(error, AWAY) and not connections.is_refused_by_pooler(error)
+        raise _unusable("reached", connections.why(error), is_unreachable=is_unreachable) from None
     try:
         if forgets:
             raise ConfigurationError(connections.POOLER_HINT)
@@ -271,14 +271,16 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
             await _check_key(connection, key)
         await connection.close()
     except trouble as error:
-        raise _unusable("read", connections.why(error), is_away=isinstance(error, AWAY)) from None
+        raise _unusable(
+            "read", connections.why(error), is_unreachable=isinstance(error, AWAY)
+        ) from None
     finally:
         connection.terminate()
 
 
 def _unusable(
-    done: str, why: str, *, is_away: bool = False, of: str = "DATABASE_URL"
+    done: str, why: str, *, is_unreachable: bool = False, of: str = "DATABASE_URL"
 ) -> ConfigurationError:
     """Return what to raise where the database ``of`` a setting cannot be ``done``: such as read."""
     message = f"the database of OPENTILL_{of} cannot be {done}: {why}"
-    return (DatabaseAway if is_away else ConfigurationError)(message)
+    return (DatabaseAway if is_unreachable else ConfigurationError)(message)

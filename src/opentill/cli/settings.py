@@ -16,11 +16,11 @@ def register(app: typer.Typer) -> None:
 def settings() -> list[dict[str, str]]:
     """List the settings with their values here; secrets are not shown."""
     from opentill import config
-    from opentill.gateways.shown_settings import shown
+    from opentill.gateways.masked_settings import masked_rows
 
     for line in config.unknown_variables(os.environ):
         output.say(f"opentill: warning: {line}")
     return [
         {"variable": variable, "value": value, "explanation": explanation}
-        for variable, value, explanation in shown(config.load(os.environ))
+        for variable, value, explanation in masked_rows(config.load(os.environ))
     ]

@@ -76,7 +76,7 @@ async def show(request: PageRequest) -> Response:
         gateways=[
             Shown(
                 name=name,
-                away=isinstance(gateways, Gateways) and gateways.is_away(name),
+                away=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
                 spans=[
                     _span(localizer, "gateways_hour", name, of_hour),
                     _span(localizer, "gateways_day", name, of_day),

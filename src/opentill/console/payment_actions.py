@@ -117,7 +117,7 @@ async def _refund_done(tx: Tx, given: Given) -> object:
         raise NotFound
     outcome = RefundOutcome(status="SUCCEEDED")
     await given.record(tx, "refund succeeded", refund_id)
-    reporting = gateways.reporting(given.settings.gateways)
+    reporting = gateways.self_reporting(given.settings.gateways)
     return await refunds.end_manually(
         tx, merchant_id, refund_id, outcome, given.now, reporting=reporting
     )
@@ -126,7 +126,7 @@ async def _refund_done(tx: Tx, given: Given) -> object:
 async def _given_back(tx: Tx, given: Given) -> None:
     attempt_id = given.form.get("subject", "")
     await given.record(tx, "orders given-back", attempt_id)
-    reporting = gateways.reporting(given.settings.gateways)
+    reporting = gateways.self_reporting(given.settings.gateways)
     await orders.given_back_manually(
         tx, *given.ids, attempt_id, given.actor, given.now, reporting=reporting
     )
@@ -216,7 +216,7 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
     if orders.can(order, "voided"):
         yield Offer(action=REVOKE)
     yield from _of_refunds(payment, settings)
-    reporting = gateways.reporting(settings.gateways)
+    reporting = gateways.self_reporting(settings.gateways)
     for attempt in (one for one in payment.attempts if orders.is_kept(one, reporting)):
         moves = (("payment_moves_back", Money(attempt.amount_minor, attempt.currency)),)
         yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
@@ -231,7 +231,7 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
 
 
 def _of_refunds(payment: Payment, settings: Settings) -> Iterator[Offer]:
-    reporting = gateways.reporting(settings.gateways)
+    reporting = gateways.self_reporting(settings.gateways)
     gateway_of = {attempt.id: attempt.gateway for attempt in payment.attempts}
     for refund in payment.refunds:
         if refund.status == "PROCESSING" and gateway_of.get(refund.attempt_id) not in reporting:

@@ -7,12 +7,12 @@ from starlette.responses import Response
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
-from opentill.gateways.shown_settings import shown
+from opentill.gateways.masked_settings import masked_rows
 
 
 async def show(request: PageRequest) -> Response:
     """Show every setting, its value here, and what it does."""
-    return render.page(request, "settings.html", settings=shown(request.app.settings))
+    return render.page(request, "settings.html", settings=masked_rows(request.app.settings))
 
 
 pages: Final = (

@@ -183,7 +183,7 @@ async def page_of(
     }
     zone = ZoneInfo(detail.merchant.time_zone)
     more: dict[str, Any] = {"opening": {}, **values}
-    offered = gateways.offered(request.app.gateways, product.currency)
+    offered = gateways.offered_methods(request.app.gateways, product.currency)
     return render.page(
         request,
         "product.html",

@@ -79,7 +79,7 @@ def _shown_bounds(problem: checkouts.AmountOutOfBounds, currency: str) -> str:
 
 
 def _offered_types(app: App, currency: str) -> list[str]:
-    methods = gateways.offered(app.gateways, currency)
+    methods = gateways.offered_methods(app.gateways, currency)
     return [name for method, name in TYPES.items() if method in methods]
 
 

@@ -1,6 +1,6 @@
-"""Gateways: payment service providers, the language spoken with them, and which are loaded."""
+"""Gateways: the adapter interface to payment service providers, the registry, and routing."""
 
-from opentill.gateways.calls import begin_series, observed
+from opentill.gateways.calls import initialize_metrics, observe_call
 from opentill.gateways.model import (
     BadCallback,
     Checks,
@@ -22,13 +22,13 @@ from opentill.gateways.model import (
     RefundStatus,
     Traces,
 )
-from opentill.gateways.registry import load, reporting
+from opentill.gateways.registry import load, self_reporting
 from opentill.gateways.routing import (
     BadGateways,
     Gateways,
     candidates,
     methods_of,
-    offered,
+    offered_methods,
 )
 
 __all__ = [
@@ -53,11 +53,11 @@ __all__ = [
     "RefundRequest",
     "RefundStatus",
     "Traces",
-    "begin_series",
     "candidates",
+    "initialize_metrics",
     "load",
     "methods_of",
-    "observed",
-    "offered",
-    "reporting",
+    "observe_call",
+    "offered_methods",
+    "self_reporting",
 ]

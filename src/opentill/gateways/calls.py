@@ -1,4 +1,4 @@
-"""Calling a gateway so that it can be seen from outside: counted, timed and traced."""
+"""Metrics and traces of gateway calls."""
 
 import time
 from collections.abc import Awaitable, Iterable, Mapping
@@ -20,11 +20,11 @@ Operation = Literal["pay", "find_payment", "expire", "refund"]
 Outcome = TypeVar("Outcome", PaymentOutcome, RefundOutcome)
 
 
-_ERROR: Final = "error"  # an adapter that raises is a defect
+_ERROR: Final = "error"  # the adapter raised, which is a defect
 
 
-def begin_series(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:
-    """Create the metrics of gateways with 0; ``ends`` are the statuses that end an attempt."""
+def initialize_metrics(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:
+    """Initialize the metrics of gateways to 0; ``ends`` are the final statuses of an attempt."""
     metrics.start_gateway_series(
         {
             name: {
@@ -44,10 +44,10 @@ def begin_series(gateways: Mapping[str, Gateway], ends: Iterable[str]) -> None:
     )
 
 
-async def observed(gateway: str, operation: Operation, call: Awaitable[Outcome]) -> Outcome:
-    """Return the outcome of a call to a gateway; its status and duration are counted.
+async def observe_call(gateway: str, operation: Operation, call: Awaitable[Outcome]) -> Outcome:
+    """Await a gateway call, record its status and duration, and return its outcome.
 
-    The span has the gateway, the operation and the status, and nothing of the payment.
+    The span has the gateway, the operation and the status, but no data of the payment.
     """
     started = time.perf_counter()
     status = _ERROR

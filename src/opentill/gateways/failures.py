@@ -1,7 +1,7 @@
-"""What a request to a provider that brought no result means: the one rule of all adapters.
+"""The meaning of failed requests to providers, one rule for all adapters.
 
 A provider that did not respond may have moved the money: the attempt or refund stays open as
-UNKNOWN, and the provider is asked for its state until it says so. Only a request that was surely
+UNKNOWN, and the provider is queried until it reports the state. Only a request that was surely
 never sent is UNREACHABLE, and may go to another gateway.
 """
 
@@ -14,18 +14,18 @@ from opentill.outgoing.client import Forbidden, NoResponse, Unreachable
 T = TypeVar("T")
 
 FAILURES: Final = (Forbidden, Unreachable, NoResponse)
-# What decoding a provider's JSON raises: another form, other bytes than UTF-8, too deep nesting.
+# Errors of decoding a provider's JSON: wrong structure, no UTF-8, nesting too deep.
 MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class ProviderResponse(msgspec.Struct, Generic[T], frozen=True):
-    """The object that a provider responded with, or why there is none.
+    """The object in a provider's response as ``value``, or the reason why there is none.
 
-    ``reason`` may be logged. ``message`` is a sentence of the provider's, which must not be logged
-    because it may quote the request.
+    ``reason`` may be logged. ``message`` is the provider's, which must not be logged because it may
+    quote the request.
     """
 
-    found: T | None = None
+    value: T | None = None
     status: Literal["UNREACHABLE", "NOT_FOUND", "REFUSED", "UNKNOWN"] = "UNKNOWN"
     reason: str = ""
     message: str = ""

@@ -1,10 +1,10 @@
-"""The language between OpenTill and a payment service provider.
+"""The interface between OpenTill and a payment service provider.
 
-This is the public surface for adapters, ours and those that other packages add through the entry
-point group ``opentill.gateways`` (``docs/recipes/add-a-gateway.md``). An adapter translates: these
-requests into the provider's, the provider's responses and callbacks into these outcomes. It stores
-nothing. Our attempt or refund id is the provider's idempotency key, so that the same request may be
-sent again without a second effect.
+This is the public interface of adapters, built-in ones and those that other packages add through
+the entry point group ``opentill.gateways`` (``docs/recipes/add-a-gateway.md``). An adapter
+translates these requests into the provider's, and the provider's responses and callbacks into these
+outcomes. It is stateless. Our attempt or refund id is the provider's idempotency key, so that
+repeating a request has no second effect.
 
 Amounts are ``Money``: whole minor units and an ISO 4217 currency. Times are Unix milliseconds.
 """
@@ -20,17 +20,17 @@ from opentill.core.errors import NotFound
 from opentill.core.money import MOST_MINOR, Money
 from opentill.core.payment_methods import Method as Method  # noqa: PLC0414 - part of this interface
 
-# What became of a payment or refund, as far as the provider's response says:
-#   SUCCEEDED        the money moved: it was captured, or given back
+# The outcome of a payment or refund as far as the provider's response reveals it:
+#   SUCCEEDED        the money moved: it was captured or refunded
 #   ACTION_REQUIRED  the customer must go to action_url or scan qr_text
-#   PENDING          accepted; the result comes later, by a callback or when it is asked for
+#   PENDING          accepted; a callback or a later query brings the result
 #   DECLINED         it did not go through; the customer may try again
 #   REFUSED          it did not and never will go through
 #   VOIDED           an authorization was cancelled before capture
 #   UNREACHABLE      the request surely never reached the provider; another gateway may be tried
-#   NOT_FOUND        the provider says that it does not know this id
-#   UNKNOWN          no usable response: the provider may have done it, and is asked again
-# ``failures.status_of`` says which of UNREACHABLE and UNKNOWN a failed request is.
+#   NOT_FOUND        the provider reports that it does not know this id
+#   UNKNOWN          no usable response: the provider may have done it, and is queried again
+# ``failures.status_of`` decides between UNREACHABLE and UNKNOWN for a failed request.
 PaymentStatus = Literal[
     "SUCCEEDED",
     "ACTION_REQUIRED",
@@ -64,9 +64,10 @@ class PaymentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Give ``amount`` of a payment back; ``refund_id`` is the idempotency key.
+    """Refund ``amount`` of a payment; ``refund_id`` is the idempotency key.
 
-    ``repeated``: it was sent before and may have been done, for providers without such a key.
+    ``repeated`` means that it was sent before and may have been done, for providers without such a
+    key.
     """
 
     refund_id: str
@@ -79,7 +80,7 @@ class RefundRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _storable(text: str) -> str:
-    """Replace what PostgreSQL cannot store: NUL, and halves of surrogate pairs."""
+    """Replace NUL and lone surrogates, which PostgreSQL cannot store."""
     if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", "").encode(errors="replace").decode()
@@ -96,7 +97,7 @@ _CURRENCY: Final = re.compile(r"[A-Z0-9]{3,10}", re.ASCII)
 
 
 def _is_credible(amount: Money) -> bool:
-    """Return whether an amount that a provider names can be stored, added up and shown."""
+    """Whether an amount of a provider can be stored, summed and shown."""
     return 0 <= amount.minor <= MOST_MINOR and bool(_CURRENCY.fullmatch(amount.currency))
 
 
@@ -105,14 +106,14 @@ _LAST4: Final = re.compile(r"[0-9]{4}", re.ASCII)
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """The card that was paid with: its brand as the provider names it, and its last four digits."""
+    """The card of a payment: the provider's name of its brand, and its last four digits."""
 
     brand: str  # such as "visa", "" if the provider does not say
     last4: str
 
     @classmethod
     def read(cls, brand: str | None, last4: str | None) -> Self | None:
-        """Return the card that a provider speaks of, None for what are no four digits."""
+        """Return the card of a provider's response; None if ``last4`` is not four digits."""
         if last4 is None or _LAST4.fullmatch(last4) is None:
             return None
         name = (brand or "").lower()
@@ -120,9 +121,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an attempt as the provider reports it. Its texts are made storable.
+    """The state of an attempt as the provider reports it, with storable texts.
 
-    With an impossible amount, below zero or above 10**16 minor units, it is UNKNOWN.
+    It becomes UNKNOWN if its amount is below zero or above 10**16 minor units.
     """
 
     status: PaymentStatus
@@ -130,10 +131,10 @@ class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
     action_url: str = ""
     qr_text: str = ""
     reason: str = ""  # a decline code such as "insufficient_funds", or why it is UNKNOWN
-    amount: Money | None = None  # what was captured, if the provider says so
-    method: Method | None = None  # what the customer used, if the provider says so
-    clearing_currency: str | None = None  # ISO 4217, if the provider says so
-    card: Card | None = None  # what the customer paid with, if the provider says so
+    amount: Money | None = None  # the captured amount, if the provider reports it
+    method: Method | None = None  # the customer's method, if the provider reports it
+    clearing_currency: str | None = None  # ISO 4217, if the provider reports it
+    card: Card | None = None  # the customer's card, if the provider reports it
 
     def __post_init__(self) -> None:
         """Make the texts storable, so that no outcome is lost for its wording."""
@@ -150,7 +151,7 @@ class PaymentOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a refund as the provider reports it. Its texts are made storable."""
+    """The state of a refund as the provider reports it, with storable texts."""
 
     status: RefundStatus
     provider_ref: str = ""
@@ -171,10 +172,10 @@ class GatewayPaymentEvent(msgspec.Struct, frozen=True, kw_only=True):
 class GatewayRefundEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about a refund of an attempt's payment.
 
-    ``refund_id`` is ours, "" for a refund that was made at the provider and not by us: that one has
-    its ``amount``, and the provider's id of it as ``outcome.provider_ref``. Where the provider does
-    not return our id of the payment, ``attempt_id`` is "", ``payment_ref`` the provider's id of the
-    payment, and the adapter has ``Traces``.
+    ``refund_id`` is ours, or "" for a refund made at the provider, which has an ``amount`` and the
+    provider's id as ``outcome.provider_ref``. If the provider does not return our id of the
+    payment, ``attempt_id`` is "", ``payment_ref`` is the provider's id of the payment, and the
+    adapter implements ``Traces``.
     """
 
     attempt_id: str
@@ -185,9 +186,9 @@ class GatewayRefundEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayRefundsEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A callback that says that a payment was refunded, and not which refunds it has.
+    """A callback that reports that a payment was refunded, without naming the refunds.
 
-    The adapter has ``ListsRefunds``. ``attempt_id`` is that of the payment.
+    The adapter implements ``ListsRefunds``. ``attempt_id`` is that of the payment.
     """
 
     attempt_id: str
@@ -197,10 +198,10 @@ class GatewayRefundsEvent(msgspec.Struct, frozen=True, kw_only=True):
 class GatewayDisputeEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A callback about a dispute of an attempt's payment.
 
-    For a provider that does not return our id, ``attempt_id`` is "", ``payment_ref`` the provider's
-    id of the payment, and the adapter has ``Traces``. ``respond_by`` is until when the provider
-    takes evidence (Unix ms), None if it does not say; a time outside of the years 2000 to 2099 is
-    taken for that. Raises ValueError for an impossible amount: it is below zero or above 10**16.
+    If the provider does not return our id, ``attempt_id`` is "", ``payment_ref`` is the provider's
+    id of the payment, and the adapter implements ``Traces``. ``respond_by`` is the deadline for
+    evidence (Unix ms), None if it is unknown or outside of the years 2000 to 2099. Raises
+    ValueError for an amount below zero or above 10**16.
     """
 
     attempt_id: str
@@ -225,25 +226,25 @@ GatewayEvent = GatewayPaymentEvent | GatewayRefundEvent | GatewayRefundsEvent | 
 
 
 class OfAnotherGateway(NotFound):
-    """A gateway reports on a payment that went through another one, and is not believed."""
+    """A gateway reported on a payment of another gateway; the report is ignored."""
 
     def __init__(self, gateway: str, owner: str) -> None:
-        """``gateway`` signed the event, ``owner`` the gateway of the payment."""
+        """``gateway`` signed the event; ``owner`` is the gateway of the payment."""
         super().__init__(reason=f"{gateway} reports on a payment of {owner}")
         self.gateway = gateway
         self.owner = owner
 
 
 class BadCallback(Exception):
-    """A callback with no valid signature, too old, or not in the provider's format."""
+    """A callback without a valid signature, too old, or not in the provider's format."""
 
 
 class Gateway(Protocol):
-    """What every adapter has.
+    """The interface that every adapter implements.
 
-    No operation raises for a failure of the provider or the network: that is an outcome
-    (``failures``). An operation ends within some ten seconds; an attempt without a result is asked
-    for after 15 s.
+    No operation raises for a failure of the provider or the network, which is an outcome
+    (``failures``). An operation takes at most about ten seconds; an attempt without a result is
+    queried after 15 s.
     """
 
     name: str
@@ -253,31 +254,32 @@ class Gateway(Protocol):
         ...
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Start a payment, or find the one that was started before under the same id.
+        """Start a payment, or return the one that was started before with the same id.
 
-        Any outcome but NOT_FOUND. ACTION_REQUIRED has ``action_url`` or ``qr_text``. REFUSED ends
-        the attempt for good; UNREACHABLE lets the next gateway try.
+        Returns any outcome except NOT_FOUND. ACTION_REQUIRED has ``action_url`` or ``qr_text``.
+        REFUSED ends the attempt for good; after UNREACHABLE the next gateway is tried.
         """
         ...
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        """Ask the provider for an attempt's state. NOT_FOUND only if the provider says so.
+        """Query the state of an attempt. NOT_FOUND only if the provider reports it.
 
         ``provider_ref`` is that of an earlier outcome, "" if none had one.
         """
         ...
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Start a refund, or find the one that was started before under the same id.
+        """Start a refund, or return the one that was started before with the same id.
 
-        SUCCEEDED, PENDING, REFUSED (the money stays with the merchant), UNREACHABLE or UNKNOWN.
+        Returns SUCCEEDED, PENDING, REFUSED (the money stays with the merchant), UNREACHABLE or
+        UNKNOWN.
         """
         ...
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
-        """Ask the provider for a refund's state. NOT_FOUND only if the provider says so.
+        """Query the state of a refund. NOT_FOUND only if the provider reports it.
 
-        ``payment_ref`` is the provider's id of the payment that is refunded.
+        ``payment_ref`` is the provider's id of the refunded payment.
         """
         ...
 
@@ -286,59 +288,59 @@ class Gateway(Protocol):
     ) -> tuple[GatewayEvent, ...]:
         """Verify a callback's signature and age and return its events. Raises BadCallback.
 
-        ``headers`` has lower-case names, ``now`` is real time in Unix ms. A genuine callback about
-        anything else than our payments is an empty tuple.
+        ``headers`` has lower-case names, ``now`` is real time in Unix ms. A genuine callback that
+        is not about our payments returns an empty tuple.
         """
         ...
 
     async def close(self) -> None:
-        """Close the connections; nothing is called afterwards."""
+        """Close the connections; no other method is called afterwards."""
         ...
 
 
 @runtime_checkable
 class Notified(Gateway, Protocol):
-    """An adapter whose provider sends callbacks as a query or a form.
+    """An adapter whose provider sends callbacks as a query string or a form.
 
-    Such a provider expects ``acknowledgement`` as the response and takes any other as a failure.
+    Such a provider expects ``acknowledgement`` as the response and treats any other as a failure.
     """
 
     acknowledgement: bytes
 
     async def read_notice(self, params: Mapping[str, str]) -> tuple[GatewayEvent, ...]:
-        """Verify a callback's parameters and return its events, as ``read_callback`` does.
+        """Verify a callback's parameters and return its events, like ``read_callback``.
 
-        Raises BadCallback, and Unavailable to have the provider send it again.
+        Raises BadCallback, and Unavailable to make the provider send it again.
         """
         ...
 
 
 def is_notified(gateway: Gateway | None) -> TypeGuard[Notified]:
-    """Return whether an adapter is ``Notified``, quickly: ``isinstance`` of a protocol is slow."""
+    """Whether an adapter is ``Notified``; faster than ``isinstance`` with a protocol."""
     return hasattr(gateway, "read_notice")
 
 
 @runtime_checkable
 class Expires(Protocol):
-    """What an adapter has as well if the provider's open payment page can be closed."""
+    """Implemented by adapters that can close the provider's open payment page."""
 
     async def expire(self, attempt_id: str, provider_ref: str) -> PaymentOutcome:
-        """Close the attempt's page and return its state; one that is being paid stays open."""
+        """Close the attempt's page and return its state; a page that is being paid stays open."""
         ...
 
 
 @runtime_checkable
 class Checks(Protocol):
-    """What an adapter has as well if it can try whether the provider accepts its account."""
+    """Implemented by adapters that can test whether the provider accepts their account."""
 
     async def check(self) -> str | None:
-        """Send a query that changes nothing; return what is wrong and what to do, or None."""
+        """Send a query without side effects; return the problem and its remedy, or None."""
         ...
 
 
 @runtime_checkable
 class Traces(Protocol):
-    """What an adapter has as well if the provider's events name a payment without our id."""
+    """Implemented by adapters whose provider's events do not contain our id of the payment."""
 
     async def trace(self, payment_ref: str) -> str | None:
         """Return the attempt id of a payment; "" if it is not ours, None if that is unknown."""
@@ -347,10 +349,10 @@ class Traces(Protocol):
 
 @runtime_checkable
 class ListsRefunds(Protocol):
-    """What an adapter has as well if the provider says that a payment was refunded, not how."""
+    """Implemented by adapters whose provider reports a refunded payment without its refunds."""
 
     async def list_refunds(
         self, payment_ref: str, attempt_id: str
     ) -> tuple[GatewayRefundEvent, ...] | None:
-        """Return all refunds of a payment of ours, whoever made them; None if they are unknown."""
+        """Return all refunds of our payment, also those made at the provider; None: unknown."""
         ...

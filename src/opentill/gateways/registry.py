@@ -1,7 +1,7 @@
-"""Which gateways a deployment has: ours by name, others through an entry point.
+"""The registry of gateways: built-in ones by name, others through entry points.
 
-A third party adds one with an entry point in the group ``opentill.gateways``: a callable that takes
-the ``Settings`` and returns a ``Gateway``. Ours cannot be replaced by another of the same name.
+Another package adds a gateway with an entry point in the group ``opentill.gateways``: a callable
+that takes the ``Settings`` and returns a ``Gateway``. It cannot replace a built-in gateway.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ import msgspec
 from opentill.core.settings import SANDBOX, Settings
 from opentill.gateways.manual import ManualGateway, instructions
 from opentill.gateways.model import Gateway
-from opentill.gateways.routing import BadGateways, Gateways, routed
+from opentill.gateways.routing import BadGateways, Gateways, build_gateways
 from opentill.gateways.sandbox import SandboxGateway
 
 Factory = Callable[[Settings], Gateway]
@@ -22,7 +22,7 @@ ENTRY_POINTS: Final = "opentill.gateways"
 
 
 class Option(msgspec.Struct, frozen=True):
-    """A setting of one of our gateways: ``OPENTILL_GATEWAY_`` and ``name`` in capitals."""
+    """A setting of a built-in gateway: ``OPENTILL_GATEWAY_`` and ``name`` in capitals."""
 
     gateway: str
     name: str
@@ -71,7 +71,7 @@ def _sandbox(settings: Settings) -> Gateway:
 
 
 def _stripe(settings: Settings) -> Gateway:
-    from opentill.gateways.stripe.configuration import make  # its library is slow to import
+    from opentill.gateways.stripe.configuration import make  # the library is slow to import
 
     return make(settings.gateway_options)
 
@@ -81,7 +81,7 @@ def _manual(settings: Settings) -> Gateway:
 
 
 def _epay(settings: Settings) -> Gateway:
-    from opentill.gateways.epay.configuration import make  # imported only where it is used
+    from opentill.gateways.epay.configuration import make  # not needed by most deployments
 
     return make(settings.gateway_options)
 
@@ -92,12 +92,12 @@ BUILT_IN: Final[dict[str, Factory]] = {
     "stripe": _stripe,
     "epay": _epay,
 }
-# Gateways that cannot always say what became of a refund: an operator may report it.
+# Gateways that cannot always report the result of a refund, so that an operator may record it.
 _OPERATOR_MAY_REPORT: Final = frozenset({"epay", "manual"})
 
 
-def reporting(names: Iterable[str]) -> frozenset[str]:
-    """Return which of some gateways always say by themselves what became of a refund."""
+def self_reporting(names: Iterable[str]) -> frozenset[str]:
+    """Return those of the named gateways that always report the result of a refund themselves."""
     return frozenset(names) - _OPERATOR_MAY_REPORT
 
 
@@ -111,9 +111,9 @@ def _from_outside(entry: EntryPoint, settings: Settings) -> Gateway:
 
 
 def load(names: tuple[str, ...], settings: Settings) -> Gateways:
-    """Make the named gateways, in the order of the names. Raises ConfigurationError.
+    """Create the named gateways, in the order of the names.
 
-    Its text names the variable that is wrong.
+    Raises ConfigurationError, whose message names the wrong variable.
     """
     if SANDBOX in names and settings.sandbox_refused:
         raise BadGateways(settings.sandbox_refused)
@@ -129,5 +129,5 @@ def load(names: tuple[str, ...], settings: Settings) -> Gateways:
             msg = f"OPENTILL_GATEWAYS names {name!r}; available are: {available}."
             raise BadGateways(msg)
     options = dict(settings.gateway_options)
-    options.pop("epay_methods", None)  # read by the adapter: it may name the server's types
-    return routed(gateways, options, settings.routes)
+    options.pop("epay_methods", None)  # the adapter reads it, with the server's types
+    return build_gateways(gateways, options, settings.routes)

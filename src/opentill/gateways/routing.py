@@ -1,7 +1,7 @@
-"""Which gateway takes a payment: its methods, the order of preference, and which cannot be reached.
+"""The choice of gateways for a payment, by methods, order of preference and reachability.
 
-``OPENTILL_GATEWAYS`` is the order; ``OPENTILL_ROUTES`` puts others first for a method;
-``OPENTILL_GATEWAY_<NAME>_METHODS`` narrows what a gateway is used for.
+``OPENTILL_GATEWAYS`` is the default order, ``OPENTILL_ROUTES`` overrides it for a method, and
+``OPENTILL_GATEWAY_<NAME>_METHODS`` restricts the methods of a gateway.
 """
 
 import time
@@ -13,11 +13,11 @@ from opentill.core.money import EXPONENTS
 from opentill.core.payment_methods import by_method
 from opentill.gateways.model import Gateway, Method
 
-_AWAY_S: Final = 30
+_UNREACHABLE_S: Final = 30
 
 
 class BadGateways(ConfigurationError, ValueError):
-    """The gateways' configuration is wrong; the text names the variable."""
+    """The configuration of the gateways is wrong; the message names the variable."""
 
 
 class Gateways(dict[str, Gateway]):
@@ -29,52 +29,52 @@ class Gateways(dict[str, Gateway]):
         routes: Mapping[Method, tuple[str, ...]],
         allowed: Mapping[str, Mapping[Method, tuple[str, ...]]],
     ) -> None:
-        """``routes`` has, for a method, the gateways before the others.
+        """``routes`` has the preferred gateways of a method.
 
-        ``allowed`` has the gateways that are restricted, with their methods and for each method the
-        currencies, () for any.
+        ``allowed`` has the methods of restricted gateways, and the currencies of each method, ()
+        for any.
         """
         super().__init__(gateways)
         self.routes = routes
         self.allowed = allowed
-        self._away_until: dict[str, float] = {}  # of time.monotonic()
+        self._unreachable_until: dict[str, float] = {}  # time.monotonic(), by gateway
 
-    def note_reached(self, name: str, *, reached: bool) -> None:
-        """Note whether a gateway was reached; one that was not comes last for 30 seconds."""
+    def record_reachability(self, name: str, *, reached: bool) -> None:
+        """Record whether a gateway was reached; an unreachable one comes last for 30 seconds."""
         if reached:
-            self._away_until.pop(name, None)
+            self._unreachable_until.pop(name, None)
         else:
-            self._away_until[name] = time.monotonic() + _AWAY_S
+            self._unreachable_until[name] = time.monotonic() + _UNREACHABLE_S
 
-    def is_away(self, name: str) -> bool:
-        """Return whether a gateway could not be reached within the last 30 seconds."""
-        return self._away_until.get(name, 0) > time.monotonic()
+    def is_unreachable(self, name: str) -> bool:
+        """Whether a gateway was unreachable within the last 30 seconds."""
+        return self._unreachable_until.get(name, 0) > time.monotonic()
 
 
 def methods_of(gateways: Mapping[str, Gateway], name: str, currency: str) -> tuple[Method, ...]:
-    """Return a gateway's methods for a currency, without those that the settings exclude."""
-    taken = gateways[name].methods(currency)
+    """Return the methods of a gateway for a currency that the settings allow."""
+    supported = gateways[name].methods(currency)
     allowed = gateways.allowed.get(name) if isinstance(gateways, Gateways) else None
     if allowed is None:
-        return taken
+        return supported
     return tuple(
         method
-        for method in taken
+        for method in supported
         if method in allowed and currency in (allowed[method] or (currency,))
     )
 
 
 def candidates(gateways: Mapping[str, Gateway], method: Method, currency: str) -> list[str]:
     """Return the gateways for a method and currency, the preferred first, unreachable ones last."""
-    able = [name for name in gateways if method in methods_of(gateways, name, currency)]
+    names = [name for name in gateways if method in methods_of(gateways, name, currency)]
     if isinstance(gateways, Gateways):
         first = gateways.routes.get(method, ())
-        able.sort(key=lambda name: first.index(name) if name in first else len(first))
-        able.sort(key=gateways.is_away)
-    return able
+        names.sort(key=lambda name: first.index(name) if name in first else len(first))
+        names.sort(key=gateways.is_unreachable)
+    return names
 
 
-def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
+def offered_methods(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...]:
     """Return the methods for the currency, in the gateways' order of preference, each once."""
     methods: dict[Method, None] = {}
     for name in gateways:
@@ -83,7 +83,7 @@ def offered(gateways: Mapping[str, Gateway], currency: str) -> tuple[Method, ...
 
 
 def read_methods(gateway: Gateway, name: str, text: str) -> Mapping[Method, tuple[str, ...]]:
-    """Return the methods, each with its currencies, of a METHODS variable. Raises BadGateways."""
+    """Read a METHODS variable: methods and their currencies. Raises BadGateways."""
     variable = f"OPENTILL_GATEWAY_{name.upper()}_METHODS"
     try:
         allowed = by_method(text)
@@ -104,8 +104,10 @@ def read_methods(gateway: Gateway, name: str, text: str) -> Mapping[Method, tupl
     return allowed
 
 
-def routed(gateways: Mapping[str, Gateway], options: Mapping[str, str], text: str) -> Gateways:
-    """Put the gateways together with their settings. Raises BadGateways.
+def build_gateways(
+    gateways: Mapping[str, Gateway], options: Mapping[str, str], text: str
+) -> Gateways:
+    """Combine the gateways with their settings. Raises BadGateways.
 
     ``options`` has the METHODS variables, ``text`` is OPENTILL_ROUTES.
     """
@@ -115,14 +117,14 @@ def routed(gateways: Mapping[str, Gateway], options: Mapping[str, str], text: st
         if f"{name}_methods" in options
     }
     routes = by_method(text) if text else {}
-    made = Gateways(gateways, routes, allowed)
+    configured = Gateways(gateways, routes, allowed)
     for method, names in routes.items():
         for name in names:
             if name not in gateways:
                 available = ", ".join(gateways)
                 msg = f"OPENTILL_ROUTES names {name!r}; OPENTILL_GATEWAYS has: {available}"
                 raise BadGateways(msg)
-            if not any(method in methods_of(made, name, currency) for currency in EXPONENTS):
+            if not any(method in methods_of(configured, name, currency) for currency in EXPONENTS):
                 msg = f"OPENTILL_ROUTES has {method}:{name}, which it does not take"
                 raise BadGateways(msg)
-    return made
+    return configured

@@ -129,7 +129,7 @@ class PageRequest:
 def _payment(view: checkouts.PageView, app: App) -> model.Payment:
     session, order, last = view.session, view.order, view.last_attempt
     currency = session.currency
-    offered = gateways.offered(app.gateways, currency)
+    offered = gateways.offered_methods(app.gateways, currency)
     return model.Payment(
         session_id=session.id,
         session_status=session.status,

@@ -11,7 +11,7 @@ from opentill import orders
 from opentill.core.money import Money
 from opentill.db import jobs
 from opentill.db.database import Db, Tx
-from opentill.gateways import observed
+from opentill.gateways import observe_call
 from opentill.gateways.model import Gateway, GatewayRefundEvent, RefundOutcome, RefundRequest
 from opentill.orders import PaymentAttempt
 from opentill.refunds import queries, reports, service
@@ -79,7 +79,7 @@ async def _send(
         callback_url=orders.callback_url(public_url, attempt.gateway),
         repeated=sent_before,
     )
-    outcome = await observed(attempt.gateway, "refund", gateway.refund(request))
+    outcome = await observe_call(attempt.gateway, "refund", gateway.refund(request))
     if outcome.status == "UNREACHABLE" and not sent_before:
         async with db.connection() as tx:
             await queries.NOT_SENT.run(tx, **key)

@@ -1,4 +1,4 @@
-"""The adapter for any Epay V1 server upstream (易支付): ALIPAY, WECHAT_PAY and what else it has."""
+"""The adapter for an upstream Epay V1 server (易支付): ALIPAY, WECHAT_PAY and other methods."""
 
 from opentill.gateways.epay.client import EpayGateway
 

@@ -1,4 +1,4 @@
-"""Makes the adapter from the settings ``OPENTILL_GATEWAY_EPAY_…``."""
+"""Create the adapter from the settings ``OPENTILL_GATEWAY_EPAY_…``."""
 
 import re
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ _TYPE: Final = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
 
 
 def make(options: Mapping[str, str]) -> EpayGateway:
-    """Make the adapter. ``options`` are named in lower case: ``epay_url``.
+    """Create the adapter, which connects to the configured server only.
 
-    It connects to that one server only. Raises ConfigurationError, which names the setting and
-    what is accepted.
+    ``options`` have lower-case names such as ``epay_url``. Raises ConfigurationError, which names
+    the setting and the accepted values.
     """
-    chosen = read(options)
-    return EpayGateway(chosen, Outgoing(Policy.only(chosen.url)))
+    configured = read(options)
+    return EpayGateway(configured, Outgoing(Policy.only(configured.url)))
 
 
 def read(options: Mapping[str, str]) -> Options:
@@ -36,16 +36,16 @@ def read(options: Mapping[str, str]) -> Options:
         methods=_methods(options.get("epay_methods") or _USUAL),
         currency=_currency(options.get("epay_currency") or DEFAULT_CURRENCY),
         by_server=_one_of(options, "mode", "mapi", "submit") == "mapi",
-        ask_by_post=_one_of(options, "query", "get", "post") == "post",
+        query_by_post=_one_of(options, "query", "get", "post") == "post",
     )
 
 
-def _wrong(name: str, wanted: str) -> ConfigurationError:
-    return ConfigurationError(f"{_PREFIX}{name.upper()} must be {wanted}")
+def _wrong(name: str, expectation: str) -> ConfigurationError:
+    return ConfigurationError(f"{_PREFIX}{name.upper()} must be {expectation}")
 
 
 def _address(text: str) -> str:
-    """Return the folder of submit.php, with a slash; the address of a file in it will do."""
+    """Return the URL of the folder of submit.php, with a slash; accepts the URL of a file in it."""
     try:
         address = settingvalues.web(text)
     except ValueError as error:
@@ -53,17 +53,17 @@ def _address(text: str) -> str:
     return re.sub(r"/(submit|mapi|api)\.php$", "", address).rstrip("/") + "/"
 
 
-def _matching(options: Mapping[str, str], name: str, pattern: str, wanted: str) -> str:
+def _matching(options: Mapping[str, str], name: str, pattern: str, expectation: str) -> str:
     text = options.get(f"epay_{name}", "")
     if re.fullmatch(pattern, text) is None:
-        raise _wrong(name, wanted)
+        raise _wrong(name, expectation)
     return text
 
 
-def _one_of(options: Mapping[str, str], name: str, usual: str, other: str) -> str:
-    text = options.get(f"epay_{name}") or usual
-    if text not in (usual, other):
-        raise _wrong(name, f"{usual} or {other}")
+def _one_of(options: Mapping[str, str], name: str, default: str, other: str) -> str:
+    text = options.get(f"epay_{name}") or default
+    if text not in (default, other):
+        raise _wrong(name, f"{default} or {other}")
     return text
 
 
@@ -75,14 +75,16 @@ def _currency(text: str) -> str:
 
 def _methods(text: str) -> dict[Method, str]:
     """Read ``ALIPAY,WECHAT_PAY=wxpay2``: methods, with the server's type if it differs."""
-    found: dict[Method, str] = {}
+    types: dict[Method, str] = {}
     for part in text.split(","):
         method, _, kind = part.strip().partition("=")
-        known = cast("Method", method)
-        if method not in METHODS or known in found:
+        typed_method = cast("Method", method)
+        if method not in METHODS or typed_method in types:
             break
-        found[known] = kind or TYPES[known]
-    if len(found) != text.count(",") + 1 or not all(map(_TYPE.fullmatch, found.values())):
-        wanted = f"different ones of {', '.join(METHODS)} with commas between them, perhaps =type"
-        raise _wrong("methods", wanted)
-    return found
+        types[typed_method] = kind or TYPES[typed_method]
+    if len(types) != text.count(",") + 1 or not all(map(_TYPE.fullmatch, types.values())):
+        expectation = (
+            f"different ones of {', '.join(METHODS)} with commas between them, perhaps =type"
+        )
+        raise _wrong("methods", expectation)
+    return types

@@ -1,7 +1,7 @@
-"""Epay V1 on the wire, from the shop's side: the parameters that are sent, the replies that come.
+"""Epay V1 on the wire, from the shop's side: request parameters and replies.
 
-Replies are JSON with HTTP 200, errors too. Servers differ in the types of values (``1``, ``"1"``),
-in encoding (UTF-8, GBK) and in what they add; what has another form is no reply.
+Replies, errors included, are JSON with HTTP 200. Servers differ in the types of values (``1``,
+``"1"``), in encoding (UTF-8, GBK) and in additional fields. Anything else is not a reply.
 """
 
 import json
@@ -15,7 +15,7 @@ from opentill.core.money import Money, parse
 from opentill.gateways.epay import signature
 from opentill.gateways.model import Method, PaymentRequest
 
-# type ↔ payment method, as far as the convention names them.
+# The types that the convention defines.
 TYPES: Final[dict[Method, str]] = {
     "ALIPAY": "alipay",
     "WECHAT_PAY": "wxpay",
@@ -27,15 +27,15 @@ TYPES: Final[dict[Method, str]] = {
 DEFAULT_CURRENCY: Final = "CNY"
 SUCCESS: Final = 1
 WRONG_KEY: Final = -3
-_REFUND_DONE: Final = 0  # with the text of a refund that was done
-# Refused before anything was done: wrong key or sign, missing, unknown act.
+_REFUND_DONE: Final = 0  # together with the message of a done refund
+# Refusals before any effect: wrong key or signature, missing parameter, unknown act.
 _NOT_DONE: Final = frozenset({WRONG_KEY, -4, -5})
-# -2 is "not enabled" where the message says so: there are servers that give it for lost responses.
+# -2 means "not enabled" only if the message says so: some servers return it for lost responses.
 _NOT_ENABLED: Final = -2
 _SAYS_NOT_ENABLED: Final = ("未开启", "未开通")
 TOO_MANY: Final = "请求过于频繁"
-# How refusals of a refund begin that come before anything was done: the reference server's, those
-# of its relatives, ours. "退款失败：…" is none: it quotes a provider, which may not have responded.
+# Beginnings of refusals of a refund before any effect: those of the reference server, of its
+# relatives, and ours. "退款失败：…" is not among them: it quotes a provider, which may have failed.
 REFUSALS: Final = (
     "金额输入错误",
     "退款金额不",  # 正确, 能大于订单金额, 能超过该订单剩余可退款金额
@@ -46,102 +46,104 @@ REFUSALS: Final = (
     "该订单暂时不能退款",
     "这笔退款已失败",
 )
-# How servers of the convention say that there is no such order.
+# The messages for an unknown order.
 _NO_SUCH_ORDER: Final = ("订单不存在", "订单号不存在")
-# The response of the usual server to a refund has code 0 and this text, that of others code 1.
+# A rainbow server responds to a refund with code 0 and this text, other servers with code 1.
 _REFUNDED: Final = "退款成功"
-Standing = Literal["unpaid", "paid", "refunded", "frozen"]
-STANDINGS: Final[dict[str, Standing]] = {
+OrderStatus = Literal["unpaid", "paid", "refunded", "frozen"]
+STATUSES: Final[dict[str, OrderStatus]] = {
     "0": "unpaid",
     "1": "paid",
     "2": "refunded",
     "3": "frozen",
 }
 _MAX_NAME_BYTES: Final = 127
-_LONGEST: Final = 4096  # characters of a value
-_SHOWN: Final = 200  # characters of a server's message that are stored
+_MAX_LENGTH: Final = 4096  # characters of a value
+_MAX_MESSAGE: Final = 200  # characters of a server's message that are stored
 _MONEY: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,2})0*)?", re.ASCII)
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A reply in the convention's form: its code, and its values as text."""
+    """A reply of the convention: its code, and its values as text."""
 
     code: int
     values: Mapping[str, str]
 
     def get(self, name: str) -> str:
-        """Return a value, "" where there is none."""
+        """Return a value, "" if it is missing."""
         return self.values.get(name, "")
 
     @property
-    def words(self) -> str:
-        """The server's message, cut to fit a reason."""
-        return f"{self.code}: {self.get('msg')[:_SHOWN]}"
+    def summary(self) -> str:
+        """The code and the server's message, truncated."""
+        return f"{self.code}: {self.get('msg')[:_MAX_MESSAGE]}"
 
     @property
-    def not_done(self) -> bool:
-        """Whether the server surely did not look at what was asked, and may be asked again."""
+    def is_unprocessed(self) -> bool:
+        """Whether the server surely did not process the request, which may thus be repeated."""
         message = self.get("msg")
         if self.code == _NOT_ENABLED:
             return any(text in message for text in _SAYS_NOT_ENABLED)
         return self.code in _NOT_DONE or message.startswith(TOO_MANY)
 
     @property
-    def wrong_key(self) -> bool:
-        """Whether the server does not know who asks: it may not have read the parameters."""
+    def is_wrong_key(self) -> bool:
+        """Whether the server did not recognize the account; it may not have read the parameters."""
         return self.code == WRONG_KEY
 
     @property
-    def no_such_order(self) -> bool:
-        """Whether the server says that it has no such order."""
+    def is_unknown_order(self) -> bool:
+        """Whether the server reports that it has no such order."""
         return self.code != SUCCESS and any(text in self.get("msg") for text in _NO_SUCH_ORDER)
 
     @property
-    def refunded(self) -> bool:
-        """Whether the server says that a refund was done."""
+    def is_refunded(self) -> bool:
+        """Whether the server reports that a refund was done."""
         return self.code == SUCCESS or (
             self.code == _REFUND_DONE and self.get("msg").startswith(_REFUNDED)
         )
 
     @property
-    def refuses(self) -> bool:
-        """Whether the server refused a refund for a reason that comes before doing it."""
+    def is_refusal(self) -> bool:
+        """Whether the server refused a refund before doing it."""
         return self.get("msg").startswith(REFUSALS)
 
 
 def read(body: bytes) -> Reply | None:
-    """Read a reply; None if it is not JSON, no object, or has no code."""
+    """Read a reply; None unless it is a JSON object with a code."""
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = body.decode("gb18030", "replace")  # GBK and all that fits it
+        text = body.decode("gb18030", "replace")  # a superset of GBK
     try:
-        found: object = json.loads(text, parse_float=str)  # as it is written
+        decoded: object = json.loads(text, parse_float=str)  # keeps the digits
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(decoded, dict):
         return None
-    named = cast("dict[str, Any]", found).items()
-    values = {name: str(value)[:_LONGEST] for name, value in named if isinstance(value, str | int)}
+    items = cast("dict[str, Any]", decoded).items()
+    values = {
+        name: str(value)[:_MAX_LENGTH] for name, value in items if isinstance(value, str | int)
+    }
     code = values.get("code", "")
     return Reply(int(code), values) if re.fullmatch(r"-?[0-9]{1,6}", code) else None
 
 
 def amount(text: str, currency: str) -> Money | None:
-    """Read ``money``, to which some servers add zeros; None if it is no amount."""
-    found = _MONEY.fullmatch(text)
-    if found is None:
+    """Read ``money``, to which some servers append zeros; None if it is not an amount."""
+    match = _MONEY.fullmatch(text)
+    if match is None:
         return None
     try:
-        return Money(parse(f"{found[1]}.{found[2] or '0'}", currency), currency)
+        return Money(parse(f"{match[1]}.{match[2] or '0'}", currency), currency)
     except ValueError:
         return None
 
 
 def order(request: PaymentRequest, pid: str, kind: str) -> dict[str, str]:
-    """Return the parameters that place an order, without a sign.
+    """Return the unsigned parameters that place an order.
 
-    ``out_trade_no`` is our attempt's id: the same parameters again are the same order.
+    ``out_trade_no`` is the attempt's id, so that repeating the request returns the same order.
     """
     params = {
         "pid": pid,
@@ -160,8 +162,8 @@ def order(request: PaymentRequest, pid: str, kind: str) -> dict[str, str]:
 def name(description: str) -> str:
     """Return a description that all servers sign alike, of at most 127 bytes.
 
-    Without backslashes, which some servers strip, ``&``, which delimits the signed text, and outer
-    spaces.
+    Replaces backslashes, which some servers strip, and ``&``, which delimits the signed text;
+    collapses spaces.
     """
     plain = description.replace("\\", "/").replace("&", "＆").replace("\x00", "")
     cut = " ".join(plain.split()).encode(errors="replace")[:_MAX_NAME_BYTES]
@@ -169,5 +171,5 @@ def name(description: str) -> str:
 
 
 def signed(params: Mapping[str, str], key: str) -> dict[str, str]:
-    """Return parameters with their sign."""
+    """Return parameters with their signature."""
     return {**params, "sign": signature.sign(params, key), "sign_type": signature.SIGN_TYPE}

@@ -1,8 +1,8 @@
-"""The adapter for bank transfers that an operator confirms: it shows the customer how to pay.
+"""The adapter for bank transfers that an operator confirms: it shows payment instructions.
 
-The order is closed when its session expires, as any other; ``opentill orders confirm`` records a
-transfer also after that. An operator pays refunds too, and ends them with ``opentill refunds done``
-or ``failed``.
+The order is closed when its session expires, like any other; ``opentill orders confirm`` records a
+transfer even after that. The operator also pays refunds, and records them with ``opentill refunds
+done`` or ``failed``.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 
-_EVERY: Final = ""  # all currencies without instructions of their own
+_EVERY: Final = ""  # the key of currencies without instructions of their own
 
 
 class ManualGateway:
@@ -28,15 +28,15 @@ class ManualGateway:
     name = "manual"
 
     def __init__(self, by_currency: Mapping[str, str]) -> None:
-        """``by_currency`` has the texts for customers, made by ``configuration.instructions``."""
+        """``by_currency`` are the texts for customers (``configuration.instructions``)."""
         self._by_currency = by_currency
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return BANK_TRANSFER in currencies with instructions."""
-        known = currency in EXPONENTS and not self._by_currency.keys().isdisjoint(
+        has_instructions = currency in EXPONENTS and not self._by_currency.keys().isdisjoint(
             {currency, _EVERY}
         )
-        return ("BANK_TRANSFER",) if known else ()
+        return ("BANK_TRANSFER",) if has_instructions else ()
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
         """Return the instructions; the page adds the amount and the order as the reference."""
@@ -47,17 +47,17 @@ class ManualGateway:
         return PaymentOutcome(status="ACTION_REQUIRED", qr_text=text)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        """Return NOT_FOUND: there is no provider to ask."""
+        """Return NOT_FOUND: there is no provider to query."""
         del attempt_id, provider_ref
         return PaymentOutcome(status="NOT_FOUND")
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Return PENDING: the operator pays it back and reports that."""
+        """Return PENDING: the operator refunds it and records that."""
         del request
         return RefundOutcome(status="PENDING")
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
-        """Return PENDING: the operator reports the result."""
+        """Return PENDING: the operator records the result."""
         del refund_id, payment_ref
         return RefundOutcome(status="PENDING")
 

@@ -1,4 +1,4 @@
-"""The adapter for the sandbox bank, which is requested over HTTP like any other provider."""
+"""The adapter for the sandbox bank, which is called over HTTP like any other provider."""
 
 from opentill.gateways.sandbox.client import SandboxGateway
 

@@ -1,4 +1,4 @@
-"""The adapter for the sandbox bank. It stores nothing."""
+"""The adapter for the sandbox bank. It is stateless."""
 
 import hmac
 import logging
@@ -28,33 +28,33 @@ from opentill.outgoing.client import Outgoing, Policy, Response
 T = TypeVar("T")
 
 _TOTAL_S: Final = 10.0
-_MOST: Final = 1 << 20  # bytes of a response
+_MAX_BYTES: Final = 1 << 20  # bytes of a response
 _REPORT_S: Final = 600.0
-_REPORT_MOST: Final = 1 << 32
+_REPORT_MAX_BYTES: Final = 1 << 32
 _TOLERANCE_S: Final = 300
 _ANY: Final = frozenset(EXPONENTS)
 
 
-def _some(currencies: str) -> frozenset[str]:
+def _set_of(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# In order of preference. Wallets take the currencies that real acquirers take.
+# In order of preference. Wallets support the currencies of real acquirers.
 _METHODS: Final[tuple[tuple[Method, frozenset[str]], ...]] = (
     ("CREDIT_CARD", _ANY),
-    ("ALIPAY", _some("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
-    ("WECHAT_PAY", _some("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
-    ("PAYNOW", _some("SGD")),
-    ("CRYPTO", _some("USD")),
+    ("ALIPAY", _set_of("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
+    ("WECHAT_PAY", _set_of("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
+    ("PAYNOW", _set_of("SGD")),
+    ("CRYPTO", _set_of("USD")),
     ("BANK_TRANSFER", _ANY),
 )
-_OFFERS: Final[dict[str, tuple[Method, ...]]] = {
+_METHODS_BY_CURRENCY: Final[dict[str, tuple[Method, ...]]] = {
     currency: tuple(method for method, currencies in _METHODS if currency in currencies)
     for currency in EXPONENTS
 }
 
-# Responses of 4xx that decide nothing. A secret that is wrong now says nothing about a payment or
-# refund that may have been done before.
+# Statuses 4xx that are no refusal. For example, a secret that is wrong now does not tell whether a
+# payment or refund was done before.
 _UNDECIDED: Final = (401, 403, 407, 408, 421, 425, 429)
 _NOT_FOUND: Final = 404
 _CLIENT_ERRORS: Final = range(400, 500)
@@ -72,7 +72,7 @@ class SandboxGateway:
     name = "sandbox"
 
     def __init__(self, url: str, secret: str, timeout_s: float = _TOTAL_S) -> None:
-        """``secret`` is shared with the bank at ``url``. Raises Forbidden for a malformed one."""
+        """``secret`` is shared with the bank at ``url``. Raises Forbidden for a malformed URL."""
         self._url = url.rstrip("/")
         self._secret = secret.encode()
         self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
@@ -81,10 +81,10 @@ class SandboxGateway:
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods for the currency, the preferred first."""
-        return _OFFERS.get(currency, ())
+        return _METHODS_BY_CURRENCY.get(currency, ())
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Start the attempt, or find it if it was started before under the same id."""
+        """Start the attempt, or return it if it was started before with the same id."""
         order = wire.PaymentOrder(
             id=request.attempt_id,
             amount_minor=request.amount.minor,
@@ -101,13 +101,13 @@ class SandboxGateway:
         return _payment_outcome(response, request.attempt_id)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:  # noqa: ARG002 - the bank finds it by our id
-        """Ask what became of an attempt. NOT_FOUND only if the bank says so."""
+        """Query the state of an attempt. NOT_FOUND only if the bank reports it."""
         path = f"/payments/{quote(attempt_id, safe='')}"
         response = await self._call(wire.Payment, "GET", path, attempt_id)
         return _payment_outcome(response, attempt_id)
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Start the refund, or find it if it was started before under the same id."""
+        """Start the refund, or return it if it was started before with the same id."""
         order = wire.RefundOrder(
             id=request.refund_id,
             payment_id=request.provider_ref or request.attempt_id,
@@ -119,7 +119,7 @@ class SandboxGateway:
         return _refund_outcome(response, request.refund_id)
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:  # noqa: ARG002 - likewise
-        """Ask what became of a refund. NOT_FOUND only if the bank says so."""
+        """Query the state of a refund. NOT_FOUND only if the bank reports it."""
         path = f"/refunds/{quote(refund_id, safe='')}"
         response = await self._call(wire.Refund, "GET", path, refund_id)
         return _refund_outcome(response, refund_id)
@@ -127,20 +127,20 @@ class SandboxGateway:
     async def settlement_report(
         self, target: BinaryIO, since: int | None = None, until: int | None = None
     ) -> None:
-        """Write the bank's settlement report (CSV; Unix ms, inclusive) into a file.
+        """Write the bank's settlement report as CSV, for reconciliation.
 
-        For the operator's reconciliation. Raises ConfigurationError if that fails.
+        ``since`` and ``until`` are Unix ms, inclusive. Raises ConfigurationError on failure.
         """
         times = {"from": since, "to": until}
-        given = {name: str(time) for name, time in times.items() if time is not None}
-        url = f"{self._url}/settlement-report.csv?{urlencode(given)}"
+        query = {name: str(time) for name, time in times.items() if time is not None}
+        url = f"{self._url}/settlement-report.csv?{urlencode(query)}"
         try:
             response = await self._outgoing.download(
                 url,
                 target,
                 headers=self._headers,
                 timeout_s=_REPORT_S,
-                max_bytes=_REPORT_MOST,
+                max_bytes=_REPORT_MAX_BYTES,
             )
         except FAILURES as error:
             message = f"{self._url} does not respond ({error})"
@@ -155,7 +155,7 @@ class SandboxGateway:
         """Verify a callback and return its event (``now`` in Unix ms). Raises BadCallback.
 
         ``Sandbox-Signature: t=<Unix s>,v1=<hex HMAC-SHA256(secret, t + "." + body)>``, at most five
-        minutes old. A genuine callback of an unknown type is an empty tuple.
+        minutes old. A genuine callback of an unknown type returns an empty tuple.
         """
         header = headers.get("sandbox-signature", "")
         timestamp = _TIMESTAMP.search(header)
@@ -191,8 +191,8 @@ class SandboxGateway:
         subject: str,
         order: msgspec.Struct | None = None,
     ) -> ProviderResponse[T]:
-        """Send one request; ``subject`` is our id, for the log line of one without a result."""
-        response = await self._try(kind, verb, path, order)
+        """Send one request and log a failure; ``subject`` is our id, for the log."""
+        response = await self._send(kind, verb, path, order)
         if response.reason:
             _log.warning(
                 "the sandbox bank's response to %s for %s is %s: %s",
@@ -203,7 +203,7 @@ class SandboxGateway:
             )
         return response
 
-    async def _try(
+    async def _send(
         self, kind: type[T], verb: Literal["GET", "POST"], path: str, order: msgspec.Struct | None
     ) -> ProviderResponse[T]:
         try:
@@ -213,25 +213,25 @@ class SandboxGateway:
                 headers=self._headers,
                 body=b"" if order is None else msgspec.json.encode(order),
                 timeout_s=self._timeout_s,
-                max_bytes=_MOST,
+                max_bytes=_MAX_BYTES,
             )
         except FAILURES as error:
             return ProviderResponse(status=status_of(error), reason=str(error))
         if response.status in _SUCCESS:
             try:
-                return ProviderResponse(found=msgspec.json.decode(response.body, type=kind))
+                return ProviderResponse(value=msgspec.json.decode(response.body, type=kind))
             except MALFORMED as error:
                 return ProviderResponse(reason=f"malformed response: {error}")
-        return _no_success(verb, response)
+        return _failure(verb, response)
 
 
-def _no_success(verb: str, response: Response) -> ProviderResponse[Any]:
-    """Return NOT_FOUND or REFUSED where the bank itself says so, else UNKNOWN.
+def _failure(verb: str, response: Response) -> ProviderResponse[Any]:
+    """Return NOT_FOUND or REFUSED if the bank itself reports it, otherwise UNKNOWN.
 
-    A 404 of another server, or for another address, does not say that the bank knows no such id.
+    A 404 of another server or for another path does not mean that the bank has no such id.
     """
     code = response.status
-    problem = _explained(response)
+    problem = _read_problem(response)
     if verb == "GET" and code == _NOT_FOUND and problem and problem.code == "not_found":
         return ProviderResponse(status="NOT_FOUND")
     reason = f"HTTP {code} {problem.code}: {problem.message}" if problem else f"HTTP {code}"
@@ -240,8 +240,8 @@ def _no_success(verb: str, response: Response) -> ProviderResponse[Any]:
     return ProviderResponse(reason=reason)
 
 
-def _explained(response: Response) -> wire.Problem | None:
-    """Return the bank's error; a proxy's error page has none."""
+def _read_problem(response: Response) -> wire.Problem | None:
+    """Return the bank's error; None for another body, such as a proxy's error page."""
     try:
         return msgspec.json.decode(response.body, type=wire.Refused).error
     except MALFORMED:
@@ -249,16 +249,16 @@ def _explained(response: Response) -> wire.Problem | None:
 
 
 def _payment_outcome(response: ProviderResponse[wire.Payment], attempt_id: str) -> PaymentOutcome:
-    if response.found is None:
+    if response.value is None:
         return PaymentOutcome(status=response.status, reason=response.reason)
-    if response.found.id != attempt_id:
+    if response.value.id != attempt_id:
         return PaymentOutcome(status="UNKNOWN", reason="the response is about another payment")
-    return response.found.outcome
+    return response.value.outcome
 
 
 def _refund_outcome(response: ProviderResponse[wire.Refund], refund_id: str) -> RefundOutcome:
-    if response.found is None:
+    if response.value is None:
         return RefundOutcome(status=response.status, reason=response.reason)
-    if response.found.id != refund_id:
+    if response.value.id != refund_id:
         return RefundOutcome(status="UNKNOWN", reason="the response is about another refund")
-    return response.found.outcome
+    return response.value.outcome

@@ -1,6 +1,6 @@
-"""The sandbox bank's objects, and the outcomes and events that they mean.
+"""The sandbox bank's objects, and their translation into outcomes and events.
 
-Amounts are whole minor units, times Unix milliseconds. What does not fit is no response.
+Amounts are whole minor units, times Unix milliseconds. A body that does not match is no response.
 """
 
 from typing import Final, Literal
@@ -121,7 +121,7 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     currency: str
     status: BankRefundStatus
     error: str | None
-    by_bank: bool = False  # nobody here asked for it
+    by_bank: bool = False  # made at the bank, not requested by us
 
     @property
     def outcome(self) -> RefundOutcome:
@@ -144,7 +144,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why the bank refused a request."""
+    """The reason for which the bank refused a request."""
 
     code: str
     message: str
@@ -157,7 +157,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """What a callback is about; the rest is read only if it concerns us."""
+    """The type of a callback; the rest is decoded only for known types."""
 
     type: str
 

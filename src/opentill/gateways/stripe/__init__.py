@@ -1,5 +1,5 @@
-"""The adapter for Stripe: Checkout pages, refunds, signed callbacks, through its official library.
+"""The adapter for Stripe: Checkout pages, refunds and signed callbacks, with its official library.
 
-The library is slow to import: the registry imports ``configuration``, and with it the library, only
-where a deployment names this gateway.
+The library is slow to import, so the registry imports ``configuration``, and with it the library,
+only if a deployment has this gateway.
 """

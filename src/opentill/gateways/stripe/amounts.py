@@ -1,4 +1,4 @@
-"""Stripe's amounts: its own exponent for each currency, and which it takes by which method.
+"""Stripe's exponents of currencies, and the currencies of its payment methods.
 
 Stripe counts in "the currency's minor unit", which is not always that of ISO 4217
 (https://docs.stripe.com/currencies, "Minor units in API amounts" and "Special cases"):
@@ -33,22 +33,22 @@ STRIPE_EXPONENTS: Final[dict[str, int]] = {
 }
 
 
-def _some(currencies: str) -> frozenset[str]:
+def _set_of(currencies: str) -> frozenset[str]:
     return frozenset(currencies.split())
 
 
-# In order of preference: our method, Stripe's payment method type, and the currencies it takes
-# (https://docs.stripe.com/payments/payment-methods/payment-method-support). Which of them an
-# account may use depends on its country; what it may not, Stripe refuses and nothing is charged.
+# In order of preference: our method, Stripe's payment method type, and its currencies
+# (https://docs.stripe.com/payments/payment-methods/payment-method-support). An account may use a
+# subset that depends on its country; Stripe refuses the others without a charge.
 TYPES: Final[tuple[tuple[Method, str, frozenset[str]], ...]] = (
     ("CREDIT_CARD", "card", frozenset(STRIPE_EXPONENTS)),
-    ("ALIPAY", "alipay", _some("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
-    ("WECHAT_PAY", "wechat_pay", _some("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
-    ("PAYNOW", "paynow", _some("SGD")),
-    ("CRYPTO", "crypto", _some("USD")),
+    ("ALIPAY", "alipay", _set_of("AUD CAD CNY EUR GBP HKD JPY MYR NZD SGD USD")),
+    ("WECHAT_PAY", "wechat_pay", _set_of("AUD CAD CHF CNY DKK EUR GBP HKD JPY NOK SEK SGD USD")),
+    ("PAYNOW", "paynow", _set_of("SGD")),
+    ("CRYPTO", "crypto", _set_of("USD")),
 )
-TYPE_OF: Final[dict[Method, str]] = {method: kind for method, kind, _ in TYPES}
-OFFERS: Final[dict[str, tuple[Method, ...]]] = {
+STRIPE_TYPES: Final[dict[Method, str]] = {method: kind for method, kind, _ in TYPES}
+METHODS_BY_CURRENCY: Final[dict[str, tuple[Method, ...]]] = {
     currency: tuple(method for method, _, currencies in TYPES if currency in currencies)
     for currency in STRIPE_EXPONENTS
 }
@@ -57,8 +57,8 @@ OFFERS: Final[dict[str, tuple[Method, ...]]] = {
 def to_stripe(money: Money) -> int:
     """Return Stripe's ``amount``.
 
-    Raises ValueError with a sentence for what Stripe cannot take: a currency that it does not
-    have, a fraction of ariary, fils that are no whole hundredth.
+    Raises ValueError for amounts that Stripe does not accept: an unknown currency, a fraction of
+    ariary, fils that are not a multiple of ten.
     """
     decimals = STRIPE_EXPONENTS.get(money.currency)
     if decimals is None:
@@ -75,8 +75,8 @@ def to_stripe(money: Money) -> int:
 def from_stripe(amount: int, currency: str) -> Money:
     """Return the money of Stripe's ``amount`` and ``currency`` (lower case).
 
-    Raises ValueError for a currency that is not in the table, and for a fraction of its smallest
-    unit: a response with such an amount is not believed.
+    Raises ValueError for a currency that is not in the table, and for a fraction of its minor unit:
+    a response with such an amount is not trusted.
     """
     code = currency.upper()
     decimals = STRIPE_EXPONENTS.get(code)
@@ -91,5 +91,5 @@ def from_stripe(amount: int, currency: str) -> Money:
 
 
 def _scaled(amount: int, shift: int) -> tuple[int, int]:
-    """Return the amount times ten to the power of ``shift``, and what does not fit."""
+    """Return the amount times ten to the power of ``shift``, and the remainder."""
     return (amount * 10**shift, 0) if shift >= 0 else divmod(amount, 10**-shift)

@@ -3,34 +3,34 @@
 from typing import TYPE_CHECKING, Final
 
 from opentill.gateways.model import PaymentRequest
-from opentill.gateways.stripe.amounts import TYPE_OF, to_stripe
+from opentill.gateways.stripe.amounts import STRIPE_TYPES, to_stripe
 from opentill.gateways.stripe.wire import ATTEMPT
 
 if TYPE_CHECKING:
     from stripe.params.checkout import SessionCreateParams
 
-# Stripe has a session open for 30 minutes to 24 hours from when it gets it; a minute to get there.
-_SHORTEST_MS: Final = 31 * 60_000
-_LONGEST_MS: Final = 24 * 3_600_000 - 60_000
+# Stripe keeps a session open for 30 minutes to 24 hours; a minute is added for the request.
+_MIN_LIFETIME_MS: Final = 31 * 60_000
+_MAX_LIFETIME_MS: Final = 24 * 3_600_000 - 60_000
 _LOCALES: Final = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-TW"}
 
 
 def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
     """Return the body of ``POST /v1/checkout/sessions`` (``now`` is real time, Unix ms).
 
-    Our id is in the metadata of the session and of its payment, where refunds and disputes find it.
-    The customer pays in the currency of the order: the page converts nothing.
-    The version of Stripe's API that the library speaks no longer has ``payment_method_types``
+    Our id is in the metadata of the session and of its payment, for refunds and disputes. The
+    customer pays in the currency of the order, without adaptive pricing. The version of Stripe's
+    API that the library uses no longer has ``payment_method_types``
     (https://docs.stripe.com/changelog/endive/2026-09-30/remove-payment-method-types-checkout-sessions).
-    Raises ValueError for an amount or method that Stripe does not take.
+    Raises ValueError for an amount or method that Stripe does not accept.
     """
-    kind = TYPE_OF.get(request.method)
+    kind = STRIPE_TYPES.get(request.method)
     if kind is None:
         msg = f"Stripe does not take {request.method}"
         raise ValueError(msg)
-    ends = now + _LONGEST_MS if request.expires_at is None else request.expires_at
-    ours = {ATTEMPT: request.attempt_id}
-    made: SessionCreateParams = {
+    ends = now + _MAX_LIFETIME_MS if request.expires_at is None else request.expires_at
+    metadata = {ATTEMPT: request.attempt_id}
+    body: SessionCreateParams = {
         "mode": "payment",
         "allowed_payment_method_types": [kind],
         "line_items": [
@@ -47,19 +47,19 @@ def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
             }
         ],
         "client_reference_id": request.attempt_id,
-        "metadata": ours,
+        "metadata": metadata,
         "payment_intent_data": {
-            "metadata": ours,
+            "metadata": metadata,
             "description": f"{request.merchant_name}: {request.description}",
         },
         "success_url": request.return_url,
         "cancel_url": request.return_url,
         "adaptive_pricing": {"enabled": False},
         "locale": _LOCALES.get(request.locale, "auto"),
-        "expires_at": max(now + _SHORTEST_MS, min(ends, now + _LONGEST_MS)) // 1000,
+        "expires_at": max(now + _MIN_LIFETIME_MS, min(ends, now + _MAX_LIFETIME_MS)) // 1000,
     }
     if request.customer_email:
-        made["customer_email"] = request.customer_email
+        body["customer_email"] = request.customer_email
     if kind == "wechat_pay":
-        made["payment_method_options"] = {"wechat_pay": {"client": "web"}}
-    return made
+        body["payment_method_options"] = {"wechat_pay": {"client": "web"}}
+    return body

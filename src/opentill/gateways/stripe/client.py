@@ -1,7 +1,7 @@
-"""The adapter for Stripe, through its official library. It stores nothing.
+"""The adapter for Stripe, with its official library. It is stateless.
 
-Stripe remembers an idempotency key for a day only. What may have been done before is therefore
-looked for first, by our ids in Stripe's metadata.
+Stripe remembers an idempotency key for a day only. A request that may have been done before is
+therefore searched first, by our ids in Stripe's metadata.
 """
 
 import re
@@ -25,11 +25,11 @@ from opentill.gateways.model import (
     RefundRequest,
 )
 from opentill.gateways.stripe import checkout, wire
-from opentill.gateways.stripe.amounts import OFFERS, to_stripe
+from opentill.gateways.stripe.amounts import METHODS_BY_CURRENCY, to_stripe
 from opentill.gateways.stripe.requests import (
     PAGE,
     TOO_MANY,
-    Listed,
+    FetchPage,
     call,
     list_all,
     search,
@@ -38,18 +38,19 @@ from opentill.gateways.stripe.transport import TIMEOUT_S, Transport
 from opentill.outgoing.client import Outgoing
 
 _TOLERANCE_S: Final = 300
-# Where an attempt's session is looked for, in seconds around the attempt, whose request is sent
-# within four and lasts ten: first where it is if clocks agree, then a minute to either side.
-_AROUND_S: Final = ((-2, 20), (21, 75), (-60, -3))
-_LONGEST_S: Final = 25 * 3600  # a session lasts a day at most
-# Strict, so that the library and this adapter read the same time from a header.
+# Ranges in which an attempt's session is searched, in seconds relative to the attempt. Its request
+# is sent within 4 s and takes 10 s: first the range for synchronized clocks, then a minute before
+# and after it.
+_SEARCH_WINDOWS_S: Final = ((-2, 20), (21, 75), (-60, -3))
+_MAX_LIFETIME_S: Final = 25 * 3600  # a session lasts at most a day
+# Strict, so that the library and this adapter read the same timestamp from a header.
 _HEADER: Final = re.compile(r"t=([0-9]{1,12})(?:,v[0-9]=[0-9a-f]{1,200}){1,16}", re.ASCII)
 _PAYMENT: Final = "pi_"
 _CLEARING: Final = "latest_charge.balance_transaction"
 
 
 class StripeGateway:
-    """The ``Gateway`` of Stripe. ``Expires`` sessions, ``Traces`` payments, ``ListsRefunds``."""
+    """The ``Gateway`` of Stripe; it implements ``Expires``, ``Traces`` and ``ListsRefunds``."""
 
     name = "stripe"
 
@@ -61,7 +62,7 @@ class StripeGateway:
         outgoing: Outgoing,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """A callback is signed with any of ``webhook_secrets``.
+        """A callback may be signed with any of ``webhook_secrets``.
 
         ``outgoing`` is closed with the gateway.
         """
@@ -80,12 +81,12 @@ class StripeGateway:
 
     def methods(self, currency: str) -> tuple[Method, ...]:
         """Return the payment methods for the currency, the preferred first."""
-        return OFFERS.get(currency, ())
+        return METHODS_BY_CURRENCY.get(currency, ())
 
     async def pay(self, request: PaymentRequest) -> PaymentOutcome:
-        """Open a Checkout Session, or find the one that was opened before under the same id.
+        """Open a Checkout Session, or return the one that was opened before with the same id.
 
-        What Stripe refuses is DECLINED: the order may be paid by another method or gateway.
+        A refusal by Stripe is DECLINED: the order may be paid by another method or gateway.
         """
         try:
             params = checkout.params(request, time.time_ns() // 1_000_000)
@@ -102,42 +103,44 @@ class StripeGateway:
         return _payment(response, request.attempt_id)
 
     async def find_payment(self, attempt_id: str, provider_ref: str = "") -> PaymentOutcome:
-        """Return an attempt's state. NOT_FOUND if Stripe says so, or nobody can pay any more.
+        """Return the state of an attempt. NOT_FOUND if Stripe reports it or it cannot be paid.
 
         ``provider_ref`` is Stripe's id of the session or, once it is paid, of the payment. Without
-        one the sessions of the minutes around the attempt are looked through. Nobody was given the
-        address of such a session: where there are too many to look through, it is over in a day.
+        it, the sessions of the minutes around the attempt are searched. The customer never got the
+        URL of such a session, so if there are too many sessions to search, the attempt is over once
+        a day has passed.
         """
         if provider_ref.startswith(_PAYMENT):
             return _payment(await self._intent(provider_ref, attempt_id), attempt_id)
         return _payment(await self._session(attempt_id, provider_ref), attempt_id)
 
     async def expire(self, attempt_id: str, provider_ref: str) -> PaymentOutcome:
-        """Close the attempt's page and return its state.
+        """Expire the attempt's session and return its state.
 
-        Stripe does not close a page that is paid or being paid.
+        Stripe does not expire a session that is paid or being paid.
         """
         session = await self._session(attempt_id, provider_ref)
         outcome = _payment(session, attempt_id)
-        if session.found is None or outcome.status != "ACTION_REQUIRED":
+        if session.value is None or outcome.status != "ACTION_REQUIRED":
             return outcome
-        name = session.found.id
+        session_id = session.value.id
         closed = await call(
-            wire.Session, "expire", attempt_id, lambda: self._sessions.expire_async(name)
+            wire.Session, "expire", attempt_id, lambda: self._sessions.expire_async(session_id)
         )
         if closed.status == "REFUSED":
-            return await self.find_payment(attempt_id, name)
+            return await self.find_payment(attempt_id, session_id)
         return _payment(closed, attempt_id)
 
     async def trace(self, payment_ref: str) -> str | None:
         """Return the attempt id of a payment; "" if it is not ours, None if that is unknown."""
         response = await self._intent(payment_ref, payment_ref)
-        return response.found.attempt_id if response.found else None
+        return response.value.attempt_id if response.value else None
 
     async def refund(self, request: RefundRequest) -> RefundOutcome:
-        """Give money back, or find the refund that was made before under the same id.
+        """Refund a payment, or return the refund that was made before with the same id.
 
-        It is looked for first: under a key that Stripe has forgotten, money would go back twice.
+        An existing refund is searched first, because Stripe may have forgotten the idempotency key
+        and would refund twice.
         """
         payment_ref = request.provider_ref
         if not payment_ref.startswith(_PAYMENT):
@@ -145,9 +148,9 @@ class StripeGateway:
             if paid.status != "SUCCEEDED":
                 return RefundOutcome(status="UNKNOWN", reason=f"its payment is {paid.status}")
             payment_ref = paid.provider_ref
-        before = await self.find_refund(request.refund_id, payment_ref)
-        if before.status != "NOT_FOUND":
-            return before
+        existing = await self.find_refund(request.refund_id, payment_ref)
+        if existing.status != "NOT_FOUND":
+            return existing
         try:
             amount = to_stripe(request.amount)
         except ValueError as error:
@@ -165,35 +168,35 @@ class StripeGateway:
                         wire.REFUND: request.refund_id,
                     },
                 },
-                # A duplicate is given back under the attempt's id, which was the session's key.
+                # The refund of a duplicate payment has the attempt's id, the key of the session.
                 {"idempotency_key": f"{request.refund_id}/refund"},
             ),
         )
         return _refund(response)
 
     async def find_refund(self, refund_id: str, payment_ref: str = "") -> RefundOutcome:
-        """Return a refund's state. NOT_FOUND only if Stripe says so.
+        """Return the state of a refund. NOT_FOUND only if Stripe reports it.
 
-        Stripe lists refunds by their payment: without its id the state is UNKNOWN.
+        Stripe lists refunds by payment: without the payment's id the state is UNKNOWN.
         """
         if not payment_ref.startswith(_PAYMENT):
             return RefundOutcome(status="UNKNOWN", reason="Stripe's name of the payment is needed")
 
-        async def listed(after: dict[str, str]) -> Any:
+        async def fetch_page(after: dict[str, str]) -> Any:
             params: Any = {"payment_intent": payment_ref, "limit": PAGE, **after}
             return await self._refunds.list_async(params)
 
-        found = await search(
-            wire.Refund, refund_id, [listed], lambda one: one.refund_id, self._timeout_s
+        response = await search(
+            wire.Refund, refund_id, [fetch_page], lambda one: one.refund_id, self._timeout_s
         )
-        return _refund(found)
+        return _refund(response)
 
     async def list_refunds(
         self, payment_ref: str, attempt_id: str
     ) -> tuple[GatewayRefundEvent, ...] | None:
-        """Return all refunds of a payment, whoever made them; None if they are unknown."""
+        """Return all refunds of a payment, including those made at Stripe; None: unknown."""
 
-        async def listed(after: dict[str, str]) -> Any:
+        async def fetch_page(after: dict[str, str]) -> Any:
             params: Any = {"payment_intent": payment_ref, "limit": PAGE, **after}
             return await self._refunds.list_async(params)
 
@@ -201,8 +204,8 @@ class StripeGateway:
             return await list_all(
                 wire.Refund,
                 attempt_id,
-                listed,
-                lambda refund: refund.of_attempt(attempt_id),
+                fetch_page,
+                lambda refund: refund.to_event(attempt_id),
                 self._timeout_s,
             )
         except ValueError:  # an impossible amount
@@ -214,18 +217,18 @@ class StripeGateway:
         """Verify an event and return it (``now`` in Unix ms). Raises BadCallback.
 
         ``Stripe-Signature: t=<Unix s>,v1=<hex HMAC-SHA256(secret, t + "." + body)>``, at most five
-        minutes old (https://docs.stripe.com/webhooks). An event of a type that is not read, or not
-        about a payment of ours, is an empty tuple.
+        minutes old (https://docs.stripe.com/webhooks). An event of another type, or not about our
+        payments, returns an empty tuple.
         """
         header = headers.get("stripe-signature", "")
-        found = _HEADER.fullmatch(header)
-        if found is None:
+        match = _HEADER.fullmatch(header)
+        if match is None:
             msg = "no usable Stripe-Signature header"
             raise BadCallback(msg)
         if not any(_is_signed(body, header, secret) for secret in self._secrets):
             msg = "the signature does not fit the body"
             raise BadCallback(msg)
-        if abs(now / 1000 - int(found[1])) > _TOLERANCE_S:
+        if abs(now / 1000 - int(match[1])) > _TOLERANCE_S:
             msg = "the signature is more than five minutes old"
             raise BadCallback(msg)
         try:
@@ -245,7 +248,7 @@ class StripeGateway:
         await self._transport.close_async()
 
     async def _session(self, attempt_id: str, provider_ref: str) -> ProviderResponse[wire.Session]:
-        """Return an attempt's session: by its id, or by search if none is known."""
+        """Return an attempt's session by its id, or by a search if the id is unknown."""
         if provider_ref:
             return await call(
                 wire.Session,
@@ -256,22 +259,25 @@ class StripeGateway:
                 ),
             )
         try:
-            made_s = creation_time(attempt_id) // 1000
+            created_s = creation_time(attempt_id) // 1000
         except ValueError:
             return ProviderResponse(reason="an id that does not say when it was made")
 
-        around = [self._opened(made_s + first, made_s + last) for first, last in _AROUND_S]
+        lists = [
+            self._sessions_between(created_s + first, created_s + last)
+            for first, last in _SEARCH_WINDOWS_S
+        ]
         response = await search(
-            wire.Session, attempt_id, around, lambda one: one.attempt_id, self._timeout_s
+            wire.Session, attempt_id, lists, lambda one: one.attempt_id, self._timeout_s
         )
-        if response.reason == TOO_MANY and time.time() > made_s + _LONGEST_S:
+        if response.reason == TOO_MANY and time.time() > created_s + _MAX_LIFETIME_S:
             return ProviderResponse(status="NOT_FOUND", reason="expired")
         return response
 
-    def _opened(self, first_s: int, last_s: int) -> Listed:
-        """Return the list of the sessions that were opened between two times, newest first."""
+    def _sessions_between(self, first_s: int, last_s: int) -> FetchPage:
+        """Return a function that fetches pages of sessions opened in a range, newest first."""
 
-        async def listed(after: dict[str, str]) -> Any:
+        async def fetch_page(after: dict[str, str]) -> Any:
             params: Any = {
                 "created": {"gte": first_s, "lte": last_s},
                 "limit": PAGE,
@@ -280,7 +286,7 @@ class StripeGateway:
             }
             return await self._sessions.list_async(params)
 
-        return listed
+        return fetch_page
 
     async def _intent(self, name: str, subject: str) -> ProviderResponse[wire.Intent]:
         return await call(
@@ -292,7 +298,7 @@ class StripeGateway:
 
 
 def _is_signed(body: bytes, header: str, secret: str) -> bool:
-    try:  # its age is looked at apart: by the time that is given, and in both directions
+    try:  # the caller checks the age, against ``now`` and in both directions
         stripe.WebhookSignature.verify_header(body, header, secret)  # pyright: ignore[reportUnknownMemberType] - its tolerance has no type
     except (stripe.SignatureVerificationError, UnicodeDecodeError):
         return False
@@ -302,19 +308,19 @@ def _is_signed(body: bytes, header: str, secret: str) -> bool:
 def _payment(
     response: ProviderResponse[wire.Session] | ProviderResponse[wire.Intent], attempt_id: str
 ) -> PaymentOutcome:
-    found = response.found
-    if found is None:
+    paid_object = response.value
+    if paid_object is None:
         status = "UNKNOWN" if response.status == "REFUSED" else response.status
         return PaymentOutcome(status=status, reason=response.reason)
-    if found.attempt_id != attempt_id:
+    if paid_object.attempt_id != attempt_id:
         return PaymentOutcome(status="UNKNOWN", reason="the response is about another payment")
     try:
-        return found.outcome
+        return paid_object.outcome
     except ValueError as error:
         return PaymentOutcome(status="UNKNOWN", reason=str(error))
 
 
 def _refund(response: ProviderResponse[wire.Refund]) -> RefundOutcome:
-    if response.found is not None:
-        return response.found.outcome
+    if response.value is not None:
+        return response.value.outcome
     return RefundOutcome(status=response.status, reason=response.message or response.reason)

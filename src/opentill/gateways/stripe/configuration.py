@@ -1,4 +1,4 @@
-"""Makes the adapter from the settings ``OPENTILL_GATEWAY_STRIPE_…``."""
+"""Create the adapter from the settings ``OPENTILL_GATEWAY_STRIPE_…``."""
 
 from collections.abc import Mapping
 from typing import Final, NoReturn
@@ -13,9 +13,9 @@ _KEYS: Final = ("sk_", "rk_")  # secret and restricted
 
 
 def make(options: Mapping[str, str]) -> StripeGateway:
-    """Make the adapter, which connects to Stripe's or the configured server only.
+    """Create the adapter, which connects to Stripe's or the configured server only.
 
-    Raises ConfigurationError, which names the variable and what is accepted.
+    Raises ConfigurationError, which names the variable and the accepted values.
     """
     key, *more = _needed(options, "stripe_secret_key")
     if more or not key.startswith(_KEYS):
@@ -30,7 +30,7 @@ def make(options: Mapping[str, str]) -> StripeGateway:
 
 
 def _needed(options: Mapping[str, str], name: str) -> list[str]:
-    """Return the parts of a required option."""
+    """Return the comma-separated values of a required option."""
     parts = [part.strip() for part in options.get(name, "").split(",") if part.strip()]
     if not parts:
         _refuse(name, "must be set, since OPENTILL_GATEWAYS has stripe")

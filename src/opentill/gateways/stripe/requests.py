@@ -1,4 +1,4 @@
-"""Requests to Stripe: every failure becomes a ``ProviderResponse`` that says what is certain."""
+"""Requests to Stripe, whose failures become a ``ProviderResponse`` with the certain facts."""
 
 import asyncio
 import functools
@@ -12,27 +12,27 @@ import structlog
 from opentill.gateways.failures import FAILURES, ProviderResponse, status_of
 
 T = TypeVar("T")
-# Requests the page of a list after the object ``starting_after``.
-Listed = Callable[[dict[str, str]], Awaitable[Any]]
+# Requests a page of a list; the argument may have ``starting_after``, the id before the page.
+FetchPage = Callable[[dict[str, str]], Awaitable[Any]]
 
 PAGE: Final = 100
 TOO_MANY: Final = "too many to look through in time"
-_LONGEST_REASON: Final = 200
+_MAX_REASON: Final = 200
 _NOT_FOUND: Final = 404
 
 _log: Final = structlog.get_logger()
 
 
-class Named(Protocol):
-    """An object of Stripe's."""
+class HasId(Protocol):
+    """An object of Stripe."""
 
     @property
     def id(self) -> str:
-        """Stripe's id of it."""
+        """Stripe's id of the object."""
         ...
 
 
-N = TypeVar("N", bound=Named)
+N = TypeVar("N", bound=HasId)
 
 
 class Page(msgspec.Struct, Generic[N], frozen=True):
@@ -45,9 +45,9 @@ class Page(msgspec.Struct, Generic[N], frozen=True):
 async def call(
     kind: type[T], what: str, subject: str, send: Callable[[], Awaitable[Any]]
 ) -> ProviderResponse[T]:
-    """Send one request and read its response as ``kind``; ``subject`` is our id, for the log."""
-    response = await _try(kind, send)
-    if response.found is None:
+    """Send one request and decode its response as ``kind``; ``subject`` is our id, for the log."""
+    response = await _send(kind, send)
+    if response.value is None:
         _log.warning(
             "no object of stripe", call=what, subject=subject, status=response.status,
             reason=response.reason,
@@ -58,20 +58,19 @@ async def call(
 async def search(
     kind: type[N],
     our_id: str,
-    lists: Sequence[Listed],
+    lists: Sequence[FetchPage],
     id_of: Callable[[N], str],
     timeout_s: float,
 ) -> ProviderResponse[N]:
-    """Look through lists, one after the other, for the object with our id.
+    """Search lists, one after the other, for the object with our id.
 
-    NOT_FOUND only after the last page of the last list, ``TOO_MANY`` if that is not reached in
-    time.
+    NOT_FOUND only after the last page of the last list; ``TOO_MANY`` if time runs out before.
     """
     response: ProviderResponse[N] = ProviderResponse(status="NOT_FOUND")
     try:
         async with asyncio.timeout(timeout_s):
-            for listed in lists:
-                response = await _look_through(kind, our_id, listed, id_of)
+            for fetch_page in lists:
+                response = await _search_list(kind, our_id, fetch_page, id_of)
                 if response.status != "NOT_FOUND":
                     break
     except TimeoutError:
@@ -82,68 +81,70 @@ async def search(
 async def list_all(
     kind: type[N],
     our_id: str,
-    listed: Listed,
+    fetch_page: FetchPage,
     convert: Callable[[N], T],
     timeout_s: float,
 ) -> tuple[T, ...] | None:
-    """Return everything in a list; None if Stripe does not give all of it in time."""
+    """Return all items of a list; None on a failure or if time runs out."""
     items: list[T] = []
     after: dict[str, str] = {}
     try:
         async with asyncio.timeout(timeout_s):
             while True:
-                page = await call(_page(kind), "list", our_id, functools.partial(listed, after))
-                if page.found is None:
+                page = await call(_page(kind), "list", our_id, functools.partial(fetch_page, after))
+                if page.value is None:
                     return None
-                items += [convert(item) for item in page.found.data]
-                if not page.found.has_more or not page.found.data:
+                items += [convert(item) for item in page.value.data]
+                if not page.value.has_more or not page.value.data:
                     return tuple(items)
-                after = {"starting_after": page.found.data[-1].id}
+                after = {"starting_after": page.value.data[-1].id}
     except TimeoutError:
         return None
 
 
-async def _look_through(
-    kind: type[N], our_id: str, listed: Listed, id_of: Callable[[N], str]
+async def _search_list(
+    kind: type[N], our_id: str, fetch_page: FetchPage, id_of: Callable[[N], str]
 ) -> ProviderResponse[N]:
     after: dict[str, str] = {}
     while True:
-        page = await call(_page(kind), "list", our_id, functools.partial(listed, after))
-        if page.found is None:
-            lost = page.status != "UNREACHABLE"
-            return ProviderResponse(status="UNKNOWN" if lost else page.status, reason=page.reason)
-        for one in page.found.data:
-            if id_of(one) == our_id:
-                return ProviderResponse(found=one)
-        if not page.found.has_more or not page.found.data:
+        page = await call(_page(kind), "list", our_id, functools.partial(fetch_page, after))
+        if page.value is None:
+            is_uncertain = page.status != "UNREACHABLE"
+            return ProviderResponse(
+                status="UNKNOWN" if is_uncertain else page.status, reason=page.reason
+            )
+        for item in page.value.data:
+            if id_of(item) == our_id:
+                return ProviderResponse(value=item)
+        if not page.value.has_more or not page.value.data:
             return ProviderResponse(status="NOT_FOUND")
-        after = {"starting_after": page.found.data[-1].id}
+        after = {"starting_after": page.value.data[-1].id}
 
 
 def _page(kind: type[N]) -> type[Page[N]]:
     return Page[kind]  # type: ignore[valid-type]
 
 
-async def _try(kind: type[T], send: Callable[[], Awaitable[Any]]) -> ProviderResponse[T]:
+async def _send(kind: type[T], send: Callable[[], Awaitable[Any]]) -> ProviderResponse[T]:
     try:
-        found = await send()
-        return ProviderResponse(found=msgspec.convert(found.to_dict(), kind))
+        response = await send()
+        return ProviderResponse(value=msgspec.convert(response.to_dict(), kind))
     except FAILURES as error:
         return ProviderResponse(status=status_of(error), reason=_short(error))
     except stripe.StripeError as error:
-        return _refused(error)
-    except Exception as error:  # noqa: BLE001 - what the library cannot read is no response
+        return _error_response(error)
+    except Exception as error:  # noqa: BLE001 - the library cannot decode the response
         return ProviderResponse(reason=f"a response that makes no sense ({type(error).__name__})")
 
 
-def _refused(error: stripe.StripeError) -> ProviderResponse[Any]:
-    """Return REFUSED where an error says that nothing was done, else UNKNOWN.
+def _error_response(error: stripe.StripeError) -> ProviderResponse[Any]:
+    """Return REFUSED if an error means that nothing was done, otherwise UNKNOWN.
 
-    Only a 400 or 402 of Stripe's own says so. Of the others:
+    Only a 400 or 402 of Stripe itself means that. Of the others:
 
-    - a wrong or restricted key (401, 403) and an unknown id of Stripe's (404: of another account)
-      say nothing about what was done with the right one;
-    - a request with 409, 429 or 5xx may have been done, or another one under the same key.
+    - a wrong or restricted key (401, 403) or an unknown id (404, of another account) does not tell
+      what was done with the right one;
+    - a request with 409, 429 or 5xx, or another one with the same key, may have been done.
     """
     code = error.code or type(error).__name__
     decline = getattr(error.error, "decline_code", None) if error.error else None
@@ -154,10 +155,10 @@ def _refused(error: stripe.StripeError) -> ProviderResponse[Any]:
     if isinstance(error, stripe.InvalidRequestError | stripe.CardError):
         if error.http_status == _NOT_FOUND:
             return ProviderResponse(reason=reason)
-        message = (error.user_message or reason)[:_LONGEST_REASON]
+        message = (error.user_message or reason)[:_MAX_REASON]
         return ProviderResponse(status="REFUSED", reason=reason, message=message)
     return ProviderResponse(reason=f"HTTP {error.http_status} {reason}")
 
 
 def _short(error: Exception) -> str:
-    return (str(error) or type(error).__name__)[:_LONGEST_REASON]
+    return (str(error) or type(error).__name__)[:_MAX_REASON]

@@ -1,4 +1,4 @@
-"""The library's transport: all its requests go through our outgoing client."""
+"""The library's transport, which sends all its requests through our outgoing client."""
 
 import logging
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ import stripe
 from opentill.gateways.failures import MALFORMED
 from opentill.outgoing.client import NoResponse, Outgoing
 
-TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is asked for
+TIMEOUT_S: Final = 10.0  # below the 15 s after which an attempt without a result is queried
 MAX_BYTES: Final = 4 * 1024 * 1024  # a page of a hundred sessions
 _NOTICE: Final = "stripe-notice"  # the library turns it into Python warnings
 
-# Requests and responses do not belong into a log, nor facts about this machine to Stripe.
+# Keep requests and responses out of the log, and facts about this machine from Stripe.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 stripe.enable_telemetry = False
 
@@ -28,7 +28,7 @@ class Transport(stripe.HTTPClient):
     name = "opentill"
 
     def __init__(self, outgoing: Outgoing, timeout_s: float) -> None:
-        """``outgoing`` is closed with it."""
+        """``outgoing`` is closed with the transport."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - a parameter of its tests
         self._outgoing = outgoing
         self._timeout_s = timeout_s
@@ -38,7 +38,7 @@ class Transport(stripe.HTTPClient):
     ) -> tuple[bytes, int, Mapping[str, str]]:
         """Send one request; return the response's body, status and headers.
 
-        Raises NoResponse for a body that is no JSON object: it is a proxy's error page.
+        Raises NoResponse for a body that is not a JSON object, such as a proxy's error page.
         """
         body = post_data.encode() if isinstance(post_data, str) else post_data or b""
         response = await self._outgoing.send(
@@ -54,8 +54,8 @@ class Transport(stripe.HTTPClient):
         except MALFORMED:
             msg = f"HTTP {response.status} without a JSON object"
             raise NoResponse(msg) from None
-        kept = {name: value for name, value in response.headers if name != _NOTICE}
-        return response.body, response.status, kept
+        response_headers = {name: value for name, value in response.headers if name != _NOTICE}
+        return response.body, response.status, response_headers
 
     async def close_async(self) -> None:
         """Close connections."""

@@ -1,8 +1,8 @@
-"""Stripe's objects, as far as they are read, and the outcomes and events that they mean.
+"""The fields of Stripe's objects that we read, and their translation into outcomes and events.
 
-Amounts are whole units of Stripe's own (see ``amounts``), times Unix seconds. Fields are those of
-Stripe's public OpenAPI description; what does not fit is no response. Our ids are in the
-``metadata`` of the session, of its payment and of the refund; what has none is not ours.
+Amounts are in Stripe's minor units (see ``amounts``), times in Unix seconds. Fields are those of
+Stripe's public OpenAPI description; a body that does not match is no response. Our ids are in the
+``metadata`` of the session, of its payment and of the refund; objects without them are not ours.
 """
 
 from typing import Final, Generic, TypeVar
@@ -29,7 +29,7 @@ REFUND: Final = "refund_id"
 Metadata = dict[str, str]
 T_co = TypeVar("T_co", covariant=True)
 
-# A status that is not in a table decides nothing: PENDING for a refund, no event for a dispute.
+# Other statuses decide nothing: they are PENDING for a refund, and no event for a dispute.
 REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
     "succeeded": "SUCCEEDED",
     "pending": "PENDING",
@@ -37,7 +37,7 @@ REFUND_STATUSES: Final[dict[str, RefundStatus]] = {
     "failed": "REFUSED",
     "canceled": "REFUSED",
 }
-# "warning_…" are inquiries and "prevented" never became a dispute: no money was taken for them.
+# "warning_…" are inquiries and "prevented" never became a dispute: neither takes money.
 DISPUTE_STATUSES: Final[dict[str, DisputeStatus]] = {
     "needs_response": "OPENED",
     "under_review": "OPENED",
@@ -63,13 +63,13 @@ class CardDetails(msgspec.Struct, frozen=True):
 
 
 class MethodDetails(msgspec.Struct, frozen=True):
-    """What a charge was paid with."""
+    """The payment method of a charge."""
 
     card: CardDetails | None = None
 
 
 class Charge(msgspec.Struct, frozen=True, kw_only=True):
-    """A charge of a payment, whose metadata are the payment's."""
+    """A charge of a payment, with the metadata of the payment."""
 
     id: str
     status: str = ""
@@ -83,16 +83,16 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def card(self) -> Card | None:
-        """The card that it was paid with, None for anything else."""
+        """The card of the charge, None for other methods."""
         details = self.payment_method_details
         card = details.card if details else None
         return Card.read(card.brand, card.last4) if card else None
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """What an event about it reports: the only one that has the card.
+        """The events of a callback about the charge, the only one that has the card.
 
-        Nothing if the payment is not ours, or was only authorized.
+        Empty if the payment is not ours, or was only authorized.
         """
         attempt_id = (self.metadata or {}).get(ATTEMPT, "")
         done = self.status == "succeeded" and self.captured
@@ -108,14 +108,14 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundedCharge(msgspec.Struct, frozen=True, kw_only=True):
-    """A charge that was refunded: newer versions of Stripe's API do not say by which refunds."""
+    """A refunded charge; newer versions of Stripe's API do not name the refunds."""
 
     metadata: Metadata | None = None
     payment_intent: str | None = None
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """What an event about it reports: that its refunds are to be listed."""
+        """The event that requests a list of the refunds."""
         attempt_id = (self.metadata or {}).get(ATTEMPT, "")
         if not attempt_id or self.payment_intent is None:
             return ()
@@ -123,7 +123,7 @@ class RefundedCharge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaymentError(msgspec.Struct, frozen=True):
-    """Why a payment did not go through."""
+    """The reason for which a payment failed."""
 
     code: str | None = None
     decline_code: str | None = None
@@ -152,11 +152,11 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
         match self.status:
             case "succeeded":
                 charge = self.latest_charge
-                got = self.amount if self.amount_received is None else self.amount_received
+                received = self.amount if self.amount_received is None else self.amount_received
                 return PaymentOutcome(
                     status="SUCCEEDED",
                     provider_ref=self.id,
-                    amount=from_stripe(got, self.currency),
+                    amount=from_stripe(received, self.currency),
                     clearing_currency=self._clearing_currency,
                     card=charge.card if isinstance(charge, Charge) else None,
                 )
@@ -169,14 +169,14 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """What an event about it reports; nothing if the payment is not ours."""
+        """The events of a callback about it; empty if the payment is not ours."""
         if not self.attempt_id:
             return ()
         return (GatewayPaymentEvent(attempt_id=self.attempt_id, outcome=self.outcome),)
 
     @property
     def reason(self) -> str:
-        """Why it did not go through, in Stripe's code."""
+        """Stripe's code of the failure."""
         error = self.last_payment_error
         return (error and (error.decline_code or error.code)) or self.status
 
@@ -218,9 +218,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
                 return PaymentOutcome(
                     status="ACTION_REQUIRED", provider_ref=self.id, action_url=self.url
                 )
-            case "complete":  # the bank has not decided, or declined
-                said = intent.outcome if intent else PaymentOutcome(status="PENDING")
-                return msgspec.structs.replace(said, provider_ref=self.id)
+            case "complete":  # the bank has declined or not decided yet
+                outcome = intent.outcome if intent else PaymentOutcome(status="PENDING")
+                return msgspec.structs.replace(outcome, provider_ref=self.id)
             case "expired":
                 return PaymentOutcome(status="DECLINED", provider_ref=self.id, reason="expired")
             case _:
@@ -229,7 +229,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """What an event about it reports; nothing if the payment is not ours."""
+        """The events of a callback about it; empty if the payment is not ours."""
         if not self.attempt_id:
             return ()
         return (GatewayPaymentEvent(attempt_id=self.attempt_id, outcome=self.outcome),)
@@ -246,8 +246,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 class FailedSession(Session, frozen=True, kw_only=True):
     """A session whose payment failed after it was complete.
 
-    Its own fields say "complete, unpaid", as of a payment that may still come: only the type of the
-    event says that it failed.
+    Its fields are those of a complete, unpaid session, whose payment may still succeed: only the
+    type of the event reveals the failure.
     """
 
     @property
@@ -282,29 +282,26 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
     def outcome(self) -> RefundOutcome:
         """The refund's outcome."""
         status = REFUND_STATUSES.get(self.status or "", "PENDING")
-        why = self.failure_reason or f"Stripe says {self.status}" if status == "REFUSED" else ""
-        return RefundOutcome(status=status, provider_ref=self.id, reason=why)
+        reason = self.failure_reason or f"Stripe says {self.status}" if status == "REFUSED" else ""
+        return RefundOutcome(status=status, provider_ref=self.id, reason=reason)
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """What an event about it reports.
+        """The events of a callback about the refund.
 
-        A refund without our ids was made at Stripe: it names the payment only, as a dispute does.
+        A refund without our ids was made at Stripe and names the payment only, like a dispute.
         """
         attempt_id, refund_id = (self.metadata or {}).get(ATTEMPT, ""), self.refund_id
         if attempt_id and refund_id:
-            return (self.of_attempt(attempt_id),)
+            return (self.to_event(attempt_id),)
         payment = self.payment_intent
         ref = payment.id if isinstance(payment, Intent) else payment
         if not ref:
             return ()
-        return (msgspec.structs.replace(self.of_attempt(""), payment_ref=ref),)
+        return (msgspec.structs.replace(self.to_event(""), payment_ref=ref),)
 
-    def of_attempt(self, attempt_id: str) -> GatewayRefundEvent:
-        """Return what it says as a refund of an attempt's payment.
-
-        Raises ValueError for an impossible amount.
-        """
+    def to_event(self, attempt_id: str) -> GatewayRefundEvent:
+        """Return the event of an attempt's refund. Raises ValueError for an impossible amount."""
         outcome = self.outcome
         if not self.refund_id and not outcome.reason:
             outcome = msgspec.structs.replace(outcome, reason=self.reason or "")
@@ -312,14 +309,14 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
             attempt_id=attempt_id,
             refund_id=self.refund_id,
             outcome=outcome,
-            amount=_named(self.amount, self.currency),
+            amount=_to_money(self.amount, self.currency),
         )
 
 
 class EvidenceDetails(msgspec.Struct, frozen=True):
-    """What Stripe says of the evidence for a dispute."""
+    """The deadline for the evidence of a dispute."""
 
-    due_by: int | None = None  # Unix seconds; none once it is too late for any
+    due_by: int | None = None  # Unix seconds; None once it has passed
 
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
@@ -336,13 +333,13 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gateway_events(self) -> tuple[GatewayEvent, ...]:
-        """What an event about it reports: with the payment's id, since it does not have ours."""
+        """The event of a callback about the dispute, with Stripe's id of the payment."""
         status = DISPUTE_STATUSES.get(self.status)
         payment = self.payment_intent
         ref = payment.id if isinstance(payment, Intent) else payment
         if status is None or not ref:
             return ()
-        # Lost and then given back in full; a partial return leaves it lost.
+        # Lost and then returned in full; a partial return leaves it lost.
         moved = [entry.amount for entry in self.balance_transactions]
         if status == "LOST" and min(moved, default=0) < 0 <= sum(moved):
             status = "RECOVERED"
@@ -353,29 +350,29 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
                 payment_ref=ref,
                 dispute_ref=self.id,
                 status=status,
-                amount=_named(self.amount, self.currency),
+                amount=_to_money(self.amount, self.currency),
                 reason=self.reason,
                 respond_by=until * 1000 if until else None,
             ),
         )
 
 
-def _named(amount: int, currency: str) -> Money:
-    """Return an amount; in a currency that is not known here, as Stripe counts it.
+def _to_money(amount: int, currency: str) -> Money:
+    """Return an amount; in an unsupported currency, with Stripe's number of minor units.
 
-    Only tracing the payment shows whose it is, and one of another deployment on the same account
-    may be in any currency. Raises ValueError for an impossible amount of a known one.
+    The payment is traced later, and a payment of another deployment with the same account may be
+    in any currency. Raises ValueError for an impossible amount of a supported currency.
     """
     code = currency.upper()
-    known = code in STRIPE_EXPONENTS
-    return from_stripe(amount, currency) if known else Money(amount, code)
+    is_supported = code in STRIPE_EXPONENTS
+    return from_stripe(amount, currency) if is_supported else Money(amount, code)
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """The type of an event; the rest is read only if it is about us."""
+    """The type of an event; the rest is decoded only for known types."""
 
     type: str
-    account: str | None = None  # the connected account that it is of, if any
+    account: str | None = None  # the connected account, if any
 
 
 class EventData(msgspec.Struct, Generic[T_co], frozen=True):
@@ -385,14 +382,14 @@ class EventData(msgspec.Struct, Generic[T_co], frozen=True):
 
 
 class Event(msgspec.Struct, Generic[T_co], frozen=True):
-    """An event about an object of type ``T_co``, whose ``gateway_events`` are what it reports."""
+    """An event about an object of type ``T_co``, which has the ``gateway_events``."""
 
     data: EventData[T_co]
 
 
-# The events that we read. Not ``payment_intent.payment_failed``: the customer tries again on the
-# same page, and the session's own events say how it ends. ``charge.refunded`` does not say which
-# refund it means, so that all of its payment are listed: for endpoints that get no ``refund.…``.
+# ``payment_intent.payment_failed`` is not among them: the customer may try again on the same page,
+# and the session's events report the end. ``charge.refunded`` is for endpoints that do not get
+# ``refund.…``; it does not name the refund, so all refunds of the payment are listed.
 EVENTS: Final[
     dict[str, type[Event[Session | Intent | Charge | RefundedCharge | Refund | Dispute]]]
 ] = {

@@ -20,7 +20,7 @@ from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx, once_committed
 from opentill.db.query import Statement
-from opentill.gateways import Gateways, candidates, observed
+from opentill.gateways import Gateways, candidates, observe_call
 from opentill.gateways.model import (
     Expires,
     Gateway,
@@ -98,9 +98,9 @@ async def submit(
             return await _apply(db, attempt, late, now)
         request = _request(order, attempt, intent, public_url)
         paying = gateways[attempt.gateway].pay(request)
-        outcome = await observed(attempt.gateway, "pay", paying)
+        outcome = await observe_call(attempt.gateway, "pay", paying)
         if isinstance(gateways, Gateways):
-            gateways.note_reached(attempt.gateway, reached=outcome.status != "UNREACHABLE")
+            gateways.record_reachability(attempt.gateway, reached=outcome.status != "UNREACHABLE")
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
         tried = (*tried, attempt.gateway)
         if outcome.status != "UNREACHABLE" or waited_ms > _PATIENCE_MS:
@@ -239,7 +239,7 @@ async def ask(
     if not await may_ask(db, attempt, now):
         return attempt
     asking = gateway.find_payment(attempt.id, attempt.provider_ref)
-    outcome = await observed(attempt.gateway, "find_payment", asking)
+    outcome = await observe_call(attempt.gateway, "find_payment", asking)
     return await _apply(db, attempt, _asked(outcome), now)
 
 
@@ -264,7 +264,7 @@ async def close(
         and await _is_over(db, attempt)
     ):
         closing = gateway.expire(attempt.id, attempt.provider_ref)
-        outcome = await observed(attempt.gateway, "expire", closing)
+        outcome = await observe_call(attempt.gateway, "expire", closing)
         return await _apply(db, attempt, _asked(outcome), now)
     return await ask(db, gateways, attempt, now)
 

@@ -1,4 +1,4 @@
-"""How often a gateway is asked about one payment: not as often as its customer likes."""
+"""Limits on how often a gateway is queried about one payment."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from support.several_gateways import Several
 FORM = {"email": "ann@example.com", "name": "Ann", "method": "CREDIT_CARD"}
 
 
-def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes_back(
+def test_a_gateway_is_queried_once_in_two_seconds(
     several: Several,
 ) -> None:
     api_server, stripe = several.api_server, several.stripe
@@ -26,7 +26,7 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
     assert (attempt["gateway"], attempt["status"]) == ("stripe", "ACTION_REQUIRED")
     back = f"{page}/return/{attempt['id']}"
 
-    def asked() -> int:
+    def count_queries() -> int:
         return stripe.count("find")
 
     def visit(_: int) -> int:
@@ -37,19 +37,19 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
     try:
         with ThreadPoolExecutor(8) as crowd:
             assert set(crowd.map(visit, range(40))) == {303}
-        assert asked() == 1
+        assert count_queries() == 1
         # Nor does the worker ask in between; it does right after, since somebody came back.
         look = "select check_at from payment_attempts where id = $1"
         assert api_server.sql(look, attempt["id"])[0]["check_at"] == now + 2000
         app = api_server.app
         api_server.tx(lambda tx: tx.execute("update payment_attempts set check_at = $1", now))
         api_server.run(jobs.check_attempts(app.db, app.gateways, api_server.url, now + 1999))
-        assert asked() == 1
+        assert count_queries() == 1
         stripe.pay(attempt["id"])
         now += 2000
         for _ in range(3):
             assert api_server.http.get(back).status_code == 303
-        assert asked() == 2
+        assert count_queries() == 2
         now -= 86_400_000  # the clock was set back
         assert api_server.http.get(back).status_code == 303
     finally:
@@ -59,19 +59,19 @@ def test_a_gateway_is_asked_once_in_two_seconds_however_often_its_customer_comes
 
 
 def _at_most_since(began: float) -> int:
-    """How often a server may have been asked: once in two seconds, which a busy machine stretches.
+    """Return how often a server may have been queried: once in two seconds.
 
-    A reply is used again for two seconds, so forty notices are asked about a few times.
+    A busy machine takes longer for forty notices, so that several queries are possible.
     """
     return 2 + int((time.monotonic() - began) / 2)
 
 
-def test_a_notice_that_is_sent_again_and_again_is_asked_about_once(several: Several) -> None:
-    """Its customer holds it, signed: the provider put it into the address to come back to."""
+def test_a_replayed_notice_is_verified_once(several: Several) -> None:
+    """The customer has the signed notice, as the query of the return URL."""
     api_server, epay = several.api_server, several.epay
     subject = api_server.tx(lambda tx: waiting(tx, "epay"))
     notice = epay_notice(epay, subject.attempt.id)
-    before = len(epay.asked)
+    queries_before = len(epay.requests)
 
     def send(_: int) -> tuple[int, bytes]:
         answer = api_server.http.get("/gateways/epay/callback", params=notice)
@@ -81,12 +81,12 @@ def test_a_notice_that_is_sent_again_and_again_is_asked_about_once(several: Seve
     began = time.monotonic()
     with ThreadPoolExecutor(8) as crowd:
         assert {status for status, _ in crowd.map(send, range(40))} == {400}
-        assert 1 <= len(epay.asked) - before <= _at_most_since(began)
+        assert 1 <= len(epay.requests) - queries_before <= _at_most_since(began)
         epay.orders[subject.attempt.id]["status"] = 1
         wait_until(lambda: send(0) == (200, b"success"))
-        asked, began = len(epay.asked), time.monotonic()
+        queries, began = len(epay.requests), time.monotonic()
         assert set(crowd.map(send, range(40))) == {(200, b"success")}
-        assert len(epay.asked) - asked <= _at_most_since(began)
+        assert len(epay.requests) - queries <= _at_most_since(began)
     assert api_server.sql("select status from orders where id = $1", subject.order.id) == [
         {"status": "PAID"}
     ]

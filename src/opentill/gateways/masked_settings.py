@@ -1,4 +1,4 @@
-"""The settings of a deployment as people see them: each with its value, secrets masked."""
+"""The settings of a deployment for people, with masked secrets."""
 
 from typing import cast
 
@@ -7,8 +7,8 @@ from opentill.core.settings import GATEWAY_PREFIX, SETTINGS, Settings
 from opentill.gateways.registry import OPTIONS
 
 
-def shown(settings: Settings) -> list[tuple[str, str, str]]:
-    """Rows for people: ``(variable, value, explanation)``, secrets masked."""
+def masked_rows(settings: Settings) -> list[tuple[str, str, str]]:
+    """Return rows ``(variable, value, explanation)`` with masked secrets."""
     rows: list[tuple[str, str, str]] = []
     for row in SETTINGS:
         value: object = getattr(settings, row.field)
@@ -20,21 +20,21 @@ def shown(settings: Settings) -> list[tuple[str, str, str]]:
 
 
 def _gateway_options(settings: Settings) -> list[tuple[str, str, str]]:
-    """Rows for the options of the gateways that are on, and for all that are given."""
-    given = dict(settings.gateway_options)
+    """Return rows for the options of enabled gateways, and for all others that are set."""
+    unread = dict(settings.gateway_options)
     rows: list[tuple[str, str, str]] = []
     for option in OPTIONS:
-        value = given.pop(option.name, "")
+        value = unread.pop(option.name, "")
         if value or option.gateway in settings.gateways:
             text = f"{option.text} (default: {option.default})" if option.default else option.text
             shown_value = "(set)" if value and option.secret else value
             rows.append((GATEWAY_PREFIX + option.name.upper(), shown_value, text))
     others = "read by the gateway that it names"
-    return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(given)]
+    return rows + [(GATEWAY_PREFIX + name.upper(), "(set)", others) for name in sorted(unread)]
 
 
 def text_of(value: object) -> str:
-    """Write a value the way it may be given."""
+    """Write a value in the syntax of its setting."""
     match value:
         case None:
             return ""
