@@ -177,7 +177,7 @@ async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
     ages.append(({"queue": "webhooks"}, max(0, oldest_ms) / 1000))
     mails = await mail.state(tx, now)
     ages.append(({"queue": "mail"}, queues.age(mails.oldest, now) / 1000))
-    checked = await ledger.checked(tx)
+    checked = await ledger.count_violations(tx)
     return [
         Reading(
             "opentill_queue_age_seconds",
@@ -247,7 +247,7 @@ async def _queue_readings(tx: Tx, now: int) -> list[Reading]:
 
 async def _money_readings(tx: Tx) -> list[Reading]:
     """Read the sums by currency, with 0 for settlement currencies without payments."""
-    currency_sums = await figures.sums(tx, None, 0, _EVER)
+    currency_sums = await figures.sum_range(tx, None, 0, _EVER)
     paid = {sums.currency for sums in currency_sums}
     unpaid = sorted(set(await merchants.settlement_currencies(tx)) - paid)
     currency_sums += [figures.CurrencySums(currency=currency) for currency in unpaid]

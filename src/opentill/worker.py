@@ -221,7 +221,7 @@ async def work(app: App, stop: asyncio.Event) -> None:
     notices = Job("send_notices", 0.25, lambda _: notifier.run_once())
     pruner = order_jobs.HistoryPruner(app.db, settings.history_days, anywhere=True)
     history = Job("prune_history", 60.0, lambda app: pruner.turn(app.clock()))
-    check = scheduler.BooksCheck(app.db)
+    check = scheduler.IncrementalCheck(app.db)
 
     async def check_books(_: App) -> int:
         await check.turn()

@@ -49,7 +49,7 @@ async def done(
 
 async def accounts(tx: Tx, shop: str) -> tuple[int, int, int]:
     """Return pending, available and frozen."""
-    balance = await ledger.balance(tx, shop, "USD")
+    balance = await ledger.find_balance(tx, shop, "USD")
     return (balance.pending, balance.available, balance.frozen) if balance else (0, 0, 0)
 
 
@@ -97,10 +97,10 @@ async def test_a_movement_of_the_table(tx: Tx, kind, account, minor, posting, wa
     if waits:
         assert (made.status, made.decided_at) == ("WAITING", None)
         assert await entries(tx, shop) == before
-        assert await adjustments.waiting(tx, shop) == [made]
+        assert await adjustments.list_waiting(tx, shop) == [made]
         made = await adjustments.approve(tx, made.id, "bob", LATER)
         assert (made.decided_by, made.decided_at) == ("bob", LATER)
-        assert await adjustments.waiting(tx, shop) == []
+        assert await adjustments.list_waiting(tx, shop) == []
     assert made.status == "DONE"
     assert await entries(tx, shop) == [*before, posting]
     cause = await tx.fetchrow(
@@ -198,7 +198,7 @@ async def test_above_the_limit_a_second_operator_is_asked(tx: Tx, limit, minor, 
 async def test_a_taking_correction_counts_by_its_size(tx: Tx) -> None:
     order = await stocked(tx)
     made = await done(tx, order.merchant_id, "correct", -5_001, LIMIT, order_id=order.id)
-    assert (made.status, await adjustments.waiting(tx)) == ("WAITING", [made])
+    assert (made.status, await adjustments.list_waiting(tx)) == ("WAITING", [made])
 
 
 @pytest.mark.parametrize("by", ["ann", " ANN ", ""])
@@ -276,6 +276,6 @@ async def test_what_is_not_there(tx: Tx) -> None:
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
         await done(tx, "mer_x", "recharge", 1)
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
-        await adjustments.waiting(tx, "mer_x")
+        await adjustments.list_waiting(tx, "mer_x")
     with pytest.raises(NotFound, match="there is no movement mov_x"):
         await adjustments.approve(tx, "mov_x", "bob", NOW)

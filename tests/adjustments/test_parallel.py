@@ -43,10 +43,10 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
     finally:
         await many.close()
     async with db.snapshot() as tx:
-        balance = await ledger.balance(tx, shop, "USD")
+        balance = await ledger.find_balance(tx, shop, "USD")
         assert balance is not None
         assert balance.available >= 0
-        assert balance.frozen == await adjustments.frozen_manually(tx, shop, "USD")
+        assert balance.frozen == await adjustments.sum_frozen_manually(tx, shop, "USD")
         audit = await merchants.verify_audit(tx)
     assert audit.breaks == []
     assert audit.head is not None
@@ -58,7 +58,7 @@ async def test_a_reference_in_parallel_is_one_movement(db: Db) -> None:
     made = await asyncio.gather(*(_move(db, shop, "recharge", 700, "R-1") for _ in range(12)))
     assert len(set(made)) == 1
     async with db.connection() as tx:
-        balance = await ledger.balance(tx, shop, "USD")
+        balance = await ledger.find_balance(tx, shop, "USD")
     assert balance is not None
     assert balance.available == 700
 

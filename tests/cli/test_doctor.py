@@ -93,7 +93,7 @@ async def _sell_in_euro_at_a_rate_of(url: str, *ages: int) -> None:
             today = clock.now_ms() // DAY * DAY
             day = Day(today - age * DAY, {"USD": Decimal("1.1")})
             sheet = rates.Sheet(base="EUR", days=(day,), skipped=())
-            await rates.bring_in(connection, sheet, today)
+            await rates.import_sheet(connection, sheet, today)
     finally:
         await connection.close()
 

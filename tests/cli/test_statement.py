@@ -105,7 +105,7 @@ async def test_rows_of_the_table_stay_in_line_however_long_a_cell_is() -> None:
     def line(row: str, type_: str, number: int | None, moved: int) -> LineOut:
         amounts = (moved, 0, 0, 0)
         after = None if row == "TOTAL" else amounts
-        return LineOut.of(
+        return LineOut.from_line(
             Line(row=row, currency="USD", at=0, number=number, type=type_, moved=amounts,
                  source_id="order_1", after=after)
         )  # fmt: skip

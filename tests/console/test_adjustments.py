@@ -15,7 +15,7 @@ _HIDDEN: Final = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"'
 
 def held(shop: Shop) -> tuple[int, int]:
     """Return what is available, and what is frozen."""
-    balance = shop.api_server.tx(lambda tx: ledger.balance(tx, shop.id, "USD"))
+    balance = shop.api_server.tx(lambda tx: ledger.find_balance(tx, shop.id, "USD"))
     return (balance.available, balance.frozen) if balance else (0, 0)
 
 
@@ -116,7 +116,7 @@ def test_above_the_limit_it_waits_for_somebody_else(shop: Shop) -> None:
     finally:
         server.app.settings = before
     assert "waits for a second person" in words(finance.get(made))
-    (waits,) = server.tx(lambda tx: adjustments.waiting(tx, shop.id))
+    (waits,) = server.tx(lambda tx: adjustments.list_waiting(tx, shop.id))
     assert (held(shop), made.endswith(f"?done={waits.id}")) == ((0, 0), True)
     boss = person(server, None, staff_role="admin")
     assert boss.post(f"/console/approvals/{waits.id}/approve").status_code == 303

@@ -41,7 +41,7 @@ def all_waiting(visitor: Visitor) -> int:
 
 
 def available(shop: Shop) -> int:
-    balance = shop.api_server.tx(lambda tx: ledger.balance(tx, shop.id, "USD"))
+    balance = shop.api_server.tx(lambda tx: ledger.find_balance(tx, shop.id, "USD"))
     return balance.available if balance else 0
 
 

@@ -40,7 +40,7 @@ def test_the_books_show_how_far_the_check_is_and_the_rows_that_disagree(shop: Sh
         )
         server.sql("update ledger_checks set checked_at = 0 where merchant_id = $1", shop.id)
         for _ in range(200):
-            server.run(scheduler.BooksCheck(server.app.db).turn())
+            server.run(scheduler.IncrementalCheck(server.app.db).turn())
             row = "select checked_at, checked_to from ledger_checks where merchant_id = $1"
             if any(one["checked_at"] and not one["checked_to"] for one in server.sql(row, shop.id)):
                 return

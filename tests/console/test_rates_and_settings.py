@@ -89,7 +89,7 @@ def test_rates_that_are_too_old_or_will_be_are_named(
     )
     day = Day(start, {"USD": Decimal("0.008")})
     sheet = rates.Sheet(base="ISK", days=(day,), skipped=())
-    server.tx(lambda tx: rates.bring_in(tx, sheet, start))
+    server.tx(lambda tx: rates.import_sheet(tx, sheet, start))
 
     def page(days: float) -> str:
         clock(start + int(days * DAY))

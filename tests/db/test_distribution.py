@@ -265,7 +265,7 @@ async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str)
                 session_id = await tx.fetchval("select id from checkouts limit 1")
             await _all_said(db)
             said.clear()
-            assert await checkouts.page_view(db, session_id) is not None
+            assert await checkouts.find_page_view(db, session_id) is not None
             await _all_said(db)
             asked = {detail.partition(" connectionId")[0] for detail, _ in said} - {""}
             assert asked == nodes, "a customer needs no other merchant's node"

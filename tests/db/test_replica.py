@@ -350,8 +350,8 @@ async def test_a_replica_whose_address_cannot_be_read_is_away_and_said_once(
 
 READ_HERE: dict[str, Callable[[Db, str], Awaitable[object]]] = {
     "statement": lambda db, shop: _all(statement.lines(db, shop, None, None)),
-    "first page": lambda db, shop: ledger.page(db, shop, None, 1, 20, EVER),
-    "page of some days": lambda db, shop: ledger.page(db, shop, None, 1, 20, (1, FOREVER)),
+    "first page": lambda db, shop: ledger.list_entries(db, shop, None, 1, 20, EVER),
+    "page of some days": lambda db, shop: ledger.list_entries(db, shop, None, 1, 20, (1, FOREVER)),
     "search": lambda db, shop: orders.list_page(db, shop, OrdersQuery(query="ann@example.com")),
     "export": lambda db, shop: _all(_exported(db, shop)),
     "customers": lambda db, shop: orders.find_customers(db, shop, "ann@"),

@@ -259,7 +259,7 @@ class Business:
         for path in (f"/v1/products/{gone}", "/v1/products", "/v1/products?status=ARCHIVED"):
             shop.data("GET", path)
         assert self.api_server.tx(lambda tx: products.has_any(tx, self.id))
-        assert self.api_server.tx(lambda tx: products.newest_active(tx, self.id))
+        assert self.api_server.tx(lambda tx: products.find_newest_active(tx, self.id))
 
     def sessions(self) -> None:
         """Sessions: read, ended, over their time."""
@@ -285,7 +285,7 @@ class Business:
             )
         )
         assert self.api_server.tx(lambda tx: checkouts.is_gateway_test(tx, self.id, test.order_id))
-        assert self.api_server.tx(lambda tx: checkouts.sales(tx, self.id, [self.product]))
+        assert self.api_server.tx(lambda tx: checkouts.find_sales(tx, self.id, [self.product]))
         assert self.api_server.tx(lambda tx: orders.of_ids(tx, self.id, [over.id]))
         self.api_server.run(checkout_jobs.expire_due(self.app.db, self.now + 2 * DAY))
 
@@ -312,7 +312,7 @@ class Business:
         assert api_server.tx(lambda tx: link_queries.LOCK_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: link_queries.AWAIT_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
-        assert api_server.tx(lambda tx: products.of_ids(tx, self.id, [self.product]))
+        assert api_server.tx(lambda tx: products.find_many(tx, self.id, [self.product]))
         shop.confirm(session.order_id)
         assert api_server.tx(lambda tx: payment_links.newest_paid(tx, self.id, link.id, 5)) == [
             session.order_id
@@ -466,7 +466,7 @@ class Business:
                     tx, self.id, opened.id, event, who="op", reason="bank", now=self.now
                 )
             )
-        api_server.tx(lambda tx: ledger.of_cause(tx, self.id, "dispute", opened.id))
+        api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "dispute", opened.id))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-1"))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-2"))
         api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
@@ -553,7 +553,7 @@ class Business:
             )
             assert again.id == made.id
             if made.status == "WAITING":
-                api_server.tx(lambda tx: adjustments.waiting(tx, self.id))
+                api_server.tx(lambda tx: adjustments.list_waiting(tx, self.id))
                 api_server.tx(lambda tx, m=made: adjustments.approve(tx, m.id, "second", self.now))
         correction = asked(kind="correct", reference=world.fresh(), order_id=self.paid().id)
         api_server.tx(lambda tx: adjustments.request(tx, self.id, correction, None, self.now))
@@ -639,9 +639,9 @@ class Business:
 
         async def read(tx: Tx) -> None:
             await adjustments.request(tx, self.id, asked, None, self.now)
-            assert await adjustments.of_order(tx, self.id, order.id)
-            assert await adjustments.newest(tx, self.id, 20)
-            assert await ledger.caused_by(tx, self.id, causes)
+            assert await adjustments.list_of_order(tx, self.id, order.id)
+            assert await adjustments.list_newest(tx, self.id, 20)
+            assert await ledger.find_entries(tx, self.id, causes)
             assert await disputes.of_order(tx, self.id, order.id)
             moments = [row.at for row in await orders.history(tx, self.id, order.id)]
             events = await webhooks.find_order_events(tx, self.id, order.id, moments, movable=True)
@@ -843,13 +843,13 @@ class Business:
         api_server, db = self.api_server, self.app.db
 
         for kind in (None, "FEE"):
-            whole = ledger.movements(db, self.id, kind, (0, FOREVER), UTC)
+            whole = ledger.movements_file(db, self.id, kind, (0, FOREVER), UTC)
             assert api_server.run(self._length(whole))
-        api_server.run(figures.coming(db, self.id, UTC, self.now))
+        api_server.run(figures.find_coming(db, self.id, UTC, self.now))
         for most in (0, 50_000):
             assert api_server.run(figures.statements(db, self.id, (0, FOREVER), most))
         sent = api_server.tx(lambda tx: payouts.newest(tx, self.id, 1, 0))[0].id
-        assert api_server.tx(lambda tx: ledger.of_cause(tx, self.id, "payout", sent))
+        assert api_server.tx(lambda tx: ledger.list_entries_of(tx, self.id, "payout", sent))
         refund = api_server.sql("select id from refunds where merchant_id = $1", self.id)[0]["id"]
         assert api_server.tx(lambda tx: refunds.orders_of(tx, self.id, [refund]))
 
@@ -919,10 +919,10 @@ class Business:
         for path in ("/v1/orders/export", f"/v1/orders/export?{span}",
                      "/v1/balance/statement.csv", f"/v1/balance/statement.csv?{span}"):  # fmt: skip
             assert shop.get(path).status_code == 200
-        for rule in rules.of_merchant(self.id):
+        for rule in rules.merchant_rules(self.id):
             api_server.tx(rule.check)
-        api_server.run(scheduler.BooksCheck(self.app.db).turn(3))
-        api_server.run(scheduler.BooksCheck(self.app.db).turn(1000))
+        api_server.run(scheduler.IncrementalCheck(self.app.db).turn(3))
+        api_server.run(scheduler.IncrementalCheck(self.app.db).turn(1000))
 
 
 def test_nobody_sees_or_changes_what_another_merchant_has_under_the_same_ids(

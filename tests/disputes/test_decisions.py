@@ -44,7 +44,7 @@ async def events(tx: Tx, order: Order) -> list[str]:
     return [line.event for line in await history(tx, order)]
 
 
-async def frozen_manually(tx: Tx, order: Order, **what: object) -> disputes.Dispute:
+async def sum_frozen_manually(tx: Tx, order: Order, **what: object) -> disputes.Dispute:
     return await disputes.open_manually(
         tx, order.merchant_id, order.id, who="ann", reason="a letter", now=LATER, **what
     )
@@ -68,7 +68,7 @@ async def test_the_operator_is_told_what_cannot_be_disputed(tx: Tx, status) -> N
     before = await dump(tx)
     with pytest.raises(Invalid, match=f"this one is {status}") as refused:
         async with tx.transaction():
-            await frozen_manually(tx, order)
+            await sum_frozen_manually(tx, order)
     assert refused.value.field == "orderId"
     assert await dump(tx) == before
 
@@ -282,8 +282,8 @@ async def test_the_operator_opens_one_of_part_of_an_order(tx: Tx) -> None:
     order = await in_status(tx, "SETTLED", price="100.00")
     for wrong in (0, -1, 10_001):
         with pytest.raises(Invalid, match=r"from 0.01 to 100.00"):
-            await frozen_manually(tx, order, amount_minor=wrong)
-    dispute = await frozen_manually(tx, order, amount_minor=2500)
+            await sum_frozen_manually(tx, order, amount_minor=wrong)
+    dispute = await sum_frozen_manually(tx, order, amount_minor=2500)
     assert (dispute.debit_minor, dispute.gateway_ref, dispute.gateway) == (2500, None, "sandbox")
     assert (await history(tx, order))[-1].cause == f"{dispute.id} by ann: a letter"
     await dispute_said(tx, order, "LOST", ref="mail")  # the gateway's own name is another dispute

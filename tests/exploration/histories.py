@@ -127,7 +127,7 @@ class Histories(OrderRules):
     def _amount(self, shop: reference_model.Shop, account: str, percent: int) -> int:
         """So much of what an account has; a whole unit where that is nothing."""
         unit = reference_model.grain(shop.currency)
-        has = shop.frozen_manually if account == "frozen" else abs(shop.accounts[account])
+        has = shop.sum_frozen_manually if account == "frozen" else abs(shop.accounts[account])
         return max(unit, has * percent // 100 // unit * unit)
 
     @rule(
@@ -174,7 +174,7 @@ class Histories(OrderRules):
     def an_operator_moves(
         self, which: int, kind: str, percent: int, account: str, waits: bool
     ) -> None:
-        frozen = [key for key, shop in self.shops.items() if shop.frozen_manually]
+        frozen = [key for key, shop in self.shops.items() if shop.sum_frozen_manually]
         those = frozen if kind == "unfreeze" and frozen else list(self.shops)
         shop_id = those[which % len(those)]
         shop = self.shops[shop_id]
@@ -246,7 +246,10 @@ class Histories(OrderRules):
             ending = f"closed {kept.of.status} {kept.of.terms['refund_fee_policy']}"
             self.tally[ending] = self.tally.get(ending, 0) + 1
         for shop in self.shops.values():
-            assert (shop.accounts["reserve"], shop.accounts["frozen"]) == (0, shop.frozen_manually)
+            assert (shop.accounts["reserve"], shop.accounts["frozen"]) == (
+                0,
+                shop.sum_frozen_manually,
+            )
         names = " + ".join(f"sum({name})" for name in reference_model.ACCOUNTS)
         for _, total in self._rows(f"select currency, {names} from balances group by 1"):
             assert total == 0

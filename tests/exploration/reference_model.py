@@ -79,7 +79,7 @@ class Shop:
     def __init__(self, currency: str, terms: dict[str, Any]) -> None:
         self.currency, self.terms = currency, terms
         self.accounts = dict.fromkeys(ACCOUNTS, 0)
-        self.frozen_manually = 0
+        self.sum_frozen_manually = 0
 
     def move(self, source: str, target: str, amount: int) -> None:
         self.accounts[source] -= amount
@@ -110,7 +110,7 @@ class Shop:
         has, limit = self.accounts[account], -self.terms["overdraft_minor"]
         ways = {
             "freeze": ("available", "frozen", amount <= has),
-            "unfreeze": ("frozen", "available", amount <= self.frozen_manually),
+            "unfreeze": ("frozen", "available", amount <= self.sum_frozen_manually),
             "recharge": ("bank", "available", True),
             "fee": ("available", "platform", amount <= has),
             "correct": ("platform", account, amount > 0 or has + amount >= limit),
@@ -119,7 +119,7 @@ class Shop:
         if fine:
             self.move(source, target, amount)
             sign = {"freeze": 1, "unfreeze": -1}.get(kind, 0)
-            self.frozen_manually += sign * amount
+            self.sum_frozen_manually += sign * amount
         return fine
 
 

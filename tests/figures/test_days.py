@@ -10,7 +10,7 @@ from opentill.figures.model import (
     FIRST_DAY,
     QUARTER_MS,
     Sums,
-    day_of,
+    day_bounds,
     last_days,
     local,
     millis,
@@ -46,7 +46,7 @@ def test_days_meet_without_a_gap_and_have_the_quarter_hours_of_their_date(
     name: str, changes: date, hours: float
 ) -> None:
     zone = ZoneInfo(name)
-    days = [day_of(changes + timedelta(days=off), zone) for off in range(-3, 4)]
+    days = [day_bounds(changes + timedelta(days=off), zone) for off in range(-3, 4)]
     assert days[3].until - days[3].since == hours * HOUR
     assert all(day.until == after.since for day, after in itertools.pairwise(days))
     for day in days:
@@ -65,7 +65,7 @@ def test_since_1980_days_of_every_zone_begin_at_a_quarter_hour() -> None:
     assert firsts[0] == FIRST_DAY
     for name in available_timezones():
         zone = ZoneInfo(name)
-        assert not any(day_of(first, zone).since % QUARTER_MS for first in firsts), name
+        assert not any(day_bounds(first, zone).since % QUARTER_MS for first in firsts), name
 
 
 def test_the_last_and_the_coming_days_have_today() -> None:

@@ -102,7 +102,7 @@ async def test_what_becomes_available_is_all_that_is_pending_by_the_day_it_is_du
     refund = await world.refunded(tx, later, "5.00", NOW)
     await count(tx, shop)
     (usd,) = (await read(tx, shop.merchant_id)).currencies
-    balance = await ledger.balance(tx, shop.merchant_id, "USD")
+    balance = await ledger.find_balance(tx, shop.merchant_id, "USD")
     assert balance is not None
     for account, has in ((usd.pending, balance.pending), (usd.reserve, balance.reserve)):
         assert account.held + sum(account.days) + account.later == has > 0
@@ -129,7 +129,7 @@ async def test_currencies_are_never_added(tx: Tx) -> None:
     await count(tx, euro)
     await count(tx, dollar)
     found = await read(tx, euro.merchant_id, now=NOW + 1)
-    paid = {one.standing.currency: one.days[-1].paid_minor for one in found.currencies}
+    paid = {one.balance.currency: one.days[-1].paid_minor for one in found.currencies}
     assert paid == {"EUR": 900, "USD": 500}
     assert found.attempts[-1].payments == 2
 
@@ -158,7 +158,7 @@ async def test_figures_that_are_behind_say_of_when_they_are(tx: Tx) -> None:
     await world.refund_said(tx, refund, "SUCCEEDED", NOW + 2 * HOUR)
     found = await read(tx, order.merchant_id, now=NOW + DAY)
     assert found.as_of == NOW + HOUR
-    assert found.currencies[0].standing.counted_pending == order.net_settled_minor
+    assert found.currencies[0].balance.counted_pending == order.net_settled_minor
     await count(tx, order)
     declined = await world.submitted(tx, await sell(tx, order, NOW), NOW + 3 * HOUR)
     await world.said(tx, declined, "DECLINED", NOW + 3 * HOUR)

@@ -30,7 +30,7 @@ async def _rows(tx: Tx) -> list[Any]:
 
 async def test_the_sums_of_a_range_are_those_of_its_payments_and_attempts(tx: Tx) -> None:
     shop = await a_month(tx, random.Random("gateways"))
-    before = await figures.by_gateway(tx, 0, 2**62)
+    before = await figures.sum_by_gateway(tx, 0, 2**62)
     await count(tx, shop)
     assert before == []
     first, last = await tx.fetchrow(
@@ -38,7 +38,7 @@ async def test_the_sums_of_a_range_are_those_of_its_payments_and_attempts(tx: Tx
     )
     middle = (first + last) // 2 // 900_000 * 900_000
     for since, until in ((0, 2**62), (0, middle), (middle, 2**62)):
-        found = await figures.by_gateway(tx, since, until)
+        found = await figures.sum_by_gateway(tx, since, until)
         wanted = await tx.fetch(BY_HAND, shop.merchant_id, since, until - 1)
         assert [tuple(row) for row in wanted] == [
             (one.gateway, one.method, one.currency, one.payments, one.volume_minor, one.failed)

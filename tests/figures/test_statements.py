@@ -12,7 +12,7 @@ import pytest
 from opentill import adjustments, figures, ledger, payouts
 from opentill.db.database import Tx
 from opentill.figures import jobs
-from opentill.figures.model import Behind, day_of, local
+from opentill.figures.model import Behind, day_bounds, local
 from opentill.ledger import MERCHANT_ACCOUNTS, POSTINGS, Account, Movement, StatementError, Type
 from opentill.list_counts import FOREVER
 from opentill.payouts import PayoutRequest
@@ -93,7 +93,7 @@ def a_range(chance: random.Random, zone: ZoneInfo) -> tuple[int, int]:
     """Return some days around the month, or an open side."""
     today = local(NOW, zone).date()
     first, last = sorted(today - timedelta(days=chance.randrange(-8, 35)) for _ in range(2))
-    since, until = day_of(first, zone).since, day_of(last, zone).until - 1
+    since, until = day_bounds(first, zone).since, day_bounds(last, zone).until - 1
     return chance.choice([since, since, 0]), chance.choice([until, until, FOREVER])
 
 
@@ -181,5 +181,5 @@ async def test_figures_that_are_wrong_make_no_statement(tx: Tx) -> None:
 async def test_a_range_that_figures_do_not_know_is_a_defect(tx: Tx) -> None:
     with pytest.raises(ValueError, match="quarter hours"):
         await figures.statements(
-            OfTransaction(tx), "mer_x", (day_of(date(2026, 1, 1), KATHMANDU).since + 1, FOREVER)
+            OfTransaction(tx), "mer_x", (day_bounds(date(2026, 1, 1), KATHMANDU).since + 1, FOREVER)
         )

@@ -221,7 +221,7 @@ async def test_an_unreachable_bank_decides_no_attempt(world: World) -> None:
     try:
         await world.work(2)
         assert (await world.look(submitted)).status == "CREATING"
-        last = await checkouts.page_view(world.db, opened.checkout_id)
+        last = await checkouts.find_page_view(world.db, opened.checkout_id)
         assert last is not None
         assert last.last_attempt is not None
         assert last.last_attempt.status == "ACTION_REQUIRED"

@@ -13,7 +13,7 @@ from opentill.db.database import Db, Tx
 from opentill.db.query import Query
 from opentill.integrity import queries
 from opentill.integrity.rules import check_all, check_books, event_values, statements
-from opentill.ledger import Violation, incremental_queries, rule_text
+from opentill.ledger import Violation, incremental_queries, rule_sql
 from opentill.orders import Order
 from support.books import assert_books
 from support.corruptions import ATTEMPT, HISTORY, MOVE, OF_ORDERS, RUNNING, SESSION, SUM
@@ -78,7 +78,7 @@ def test_every_rule_says_something_of_a_violation_whose_rows_are_missing() -> No
     rules = [rule for rule, _ in statements()]
     rules += [queries.MERCHANT_HISTORY, *queries.MERCHANT_RULES]
     rules += [incremental_queries.WRONG, incremental_queries.UNKNOWN]
-    beginning, _, _ = rule_text("HOLDS", "FOUND").partition("(FOUND)")
+    beginning, _, _ = rule_sql("HOLDS", "FOUND").partition("(FOUND)")
     pattern = re.escape(beginning).replace("HOLDS", ".+")
     assert [rule.text for rule in rules if re.match(pattern, rule.text) is None] == []
 
@@ -87,7 +87,7 @@ async def test_a_detail_that_cannot_be_put_together_hides_no_violation(tx: Tx) -
     found = (
         "select 'mer_1' as merchant_id, 'order_1' as subject, 'frozen: ' || null::text as detail"
     )
-    (violation,) = await Query(Violation, rule_text("money is kept", found)).all(tx)
+    (violation,) = await Query(Violation, rule_sql("money is kept", found)).all(tx)
     assert violation == Violation(
         "money is kept", "mer_1", "order_1", "a row that belongs to it is missing"
     )

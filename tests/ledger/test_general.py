@@ -69,5 +69,5 @@ async def test_the_general_ledger_has_a_debit_and_a_credit_of_each_entry(db: Db)
 async def _entries(db: Db, shops: list[str]) -> list[ledger.Entry]:
     found: list[ledger.Entry] = []
     for shop in shops:
-        found += (await ledger.page(db, shop, None, 1, 100, (0, 2**62)))[0]
+        found += (await ledger.list_entries(db, shop, None, 1, 100, (0, 2**62)))[0]
     return found

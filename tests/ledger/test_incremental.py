@@ -47,7 +47,7 @@ async def test_a_round_in_steps_of_any_size(db: Db, limit: int) -> None:
     await _business(db)
     await db.run(lambda tx: world.in_status(tx, "REFUNDED"))
     await db.run(world.merchant)
-    checked = sum([await scheduler.BooksCheck(db).turn(limit) for _ in range(20)])
+    checked = sum([await scheduler.IncrementalCheck(db).turn(limit) for _ in range(20)])
     assert checked == 8
     assert await _gauges(db) == (0, 8)
 
@@ -108,7 +108,7 @@ async def test_damage_is_found_and_counted_until_it_is_gone(
         await tx.execute("set local session_replication_role = replica")
         assert await tx.execute(damage) not in {"UPDATE 0", "DELETE 0"}
     for _ in range(6):
-        await scheduler.BooksCheck(mended).turn(limit)
+        await scheduler.IncrementalCheck(mended).turn(limit)
     assert (await _gauges(mended))[0] > 0
 
 
@@ -122,10 +122,10 @@ async def test_what_was_found_is_kept_with_its_rows_until_it_is_mended(mended: D
             await tx.execute(damage)
             await tx.execute("update ledger_checks set checked_at = 0")
         for _ in range(6):
-            await scheduler.BooksCheck(mended).turn(2)
+            await scheduler.IncrementalCheck(mended).turn(2)
         async with mended.connection() as tx:
-            rows = await ledger.checks(tx, None, 10)
-            passes = await ledger.passes(tx)
+            rows = await ledger.list_checks(tx, None, 10)
+            passes = await ledger.summarize_passes(tx)
         found = [(one.merchant_id, row.rule) for one in rows for row in one.wrong]
         assert bool(found) is finds
         assert ((await _gauges(mended))[0] > 0) is finds
@@ -135,7 +135,7 @@ async def test_what_was_found_is_kept_with_its_rows_until_it_is_mended(mended: D
 
 async def test_what_is_mended_is_right(mended: Db) -> None:
     for _ in range(3):
-        await scheduler.BooksCheck(mended).turn(2)
+        await scheduler.IncrementalCheck(mended).turn(2)
     assert await _gauges(mended) == (0, 4)
 
 
@@ -155,7 +155,7 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
             await tx.execute(damage, number)
             subject = await tx.fetchval("select id from entries where number = $1", number)
             progress = Progress(
-                merchant_id=key[0], currency=key[1], checked_to=0, last_at=0, found=0,
+                merchant_id=key[0], currency=key[1], checked_to=0, last_at=0, pass_violations=0,
                 **dict.fromkeys(ACCOUNTS, 0),
             )  # fmt: skip
             wrong = []
@@ -207,7 +207,7 @@ async def _without_rules(db: Db, table: str) -> None:
 async def _checks(db: Db) -> dict[str, tuple[int, bool]]:
     """Of each merchant, how many violations are known and whether a pass was finished."""
     async with db.connection() as tx:
-        rows = await ledger.checks(tx, None, 10)
+        rows = await ledger.list_checks(tx, None, 10)
     return {one.merchant_id: (one.violations, one.finished_at is not None) for one in rows}
 
 
@@ -223,10 +223,12 @@ async def test_a_disputed_order_without_its_dispute_is_found_and_shown(damaged: 
         dispute_id = await tx.fetchval("select id from disputes")
     await _do(damaged, "delete from disputes where merchant_id = $1", order.merchant_id)
     for _ in range(3):
-        await scheduler.BooksCheck(damaged).turn()
+        await scheduler.IncrementalCheck(damaged).turn()
         await _do(damaged, "update ledger_checks set checked_at = 0")
     async with damaged.connection() as tx:
-        checks = await ledger.checks(tx, None, 10)  # as the console's page of the books reads them
+        checks = await ledger.list_checks(
+            tx, None, 10
+        )  # as the console's page of the books reads them
     assert [(found.subject, found.detail) for check in checks for found in check.wrong] == [
         (order.id, "DISPUTED, charged back 0: 0 open, 0 lost, of 0"),
         (dispute_id, "dispute.created: 0 expected, 1 written"),
@@ -236,7 +238,7 @@ async def test_a_disputed_order_without_its_dispute_is_found_and_shown(damaged: 
 async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(damaged: Db) -> None:
     await _without_rules(damaged, "orders")
     first = await _business(damaged)
-    await scheduler.BooksCheck(damaged).turn()
+    await scheduler.IncrementalCheck(damaged).turn()
     assert await _checks(damaged) == {first: (0, True)}
     await _do(damaged, "update ledger_checks set checked_at = 0")
     await _do(damaged, _UNCOMPUTABLE, first)
@@ -245,7 +247,7 @@ async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(da
     await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
     with structlog.testing.capture_logs() as said:
         for _ in range(3):
-            await scheduler.BooksCheck(damaged).turn()
+            await scheduler.IncrementalCheck(damaged).turn()
     failed = [one for one in said if one["event"] == "rule not checked"]
     assert {one["merchant"] for one in failed} == {first}
     assert len(failed) == len({one["rule"] for one in failed}) > 0  # each once, not again and again
@@ -261,12 +263,12 @@ async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it
     damaged: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await _business(damaged)
-    for each in rules.of_merchant(first):
+    for each in rules.merchant_rules(first):
         monkeypatch.setattr(each.rule, "timeout_s", 0.2)
     with structlog.testing.capture_logs() as said:
         async with damaged.transaction() as tx:
             await tx.execute("lock table disputes in access exclusive mode")
-            await scheduler.BooksCheck(damaged).turn()
+            await scheduler.IncrementalCheck(damaged).turn()
     late = [one for one in said if one["event"] == "rule not checked"]
     assert late
     assert await _checks(damaged) == {first: (0, False)}
@@ -274,12 +276,12 @@ async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it
     assert (await _gauges(damaged))[1] == 4  # its entries are checked all the same
     second = await _business(damaged)
     await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
-    await scheduler.BooksCheck(damaged).turn()
+    await scheduler.IncrementalCheck(damaged).turn()
     found = await _checks(damaged)
     assert found.pop(second)[0] > 0
     assert found == {first: (0, False)}
     await _do(damaged, "update ledger_checks set checked_at = 0 where merchant_id = $1", first)
-    await scheduler.BooksCheck(damaged).turn()
+    await scheduler.IncrementalCheck(damaged).turn()
     assert (await _checks(damaged))[first] == (0, True)
     assert await _overdue(damaged, 3) == 2
     await _do(damaged, "update ledger_checks set finished_at = finished_at + 2 * 86400000")
@@ -299,9 +301,9 @@ async def test_a_rule_that_the_database_has_no_room_for_is_put_off_like_others(
     ):
         await _do(damaged, statement)
     with structlog.testing.capture_logs() as said:
-        await scheduler.BooksCheck(damaged).turn()
+        await scheduler.IncrementalCheck(damaged).turn()
     refused = {one["rule"] for one in said if one["event"] == "rule not checked"}
-    assert 0 < len(refused) < len(rules.of_merchant(shop))
+    assert 0 < len(refused) < len(rules.merchant_rules(shop))
     (found,) = (await _checks(damaged)).values()
     assert (found[0] > 0, found[1]) == (True, False)  # by the rules that could be checked
 
@@ -311,7 +313,7 @@ async def test_what_was_found_stands_until_the_rules_are_checked_again(
 ) -> None:
     shop = await _business(damaged)
     await _do(damaged, "delete from order_history where number = 3")
-    await scheduler.BooksCheck(damaged).turn()
+    await scheduler.IncrementalCheck(damaged).turn()
     before = (await _checks(damaged))[shop]
     assert before[0] > 0
     for rule in (integrity_queries.MERCHANT_HISTORY, integrity_queries.MERCHANT_EVENTS):
@@ -319,9 +321,9 @@ async def test_what_was_found_stands_until_the_rules_are_checked_again(
     await _do(damaged, "update ledger_checks set checked_at = 0")
     async with damaged.transaction() as tx:
         await tx.execute("lock table order_history in access exclusive mode")
-        await scheduler.BooksCheck(damaged).turn()
+        await scheduler.IncrementalCheck(damaged).turn()
     async with damaged.connection() as tx:
-        (row,) = await ledger.checks(tx, None, 10)
+        (row,) = await ledger.list_checks(tx, None, 10)
     assert (row.violations, row.finished_at is not None) == before
     assert len(row.wrong) == row.violations
 
@@ -330,7 +332,7 @@ async def test_rules_that_take_long_are_checked_between_other_merchants(damaged:
     first = await _business(damaged)
     second = await _business(damaged)
     await _do(damaged, "delete from order_history where number = 3")
-    check = scheduler.BooksCheck(damaged, rules_s=0)  # one rule of a merchant in a turn
+    check = scheduler.IncrementalCheck(damaged, rules_s=0)  # one rule of a merchant in a turn
     turns = 0
     while not all(whole for _, whole in (await _checks(damaged) or {"": (0, False)}).values()):
         await check.turn()
@@ -338,7 +340,7 @@ async def test_rules_that_take_long_are_checked_between_other_merchants(damaged:
         assert set(await _checks(damaged)) == {first, second}  # from the first turn on
     found = await _checks(damaged)
     assert found[first][0] == found[second][0] > 0
-    assert turns >= len(rules.of_merchant(first))  # some turns go on with both
+    assert turns >= len(rules.merchant_rules(first))  # some turns go on with both
 
 
 async def test_rules_go_on_where_checks_take_longer_than_they_rest(
@@ -347,9 +349,9 @@ async def test_rules_go_on_where_checks_take_longer_than_they_rest(
     """Each merchant is due again before its rules are through: nothing begins anew by that."""
     monkeypatch.setattr(scheduler, "REST_MS", 0)
     shops = [await _business(damaged) for _ in range(3)]
-    check = scheduler.BooksCheck(damaged, rules_s=0)
+    check = scheduler.IncrementalCheck(damaged, rules_s=0)
     # How many rules a turn checks depends on how long the last one took.
-    for _ in range(100 * len(rules.of_merchant(shops[0]))):
+    for _ in range(100 * len(rules.merchant_rules(shops[0]))):
         await check.turn()
         if await _checks(damaged) == dict.fromkeys(shops, (0, True)):
             break
@@ -359,7 +361,7 @@ async def test_rules_go_on_where_checks_take_longer_than_they_rest(
 async def test_what_a_rule_found_is_stored_before_the_next_one_is_checked(damaged: Db) -> None:
     shop = await _business(damaged)
     await _do(damaged, "update orders set reserve_minor = reserve_minor + 1")
-    check = scheduler.BooksCheck(damaged, rules_s=0)
+    check = scheduler.IncrementalCheck(damaged, rules_s=0)
     while (await _checks(damaged) or {shop: (0, False)})[shop] == (0, False):
         await check.turn()
     assert (await _checks(damaged))[shop][0] > 0
@@ -368,13 +370,13 @@ async def test_what_a_rule_found_is_stored_before_the_next_one_is_checked(damage
 
 async def test_a_worker_that_another_has_overtaken_stores_nothing(damaged: Db) -> None:
     shop = await _business(damaged)
-    slow = scheduler.BooksCheck(damaged, rules_s=0)
+    slow = scheduler.IncrementalCheck(damaged, rules_s=0)
     await slow.turn()
     await _do(damaged, "update ledger_checks set checked_at = 0")
-    await scheduler.BooksCheck(damaged).turn()
+    await scheduler.IncrementalCheck(damaged).turn()
     assert await _checks(damaged) == {shop: (0, True)}
     await _do(damaged, "update orders set reserve_minor = reserve_minor + 1")
-    for _ in range(2 * len(rules.of_merchant(shop))):
+    for _ in range(2 * len(rules.merchant_rules(shop))):
         await slow.turn()
     assert await _checks(damaged) == {shop: (0, True)}
 
@@ -384,29 +386,29 @@ async def test_entries_that_cannot_be_read_hold_up_no_other_merchant(
     damaged: Db, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     first = await _business(damaged)
-    await scheduler.BooksCheck(damaged).turn(2)  # a part of them
+    await scheduler.IncrementalCheck(damaged).turn(2)  # a part of them
     monkeypatch.setattr(incremental_queries.SUMS, "timeout_s", 0.2)
     with structlog.testing.capture_logs() as said:
         async with damaged.transaction() as tx:
             await tx.execute("lock table entries in access exclusive mode")
-            await scheduler.BooksCheck(damaged).turn(limit)
+            await scheduler.IncrementalCheck(damaged).turn(limit)
     assert [one["merchant"] for one in said if one["event"] == "entries not checked"] == [first]
     second = await _business(damaged)
     damage = "update entries set source_id = 'order_x' where number = 1 and merchant_id = $1"
     await _do(damaged, damage, second)
     for _ in range(8):
-        await scheduler.BooksCheck(damaged).turn(limit)
+        await scheduler.IncrementalCheck(damaged).turn(limit)
     found = await _checks(damaged)
     assert (found[first], found[second][0] > 0) == ((0, True), True)
 
 
 async def test_a_merchant_with_very_many_entries_holds_up_no_other(db: Db) -> None:
     first = await _business(db)
-    await scheduler.BooksCheck(db).turn(1)
+    await scheduler.IncrementalCheck(db).turn(1)
     second = await _business(db)
-    await scheduler.BooksCheck(db).turn(1)
+    await scheduler.IncrementalCheck(db).turn(1)
     async with db.connection() as tx:
-        rows = await ledger.checks(tx, None, 10)
+        rows = await ledger.list_checks(tx, None, 10)
     assert {one.merchant_id: one.checked_to for one in rows} == {first: 1, second: 1}
 
 
@@ -437,18 +439,18 @@ async def test_a_stop_waits_for_no_rule(database_url: str) -> None:
 
 def test_no_statement_of_the_check_ends_as_soon_as_others() -> None:
     all_ = [rule for rule, _ in rules.statements()]
-    of_one = [each.rule for each in rules.of_merchant("")]
+    of_one = [each.rule for each in rules.merchant_rules("")]
     for rule in (*all_, *of_one):
         assert rule.timeout_s is not None
         assert rule.timeout_s >= 3600
-    assert len(of_one) == len({each.holds for each in rules.of_merchant("")})
+    assert len(of_one) == len({each.holds for each in rules.merchant_rules("")})
 
 
 async def test_two_workers_at_once_count_once(db: Db) -> None:
     await _business(db)
-    await asyncio.gather(*(scheduler.BooksCheck(db).turn(2) for _ in range(4)))
+    await asyncio.gather(*(scheduler.IncrementalCheck(db).turn(2) for _ in range(4)))
     for _ in range(4):
-        await scheduler.BooksCheck(db).turn(2)
+        await scheduler.IncrementalCheck(db).turn(2)
     assert await _gauges(db) == (0, 4)
 
 
@@ -519,11 +521,11 @@ async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
                 await tx.execute(f"update {table} set {column} = $2 where {key} = $1", row.id, at)
         assert await jobs.count_due(tx, world.NOW) == 1
         assert await refund_jobs.count_due(tx, world.NOW) == 1
-    await scheduler.BooksCheck(db).turn(2)  # a part of what there is
+    await scheduler.IncrementalCheck(db).turn(2)  # a part of what there is
     half = (await _gauges(db))[1]
     assert half == 2
     for _ in range(4):
-        await scheduler.BooksCheck(db).turn(2)
+        await scheduler.IncrementalCheck(db).turn(2)
     assert (await _gauges(db))[1] > half
 
 
@@ -534,5 +536,5 @@ async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
         assert await tx.fetchval("select count(distinct created_at) from entries") == 2
         await assert_books(tx)
     for _ in range(3):
-        await scheduler.BooksCheck(db).turn(2)
+        await scheduler.IncrementalCheck(db).turn(2)
     assert (await _gauges(db))[0] == 0

@@ -59,7 +59,7 @@ async def put_in(tx: Tx, merchant_id: str) -> None:
 async def test_each_movement_of_the_table_can_be_posted(tx: Tx, posting) -> None:
     shop = await merchant(tx)
     await put_in(tx, shop.id)
-    before = await ledger.balance(tx, shop.id, "USD")
+    before = await ledger.find_balance(tx, shop.id, "USD")
     after = await ledger.post(
         tx, shop.id, "USD", [move(posting.type, posting.source, posting.target)], NOW
     )
@@ -180,7 +180,7 @@ async def test_numbers_times_and_balances_run_on_although_the_clock_goes_back(tx
     running = list(itertools.accumulate(row["amount_minor"] for row in rows))
     assert [row["available_after"] for row in rows] == running
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
-    balance = await ledger.balance(tx, shop.id, "USD")
+    balance = await ledger.find_balance(tx, shop.id, "USD")
     assert balance is not None
     assert (balance.available, balance.bank) == (running[-1], -running[-1])
     assert (balance.entries, balance.last_at) == (18, NOW + 51)
@@ -227,7 +227,7 @@ async def test_many_books_at_once_are_each_as_one_by_one(tx: Tx) -> None:
         }
         await ledger.post_many(tx, again, NOW + later)
     for number, (shop, currency) in enumerate(books, 1):
-        balance = await ledger.balance(tx, shop, currency)
+        balance = await ledger.find_balance(tx, shop, currency)
         assert balance is not None
         assert (balance.pending, balance.available) == (2 * 989 * number, 20 * number)
         assert (balance.entries, balance.last_at) == (6, NOW + 5)

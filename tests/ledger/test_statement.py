@@ -100,7 +100,7 @@ async def test_the_file_is_rfc_4180_and_amounts_are_numbers(db: Db) -> None:
 
 async def test_a_description_cannot_run_in_a_spreadsheet() -> None:
     line = Line(row="MOVEMENT", currency="USD", description='=HYPERLINK("x")', moved=(-40, 0, 0, 0))
-    row = statement.cells(statement.LineOut.of(line))
+    row = statement.cells(statement.LineOut.from_line(line))
     assert '\'=HYPERLINK("x")' in row
     assert "-0.40" in row
 

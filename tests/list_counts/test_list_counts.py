@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opentill.db.database import Db, Tx
 from opentill.http import paging
-from opentill.list_counts import FOREVER, ListKey, Paginator, of_all_time, service
+from opentill.list_counts import FOREVER, ListKey, Paginator, count_all, service
 from opentill.list_counts import queries as totals_queries
 from opentill.list_counts.jobs import roll_up
 from opentill.list_counts.model import DAY_MS, HOUR_MS, page_window
@@ -177,7 +177,7 @@ async def test_totals_are_exact_while_many_write(module_database_url: str) -> No
                         "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
                         order.merchant_id,
                     )
-                    assert await of_all_time(tx, entries) == there
+                    assert await count_all(tx, entries) == there
                 looks += 1
             return looks
 

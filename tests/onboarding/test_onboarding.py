@@ -137,7 +137,7 @@ async def test_closing_and_asking_wait_for_each_other(db: Db, first: str) -> Non
             await second
     else:  # it is asked for with the merchant closed, knowingly
         await second
-        made = await db.read(lambda tx: adjustments.waiting(tx, shop))
+        made = await db.read(lambda tx: adjustments.list_waiting(tx, shop))
         assert (await db.run(lambda tx: adjustments.approve(tx, made[0].id, "bob", NOW + 2))).id
 
 

@@ -92,7 +92,7 @@ async def test_who_tells_no_name_is_not_called_by_somebody_elses(
         async with httpx2.AsyncClient() as client:
             for typed, expected in ((ANN, ANN["name"]), (BOB, known), (ANN, ANN["name"])):
                 assert (await client.post(address, data=typed)).status_code == 303
-                view = await checkouts.page_view(page_server.state.app.db, session.id)
+                view = await checkouts.find_page_view(page_server.state.app.db, session.id)
                 assert view is not None
                 order = view.order
                 assert (order.customer_email, order.customer_name) == (typed["email"], expected)

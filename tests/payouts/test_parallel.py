@@ -31,7 +31,7 @@ async def _payout(db: Db, shop: str, wanted: PayoutRequest) -> Payout | None:
 
 async def _available(db: Db, shop: str) -> int:
     async with db.connection() as tx:
-        balance = await ledger.balance(tx, shop, "USD")
+        balance = await ledger.find_balance(tx, shop, "USD")
     return balance.available if balance else 0
 
 

@@ -53,7 +53,7 @@ async def happen(tx: Tx, payout: Payout, event: str) -> Payout:
 
 async def available(tx: Tx, merchant_id: str) -> int:
     """Return what is available."""
-    balance = await ledger.balance(tx, merchant_id, "USD")
+    balance = await ledger.find_balance(tx, merchant_id, "USD")
     return balance.available if balance else 0
 
 
@@ -189,10 +189,10 @@ async def test_a_returned_payout_tells_the_merchant(tx: Tx) -> None:
 
 async def test_a_failed_payout_restores_the_balance_exactly(tx: Tx) -> None:
     owner = await shop(tx, 33_333)
-    before = await ledger.balance(tx, owner.id, "USD")
+    before = await ledger.find_balance(tx, owner.id, "USD")
     assert before is not None
     await happen(tx, await created(tx, owner.id, None, fee_minor=7), "failed")
-    after = await ledger.balance(tx, owner.id, "USD")
+    after = await ledger.find_balance(tx, owner.id, "USD")
     assert after is not None
     accounts = ("pending", "available", "frozen", "reserve", "gateway", "bank", "platform")
     assert [getattr(after, a) for a in accounts] == [getattr(before, a) for a in accounts]

@@ -59,7 +59,7 @@ async def give(tx: Tx, given: list[Any]) -> None:
         at = NOW - ago * DAY
         if source:
             day = Day(at, {quote: Decimal(rate)})
-            await rates.bring_in(tx, rates.Sheet(base=base, days=(day,), skipped=()), at)
+            await rates.import_sheet(tx, rates.Sheet(base=base, days=(day,), skipped=()), at)
         else:
             await rates.put(tx, base, quote, Decimal(rate), at)
 
@@ -107,16 +107,16 @@ async def test_a_wrong_rate_is_refused(tx: Tx, base, quote, rate, field) -> None
     with pytest.raises(Invalid) as refused:
         await rates.put(tx, base, quote, Decimal(rate), NOW)
     assert refused.value.field == field
-    assert await rates.newest(tx, NOW) == []
+    assert await rates.list_current(tx, NOW) == []
 
 
 async def test_a_file_brings_the_rates_between_all_its_currencies(tx: Tx) -> None:
-    made = await rates.bring_in(tx, rates.read_file(CSV), NOW)
+    made = await rates.import_sheet(tx, rates.read_file(CSV), NOW)
     assert (made.days, made.first, made.last) == (2, JUNE_12, JUNE_13)
     assert made.currencies == ("EUR", "HKD", "JPY", "USD")
     assert made.rates == 2 * 4 * 3
     assert await tx.fetchval("select count(*) from exchange_rates") == made.rates
-    found = {(rate.base, rate.quote): rate.rate for rate in await rates.newest(tx, NOW)}
+    found = {(rate.base, rate.quote): rate.rate for rate in await rates.list_current(tx, NOW)}
     assert found["EUR", "USD"] == Decimal("1.25")
     assert found["USD", "JPY"] == Decimal(128)
     assert found["HKD", "JPY"] == Decimal("18.8235294118")
@@ -127,9 +127,9 @@ async def test_a_file_brings_the_rates_between_all_its_currencies(tx: Tx) -> Non
 async def test_bringing_a_file_in_again_changes_nothing(tx: Tx) -> None:
     sheet = rates.read_file(CSV)
     told: list[int] = []
-    await rates.bring_in(tx, sheet, NOW)
+    await rates.import_sheet(tx, sheet, NOW)
     before = await tx.fetch("select * from exchange_rates order by base, quote, valid_from")
-    await rates.bring_in(tx, sheet, NOW, advance=told.append)
+    await rates.import_sheet(tx, sheet, NOW, advance=told.append)
     assert await tx.fetch("select * from exchange_rates order by base, quote, valid_from") == before
     assert sum(told) == 2
 
@@ -140,7 +140,7 @@ async def test_a_list_says_which_rates_are_used_and_which_will_soon_be_too_old(t
         ("EUR", "JPY", "160", 400), ("EUR", "GBP", "0.8", 9, "file"),
     ])  # fmt: skip
     oldest = rates.oldest_valid_from(NOW, 7)
-    listed = await rates.newest(tx, NOW, "EUR")
+    listed = await rates.list_current(tx, NOW, "EUR")
     assert {one.quote: (one.counts(oldest), one.is_typed, one.is_dropped) for one in listed} == {
         "RUB": (False, False, True), "USD": (True, False, False), "JPY": (True, True, False),
         "GBP": (False, False, True),
@@ -151,8 +151,8 @@ async def test_a_list_says_which_rates_are_used_and_which_will_soon_be_too_old(t
 
     async def pairs(days: int, max_age: int) -> tuple[list[str], list[str]]:
         at = NOW + days * DAY
-        lacking = await rates.lacking(tx, at, rates.oldest_valid_from(at, max_age))
-        expiring = await rates.expiring(tx, at, max_age)
+        lacking = await rates.list_missing(tx, at, rates.oldest_valid_from(at, max_age))
+        expiring = await rates.list_expiring(tx, at, max_age)
         return [one.base for one in lacking if one.opening], [one.base for one in expiring]
 
     assert await pairs(0, 7) == (["GBP", "RUB"], [])
@@ -194,16 +194,16 @@ async def test_an_order_is_refunded_at_its_own_rate_when_that_is_too_old_for_new
 
 
 async def test_only_the_days_asked_for_are_brought_in(tx: Tx) -> None:
-    made = await rates.bring_in(tx, rates.read_file(CSV), NOW, since=JUNE_13)
+    made = await rates.import_sheet(tx, rates.read_file(CSV), NOW, since=JUNE_13)
     assert (made.days, made.first) == (1, JUNE_13)
     with pytest.raises(Invalid, match="after the last day"):
-        await rates.bring_in(tx, rates.read_file(CSV), NOW, since=JUNE_13 + 1)
+        await rates.import_sheet(tx, rates.read_file(CSV), NOW, since=JUNE_13 + 1)
 
 
 async def test_days_that_are_yet_to_come_are_refused(tx: Tx) -> None:
     with pytest.raises(Invalid, match="yet to come"):
-        await rates.bring_in(tx, rates.read_file(CSV), JUNE_13 - DAY - 1)
-    assert await rates.newest(tx, NOW) == []
+        await rates.import_sheet(tx, rates.read_file(CSV), JUNE_13 - DAY - 1)
+    assert await rates.list_current(tx, NOW) == []
 
 
 async def test_an_open_order_keeps_the_rate_that_it_was_opened_at(tx: Tx) -> None:
@@ -234,7 +234,7 @@ async def test_the_rates_of_one_currency(tx: Tx, base, quote, found) -> None:
     for pair in ("EURUSD", "GBPUSD", "GBPJPY"):
         for rate, at in (("1", NOW - 1), ("2", NOW), ("3", NOW + 1)):
             await rates.put(tx, pair[:3], pair[3:], Decimal(rate), at)
-    newest = await rates.newest(tx, NOW, base, quote)
+    newest = await rates.list_current(tx, NOW, base, quote)
     assert [one.base + one.quote for one in newest] == found
     assert {(one.rate, one.valid_from) for one in newest} <= {(Decimal(2), NOW)}
 

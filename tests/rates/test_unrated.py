@@ -57,7 +57,7 @@ async def test_a_rate_that_is_too_old_to_open_with_does_not_stop_a_currency_from
     tx: Tx,
 ) -> None:
     sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"USD": Decimal("0.14")}),), skipped=())
-    await rates.bring_in(tx, sheet, NOW)
+    await rates.import_sheet(tx, sheet, NOW)
     shop = await merchant(tx, settlement_currency="CNY")
     thing = await product(tx, shop.id, "10.00", "CNY")
     made = await checkouts.open_session(
@@ -180,10 +180,10 @@ async def test_what_is_lacking_is_known_for_all_merchants(tx: Tx) -> None:
     await products.archive(tx, first.id, gone.id, NOW)
     await rates.put(tx, "USD", "HKD", Decimal("7.8"), OLD)
     sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"JPY": Decimal(20)}),), skipped=())
-    await rates.bring_in(tx, sheet, NOW)
+    await rates.import_sheet(tx, sheet, NOW)
 
     async def lacking(oldest: int) -> set[tuple[str, str, bool]]:
-        found = await rates.lacking(tx, NOW, oldest)
+        found = await rates.list_missing(tx, NOW, oldest)
         return {(one.base, one.quote, one.opening) for one in found}
 
     assert await lacking(0) == {("CNY", "USD", False), ("JPY", "USD", False)}

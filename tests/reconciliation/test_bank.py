@@ -166,7 +166,7 @@ async def test_a_second_debit_is_for_a_person(db: Db) -> None:
 
 
 async def _available(db: Db, payout: payouts.Payout) -> int:
-    balance = await db.read(lambda tx: ledger.balance(tx, payout.merchant_id, payout.currency))
+    balance = await db.read(lambda tx: ledger.find_balance(tx, payout.merchant_id, payout.currency))
     assert balance is not None
     return balance.available
 

@@ -74,7 +74,7 @@ async def test_a_difference_is_resolved_once_with_what_it_moves(db: Db) -> None:
     assert await resolve(shop.id) is not None
     with pytest.raises(Invalid, match="bob has resolved it"):
         await resolve(shop.id)
-    balance = await db.read(lambda tx: ledger.balance(tx, shop.id, "USD"))
+    balance = await db.read(lambda tx: ledger.find_balance(tx, shop.id, "USD"))
     assert balance is not None
     assert balance.available == 500
     assert await _open(db) == []

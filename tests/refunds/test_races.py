@@ -169,7 +169,7 @@ async def _check(db: Db, contested: list[Contest]) -> None:
         await _check_order(db, contest)
     async with db.snapshot() as tx:
         assert [row[0] for row in await tx.fetch(STUCK, later + 60 * DAY)] == []
-        balance = await ledger.balance(tx, shop_id, "USD")
+        balance = await ledger.find_balance(tx, shop_id, "USD")
         assert balance is not None
         assert (balance.pending, balance.frozen, balance.reserve) == (0, 0, 0)
         deadlocks = await tx.fetchval(

@@ -90,12 +90,12 @@ async def test_a_refund_that_ended_while_it_waited_for_its_turn_is_not_sent(db: 
     async def answer(_request: RefundRequest) -> RefundOutcome:
         if len(provider.sent) == AT_ONCE:
             (left,) = made.keys() - {one.refund_id for one in provider.sent}
-            frozen_manually = RefundOutcome(status="REFUSED", reason="by hand")
+            sum_frozen_manually = RefundOutcome(status="REFUSED", reason="by hand")
             refund = made[left]
             ids = (refund.merchant_id, refund.id)
             await db.run(
                 lambda tx: refunds.apply_outcome(
-                    tx, *ids, frozen_manually, NOW + 1, gateway="sandbox"
+                    tx, *ids, sum_frozen_manually, NOW + 1, gateway="sandbox"
                 )
             )
             ended.set()

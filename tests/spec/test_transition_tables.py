@@ -276,7 +276,7 @@ async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
         await ends(status.lower())
     if (status, event) in (("PENDING", "paid"), ("PENDING", "failed"), ("PAID", "returned")):
         assert (await ends(event)).status == ("PAID" if event == "paid" else "FAILED")
-        balance = await ledger.balance(tx, shop_id, "USD")
+        balance = await ledger.find_balance(tx, shop_id, "USD")
         assert balance is not None
         assert (balance.available, balance.bank) == (
             (7_400, -7_500) if event == "paid" else (10_000, -10_000)

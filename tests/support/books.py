@@ -53,4 +53,4 @@ async def assert_books(tx: Tx) -> int:
         violations += [Violation(**row) for row in rows]
         del values[:count]
     assert not violations, "\n".join(json.dumps(msgspec.to_builtins(v)) for v in violations)
-    return await ledger.count(tx)
+    return await ledger.count_entries(tx)

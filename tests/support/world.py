@@ -210,7 +210,7 @@ async def dispute_said(
 
 async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
     """Return the merchant's pending, available, frozen and reserve in the settled currency."""
-    found = await ledger.balance(tx, order.merchant_id, order.settled_currency)
+    found = await ledger.find_balance(tx, order.merchant_id, order.settled_currency)
     assert found is not None
     return found.pending, found.available, found.frozen, found.reserve
 

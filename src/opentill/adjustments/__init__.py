@@ -1,4 +1,4 @@
-"""Adjustments: what an operator moves beside payouts, as the table ``model.MOVES`` allows."""
+"""Adjustments: postings by an operator other than payouts, as the table ``model.MOVES`` allows."""
 
 from opentill.adjustments.model import (
     KINDS,
@@ -14,13 +14,13 @@ from opentill.adjustments.model import (
 from opentill.adjustments.service import (
     approve,
     find_anywhere,
-    frozen_manually,
-    newest,
-    of_order,
+    list_newest,
+    list_of_order,
+    list_waiting,
     quote,
     reject,
     request,
-    waiting,
+    sum_frozen_manually,
 )
 
 __all__ = [
@@ -35,11 +35,11 @@ __all__ = [
     "Status",
     "approve",
     "find_anywhere",
-    "frozen_manually",
-    "newest",
-    "of_order",
+    "list_newest",
+    "list_of_order",
+    "list_waiting",
     "quote",
     "reject",
     "request",
-    "waiting",
+    "sum_frozen_manually",
 ]

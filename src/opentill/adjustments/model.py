@@ -1,4 +1,4 @@
-"""What an adjustment is, the table of its kinds, and its shape for people."""
+"""Adjustments, the table of their kinds, and their representation for people."""
 
 from collections.abc import Sequence
 from typing import Final, Literal, Self, get_args
@@ -17,11 +17,10 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class Move(msgspec.Struct, frozen=True):
-    """One allowed adjustment: what it posts, and how low it may bring the account it takes from.
+    """One allowed adjustment: its posting, and the lower limit of the account it takes from.
 
     ``sign`` is the sign of the amount that the operator enters: a correction may be negative.
-    ``floor`` is zero, the merchant's overdraft limit, or that operators unfreeze only what they
-    froze.
+    ``floor`` is zero, the merchant's overdraft limit, or the amount that operators froze.
     """
 
     kind: Kind
@@ -33,7 +32,7 @@ class Move(msgspec.Struct, frozen=True):
     floor: Floor
 
 
-# What an operator may post (contract.md#adjustments). What is not here cannot be posted.
+# The postings that an operator may make (contract.md#adjustments).
 MOVES: Final = (
     #    kind       account      ±   posting               source       target       floor
     Move("freeze", "available", +1, "FREEZE", "available", "frozen", "zero"),
@@ -46,7 +45,7 @@ MOVES: Final = (
     Move("fee", "available", +1, "FEE", "available", "platform", "zero"),
 )
 BY_KIND: Final = {(move.kind, move.account, move.sign): move for move in MOVES}
-# What becomes of an adjustment that waits for a second operator.
+# The transitions of an adjustment that waits for a second operator.
 DECISIONS: Final[dict[tuple[Status, Decision], Status]] = {
     ("WAITING", "approve"): "DONE",
     ("WAITING", "reject"): "REJECTED",
@@ -66,10 +65,10 @@ class AdjustmentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """What an adjustment would move if it were made now, in minor units.
+    """The effect of an adjustment if it were made now, in minor units.
 
-    ``moved`` has the merchant's own accounts that it is about: name, before, after. With ``waits``
-    it moves nothing before a second person approves.
+    ``moved`` has name, balance before and balance after of each affected account of the merchant.
+    With ``waits`` it has no effect before a second person approves.
     """
 
     currency: str
@@ -78,7 +77,7 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
-    """An adjustment as it is stored; amounts in minor units."""
+    """A stored adjustment; amounts are in minor units."""
 
     merchant_id: str
     id: str
@@ -91,31 +90,31 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     reason: str
     asked_by: str
-    decided_by: str | None  # None: nobody else was needed
+    decided_by: str | None  # None: no second operator was needed
     created_at: int
     decided_at: int | None
 
     @property
     def move(self) -> Move:
-        """The row of the table that the adjustment is an instance of."""
+        """The row of the table that allows the adjustment."""
         return BY_KIND[self.kind, self.account, 1 if self.amount_minor > 0 else -1]
 
     @property
     def described(self) -> str:
-        """What the audit log and refusals call it."""
+        """The name of the adjustment in the audit log and in refusals."""
         return f"{self.kind} of {money.show(self.amount_minor, self.currency)} {self.currency}"
 
     @property
     def movement(self) -> Movement:
-        """What the adjustment posts."""
+        """The posting of the adjustment."""
         move, amount = self.move, abs(self.amount_minor)
-        about = f" for {self.order_id}" if self.order_id else ""
-        text = f"{self.kind.capitalize()} by the operator{about}"
+        suffix = f" for {self.order_id}" if self.order_id else ""
+        text = f"{self.kind.capitalize()} by the operator{suffix}"
         return Movement(move.posting, move.source, move.target, amount, "operator", self.id, text)
 
 
 class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An adjustment as the command line shows it."""
+    """An adjustment in the output of commands."""
 
     id: str
     merchant_id: str
@@ -133,6 +132,8 @@ class AdjustmentOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     decided_at: int | None
 
     @classmethod
-    def of(cls, made: Adjustment) -> Self:
-        """Show an adjustment."""
-        return structs.convert(made, cls, amount=money.show(made.amount_minor, made.currency))
+    def from_adjustment(cls, adjustment: Adjustment) -> Self:
+        """Convert an adjustment."""
+        return structs.convert(
+            adjustment, cls, amount=money.show(adjustment.amount_minor, adjustment.currency)
+        )

@@ -8,7 +8,7 @@ BY_REFERENCE = Query(
     Adjustment,
     "select * from adjustments where merchant_id = :merchant_id and reference = :reference",
 )
-# For the operator, who has only the adjustment's id: one index lookup for each merchant.
+# For the operator, who has only the adjustment's id: one index lookup per merchant.
 ANYWHERE = Query(
     Adjustment,
     """
@@ -47,7 +47,7 @@ NEWEST = Query(
     Adjustment,
     "select * from adjustments where merchant_id = :merchant_id order by id desc limit :limit",
 )
-# Few: operators make them, one by one.
+# Not paged: operators make few corrections of an order.
 OF_ORDER = Query(
     Adjustment,
     """
@@ -55,7 +55,7 @@ OF_ORDER = Query(
     where merchant_id = :merchant_id and order_id = :order_id order by created_at, id
     """,
 )
-# What operators have frozen and not unfrozen.
+# The amount that operators have frozen and not unfrozen.
 FROZEN = Value(
     int,
     """

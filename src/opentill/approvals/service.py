@@ -91,7 +91,7 @@ async def waiting(tx: Tx) -> list[Waiting]:
             fee_minor=0, currency=one.currency, about=one.order_id or one.reference,
             reason=one.reason, asked_by=one.asked_by, created_at=one.created_at,
         )
-        for one in await adjustments.waiting(tx)
+        for one in await adjustments.list_waiting(tx)
     ]  # fmt: skip
     listed += [
         Waiting(

@@ -14,7 +14,7 @@ import msgspec
 
 from opentill.backoffice.request import PageRequest
 from opentill.core.ids import is_id
-from opentill.figures.model import FIRST_DAY, day_of
+from opentill.figures.model import FIRST_DAY, day_bounds
 from opentill.list_counts import FOREVER
 
 SIZE: Final = 50  # rows of a page
@@ -80,9 +80,9 @@ def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None
     errors: dict[str, str] = {}
     since, until = 0, FOREVER
     if (start := _day(first, "from", errors)) is not None:
-        since = day_of(start, zone).since
+        since = day_bounds(start, zone).since
     if (end := _day(last, "to", errors)) is not None:
-        until = day_of(end, zone).until - 1
+        until = day_bounds(end, zone).until - 1
     if since > until:
         errors["to"] = "error_days"
         since, until = 0, FOREVER

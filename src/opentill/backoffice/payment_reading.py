@@ -145,14 +145,14 @@ async def _entries(
     if not access.may("balance.read"):
         return []
     merchant_id = access.merchant_id
-    corrections = await adjustments.of_order(tx, merchant_id, order_id)
+    corrections = await adjustments.list_of_order(tx, merchant_id, order_id)
     causes: list[tuple[Cause, str]] = [
         ("order", order_id),
         *(("refund", one.id) for one in found),
         *(("dispute", one.id) for one in disputed),
         *(("operator", one.id) for one in corrections),
     ]
-    return await ledger.caused_by(tx, merchant_id, causes)
+    return await ledger.find_entries(tx, merchant_id, causes)
 
 
 async def _events(

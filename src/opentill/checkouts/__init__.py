@@ -2,13 +2,13 @@
 
 from opentill.checkouts.gateway_tests import (
     GatewayTest,
-    NotFirst,
+    NotPreferred,
     is_gateway_test,
+    list_gateway_tests,
     open_gateway_test,
-    opened_gateway_tests,
 )
+from opentill.checkouts.listing import find_sales
 from opentill.checkouts.listing import page as list_page
-from opentill.checkouts.listing import sales
 from opentill.checkouts.model import (
     AmountOutOfBounds,
     Item,
@@ -26,14 +26,14 @@ from opentill.checkouts.queries import ListQuery as SessionsQuery
 from opentill.checkouts.service import (
     check_attempts,
     check_methods,
-    check_on_offer,
+    check_methods_offered,
     expire,
     find,
+    find_page_view,
     open_session,
-    page_view,
     pay,
     record_opening,
-    refresh,
+    refresh_attempt,
 )
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "GatewayTest",
     "Item",
     "ItemBody",
-    "NotFirst",
+    "NotPreferred",
     "OpenedTest",
     "PageView",
     "PayerInput",
@@ -53,17 +53,17 @@ __all__ = [
     "Status",
     "check_attempts",
     "check_methods",
-    "check_on_offer",
+    "check_methods_offered",
     "expire",
     "find",
+    "find_page_view",
+    "find_sales",
     "is_gateway_test",
+    "list_gateway_tests",
     "list_page",
     "open_gateway_test",
     "open_session",
-    "opened_gateway_tests",
-    "page_view",
     "pay",
     "record_opening",
-    "refresh",
-    "sales",
+    "refresh_attempt",
 ]

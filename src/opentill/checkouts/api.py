@@ -23,22 +23,24 @@ async def create(request: ApiRequest[Nothing, SessionBody], tx: Tx) -> SessionCr
         rates_max_age_days=settings.rates_max_age_days,
         agreement_required=settings.agreement_required,
     )
-    return SessionCreated.of(session, settings.public_url, request.body)
+    return SessionCreated.from_session(session, settings.public_url, request.body)
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> SessionOut:
     """Return a session."""
     async with request.app.db.connection() as tx:
         session = await service.find(tx, request.merchant_id, request.path["id"])
-    return SessionOut.of(session, request.app.settings.public_url)
+    return SessionOut.from_session(session, request.app.settings.public_url)
 
 
 async def list_sessions(request: ApiRequest[ListQuery, Nothing]) -> Listing[SessionOut]:
     """List sessions, newest first."""
     query, url = request.query, request.app.settings.public_url
-    here = request.app.replica.reading()
-    found, total = await listing.page(here, request.merchant_id, query)
-    return paging.listing([SessionOut.of(one, url) for one in found], query.page, query.size, total)
+    replica = request.app.replica.reading()
+    sessions, total = await listing.page(replica, request.merchant_id, query)
+    return paging.listing(
+        [SessionOut.from_session(one, url) for one in sessions], query.page, query.size, total
+    )
 
 
 async def expire(request: ApiRequest[Nothing, Nothing], tx: Tx) -> SessionOut:
@@ -46,7 +48,7 @@ async def expire(request: ApiRequest[Nothing, Nothing], tx: Tx) -> SessionOut:
     session = await service.expire(
         tx, request.merchant_id, request.path["id"], "expired by the merchant", request.now
     )
-    return SessionOut.of(session, request.app.settings.public_url)
+    return SessionOut.from_session(session, request.app.settings.public_url)
 
 
 _SESSION: Final[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Lists of sessions, which are read from the indexes and counts of their orders (decision 0061)."""
+"""Lists of sessions, read through the indexes and counts of their orders (decision 0061)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,26 +10,30 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Db, Tx
 from opentill.list_counts import FOREVER, Paginator
 
-# The statuses that the order of a session has. An order that was paid late has one of COMPLETE,
-# and its session is EXPIRED.
-ORDERS_OF: Final[Mapping[Status, tuple[orders.Status, ...]]] = {
+# The statuses of a session's order. An order that was paid late has a status of COMPLETE although
+# its session is EXPIRED.
+ORDER_STATUSES: Final[Mapping[Status, tuple[orders.Status, ...]]] = {
     "OPEN": ("PENDING", "CREATING"),
     "COMPLETE": ("PAID", "SETTLED", "REFUNDED", "DISPUTED", "CHARGEBACK"),
     "EXPIRED": ("CLOSED", "FAILED", "REVOKED"),
 }
-_LATE: Final[Mapping[Status, int]] = {"OPEN": 0, "COMPLETE": -1, "EXPIRED": 1}  # times their number
+_LATE_FACTORS: Final[Mapping[Status, int]] = {
+    "OPEN": 0,
+    "COMPLETE": -1,
+    "EXPIRED": 1,
+}  # times the number of late payments
 Range = tuple[int, int]  # inclusive Unix ms
 
 
 class _Sessions(Paginator[Session]):
-    """The sessions of a merchant, of a status and a product where these are given."""
+    """The sessions of a merchant, optionally of one status and one product."""
 
     def __init__(
         self, db: Db, merchant_id: str, status: Status | None, product_id: str | None
     ) -> None:
         filters: dict[str, Any] = {}
         if status is not None:
-            filters |= {"status": list(ORDERS_OF[status]), "late": status == "EXPIRED"}
+            filters |= {"status": list(ORDER_STATUSES[status]), "late": status == "EXPIRED"}
         if product_id is not None:
             filters["product_id"] = product_id
         super().__init__(db, queries.PAGES, merchant_id, filters)
@@ -38,48 +42,45 @@ class _Sessions(Paginator[Session]):
         self._product_id = product_id
 
     async def total(self, tx: Tx, within: Range = (0, FOREVER)) -> int:
-        """Return how many sessions there are in a range of time, by the counts of their orders."""
+        """Return the number of sessions in a range of time, from the counts of their orders."""
         merchant_id, product_id = self._merchant_id, self._product_id
         if self._status is None:
             return await orders.count(tx, merchant_id, None, product_id, within)
-        found = 0
-        for status in ORDERS_OF[self._status]:
-            found += await orders.count(tx, merchant_id, status, product_id, within)
-        late = _LATE[self._status]
+        total = 0
+        for status in ORDER_STATUSES[self._status]:
+            total += await orders.count(tx, merchant_id, status, product_id, within)
+        late = _LATE_FACTORS[self._status]
         if late:
-            found += late * await orders.count_late(tx, merchant_id, product_id, within)
-        return found
+            total += late * await orders.count_late(tx, merchant_id, product_id, within)
+        return total
 
 
-async def sales(tx: Tx, merchant_id: str, product_ids: Sequence[str]) -> dict[str, Sales]:
-    """Return what became of some products, exact, by the counts of their orders."""
+async def find_sales(tx: Tx, merchant_id: str, product_ids: Sequence[str]) -> dict[str, Sales]:
+    """Return the exact sales of products, from the counts of their orders."""
     counts = await orders.count_of_products(tx, merchant_id, product_ids)
     return {
         product_id: Sales(
-            paid_orders=sum(found[status] for status in ORDERS_OF["COMPLETE"]),
-            open_sessions=sum(found[status] for status in ORDERS_OF["OPEN"]),
+            paid_orders=sum(by_status[status] for status in ORDER_STATUSES["COMPLETE"]),
+            open_sessions=sum(by_status[status] for status in ORDER_STATUSES["OPEN"]),
         )
-        for product_id, found in counts.items()
+        for product_id, by_status in counts.items()
     }
 
 
-async def page(here: Db, merchant_id: str, query: queries.ListQuery) -> tuple[list[Session], int]:
-    """Return the page that a query asks for, newest first, and how many sessions there are.
-
-    Raises Invalid.
-    """
+async def page(db: Db, merchant_id: str, query: queries.ListQuery) -> tuple[list[Session], int]:
+    """Return a page of sessions, newest first, and their total number. Raises Invalid."""
     start = 0 if query.start_date is None else query.start_date
     end = FOREVER if query.end_date is None else query.end_date
     if start > end:
         raise Invalid("endDate", "endDate must not be before startDate")
     product_id = query.product_id
-    if product_id is not None and not await orders.has_product(here, merchant_id, product_id):
+    if product_id is not None and not await orders.has_product(db, merchant_id, product_id):
         return [], 0
     if query.customer_email is None:
-        rows = _Sessions(here, merchant_id, query.status, product_id)
+        rows = _Sessions(db, merchant_id, query.status, product_id)
         return await rows.page(query.page, query.size, (start, end))
-    found, total = await orders.of_customer(
-        here,
+    page_orders, total = await orders.of_customer(
+        db,
         merchant_id,
         query.customer_email,
         query.page,
@@ -89,7 +90,7 @@ async def page(here: Db, merchant_id: str, query: queries.ListQuery) -> tuple[li
         product_id=product_id,
         session_status=query.status,
     )
-    ids = [order.checkout_id for order in found]
-    sessions = await here.read(lambda tx: queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=ids))
+    ids = [order.checkout_id for order in page_orders]
+    sessions = await db.read(lambda tx: queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=ids))
     by_id = {session.id: session for session in sessions}
-    return [by_id[each] for each in ids if each in by_id], total
+    return [by_id[session_id] for session_id in ids if session_id in by_id], total

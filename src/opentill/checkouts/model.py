@@ -1,4 +1,4 @@
-"""What a checkout session is, and its shapes on the wire."""
+"""Checkout sessions and their representation in the API."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -23,15 +23,15 @@ LIFETIME_MS: Final = 24 * 3600 * 1000
 MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
 MAX_REFERENCE: Final = 200
-SHORTEST_MS: Final = 30 * 60 * 1000
+MIN_LIFETIME_MS: Final = 30 * 60 * 1000
 MAX_ATTEMPTS: Final = 50  # to pay one order
 
 
 class AmountOutOfBounds(Invalid):
-    """An amount whose exchange rates make it worth nothing, or more than the ledger can hold."""
+    """An amount that is worth nothing, or more than the ledger can hold, at its exchange rates."""
 
     def __init__(self, field: str, reason: str, least_minor: int, most_minor: int) -> None:
-        """``least_minor`` and ``most_minor`` (minor units, inclusive) are what is accepted."""
+        """Amounts from ``least_minor`` to ``most_minor`` (minor units, inclusive) are accepted."""
         super().__init__(field, reason)
         self.least_minor = least_minor
         self.most_minor = most_minor
@@ -70,12 +70,12 @@ Quantity = Annotated[int, Meta(ge=1, le=99, description="a whole number from 1 t
 _ExpiresIn = Annotated[
     int,
     Meta(
-        ge=SHORTEST_MS,
+        ge=MIN_LIFETIME_MS,
         le=LIFETIME_MS,
         description="a whole number of milliseconds from 1800000 to 86400000",
     ),
 ]
-# Which of them can be, in the currency of what is sold, is checked when the session is opened.
+# Whether they are offered in the currency is checked when the session is opened.
 Methods = Annotated[
     list[Method],
     Meta(
@@ -160,14 +160,16 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         _CustomerName | None,
         meaning("Fills in the customer's name on the payment page: at most 200 characters."),
     ] = None
-    customer_name_too: _OtherCustomerName | None = msgspec.field(default=None, name="customer_name")
+    customer_name_alias: _OtherCustomerName | None = msgspec.field(
+        default=None, name="customer_name"
+    )
     display_merchant_name: Annotated[
         _DisplayName | None,
         meaning(
             "The name of your shop on the payment page, in place of your own: 1 to 80 characters."
         ),
     ] = None
-    display_merchant_name_too: _OtherSpelling | None = msgspec.field(
+    display_merchant_name_alias: _OtherSpelling | None = msgspec.field(
         default=None, name="display_merchant_name"
     )
     metadata: _Metadata = msgspec.field(default_factory=msgspec.Raw)
@@ -205,14 +207,14 @@ class SessionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
 
     @property
-    def called(self) -> str | None:
-        """The customer's name as it was given, in whichever spelling."""
-        given = self.customer_name_too if self.customer_name is None else self.customer_name
-        return (given or "").strip() or None
+    def entered_name(self) -> str | None:
+        """The customer's name, in either spelling of the field."""
+        name = self.customer_name_alias if self.customer_name is None else self.customer_name
+        return (name or "").strip() or None
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session as it is stored."""
+    """A stored session."""
 
     merchant_id: str
     id: str
@@ -229,26 +231,26 @@ class Session(msgspec.Struct, frozen=True):
     expires_at: int
     created_at: int
     updated_at: int
-    method: Method | None  # the only one it can be paid by; None: the customer chooses
+    method: Method | None  # the only method allowed; None: the customer chooses
     quantity: int | None = None  # None: one
-    methods: Sequence[Method] | None = None  # that it can be paid by; None: all on offer
+    methods: Sequence[Method] | None = None  # the allowed methods; None: all that are offered
     locale: Locale | None = None
     client_reference: str | None = None
 
-    def takes(self, method: Method) -> bool:
-        """Return whether it can be paid by a method, if a gateway offers that."""
+    def accepts(self, method: Method) -> bool:
+        """Whether it may be paid by a method, provided that a gateway offers it."""
         return self.method in {None, method} and (self.methods is None or method in self.methods)
 
     @classmethod
-    def of(cls, new: NewOrder, now: int) -> Self:
+    def from_order(cls, new: NewOrder, now: int) -> Self:
         """Return the session that was opened with an order at ``now``."""
         return structs.convert(new, cls, status="OPEN", created_at=now, updated_at=now)
 
 
 class PublicSession(Session, frozen=True, kw_only=True):
-    """A session as its page finds it, with what the page shows of its merchant."""
+    """A session with the merchant's fields that its page shows."""
 
-    charge_off: str | None  # why the merchant may not charge, None while it may
+    charge_off: str | None  # the reason for which the merchant may not charge, None while it may
     logo_sha256: str | None
     accent_color: str | None
     support_email: str | None
@@ -257,12 +259,12 @@ class PublicSession(Session, frozen=True, kw_only=True):
 
     @property
     def logo_path(self) -> str | None:
-        """The path of the merchant's logo, None without one."""
+        """The path of the merchant's logo, None if it has none."""
         return logo_path(self.merchant_id, self.logo_sha256)
 
 
 class PageView(msgspec.Struct, frozen=True):
-    """What the payment page shows: the session, its order and the last attempt to pay it."""
+    """The data of the payment page: the session, its order and its last attempt."""
 
     session: PublicSession
     order: Order
@@ -270,9 +272,9 @@ class PageView(msgspec.Struct, frozen=True):
 
 
 class Sales(msgspec.Struct, frozen=True):
-    """What became of a product: how many orders were paid, and how many sessions are open.
+    """The numbers of a product's paid orders and open sessions.
 
-    An order that was refunded or disputed later was paid too.
+    Orders that were refunded or disputed later count as paid.
     """
 
     paid_orders: int
@@ -280,15 +282,15 @@ class Sales(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sold in place of the product, whose currency stays and which need not be active.
+    """An item that is sold in place of the product, which need not be active.
 
-    With ``currency`` no product is named: one stands in for it (decision 0088). ``source`` is where
-    the order is placed, ``method`` the only one it can be paid by.
+    The currency is the product's, unless ``currency`` is set: then a stand-in product is used
+    (decision 0088). ``source`` is where the order is placed, ``method`` the only method allowed.
     """
 
-    order_id: str = ""  # if it was made before the order, since the metadata name it
+    order_id: str = ""  # set if the metadata contain the order's id
     name: str
-    amount_minor: int  # of one
+    amount_minor: int  # per unit
     metadata: str | None = None  # JSON text; None: that of the request
     source: Source = "API"
     method: Method | None = None
@@ -298,7 +300,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a payer entered on the payment page, not checked yet, and from where."""
+    """The unvalidated input of a payer on the payment page, and its address."""
 
     email: str
     name: str
@@ -308,7 +310,7 @@ class PayerInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenedTest(msgspec.Struct, frozen=True):
-    """A test payment that was opened: of which gateway and order, by whom and when (Unix ms)."""
+    """An opened test payment: its gateway, order, actor and time (Unix ms)."""
 
     merchant_id: str
     order_id: str
@@ -318,7 +320,7 @@ class OpenedTest(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """All that is needed to open a session: the product, the merchant's terms, the rates."""
+    """The data needed to open a session: the product, the merchant's terms and the rates."""
 
     name: str
     description: str
@@ -368,7 +370,7 @@ class _ContractFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 def _contract_fields(session: Session, public_url: str) -> dict[str, str]:
-    """Return the fields that are not as ``session`` has them."""
+    """Return the fields that differ from those of ``session``."""
     return {
         "amount": money.show(session.amount_minor, session.currency),
         "url": f"{public_url}/checkout/{session.id}",
@@ -394,8 +396,8 @@ class SessionCreated(_ContractFields, frozen=True, kw_only=True, rename="camel")
     ) = UNSET
 
     @classmethod
-    def of(cls, session: Session, public_url: str, body: SessionBody) -> Self:
-        """Show a session that was opened with ``body``; its page stands below ``public_url``."""
+    def from_session(cls, session: Session, public_url: str, body: SessionBody) -> Self:
+        """Convert a session that was opened with ``body``; its page is below ``public_url``."""
         extensions = {
             "quantity": body.quantity and session.quantity,
             "payment_methods": body.payment_methods and session.methods,
@@ -430,8 +432,8 @@ class SessionOut(_ContractFields, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, session: Session, public_url: str) -> Self:
-        """Show a session, whose payment page stands below ``public_url``."""
+    def from_session(cls, session: Session, public_url: str) -> Self:
+        """Convert a session, whose payment page is below ``public_url``."""
         return structs.convert(
             session,
             cls,

@@ -24,7 +24,7 @@ def _rate_to(quote: str) -> str:
     return LOOKUP_SQL.format(base="product.currency", quote=quote, at=":now", oldest=":oldest")
 
 
-# `:oldest` is the earliest valid_from of a rate that counts.
+# `:oldest` is the earliest valid_from of a valid rate.
 OFFER = Query(
     Offer,
     f"""
@@ -40,12 +40,12 @@ OFFER = Query(
 )
 CURRENCY = Value(str, "select currency from products where merchant_id = :merchant_id and id = :id")
 BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id and id = :id")
-_OF_MERCHANT: Final = [
+_MERCHANT_FIELDS: Final = [
     name for name in PublicSession.__struct_fields__ if name not in Session.__struct_fields__
 ]
 _PAGE_VIEW: Final = f"""
     select {part("session", "c", Session.__struct_fields__)},
-        {part("session", "m", _OF_MERCHANT)},
+        {part("session", "m", _MERCHANT_FIELDS)},
         {part("order", "o", Order.__struct_fields__)},
         {part("last_attempt", "a", PaymentAttempt.__struct_fields__)}
     from {{session}}
@@ -58,8 +58,8 @@ _PAGE_VIEW: Final = f"""
     ) a on true
     where {{whose}}
     """  # noqa: S608 - the columns are constants of ours
-# All that the page of a session shows, in one statement: the page is loaded five times on the way
-# of an order (decision 0119).
+# The data of a session's page in one statement: the page is loaded five times per order (decision
+# 0119).
 BY_PUBLIC_ID = Joined(
     PageView,
     _PAGE_VIEW.format(
@@ -69,8 +69,8 @@ BY_PUBLIC_ID = Joined(
         whose="d.id = :id",
     ),
 )
-# The same where tables are distributed: a statement that finds the merchant by itself needs every
-# node, and one that is named the merchant its own alone.
+# The same where tables are distributed: a statement without the merchant runs on every node, one
+# with the merchant on that merchant's node only.
 PAGE_VIEW = Joined(
     PageView,
     _PAGE_VIEW.format(
@@ -126,10 +126,10 @@ class ListQuery(PeriodQuery, frozen=True, rename="camel"):
 OF_IDS = Query(
     Session, "select * from checkouts where merchant_id = :merchant_id and id = any (:ids::text[])"
 )
-# A session is created with its order, and its status follows from the order's, unless the order was
-# paid late: so the indexes of orders serve lists of sessions too (decision 0061). `:status` are
-# statuses of orders; `:late`: with the sessions of orders that were paid late. What reads a page of
-# one status reads as much of each.
+# A session is created with its order, and its status follows from the order's unless the order was
+# paid late. The indexes of orders therefore serve lists of sessions (decision 0061). `:status` are
+# statuses of orders; `:late` adds the sessions of orders that were paid late. A page reads as many
+# rows of each status.
 _OF_STATUSES = """
     select o.created_at, o.id, o.checkout_id
     from unnest(:status::text[]) as wanted (status)
@@ -201,7 +201,7 @@ COUNT_EXPIRED = Value(
     """,
 )
 OLDEST_EXPIRY = Value(int, "select min(expires_at) from checkouts where status = 'OPEN'")
-# Sessions that staff opened to see that a gateway works.
+# Sessions that staff opened to verify a gateway.
 INSERT_GATEWAY_TEST = Command(
     """
     insert into gateway_tests (merchant_id, order_id, gateway, who, created_at)
@@ -216,7 +216,7 @@ IS_GATEWAY_TEST = Value(
     )
     """,
 )
-# For staff: of all merchants, newest first.
+# For staff: test payments of all merchants, newest first.
 GATEWAY_TESTS = Query(
     OpenedTest,
     """

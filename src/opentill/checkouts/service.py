@@ -1,4 +1,4 @@
-"""What can be done with checkout sessions."""
+"""Opening, reading, expiring and paying checkout sessions."""
 
 import bisect
 from collections.abc import Mapping, Sequence
@@ -37,10 +37,10 @@ from opentill.orders.model import UNDECIDED
 
 
 def _priced(offer: Offer, body: SessionBody) -> Priced:
-    """Return the money of an order, frozen with it. Raises Invalid and AmountOutOfBounds."""
-    currency, settled = offer.currency, offer.settlement_currency
+    """Return the amounts of an order, frozen with it. Raises Invalid and AmountOutOfBounds."""
+    currency, settlement_currency = offer.currency, offer.settlement_currency
     quantity, has_item = body.quantity or 1, body.item is not msgspec.UNSET
-    what = "item" if has_item else "productId"
+    field = "item" if has_item else "productId"
     amount_minor = offer.price_minor * quantity
     if quantity > 1 and amount_minor > money.most(currency):
         most = money.most(currency) // offer.price_minor
@@ -49,44 +49,51 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
     rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate or Decimal(0)
     if rate is None:
         reason = (
-            f"{what} must be {'' if has_item else 'a product '}in a currency with an exchange "
-            f"rate: there is none from {currency} to {settled}, or it is too old. The operator "
-            f"sets one by `opentill rates set {currency} {settled} RATE` or imports a newer file"
+            f"{field} must be {'' if has_item else 'a product '}in a currency with an exchange "
+            f"rate: there is none from {currency} to {settlement_currency}, or it is too old. The "
+            f"operator sets one by `opentill rates set {currency} {settlement_currency} RATE` or "
+            "imports a newer file"
         )
-        raise Invalid(what, reason)
+        raise Invalid(field, reason)
     priced = price(
         amount_minor,
         currency,
-        settled_currency=settled,
+        settled_currency=settlement_currency,
         exchange_rate=rate,
         fee_rate=offer.platform_fee_rate,
     )
     if priced.gross_settled_minor <= 0:
         thing = "" if has_item else "a product "
-        reason = f"{what} must be {thing}worth at least one minor unit of {settled}"
-        raise AmountOutOfBounds(what, reason, *_bounds(currency, settled, rate, usd_rate))
+        reason = f"{field} must be {thing}worth at least one minor unit of {settlement_currency}"
+        raise AmountOutOfBounds(
+            field, reason, *_bounds(currency, settlement_currency, rate, usd_rate)
+        )
     usd_minor = money.times(amount_minor, usd_rate, currency, "USD")
     if max(priced.gross_settled_minor, usd_minor) > money.MOST_MINOR:
         if quantity > 1:
-            what, reason = (
+            field, reason = (
                 "quantity",
                 "quantity must be less: at its exchange rate this is too much",
             )
         else:
             thing = "what" if has_item else "a product that"
-            reason = f"{what} must be {thing} its exchange rate makes worth less: see the rate"
-        raise AmountOutOfBounds(what, reason, *_bounds(currency, settled, rate, usd_rate))
+            reason = f"{field} must be {thing} its exchange rate makes worth less: see the rate"
+        raise AmountOutOfBounds(
+            field, reason, *_bounds(currency, settlement_currency, rate, usd_rate)
+        )
     return priced
 
 
-def _bounds(currency: str, settled: str, rate: Decimal, usd_rate: Decimal) -> tuple[int, int]:
-    """Return the smallest and the largest amount that can be sold at these rates: minor units.
+def _bounds(
+    currency: str, settlement_currency: str, rate: Decimal, usd_rate: Decimal
+) -> tuple[int, int]:
+    """Return the smallest and the largest amount for sale at these rates, in minor units.
 
-    They are found by bisection, since each conversion rounds.
+    Uses bisection, because each conversion rounds.
     """
 
     def worth(minor: int) -> int:
-        return money.times(minor, rate, currency, settled)
+        return money.times(minor, rate, currency, settlement_currency)
 
     def fits(minor: int) -> bool:
         return max(worth(minor), money.times(minor, usd_rate, currency, "USD")) <= money.MOST_MINOR
@@ -109,17 +116,17 @@ async def open_session(
 ) -> Session:
     """Open a session and place its order, PENDING; ``item`` is sold in place of the product.
 
-    Price, product, terms and exchange rates are frozen on the order as they are now; the fee is
-    that of the default rate until the payment method is known. Imported rates that are older than
-    ``rates_max_age_days`` do not count (0: all do). A currency settles in itself without any.
-    Raises Invalid, and NotPermitted for a merchant that lacks the agreement where it is required or
-    may not charge (decision 0082): whether it may is read with the offer, and again by the
+    Price, product, terms and exchange rates are frozen on the order; the fee is that of the default
+    rate until the payment method is known. Imported rates that are older than
+    ``rates_max_age_days`` are ignored (0: none are). No rate is needed if both currencies are
+    equal. Raises Invalid, and NotPermitted for a merchant that has not accepted a required
+    agreement or may not charge (decision 0082): that is checked with the offer, and again by the
     statement that places the order, so that none is placed after the merchant was suspended.
     """
     if agreement_required:
         await agreement.require(tx, merchant_id)
     oldest = rates.oldest_valid_from(now, rates_max_age_days)
-    item = items.of_body(body) or item
+    item = items.read_item(body) or item
     if item is not None and item.currency:
         product_id = products.stand_in_id(merchant_id, item.currency)
         body = msgspec.structs.replace(body, product_id=product_id)
@@ -127,41 +134,41 @@ async def open_session(
     new = _new_order(merchant_id, body, item, offer, now)
     if not await orders.place(tx, new, now):
         await merchants.require(tx, merchant_id, "charge")
-        raise Contended  # it was switched off, and on again, in this very moment
-    return Session.of(new, now)
+        raise Contended  # the capability was switched off and on again meanwhile
+    return Session.from_order(new, now)
 
 
 async def check_methods(
     tx: Tx, gateways: Mapping[str, Gateway], merchant_id: str, body: SessionBody
 ) -> None:
-    """Refuse a session that could be paid by no method, before it is opened.
+    """Refuse a session without a usable payment method, before it is opened.
 
-    Raises Invalid on ``paymentMethods`` if none of them is on offer for the currency.
+    Raises Invalid on ``paymentMethods`` if none of them is offered for the currency.
     """
     if not body.payment_methods:
         return
     currency = None if isinstance(body.item, msgspec.UnsetType) else body.item.currency
     if currency is None and is_id(body.product_id):
         currency = await queries.CURRENCY.get(tx, merchant_id=merchant_id, id=body.product_id)
-    if currency is not None:  # or whoever opens it says what is wrong with the product
-        check_on_offer(gateways, currency, body.payment_methods)
+    if currency is not None:  # otherwise ``open_session`` refuses the product
+        check_methods_offered(gateways, currency, body.payment_methods)
 
 
-def check_on_offer(
-    gateways: Mapping[str, Gateway], currency: str, wanted: Sequence[Method] | None
+def check_methods_offered(
+    gateways: Mapping[str, Gateway], currency: str, methods: Sequence[Method] | None
 ) -> None:
-    """Raise Invalid on ``paymentMethods`` if none of them is on offer for a currency."""
+    """Raise Invalid on ``paymentMethods`` if none of them is offered for a currency."""
     on_offer = offered_methods(gateways, currency)
-    if wanted and not set(on_offer).intersection(wanted):
-        known = ", ".join(on_offer) or "none"
-        reason = f"paymentMethods must have one that is on offer in {currency}: {known}"
+    if methods and not set(on_offer).intersection(methods):
+        choices = ", ".join(on_offer) or "none"
+        reason = f"paymentMethods must have one that is on offer in {currency}: {choices}"
         raise Invalid("paymentMethods", reason)
 
 
 async def record_opening(tx: Tx, session: Session, actor: Actor, now: int) -> None:
-    """Write to the audit log that a person has opened a session, which is named by its order.
+    """Record in the audit log that a person opened a session.
 
-    Its own id would be its payment link.
+    The subject is the order's id, because the session's id gives access to the payment page.
     """
     subject = f"{session.order_id}: {session.product_id}"
     await merchants.record_audit(tx, actor, "sessions open", session.merchant_id, subject, now)
@@ -171,9 +178,9 @@ def _new_order(
     merchant_id: str, body: SessionBody, item: Item | None, offer: Offer, now: int
 ) -> NewOrder:
     priced = _priced(offer, body)
-    shown_name = _shown_name(body, offer)
+    display_name = _display_name(body, offer)
     email = inputs.check_email("customerEmail", body.customer_email) if body.customer_email else ""
-    given = None if item is None else item.metadata
+    metadata = None if item is None else item.metadata
     return structs.convert(
         offer,
         NewOrder,
@@ -185,8 +192,8 @@ def _new_order(
         success_url=inputs.check_url("successUrl", body.success_url),
         cancel_url=inputs.check_url("cancelUrl", body.cancel_url),
         customer_email=email,
-        customer_name=body.called,
-        display_merchant_name=shown_name,
+        customer_name=body.entered_name,
+        display_merchant_name=display_name,
         expires_at=now + (body.expires_in or LIFETIME_MS),
         method=None if item is None else item.method,
         product_name=offer.name,
@@ -197,7 +204,7 @@ def _new_order(
         settled_currency=offer.settlement_currency,
         gross_settled_minor=priced.gross_settled_minor,
         net_settled_minor=priced.net_settled_minor,
-        metadata=inputs.check_metadata(body.metadata) if given is None else given,
+        metadata=inputs.check_metadata(body.metadata) if metadata is None else metadata,
         quantity=None if body.quantity == 1 else body.quantity,
         methods=sorted(set(body.payment_methods), key=METHODS.index)
         if body.payment_methods
@@ -208,14 +215,14 @@ def _new_order(
 
 
 def _reference(body: SessionBody) -> str | None:
-    given = body.client_reference
-    return None if given is None else inputs.check_name("clientReference", given, MAX_REFERENCE)
+    text = body.client_reference
+    return None if text is None else inputs.check_name("clientReference", text, MAX_REFERENCE)
 
 
 async def _offer(
     tx: Tx, merchant_id: str, product_id: str, item: Item | None, now: int, oldest: int
 ) -> Offer:
-    """Return what is sold; rates count from ``oldest`` (Unix ms) on.
+    """Return the offer of a product or item; rates are valid from ``oldest`` (Unix ms).
 
     Raises Invalid and CapabilityOff.
     """
@@ -225,7 +232,7 @@ async def _offer(
             tx, merchant_id=merchant_id, product_id=product_id, now=now, oldest=oldest
         )
     if item is not None and item.currency and (offer is None or offer.currency != item.currency):
-        await products.stand_in(tx, merchant_id, item.currency, now)
+        await products.ensure_stand_in(tx, merchant_id, item.currency, now)
         offer = await queries.OFFER.first(
             tx, merchant_id=merchant_id, product_id=product_id, now=now, oldest=oldest
         )
@@ -246,12 +253,12 @@ async def _offer(
     return offer
 
 
-def _shown_name(body: SessionBody, offer: Offer) -> str:
+def _display_name(body: SessionBody, offer: Offer) -> str:
     if body.display_merchant_name is not None:
         return inputs.check_name(
             "displayMerchantName", body.display_merchant_name, MAX_DISPLAY_NAME
         )
-    other = body.display_merchant_name_too
+    other = body.display_merchant_name_alias
     if other is not None:
         return inputs.check_name("display_merchant_name", other, MAX_DISPLAY_NAME)
     return offer.merchant_name
@@ -262,8 +269,8 @@ async def find(tx: Tx, merchant_id: str, session_id: str) -> Session:
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=session_id))
 
 
-async def page_view(db: Db, session_id: str) -> PageView | None:
-    """Return what the payment page of a session shows, None for an unknown one."""
+async def find_page_view(db: Db, session_id: str) -> PageView | None:
+    """Return the data of a session's payment page; None for an unknown session."""
     if not is_id(session_id):
         return None
     async with db.connection() as tx:
@@ -285,11 +292,11 @@ async def expire(
     *,
     actor: Actor | None = None,
 ) -> Session:
-    """End an open session: nobody can pay it any more, and its order is CLOSED.
+    """Expire an open session, so that nobody can pay it, and close its order. Idempotent.
 
-    Expiring an expired session again is fine. ``actor`` is a person who does it, for history and
-    audit log; events report the ``cause`` alone. Raises NotFound, and Invalid on ``id`` for a
-    session that is complete or whose payment is on its way.
+    ``actor`` is the person who does it, for history and audit log; events contain the ``cause``
+    only. Raises NotFound, and Invalid on ``id`` for a session that is complete or whose payment is
+    in progress.
     """
     session = await find(tx, merchant_id, session_id)
     order = await orders.lock(tx, merchant_id, session.order_id)
@@ -300,8 +307,8 @@ async def expire(
         raise Invalid("id", "id must be an open session: this one is complete")
     if order.status == "CREATING":
         raise Invalid("id", "id must be a session without a payment on its way: try again shortly")
-    known = cause if actor is None else f"{cause}: {actor.who}"
-    await orders.transition(tx, orders.Change(order, "expired", known, reason=cause), now)
+    recorded_cause = cause if actor is None else f"{cause}: {actor.who}"
+    await orders.transition(tx, orders.Change(order, "expired", recorded_cause, reason=cause), now)
     if actor is not None:
         await merchants.record_audit(tx, actor, "sessions end", merchant_id, order.id, now)
     return await find(tx, merchant_id, session_id)
@@ -317,26 +324,26 @@ async def pay(
     *,
     seen: PageView | None = None,
 ) -> PaymentAttempt | None:
-    """Start to pay a session as its customer; None if it can no longer, or cannot now, be paid.
+    """Start the payment of a session; None if it cannot be paid now or any more. Idempotent.
 
-    Calling it twice is harmless. ``seen`` is what the caller has just read of the session: what
-    counts is read again with the order's lock. Raises NotFound, and Invalid on ``email``, ``name``,
-    ``method``, or ``attempts`` for an order that was tried too often.
+    ``seen`` is the page view that the caller has just read; decisions read the order again under
+    its lock. Raises NotFound, and Invalid on ``email``, ``name``, ``method``, or ``attempts`` for
+    an order with too many attempts.
     """
-    view = seen or or_not_found(await page_view(db, session_id))
+    view = seen or or_not_found(await find_page_view(db, session_id))
     session, last = view.session, view.last_attempt
     if session.status != "OPEN" or session.expires_at <= now or session.charge_off is not None:
         return None
     if len(entered.name.strip()) > MAX_CUSTOMER_NAME:
         raise Invalid("name", f"name must be text of at most {MAX_CUSTOMER_NAME} characters")
     method = BY_NAME.get(entered.method)
-    if method is None or not session.takes(method):
+    if method is None or not session.accepts(method):
         raise Invalid("method", "method must be one of the payment methods on offer")
-    if last is not None and not _goes_on(last, method):
+    if last is not None and not _is_unfinished(last, method):
         async with db.connection() as tx:
             await check_attempts(tx, session.merchant_id, session.order_id)
     email = entered.email
-    if email.strip() or view.order.source != "EPAY":  # shops that speak Epay ask for no address
+    if email.strip() or view.order.source != "EPAY":  # Epay shops do not require an email
         email = inputs.check_email("email", email)
     intent = PaymentIntent(
         merchant_id=session.merchant_id,
@@ -356,15 +363,15 @@ async def pay(
     return await orders.submit(db, gateways, intent, public_url, now, untried=untried)
 
 
-def _goes_on(last: PaymentAttempt, method: str) -> bool:
-    """Return whether the last attempt is still under way, so that a form starts no other."""
+def _is_unfinished(last: PaymentAttempt, method: str) -> bool:
+    """Whether the last attempt is unfinished, so that a form does not start another."""
     return last.status in {"SUBMITTED", "PENDING"} or last.waits_for_customer(method)
 
 
 async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
-    """Raise Invalid on ``attempts`` for an order that was tried too often (decision 0030).
+    """Raise Invalid on ``attempts`` for an order with too many attempts (decision 0030).
 
-    Two forms at the same moment start one attempt, so this need not hold the order's lock.
+    Concurrent forms start one attempt, so this does not need the order's lock.
     """
     attempts = await queries.ATTEMPTS.get(tx, merchant_id=merchant_id, order_id=order_id) or 0
     if attempts >= MAX_ATTEMPTS:
@@ -372,12 +379,12 @@ async def check_attempts(tx: Tx, merchant_id: str, order_id: str) -> None:
         raise Invalid("attempts", reason)
 
 
-async def refresh(
+async def refresh_attempt(
     db: Db, gateways: Mapping[str, Gateway], seen: PageView, attempt_id: str, now: int
 ) -> PaymentAttempt:
-    """Ask the gateway about an attempt of a session, whose customer is back. Raises NotFound.
+    """Query the gateway about an attempt whose customer has returned. Raises NotFound.
 
-    ``seen`` is what the caller has just read of the session.
+    ``seen`` is the page view that the caller has just read.
     """
     if not is_id(attempt_id):
         raise NotFound

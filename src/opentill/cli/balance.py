@@ -45,16 +45,16 @@ def show(merchant: found.AnyId) -> dict[str, Any]:
     async def work(tx: "Tx") -> dict[str, Any]:
         whose = await found.merchant(tx, merchant)
         currency = whose.settlement_currency
-        held_now = await ledger.balance(tx, whose.id, currency)
+        held_now = await ledger.find_balance(tx, whose.id, currency)
         names = ("available", "pending", "frozen", "reserve")
         held = {
             name: money.show(getattr(held_now, name) if held_now else 0, currency) for name in names
         }
-        frozen_manually = await adjustments.frozen_manually(tx, whose.id, currency)
+        sum_frozen_manually = await adjustments.sum_frozen_manually(tx, whose.id, currency)
         return {
             "merchantId": whose.id,
             **held,
-            "frozenByHand": money.show(frozen_manually, currency),
+            "frozenByHand": money.show(sum_frozen_manually, currency),
             "currency": currency,
             "updatedAt": held_now.last_at if held_now else None,
         }
@@ -160,7 +160,7 @@ def _shown_after(work: "Callable[[Tx, int], Awaitable[Adjustment]]") -> output.R
     made = session.transact(work)
     waits = f"waits for a second person: opentill balance approve {made.id}"
     note = waits if made.status == "WAITING" else ""
-    return output.Result(adjustments.AdjustmentOut.of(made), note=note)
+    return output.Result(adjustments.AdjustmentOut.from_adjustment(made), note=note)
 
 
 def waiting(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
@@ -168,7 +168,7 @@ def waiting(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
     from opentill import adjustments
 
     async def work(tx: "Tx") -> "list[AdjustmentOut]":
-        found = await adjustments.waiting(tx, merchant_id)
-        return [adjustments.AdjustmentOut.of(one) for one in found]
+        found = await adjustments.list_waiting(tx, merchant_id)
+        return [adjustments.AdjustmentOut.from_adjustment(one) for one in found]
 
     return output.Result(session.query(work), _COLUMNS)

@@ -116,7 +116,7 @@ async def _warned(tx: "Tx", time: int) -> bool:
     """Say which open sessions end when business time comes to be ``time``, in Unix ms."""
     from opentill.checkouts import jobs
 
-    count, first = await jobs.due_by(tx, time, _MOST_NAMED)
+    count, first = await jobs.list_due(tx, time, _MOST_NAMED)
     if count:
         rest = [f"and {count - len(first)} more"] if count > len(first) else []
         output.say("\n  ".join(["open sessions that expire:", *first, *rest]))

@@ -188,7 +188,7 @@ async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
     from opentill import merchants, rates
 
     for base, rate in RATES.items():
-        if await rates.latest(tx, base, "USD", now) is None:
+        if await rates.find_newest(tx, base, "USD", now) is None:
             await rates.put(tx, base, "USD", rate, now)
             subject = f"{base} USD {rate} from {now}"
             await merchants.record_audit(tx, actor, "rates set", "", subject, now)

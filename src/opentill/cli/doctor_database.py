@@ -12,7 +12,7 @@ from opentill.core.settings import Settings
 
 if TYPE_CHECKING:
     from opentill.cli.doctor_queries import Collation
-    from opentill.rates import Lacking
+    from opentill.rates import MissingRate
 
 OLDEST_POSTGRES: Final = 15
 CLOCK_TOLERANCE_S: Final = 2.0
@@ -99,7 +99,7 @@ def _business_time(settings: Settings, ahead_ms: int) -> Finding:
     return Finding("time", "warn", f"{text} for trying things out, take a new one")
 
 
-def _rates(lacking: list["Lacking"], expiring: list["Lacking"]) -> Finding:
+def _rates(lacking: list["MissingRate"], expiring: list["MissingRate"]) -> Finding:
     advice = "`opentill rates set` or `rates import`"
     if lacking:
         opening = any(missing.opening for missing in lacking)
@@ -112,7 +112,7 @@ def _rates(lacking: list["Lacking"], expiring: list["Lacking"]) -> Finding:
     return Finding("rates", "ok", "there is one for each currency that needs one")
 
 
-def _pairs(rates: list["Lacking"]) -> str:
+def _pairs(rates: list["MissingRate"]) -> str:
     named = ", ".join(f"{rate.base} to {rate.quote}" for rate in rates[:_SHOWN_PAIRS])
     return f"{named} and {len(rates) - _SHOWN_PAIRS} more" if len(rates) > _SHOWN_PAIRS else named
 
@@ -125,8 +125,8 @@ class _Asked(msgspec.Struct, frozen=True):
     ahead_ms: int  # how far business time is ahead of real time
     stuck: int  # orders
     epay_opens: bool  # whether the stored Epay keys can be decrypted
-    lacking: list["Lacking"]
-    expiring: list["Lacking"]
+    lacking: list["MissingRate"]
+    expiring: list["MissingRate"]
     newer: list[str]  # migrations of a newer OpenTill
     cluster: doctor_cluster.Cluster | None
     collation: "Collation"
@@ -158,8 +158,8 @@ async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
         stuck = await jobs.count_stuck(connection, now)
         opens = await epay.key_decrypts(connection, settings.secret_key)
         oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
-        lacking = await rates.lacking(connection, now, oldest)
-        expiring = await rates.expiring(connection, now, settings.rates_max_age_days)
+        lacking = await rates.list_missing(connection, now, oldest)
+        expiring = await rates.list_expiring(connection, now, settings.rates_max_age_days)
         newer = await migrations.check(connection)
         collation = await doctor_queries.COLLATION.one(connection)
         return _Asked(

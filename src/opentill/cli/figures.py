@@ -57,7 +57,7 @@ def show(
                     await merchants.find(tx, merchant_id)
             await jobs.count_all(db)
             async with db.connection() as tx:
-                return await figures.sums(tx, merchant_id, start, end)
+                return await figures.sum_range(tx, merchant_id, start, end)
 
     return output.Result(
         [

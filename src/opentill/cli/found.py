@@ -49,7 +49,7 @@ async def _merchant_id(tx: "Tx", text: str) -> str:
     }
     whose: Mapping[str, Callable[[Tx, str], Awaitable[str]]] = {
         "key": merchants.merchant_of_key,
-        "prod": products.merchant_of,
+        "prod": products.find_merchant_id,
     }
     prefix = text.partition("_")[0]
     if prefix == "mer":

@@ -136,7 +136,7 @@ def create(
             tx, name=name, now=now, settlement_currency=currency,
             who=actor.who, reason=actor.reason, **terms,
         )  # fmt: skip
-        return made, currency == "USD" or bool(await rates.latest(tx, currency, "USD", now))
+        return made, currency == "USD" or bool(await rates.find_newest(tx, currency, "USD", now))
 
     made, rated = session.transact(work)
     note = (

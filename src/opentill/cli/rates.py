@@ -69,7 +69,7 @@ def list_(*, base: _Code = None, quote: _Code = None, at: _At = None) -> output.
 
     async def work(tx: Tx) -> tuple[int, list[rates.ListedRate]]:
         now = await session.now(tx) if moment is None else moment
-        return now, await rates.newest(tx, now, base, quote)
+        return now, await rates.list_current(tx, now, base, quote)
 
     now, found = session.query(work, settings)
     oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
@@ -109,7 +109,7 @@ def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json =
 
     async def work(tx: Tx, now: int) -> rates.Imported:
         with progress("importing days", len(sheet.days)) as advance:
-            made = await rates.bring_in(tx, sheet, now, start, advance)
+            made = await rates.import_sheet(tx, sheet, now, start, advance)
         span = f"{times.day(made.first)} to {times.day(made.last)}"
         subject = f"{made.rates} rates of {len(made.currencies)} currencies, {span}"
         by = merchants.Actor(actor.who, actor.reason or f"import of {file.name}")

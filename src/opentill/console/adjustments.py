@@ -91,9 +91,9 @@ async def _page(
     async with request.app.db.snapshot() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         currency = merchant.settlement_currency
-        held = await ledger.balance(tx, merchant.id, currency)
-        frozen = await adjustments.frozen_manually(tx, merchant.id, currency)
-        newest = await adjustments.newest(tx, merchant.id, _NEWEST)
+        held = await ledger.find_balance(tx, merchant.id, currency)
+        frozen = await adjustments.sum_frozen_manually(tx, merchant.id, currency)
+        newest = await adjustments.list_newest(tx, merchant.id, _NEWEST)
 
     def shown(minor: int) -> str:
         return request.localizer.amount(Money(minor, currency))

@@ -30,9 +30,9 @@ async def show(request: PageRequest) -> Response:
         errors["merchant"] = "error_merchant"
     whose = None if errors else merchant_id or None
     async with request.app.db.connection() as tx:
-        passes = await ledger.passes(tx)
-        checked = await ledger.checked(tx)
-        rows = await ledger.checks(tx, whose, _MOST)
+        passes = await ledger.summarize_passes(tx)
+        checked = await ledger.count_violations(tx)
+        rows = await ledger.list_checks(tx, whose, _MOST)
         names = await merchants.names(tx, (one.merchant_id for one in rows))
     return render.page(
         request,

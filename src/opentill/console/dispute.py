@@ -19,7 +19,7 @@ from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
-from opentill.figures.model import day_of, local
+from opentill.figures.model import day_bounds, local
 from opentill.web import responses
 
 _LONGEST_REASON: Final = 255
@@ -96,7 +96,7 @@ async def set_deadline(request: PageRequest) -> Response:
         errors["reason"] = "dispute_error_reason"
     if last is None or errors:
         return await _page(request, 400, errors, form)
-    until, actor = day_of(last, ZONE).until - 1, people.actor_of(request.login, reason)
+    until, actor = day_bounds(last, ZONE).until - 1, people.actor_of(request.login, reason)
     ids = (found.merchant_id, found.id)
 
     async def work(tx: Tx) -> str:

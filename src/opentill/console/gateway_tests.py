@@ -40,7 +40,7 @@ class Tested(msgspec.Struct, frozen=True):
 
 async def _listed(tx: Tx, request: PageRequest) -> tuple[list[Tested], str | None]:
     """Return a page of test payments, newest first, and the order before which there are more."""
-    rows = await checkouts.opened_gateway_tests(tx, lists.before(request), _SIZE + 1)
+    rows = await checkouts.list_gateway_tests(tx, lists.before(request), _SIZE + 1)
     found: list[Tested] = []
     for one in rows[:_SIZE]:
         order = await orders.find(tx, one.merchant_id, one.order_id)
@@ -66,7 +66,7 @@ async def _page(
     gateways = request.app.gateways
     name = typed["gateway"] if typed["gateway"] in gateways else next(iter(gateways))
     offered = {one for code in EXPONENTS for one in methods_of(gateways, name, code)}
-    opened = await checkouts.page_view(request.app.db, request.query.get("opened", ""))
+    opened = await checkouts.find_page_view(request.app.db, request.query.get("opened", ""))
     async with request.app.db.connection() as tx:
         found, older = await _listed(tx, request)
         names = await merchants.names(tx, (one.opened.merchant_id for one in found))
@@ -130,7 +130,7 @@ def _refused(problem: Problem) -> tuple[int, dict[str, str], str]:
             return 422, {"gateway": "error_form_used"}, ""
         case NotFound():
             return 400, {"merchant": "tested_error_merchant"}, ""
-        case checkouts.NotFirst(first=first):
+        case checkouts.NotPreferred(first=first):
             return 409, {"gateway": "tested_error_first"}, first
         case merchants.CapabilityOff(why=why):
             return 403, {"merchant": "tested_error_off"}, why

@@ -63,8 +63,8 @@ async def show(request: PageRequest) -> Response:
     localizer, gateways, now = request.localizer, request.app.gateways, request.now
     until = now - now % _QUARTER_MS + _QUARTER_MS
     async with request.app.db.connection() as tx:
-        of_hour = await figures.by_gateway(tx, until - _HOUR_MS, until)
-        of_day = await figures.by_gateway(tx, until - _DAY_MS, until)
+        of_hour = await figures.sum_by_gateway(tx, until - _HOUR_MS, until)
+        of_day = await figures.sum_by_gateway(tx, until - _DAY_MS, until)
         unanswered = {
             one.gateway: one for one in await order_jobs.unanswered(tx, now - _RESPONSE_MS)
         }

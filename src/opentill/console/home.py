@@ -33,8 +33,8 @@ async def show(request: PageRequest) -> Response:
     days, localizer = period(request), request.localizer
     async with request.app.db.connection() as tx:
         found = await needs.counted(tx, request)
-        sums = await figures.sums(tx, None, days.since, days.until + 1)
-        by_gateway = await figures.by_gateway(tx, days.since, days.until + 1)
+        sums = await figures.sum_range(tx, None, days.since, days.until + 1)
+        by_gateway = await figures.sum_by_gateway(tx, days.since, days.until + 1)
         balances = await ledger.trial_balance(tx)
     behind = await figures.waiting(request.app.db)
     return render.page(

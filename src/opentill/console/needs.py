@@ -209,7 +209,7 @@ async def _paid_twice(tx: Tx, now: int) -> list[Item]:
 
 
 async def _books(tx: Tx, _now: int) -> int:
-    return len(await ledger.violated(tx, MOST))
+    return len(await ledger.list_violated(tx, MOST))
 
 
 async def _applications(tx: Tx, _now: int) -> int:

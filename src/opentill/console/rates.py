@@ -41,9 +41,9 @@ async def _rates(
         problems["currency"] = "error_currency"
     oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
     async with request.app.db.connection() as tx:
-        found = await rates.newest(tx, now, code if known else None)
-        lacking = await rates.lacking(tx, now, oldest)
-        expiring = await rates.expiring(tx, now, settings.rates_max_age_days)
+        found = await rates.list_current(tx, now, code if known else None)
+        lacking = await rates.list_missing(tx, now, oldest)
+        expiring = await rates.list_expiring(tx, now, settings.rates_max_age_days)
     pager = Pager(lists.page_number(request), len(found))
     return render.page(
         request,
@@ -112,7 +112,7 @@ async def bring_in(request: PageRequest) -> Response:
     actor = people.actor_of(request.login, f"import of {file.name[:100]}")
 
     async def work(tx: Tx) -> None:
-        made = await rates.bring_in(tx, sheet, request.now, request.now - _NEWEST_MS)
+        made = await rates.import_sheet(tx, sheet, request.now, request.now - _NEWEST_MS)
         subject = f"{made.rates} rates of {len(made.currencies)} currencies, {made.days} days"
         await merchants.record_audit(tx, actor, "rates import", "", subject, request.now)
 

@@ -56,13 +56,13 @@ async def show(request: PageRequest) -> Response:
     days = lists.days(request, zone)
     kind = lists.choice(request, "type", ledger.TYPES)
     number = lists.page_number(request)
-    found, total = await ledger.page(db, merchant_id, kind, number, lists.SIZE, days.range)
+    found, total = await ledger.list_entries(db, merchant_id, kind, number, lists.SIZE, days.range)
     await figures.catch_up(request.app.db, merchant_id)
-    coming = await figures.coming(request.app.db, merchant_id, zone, request.now)
+    coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     rows = await db.read(lambda tx: movements.rows(tx, localizer, merchant_id, found))
     currencies = [
         (
-            one.standing.currency,
+            one.balance.currency,
             _accounts(localizer, one),
             expected.chart(localizer, coming.days, one),
         )
@@ -90,7 +90,7 @@ async def show(request: PageRequest) -> Response:
 
 
 def _accounts(localizer: Localizer, one: figures.Expected) -> list[Account]:
-    standing = one.standing
+    standing = one.balance
     return [
         Account(name, localizer.amount(Money(getattr(standing, name), standing.currency)))
         for name in _ACCOUNTS
@@ -199,7 +199,9 @@ async def movements_file(request: PageRequest) -> Response:
         return _back(request, "balance")
     kind = lists.choice(request, "type", ledger.TYPES)
     db = request.app.replica.reading()
-    return await _file("balance", days, ledger.movements(db, merchant.id, kind, days.range, zone))
+    return await _file(
+        "balance", days, ledger.movements_file(db, merchant.id, kind, days.range, zone)
+    )
 
 
 def _back(request: PageRequest, below: str) -> Response:

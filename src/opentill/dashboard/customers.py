@@ -87,7 +87,7 @@ async def show_one(request: PageRequest) -> Response:
             (each, Money(each.paid_minor, each.currency), Money(each.refunded_minor, each.currency))
             for each in sums
         ],
-        summed=orders.MOST_SUMMED if total > orders.MOST_SUMMED else 0,
+        summed=orders.MAX_SUMMED if total > orders.MAX_SUMMED else 0,
         first=min(firsts, default=None),
         last=max(lasts, default=None),
         columns=_COLUMNS,

@@ -93,7 +93,7 @@ async def _dispute(
         dispute = await _find(tx, request)
         notes = await disputes.notes(tx, dispute)
         files = await disputes.list_evidence(tx, dispute)
-        entries = await ledger.of_cause(tx, merchant.id, "dispute", dispute.id)
+        entries = await ledger.list_entries_of(tx, merchant.id, "dispute", dispute.id)
         history = await orders.history(tx, merchant.id, dispute.order_id)
     return render.page(
         request,

@@ -27,7 +27,7 @@ class Next(msgspec.Struct, frozen=True):
 
 def chart(localizer: Localizer, days: Sequence[Day], one: Expected | CurrencyFigures) -> Chart:
     """Return the chart of what becomes available on the coming days."""
-    currency, say = one.standing.currency, localizer.say
+    currency, say = one.balance.currency, localizer.say
 
     def amount(minor: int) -> str:
         return localizer.amount(Money(minor, currency))
@@ -61,7 +61,7 @@ def next_of(localizer: Localizer, found: Coming) -> list[Next]:
     """Return what becomes available next in each currency."""
     made: list[Next] = []
     for one in found.currencies:
-        currency, index = one.standing.currency, one.next_day
+        currency, index = one.balance.currency, one.next_day
 
         def amount(minor: int, currency: str = currency) -> str:
             return localizer.amount(Money(minor, currency)) if minor else ""

@@ -93,7 +93,7 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
 async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> list[Todo]:
     """Return the way to the first payment; ``number`` is 1 for what is done."""
     access, merchant_id = request.access, request.access.merchant_id
-    product = await products.newest_active(tx, merchant_id)
+    product = await products.find_newest_active(tx, merchant_id)
     has_product = product is not None or await products.has_any(tx, merchant_id)
     unpaid = [one for one in newest if one.status == "PENDING"]
     way = [

@@ -70,7 +70,7 @@ class Shown:
         return self._localizer.moment_in(self._found.as_of, self._zone) if behind else ""
 
     def _of_currency(self, one: CurrencyFigures) -> CurrencyShown:
-        standing = one.standing
+        standing = one.balance
         drawn = [self._volume(one)]
         balance: dict[str, str] = {}
         if self._with_balance:
@@ -115,7 +115,7 @@ class Shown:
         return self._localizer.amount(Money(minor, currency))
 
     def _money(self, one: CurrencyFigures, name: str, now: int, before: int) -> Measure:
-        currency = one.standing.currency
+        currency = one.balance.currency
         change = self._change(now, before)
         return Measure(name, self._amount(now, currency), self._amount(before, currency), change)
 
@@ -136,7 +136,7 @@ class Shown:
 
     def _volume(self, one: CurrencyFigures) -> Chart:
         """Return the chart of what came in by day, and what was left of it."""
-        currency, say = one.standing.currency, self._say
+        currency, say = one.balance.currency, self._say
         rows = [
             Row(name, short, tuple(
                 charts.money(self._localizer, Money(minor, currency))

@@ -15,7 +15,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.dashboard import developers
 from opentill.db.database import Tx
-from opentill.figures.model import day_of
+from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
 from opentill.people import key_scopes
 
@@ -127,7 +127,7 @@ def _end_of(text: str, zone: ZoneInfo) -> int | None:
         return None
     # Beyond these years no zone has a midnight that fits.
     fits = len(text) == len(_DAY) and 1970 < day.year < 9999  # noqa: PLR2004 - years
-    return day_of(day, zone).until if fits else None
+    return day_bounds(day, zone).until if fits else None
 
 
 # ── one key ──

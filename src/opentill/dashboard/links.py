@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, PRICE_PATTERN, Money
 from opentill.dashboard import payments_columns
 from opentill.db.database import Tx
-from opentill.figures.model import day_of, local
+from opentill.figures.model import day_bounds, local
 from opentill.http import strictjson
 from opentill.payment_links import (
     LinkBody,
@@ -110,7 +110,7 @@ async def _list(
         merchant = await merchants.find(tx, request.merchant_id)
         used = await payment_links.usage(tx, merchant.id, [one.id for one in found])
         ids = [one.product_id for one in found if one.product_id is not None]
-        sold = await products.of_ids(tx, merchant.id, ids)
+        sold = await products.find_many(tx, merchant.id, ids)
     choices, _ = await products.list_page(
         request.app.db, merchant.id, ProductsQuery(size=_MOST_CHOICES, status="ACTIVE")
     )
@@ -159,7 +159,7 @@ def _end_of(text: str, zone: ZoneInfo) -> int:
     """Return the end of a day, Unix ms. Raises Invalid."""
     try:
         day = date.fromisoformat(text)
-        return day_of(day, zone).until
+        return day_bounds(day, zone).until
     except (ValueError, OverflowError):
         raise Invalid("expiresAt", "expiresAt must be a day to come") from None
 
@@ -231,7 +231,7 @@ async def _link(
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, request.ids["link"])
         used = await payment_links.usage(tx, merchant.id, [link.id])
-        sold = await products.of_ids(tx, merchant.id, [link.product_id or ""])
+        sold = await products.find_many(tx, merchant.id, [link.product_id or ""])
         ids = await payment_links.newest_paid(tx, merchant.id, link.id, _NEWEST)
         by_id = await orders.of_ids(tx, merchant.id, ids)
     real, zone = request.app.settings.livemode, ZoneInfo(merchant.time_zone)

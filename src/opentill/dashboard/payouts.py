@@ -28,7 +28,7 @@ async def show(request: PageRequest) -> Response:
     db = request.app.replica.reading()
     found, total = await payouts.page(db, merchant_id, status, number, lists.SIZE, days.range)
     await figures.catch_up(request.app.db, merchant_id)
-    coming = await figures.coming(request.app.db, merchant_id, zone, request.now)
+    coming = await figures.find_coming(request.app.db, merchant_id, zone, request.now)
     return render.page(
         request,
         "payouts.html",
@@ -59,7 +59,7 @@ async def show_one(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, merchant_id)
         payout = await payouts.find(tx, merchant_id, request.ids["payout"])
-        entries = await ledger.of_cause(tx, merchant_id, "payout", payout.id)
+        entries = await ledger.list_entries_of(tx, merchant_id, "payout", payout.id)
         rows = await movements.rows(tx, localizer, merchant_id, entries)
     return render.page(
         request,

@@ -82,7 +82,7 @@ async def _list(
     found, total = await products.list_page(request.app.db, request.merchant_id, query)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        sales = await checkouts.sales(tx, merchant.id, [one.id for one in found])
+        sales = await checkouts.find_sales(tx, merchant.id, [one.id for one in found])
     pictures = Pictures(request.app.settings.public_url)
     rows = [Row(one, _price(one), pictures.address(one.image), sales[one.id]) for one in found]
     return render.page(
@@ -214,7 +214,7 @@ async def _detail(request: PageRequest) -> Detail:
     async with db.connection() as tx:
         product = await products.find(tx, merchant_id, request.ids["product"])
         merchant = await merchants.find(tx, merchant_id)
-        sales = await checkouts.sales(tx, merchant_id, [product.id])
+        sales = await checkouts.find_sales(tx, merchant_id, [product.id])
         settled = merchant.settlement_currency
         rate = await rates.find(tx, product.currency, settled, now, oldest)
     found, _ = await orders.list_page(

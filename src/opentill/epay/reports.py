@@ -58,7 +58,7 @@ async def merchant(app: App, caller: EpayCaller, request: Request, now: int) -> 
     merchant = caller.merchant
     yesterday, today = day_starts(now, app.settings.epay_time_zone)
     async with app.db.connection() as tx:
-        balance = await ledger.balance(tx, merchant.merchant_id, merchant.settlement_currency)
+        balance = await ledger.find_balance(tx, merchant.merchant_id, merchant.settlement_currency)
         total = await _total(tx, merchant.merchant_id)
         counts = await queries.COUNTS.one(
             tx, merchant_id=merchant.merchant_id, yesterday=yesterday, today=today
@@ -87,7 +87,7 @@ async def _total(tx: Tx, merchant_id: str) -> int:
     total = 0
     for product in await queries.PRODUCTS.all(tx, merchant_id=merchant_id):
         key = list_counts.ListKey(merchant_id, "orders", part=product.product_id)
-        total += await list_counts.of_all_time(tx, key)
+        total += await list_counts.count_all(tx, key)
     return total
 
 
@@ -146,7 +146,7 @@ async def _orders(
 ) -> list[EpayOrder]:
     if not status:
         return await queries.LIST.all(tx, merchant_id=merchant_id, limit=limit, offset=offset)
-    names = [name for name, status in STATUSES.items() if str(status.number) == status]
+    names = [name for name, epay in STATUSES.items() if str(epay.number) == status]
     return await queries.LIST_BY_STATUS.all(
         tx, merchant_id=merchant_id, limit=limit, offset=offset, statuses=names
     )

@@ -4,6 +4,7 @@ from opentill.figures.jobs import catch_up, waiting
 from opentill.figures.model import (
     Attempts,
     AttemptsComparison,
+    BalanceProgress,
     Coming,
     Comparison,
     CurrencyFigures,
@@ -13,17 +14,17 @@ from opentill.figures.model import (
     Figures,
     GatewaySums,
     Period,
-    Standing,
     Sums,
 )
 from opentill.figures.queries import RULES
-from opentill.figures.service import behind_since, by_gateway, coming, read, sums
+from opentill.figures.service import behind_since, find_coming, read, sum_by_gateway, sum_range
 from opentill.figures.statements import Statement, statements
 
 __all__ = [
     "RULES",
     "Attempts",
     "AttemptsComparison",
+    "BalanceProgress",
     "Coming",
     "Comparison",
     "CurrencyFigures",
@@ -33,15 +34,14 @@ __all__ = [
     "Figures",
     "GatewaySums",
     "Period",
-    "Standing",
     "Statement",
     "Sums",
     "behind_since",
-    "by_gateway",
     "catch_up",
-    "coming",
+    "find_coming",
     "read",
     "statements",
-    "sums",
+    "sum_by_gateway",
+    "sum_range",
     "waiting",
 ]

@@ -5,7 +5,7 @@ from typing import Final
 from opentill.db.query import Command, Query, Value
 from opentill.figures.model import GatewaySums
 
-# In one order, so that workers that count different merchants do not wait for each other in rings.
+# Sorted, so that workers that count different merchants cannot deadlock.
 ADD_FAILED = Command(
     """
     insert into gateway_figures as g
@@ -48,9 +48,9 @@ _DIFFER: Final = """
         ) f
     ) tried
     """
-# Whether they are not those that the figures of all merchants add up to: a look into an index for
-# each balance and each merchant. Where tables are distributed, merchants are found by the first
-# version of their terms, which each has one of, on its own node.
+# Whether the figures by gateway differ from the sums of all merchants' figures: one index lookup
+# per balance and merchant. Where tables are distributed, version 1 of its terms stands for a
+# merchant, because it is on the merchant's node.
 DIFFER = Value(
     bool,
     _DIFFER.format(merchants="merchants"),
@@ -58,10 +58,10 @@ DIFFER = Value(
         merchants="(select merchant_id as id from merchant_terms where version = 1)"
     ),
 )
-# Whoever counts waits until what is counted anew is committed.
+# Makes other counters wait until the recount is committed.
 LOCK = Command("lock table gateway_figures in exclusive mode")
 CLEAR = Command("delete from gateway_figures")
-# Everything that is counted, from the rows themselves.
+# Count everything again from the rows.
 RECOUNT = Command(
     """
     insert into gateway_figures (since, gateway, method, currency, payments, volume_minor, failed)

@@ -1,8 +1,8 @@
-"""What the worker does for figures: counts what has been committed, a bounded part at a time.
+"""Worker jobs of figures: count committed entries and attempts in bounded batches.
 
-Money is counted from the ledger's entries in the order of their numbers, which is that of their
-commits; how far the count has come is written in the same transaction. So nothing is missed, and
-nothing is counted twice, wherever a worker stops. The first count of an old database is the same.
+Money is counted from the ledger's entries in the order of their numbers, which is the order of
+their commits; the progress is written in the same transaction. Nothing is therefore missed or
+counted twice, wherever a worker stops. The first count of an old database works the same way.
 """
 
 from collections import defaultdict
@@ -19,25 +19,25 @@ from opentill.figures.model import Behind
 from opentill.orders import FailedAttempts
 
 _log: Final = structlog.get_logger()
-BATCH: Final = 5000  # entries or attempts of one transaction: some 0.1 s
-_AT_ONCE: Final = 200  # merchants, or balances, looked at in one statement
+BATCH: Final = 5000  # entries or attempts per transaction, about 0.1 s
+_SCAN_LIMIT: Final = 200  # merchants or balances per statement
 
 
 async def count_all(
     db: Db, batch: int = BATCH, advance: Callable[[int], None] = lambda _: None
 ) -> int:
-    """Count everything that is not counted yet, and return how many entries and attempts it was.
+    """Count everything that is not counted yet; return the number of entries and attempts.
 
-    ``advance`` is called with how many more entries are done. Safe beside other workers.
+    ``advance`` is called with the number of entries of each batch. Safe beside other workers.
     """
     return await _count_entries(db, batch, advance) + await _count_attempts(db, batch)
 
 
 async def catch_up(db: Db, merchant_id: str) -> None:
-    """Count what a merchant's figures lack, for somebody who looks at them.
+    """Bring a merchant's figures up to date, for a page that shows them.
 
-    At most ``BATCH`` entries of each balance and as many attempts: figures that are behind by
-    more say of when they are, and the worker goes on.
+    Counts at most ``BATCH`` entries of each balance and as many attempts. Figures that are further
+    behind show the time that they cover, and the worker continues.
     """
     async with db.connection() as tx:
         behind = await queries.BEHIND_OF.all(tx, merchant_id=merchant_id)
@@ -49,27 +49,27 @@ async def catch_up(db: Db, merchant_id: str) -> None:
 
 
 async def _count_entries(db: Db, batch: int, advance: Callable[[int], None]) -> int:
-    done = 0
+    counted = 0
     last = Behind("", "", 0)
     while True:
         async with db.connection() as tx:
             behind = await queries.BEHIND.all(
-                tx, merchant_id=last.merchant_id, currency=last.currency, limit=_AT_ONCE
+                tx, merchant_id=last.merchant_id, currency=last.currency, limit=_SCAN_LIMIT
             )
         for balance in behind:
             count = partial(count_entries, balance=balance, most=batch)
-            while moved := await db.run(count):
-                done += moved
-                advance(moved)
-                if moved < batch:
+            while entries := await db.run(count):
+                counted += entries
+                advance(entries)
+                if entries < batch:
                     break
-        if len(behind) < _AT_ONCE:
-            return done
+        if len(behind) < _SCAN_LIMIT:
+            return counted
         last = behind[-1]
 
 
 async def count_entries(tx: Tx, balance: Behind, most: int = BATCH) -> int:
-    """Count up to ``most`` of a balance's entries and return how many there were."""
+    """Count up to ``most`` of a balance's entries; return their number."""
     key = {"merchant_id": balance.merchant_id, "currency": balance.currency}
     await queries.OPEN_HEAD.run(tx, **key)
     after = await queries.LOCK_HEAD.get(tx, **key)
@@ -79,24 +79,24 @@ async def count_entries(tx: Tx, balance: Behind, most: int = BATCH) -> int:
 
 
 async def _count_attempts(db: Db, batch: int) -> int:
-    done = 0
+    counted = 0
     last = ""
     while True:
         async with db.connection() as tx:
-            merchants = await orders.with_uncounted(tx, last, _AT_ONCE)
+            merchants = await orders.with_uncounted(tx, last, _SCAN_LIMIT)
         for merchant_id in merchants:
             count = partial(count_attempts, merchant_id=merchant_id, most=batch)
-            while moved := await db.run(count):
-                done += moved
-                if moved < batch:
+            while attempts := await db.run(count):
+                counted += attempts
+                if attempts < batch:
                     break
-        if len(merchants) < _AT_ONCE:
-            return done
+        if len(merchants) < _SCAN_LIMIT:
+            return counted
         last = merchants[-1]
 
 
 async def count_attempts(tx: Tx, merchant_id: str, most: int = BATCH) -> int:
-    """Count up to ``most`` of a merchant's failed attempts and return how many there were."""
+    """Count up to ``most`` of a merchant's failed attempts; return their number."""
     await queries.OPEN_ATTEMPTS.run(tx, merchant_id=merchant_id)
     await queries.LOCK_ATTEMPTS.get(tx, merchant_id=merchant_id)
     changed = await orders.count_failed(tx, merchant_id, most)
@@ -117,9 +117,9 @@ def _by_gateway(changed: Sequence[FailedAttempts]) -> dict[str, list[Any]]:
 
 
 async def repair_by_gateway(db: Db) -> bool:
-    """Count by gateway anew if that does not add up to what merchants have; return whether.
+    """Recount by gateway if the sums differ from those of merchants; return whether it did.
 
-    A worker of the version before does not count by gateway, and neither did it before an upgrade.
+    A worker of the previous version does not count by gateway.
     """
     async with db.connection() as tx:
         if not await gateway_queries.DIFFER.get(tx):
@@ -136,5 +136,5 @@ async def repair_by_gateway(db: Db) -> bool:
 
 
 async def waiting(db: Db) -> int:
-    """Return how many entries are not counted yet."""
+    """Return the number of entries that are not counted yet."""
     return await db.read(queries.WAITING.get) or 0

@@ -1,8 +1,8 @@
-"""Figures of a merchant: what happened in a range of time, and the ranges that people ask about.
+"""Figures of a merchant over ranges of time, and the ranges that pages show.
 
-Figures are counted by quarter hours of Unix time. Since ``FIRST_DAY`` every zone's days begin and
-end at one, also where its offset is :30 or :45 and on the days of clock changes. Until 1979 some
-zones had offsets such as -0:44:30 (Africa/Monrovia, until 1972).
+Figures are counted by quarter hours of Unix time. Since ``FIRST_DAY`` the days of every zone begin
+and end at a quarter hour, even with an offset of :30 or :45 and on days of clock changes. Until
+1979 some zones had offsets such as -0:44:30 (Africa/Monrovia, until 1972).
 """
 
 import operator
@@ -14,7 +14,7 @@ import msgspec
 
 QUARTER_MS: Final = 900_000
 FIRST_DAY: Final = date(1980, 1, 1)
-SPANS: Final = (1, 7, 30)  # days of the periods on the home page, today among them
+SPANS: Final = (1, 7, 30)  # days of the periods on the home page, including today
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
@@ -24,8 +24,9 @@ Awaiting = Literal["pending", "reserve"]
 class Sums(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a range of time in one settlement currency; minor units.
 
-    ``refunded_minor`` is what refunds took from the balance, ``disputes`` and ``disputed_minor``
-    what was lost to disputes and not recovered, ``fees_minor`` all fees, less those given back.
+    ``refunded_minor`` is the amount that refunds took from the balance; ``disputes`` and
+    ``disputed_minor`` are disputes lost and not recovered; ``fees_minor`` are all fees minus those
+    returned.
     """
 
     payments: int = 0
@@ -38,15 +39,15 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def net_minor(self) -> int:
-        """What is left of the payments."""
+        """The payments minus refunds, lost disputes and fees."""
         return self.paid_minor - self.refunded_minor - self.disputed_minor - self.fees_minor
 
     def minus(self, earlier: "Sums") -> "Sums":
-        """Return what came to these sums since others."""
+        """Subtract earlier sums."""
         return self._with(earlier, operator.sub)
 
     def plus(self, other: "Sums") -> "Sums":
-        """Return these sums and others together."""
+        """Add other sums."""
         return self._with(other, operator.add)
 
     def _with(self, other: "Sums", how: Callable[[int, int], int]) -> "Sums":
@@ -55,7 +56,7 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Until(Sums, frozen=True, kw_only=True):
-    """The sums of all time before ``before`` (Unix ms), a boundary that was asked for."""
+    """The sums of all time before ``before`` (Unix ms), a requested boundary."""
 
     currency: str
     before: int
@@ -68,10 +69,10 @@ class CurrencySums(Sums, frozen=True, kw_only=True):
 
 
 class GatewaySums(msgspec.Struct, frozen=True):
-    """What came in through a gateway by a method in a currency, over all merchants.
+    """Payments through a gateway by a method in a currency, over all merchants.
 
-    ``volume_minor`` is what customers paid, in that currency's minor units; ``failed`` are
-    attempts. ``gateway`` is "" for payments that an operator confirmed without an attempt.
+    ``volume_minor`` is the amount that customers paid, in minor units of the currency; ``failed``
+    counts attempts. ``gateway`` is "" for payments that an operator confirmed without an attempt.
     """
 
     gateway: str
@@ -88,17 +89,17 @@ class GatewaySums(msgspec.Struct, frozen=True):
 
 
 class FailedUntil(msgspec.Struct, frozen=True):
-    """How many payment attempts failed before ``before`` (Unix ms)."""
+    """The number of payment attempts that failed before ``before`` (Unix ms)."""
 
     before: int
     failed: int
 
 
 class Period(msgspec.Struct, frozen=True):
-    """The last ``days`` days until now, and as many before them until the same time of day.
+    """The last ``days`` days until now, and as many days before them until the same time of day.
 
-    Unix ms, each range from ``since`` until before ``until``. The earlier range ends at a quarter
-    hour, at or before the time of day that it is now.
+    Unix ms; each range includes ``since`` and excludes ``until``. The earlier range ends at a
+    quarter hour, at or before the present time of day.
     """
 
     days: int
@@ -109,7 +110,7 @@ class Period(msgspec.Struct, frozen=True):
 
 
 class Day(msgspec.Struct, frozen=True):
-    """A day of a zone, from ``since`` until before ``until`` (Unix ms): 23 to 25 hours."""
+    """A day of a zone, from ``since`` to ``until``, which is excluded (Unix ms): 23 to 25 hours."""
 
     date: date
     since: int
@@ -117,66 +118,66 @@ class Day(msgspec.Struct, frozen=True):
 
 
 def millis(moment: datetime) -> int:
-    """Return a moment as Unix ms."""
+    """Convert a moment to Unix ms."""
     return (moment - _EPOCH) // _MS
 
 
 def quarter(at: int) -> int:
-    """Return when the quarter hour of a time begins; Unix ms."""
+    """Return the start of the quarter hour of a time; Unix ms."""
     return at // QUARTER_MS * QUARTER_MS
 
 
 def local(at: int, zone: tzinfo) -> datetime:
-    """Return a time (Unix ms) in a zone."""
+    """Convert a time (Unix ms) to a zone."""
     return (_EPOCH + at * _MS).astimezone(zone)
 
 
-def day_of(day: date, zone: tzinfo) -> Day:
-    """Return a day as a zone has it: a midnight that clocks skip is the moment of their change."""
+def day_bounds(day: date, zone: tzinfo) -> Day:
+    """Return a day of a zone. A midnight that clocks skip is the moment of their change."""
     since, until = (
-        millis(datetime.combine(each, datetime.min.time(), tzinfo=zone))
-        for each in (day, day + timedelta(days=1))
+        millis(datetime.combine(date_, datetime.min.time(), tzinfo=zone))
+        for date_ in (day, day + timedelta(days=1))
     )
     return Day(day, since, until)
 
 
 def last_days(now: int, zone: tzinfo, number: int) -> list[Day]:
-    """Return the last days of a zone, today as the last."""
+    """Return the last days of a zone, ending with today."""
     today = local(now, zone).date()
-    return [day_of(today - timedelta(days=ago), zone) for ago in range(number - 1, -1, -1)]
+    return [day_bounds(today - timedelta(days=ago), zone) for ago in range(number - 1, -1, -1)]
 
 
 def next_days(now: int, zone: tzinfo, number: int) -> list[Day]:
-    """Return the coming days of a zone, today as the first."""
+    """Return the coming days of a zone, beginning with today."""
     today = local(now, zone).date()
-    return [day_of(today + timedelta(days=ahead), zone) for ahead in range(number)]
+    return [day_bounds(today + timedelta(days=ahead), zone) for ahead in range(number)]
 
 
 def periods(now: int, zone: tzinfo, spans: Sequence[int] = SPANS) -> list[Period]:
-    """Return the periods that end now, each with the one before it."""
-    here = local(now, zone)
-    made: list[Period] = []
+    """Return the periods that end now, each with its preceding period."""
+    now_local = local(now, zone)
+    result: list[Period] = []
     for days in spans:
-        first, last = (here.date() - timedelta(days=ago) for ago in (2 * days - 1, days))
-        same_time = millis(datetime.combine(last, here.time(), tzinfo=zone))
-        since = day_of(last + timedelta(days=1), zone).since
-        made.append(
+        first, last = (now_local.date() - timedelta(days=ago) for ago in (2 * days - 1, days))
+        same_time = millis(datetime.combine(last, now_local.time(), tzinfo=zone))
+        since = day_bounds(last + timedelta(days=1), zone).since
+        result.append(
             Period(
                 days,
                 since,
                 quarter(now) + QUARTER_MS,
-                day_of(first, zone).since,
+                day_bounds(first, zone).since,
                 min(quarter(same_time), since),
             )
         )
-    return made
+    return result
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A balance as it stands, and how far it is counted; minor units.
+class BalanceProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """A balance, and the progress of its count; minor units.
 
-    ``behind_since`` is the time of the first entry that is not counted (Unix ms), None where there
-    is none; ``counted_pending`` and ``counted_reserve`` are the accounts before it.
+    ``behind_since`` is the time of the first entry that is not counted (Unix ms), None if all are;
+    ``counted_pending`` and ``counted_reserve`` are the accounts before it.
     """
 
     currency: str
@@ -190,9 +191,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """Money that becomes available between two boundaries that were asked for; minor units.
+    """Money that becomes available between two requested boundaries; minor units.
 
-    ``slot`` is the number of boundaries before it: 0 for what was due before the first of them.
+    ``slot`` is the number of boundaries before it: 0 for money due before the first of them.
     """
 
     currency: str
@@ -218,9 +219,9 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """How much becomes available on each coming day, and later; minor units.
+    """The amounts that become available on each coming day and later; minor units.
 
-    ``held`` was due before now and has not become available, such as the money of a disputed order.
+    ``held`` was due before now but is not available, such as the money of a disputed order.
     """
 
     held: int
@@ -229,25 +230,25 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """A balance, and when its pending money and its reserve become available."""
+    """A balance, and the schedules of its pending money and its reserve."""
 
-    standing: Standing
+    balance: BalanceProgress
     pending: Schedule
     reserve: Schedule
 
     @property
     def by_day(self) -> tuple[int, ...]:
-        """How much becomes available on each coming day; minor units."""
+        """The amount that becomes available on each coming day; minor units."""
         return tuple(map(operator.add, self.pending.days, self.reserve.days))
 
     @property
     def next_day(self) -> int | None:
-        """The index of the first coming day on which something does, None if on none of them."""
+        """The index of the first coming day with an amount, None if there is none."""
         return next((index for index, minor in enumerate(self.by_day) if minor > 0), None)
 
 
 class Coming(msgspec.Struct, frozen=True):
-    """When a merchant's money becomes available, as it was known at ``as_of`` (Unix ms)."""
+    """The schedule of a merchant's awaited money as of ``as_of`` (Unix ms)."""
 
     as_of: int
     days: tuple[Day, ...]
@@ -255,10 +256,10 @@ class Coming(msgspec.Struct, frozen=True):
 
 
 class Others(msgspec.Struct, frozen=True, kw_only=True):
-    """What moved a balance beside payments, with its sign; minor units.
+    """Signed changes of a balance that are in no figure; minor units.
 
-    ``payouts_minor`` is less what came back, ``corrections_minor`` all that is neither, without the
-    fees of payouts that came back.
+    ``payouts_minor`` excludes returned payouts; ``corrections_minor`` has everything that is
+    neither, without the returned fees of payouts.
     """
 
     payouts_minor: int
@@ -267,9 +268,9 @@ class Others(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurrencyFigures(msgspec.Struct, frozen=True):
-    """A merchant's figures in one settlement currency: of all time, by periods, of each day."""
+    """A merchant's figures in one settlement currency: of all time, by period and by day."""
 
-    standing: Standing
+    balance: BalanceProgress
     ever: Sums
     comparisons: tuple[Comparison, ...]
     days: tuple[Sums, ...]
@@ -278,7 +279,7 @@ class CurrencyFigures(msgspec.Struct, frozen=True):
 
 
 class Attempts(msgspec.Struct, frozen=True):
-    """How many payments there were, over all currencies, and how many attempts failed."""
+    """The numbers of payments and of failed attempts, over all currencies."""
 
     payments: int
     failed: int
@@ -299,14 +300,14 @@ class AttemptsComparison(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """All figures of a merchant's home page, of one moment; ``as_of`` is Unix ms.
+    """The figures of a merchant's home page.
 
-    Everything that happened before ``as_of`` is in them: now, unless the worker is behind.
+    They cover everything before ``as_of`` (Unix ms), which is now unless the worker is behind.
     """
 
     as_of: int
     days: tuple[Day, ...]
     coming: tuple[Day, ...]
     currencies: tuple[CurrencyFigures, ...]
-    attempts: tuple[Attempts, ...]  # of each day
+    attempts: tuple[Attempts, ...]  # by day
     attempts_compared: tuple[AttemptsComparison, ...]

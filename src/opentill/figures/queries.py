@@ -6,16 +6,16 @@ from typing import Final
 from opentill.db.query import Command, Query, Value
 from opentill.figures.model import (
     Awaited,
+    BalanceProgress,
     Behind,
     CurrencySums,
     FailedUntil,
     Others,
-    Standing,
     Sums,
     Until,
 )
 
-# What each figure takes from an entry. A payout's fee is given back by a correction.
+# The contribution of an entry to each figure. A correction returns a payout's fee.
 _MEASURES: Final[Mapping[str, str]] = {
     "payments": "count(*) filter (where type = 'PAYMENT')",
     "paid_minor": "sum(case type when 'PAYMENT' then amount_minor else 0 end)",
@@ -47,10 +47,10 @@ _COUNTED: Final = """(
 
 
 def _waiting(entries: str) -> str:
-    """Write what some entries move in the accounts whose money waits, and until when.
+    """Return SQL for the awaited money of entries: the changes of pending and reserve by due time.
 
-    What one source posted at one time is summed before its order is looked up. An operator's
-    correction waits for nothing.
+    Entries of one source and time are summed before their order is looked up. An operator's
+    correction is due at once.
     """
     return f"""
     select e.merchant_id, e.currency, e.account, e.amount,
@@ -89,9 +89,9 @@ LOCK_HEAD = Value(
     where merchant_id = :merchant_id and currency = :currency for update
     """,
 )
-# Count the entries of a balance after number `:after`, at most `:limit`, and return how many. The
-# head's lock is held, so this is done once. Times never run backwards along the numbers: only the
-# last row that is there may change.
+# Count at most `:limit` entries of a balance after number `:after`; return how many. The caller
+# holds the head's lock, so each entry is counted once. Times never decrease along the numbers, so
+# only the last existing row may change.
 COUNT = Value(
     int,
     f"""
@@ -115,7 +115,7 @@ COUNT = Value(
     ), moved as materialized (
         select account, since, sum(amount)::bigint as amount
         from ({_waiting("taken")}) w group by account, since
-    ), gone as (
+    ), cancelled as (
         delete from awaited_figures f using moved m
         where f.merchant_id = :merchant_id and f.currency = :currency
             and (f.account, f.since) = (m.account, m.since) and f.amount_minor = - m.amount
@@ -123,7 +123,7 @@ COUNT = Value(
     ), awaited as (
         insert into awaited_figures as f (merchant_id, currency, account, since, amount_minor)
         select :merchant_id, :currency, account, since, amount from moved
-        where amount <> 0 and (account, since) not in (select account, since from gone)
+        where amount <> 0 and (account, since) not in (select account, since from cancelled)
         on conflict (merchant_id, currency, account, since)
             do update set amount_minor = f.amount_minor + excluded.amount_minor
     ), paid as (
@@ -149,7 +149,7 @@ COUNT = Value(
     select count(*) from taken
     """,  # noqa: S608 - constants of ours
 )
-# The next balances with entries that are not counted, and how many these are.
+# The next balances with uncounted entries, and the numbers of these.
 BEHIND = Query(
     Behind,
     """
@@ -193,7 +193,7 @@ LOCK_ATTEMPTS = Value(
     where merchant_id = :merchant_id and since = 0 for update
     """,
 )
-# Make a row for each quarter hour that has none, then add to it and to all later ones.
+# Insert missing rows of quarter hours; ADD_FAILED then adds to them and all later ones.
 OPEN_QUARTERS = Command(
     """
     insert into attempt_figures (merchant_id, since, failed)
@@ -221,8 +221,8 @@ ADD_FAILED = Command(
     """
 )
 
-STANDING = Query(
-    Standing,
+BALANCES = Query(
+    BalanceProgress,
     """
     select b.currency, b.pending, b.available, b.frozen, b.reserve,
         coalesce(last.pending_after, 0) as counted_pending,
@@ -238,8 +238,7 @@ STANDING = Query(
     where b.merchant_id = :merchant_id order by b.currency
     """,
 )
-# The sums of all time before each of some boundaries, where there are any: a look into the index
-# for each.
+# The sums of all time before each boundary that has any: one index lookup per boundary.
 UNTIL = Query(
     Until,
     f"""
@@ -254,9 +253,8 @@ UNTIL = Query(
     where h.merchant_id = :merchant_id
     """,  # noqa: S608 - as above
 )
-# What a range of time adds to the sums, over all merchants or of one: two looks into the index for
-# each balance.
-OF_ALL = Query(
+# The sums of a range of time, over all merchants or of one: two index lookups per balance.
+RANGE_SUMS = Query(
     CurrencySums,
     f"""
     select h.currency, {_each("(sum(u.{0}) - coalesce(sum(s.{0}), 0))::bigint as {0}")}
@@ -286,8 +284,8 @@ FAILED_UNTIL = Query(
     ) f
     """,
 )
-# What becomes available before the first of some boundaries (slot 0) and between them. What is due
-# after the last is what the balance has beside it.
+# The amounts that become available before the first boundary (slot 0) and between boundaries. The
+# rest of the balance is due after the last one.
 AWAITED = Query(
     Awaited,
     """
@@ -311,7 +309,7 @@ COUNTED_TO = Value(
     select number from figure_heads where merchant_id = :merchant_id and currency = :currency
     """,
 )
-# The same sums of entries that are named by their numbers.
+# The same sums over a range of entry numbers.
 SUMS = Query(
     Sums,
     f"""
@@ -321,8 +319,8 @@ SUMS = Query(
         and number > :after and number <= :last
     """,  # noqa: S608 - as above
 )
-# What is in no figure: few entries, all of them made by operators. What is neither a payout nor a
-# recharge is a correction, as long as no reason of its own is taken out of it here.
+# Changes that are in no figure: few entries, all made by operators. Everything except payouts and
+# recharges is a correction, unless it gets a reason of its own here.
 OTHERS = Query(
     Others,
     """
@@ -339,8 +337,8 @@ OTHERS = Query(
     """,
 )
 
-# What does not hold, by the sentence that says what must (integrity/queries.py). Both sides of each
-# comparison are summed: what the figures say, and what is there.
+# Integrity rules: their sentences, and statements that find violations (integrity/queries.py). Each
+# statement sums both sides of a comparison, the figures and the rows.
 RULES: Final[Mapping[str, str]] = {
     "figures are the sums of the entries that are counted": f"""
     select merchant_id, currency || ' ' || since as subject,

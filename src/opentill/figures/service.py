@@ -1,4 +1,4 @@
-"""Reads a merchant's figures: a fixed number of look-ups into counts, however many orders."""
+"""Reading of figures, with a number of index lookups that does not depend on that of orders."""
 
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
@@ -12,6 +12,7 @@ from opentill.figures.model import (
     AttemptsComparison,
     Awaited,
     Awaiting,
+    BalanceProgress,
     Coming,
     Comparison,
     CurrencyFigures,
@@ -22,7 +23,6 @@ from opentill.figures.model import (
     GatewaySums,
     Period,
     Schedule,
-    Standing,
     Sums,
     last_days,
     next_days,
@@ -30,12 +30,12 @@ from opentill.figures.model import (
     quarter,
 )
 
-DAYS: Final = 30  # each of which has its figures
-COMING: Final = 14  # days in which money becomes available, one by one
+DAYS: Final = 30  # past days with figures of their own
+COMING: Final = 14  # coming days with amounts of their own
 
 
 class _Counts:
-    """What is counted before each boundary that was asked for: sums by currency, and attempts."""
+    """The counts before each requested boundary: sums by currency, and attempts."""
 
     def __init__(self, sums: Mapping[tuple[str, int], Sums], failed: Mapping[int, int]) -> None:
         self._sums = sums
@@ -43,7 +43,7 @@ class _Counts:
         self._currencies = {currency for currency, _ in sums}
 
     def totals(self, currency: str, since: int, until: int) -> Sums:
-        """Return the sums of a range; nothing where no entry is counted yet."""
+        """Return the sums of a range, which are 0 if no entry is counted yet."""
         nothing = Sums()
         before = self._sums.get((currency, since), nothing)
         return self._sums.get((currency, until), nothing).minus(before)
@@ -55,22 +55,22 @@ class _Counts:
 
 
 async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
-    """Return a merchant's figures of one moment, by the days of a time zone; ``now``: Unix ms."""
+    """Return a merchant's figures by the days of a time zone; ``now`` is Unix ms."""
     days = tuple(last_days(now, zone, DAYS))
     compared = tuple(periods(now, zone))
-    next_ones = tuple(next_days(now, zone, COMING))
+    coming_days = tuple(next_days(now, zone, COMING))
     async with db.snapshot() as tx:
-        standing = await queries.STANDING.all(tx, merchant_id=merchant_id)
+        balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
         counts = await _counts(tx, merchant_id, _boundaries(days, compared))
-        awaited = await _awaited(tx, merchant_id, next_ones, now)
+        awaited = await _awaited(tx, merchant_id, coming_days, now)
         behind = [await orders.uncounted_since(tx, merchant_id)]
-    behind += [balance.behind_since for balance in standing]
+    behind += [balance.behind_since for balance in balances]
     return Figures(
         as_of=min([now, *(at for at in behind if at is not None)]),
         days=days,
-        coming=next_ones,
+        coming=coming_days,
         currencies=tuple(
-            _of_currency(balance, counts, days, compared, awaited) for balance in standing
+            _of_currency(balance, counts, days, compared, awaited) for balance in balances
         ),
         attempts=tuple(counts.attempts(day.since, day.until) for day in days),
         attempts_compared=tuple(
@@ -84,19 +84,19 @@ async def read(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Figures:
     )
 
 
-async def coming(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Coming:
-    """Return when a merchant's money becomes available, by the days of a zone; ``now``: Unix ms."""
+async def find_coming(db: Db, merchant_id: str, zone: tzinfo, now: int) -> Coming:
+    """Return a merchant's awaited money by the days of a zone; ``now`` is Unix ms."""
     days = tuple(next_days(now, zone, COMING))
     async with db.snapshot() as tx:
-        standing = await queries.STANDING.all(tx, merchant_id=merchant_id)
+        balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
         awaited = await _awaited(tx, merchant_id, days, now)
-    behind = [one.behind_since for one in standing]
+    behind = [one.behind_since for one in balances]
     return Coming(
         min([now, *(at for at in behind if at is not None)]),
         days,
         tuple(
             Expected(one, _schedule(awaited, one, "pending"), _schedule(awaited, one, "reserve"))
-            for one in standing
+            for one in balances
         ),
     )
 
@@ -107,7 +107,7 @@ async def _awaited(tx: Tx, merchant_id: str, days: Sequence[Day], now: int) -> l
 
 
 def _boundaries(days: Sequence[Day], compared: Sequence[Period]) -> list[int]:
-    """Return every time at which a range begins or ends, in order."""
+    """Return the sorted boundaries of all ranges."""
     ends = {edge for day in days for edge in (day.since, day.until)}
     for period in compared:
         ends |= {period.since, period.until, period.before_since, period.before_until}
@@ -124,7 +124,7 @@ async def _counts(tx: Tx, merchant_id: str, boundaries: list[int]) -> _Counts:
 
 
 def _of_currency(
-    balance: Standing,
+    balance: BalanceProgress,
     counts: _Counts,
     days: Sequence[Day],
     compared: Sequence[Period],
@@ -132,7 +132,7 @@ def _of_currency(
 ) -> CurrencyFigures:
     currency = balance.currency
     return CurrencyFigures(
-        standing=balance,
+        balance=balance,
         ever=counts.totals(currency, 0, days[-1].until),
         comparisons=tuple(
             Comparison(
@@ -148,7 +148,7 @@ def _of_currency(
     )
 
 
-def _schedule(awaited: Sequence[Awaited], balance: Standing, account: Awaiting) -> Schedule:
+def _schedule(awaited: Sequence[Awaited], balance: BalanceProgress, account: Awaiting) -> Schedule:
     slots = [0] * (COMING + 1)
     for row in awaited:
         if (row.currency, row.account) == (balance.currency, account):
@@ -157,25 +157,25 @@ def _schedule(awaited: Sequence[Awaited], balance: Standing, account: Awaiting) 
     return Schedule(slots[0], tuple(slots[1:]), whole - sum(slots))
 
 
-async def sums(tx: Tx, merchant_id: str | None, since: int, until: int) -> list[CurrencySums]:
-    """Return what happened from ``since`` until before ``until``, by settlement currency.
+async def sum_range(tx: Tx, merchant_id: str | None, since: int, until: int) -> list[CurrencySums]:
+    """Return the sums from ``since`` to ``until`` (excluded) by settlement currency.
 
-    Unix ms, both full quarter hours; of one merchant, or of all together. What is not counted yet
-    is left out: ``jobs.count_all`` counts it.
+    Unix ms, both full quarter hours; of one merchant, or of all. Entries that are not counted yet
+    are missing: ``jobs.count_all`` counts them.
     """
-    return await queries.OF_ALL.all(tx, merchant_id=merchant_id, since=since, until=until)
+    return await queries.RANGE_SUMS.all(tx, merchant_id=merchant_id, since=since, until=until)
 
 
 async def behind_since(tx: Tx, merchant_id: str) -> int | None:
-    """Return of when a merchant's first entry is that is not counted yet; None if all are."""
-    standing = await queries.STANDING.all(tx, merchant_id=merchant_id)
-    return min((one.behind_since for one in standing if one.behind_since is not None), default=None)
+    """Return the time of a merchant's first uncounted entry; None if all are counted."""
+    balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
+    return min((one.behind_since for one in balances if one.behind_since is not None), default=None)
 
 
-async def by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
-    """Return what came in by gateway, method and currency from ``since`` until before ``until``.
+async def sum_by_gateway(tx: Tx, since: int, until: int) -> list[GatewaySums]:
+    """Return the payments by gateway, method and currency from ``since`` to ``until`` (excluded).
 
-    Unix ms, both full quarter hours; of all merchants together. What is not counted yet is left
-    out, as in ``sums``.
+    Unix ms, both full quarter hours; of all merchants. Entries that are not counted yet are
+    missing, as in ``sum_range``.
     """
     return await gateway_queries.BETWEEN.all(tx, since=since, until=until)

@@ -1,8 +1,8 @@
-"""Statements of a range of days: the balance before, what changed it, the balance after.
+"""Statements of a range of days: opening balance, changes by reason, closing balance.
 
-However long the range is, it costs a few look-ups: balances stand in the entries, and what was
-paid, refunded, lost and charged is the difference of two figures. Entries that are not counted yet
-are summed (decision 0072).
+The cost does not depend on the length of the range: entries contain balances, and payments,
+refunds, losses and fees are differences of two figures. Entries that are not counted yet are summed
+(decision 0072).
 """
 
 from typing import Final, Literal
@@ -14,10 +14,10 @@ from opentill.db.database import Db, Tx
 from opentill.figures import queries
 from opentill.figures.model import QUARTER_MS, Sums
 from opentill.ledger import (
+    MAX_SUMMED,
     MERCHANT_ACCOUNTS,
-    MOST_SUMMED,
     POSTINGS,
-    Span,
+    EntryRange,
     StatementError,
     Type,
     TypeSum,
@@ -25,8 +25,8 @@ from opentill.ledger import (
 from opentill.list_counts import FOREVER
 
 Reason = Literal["payments", "refunds", "disputes", "fees", "payouts", "recharges", "corrections"]
-# What figures count. Every other type that changes the sum of the merchant's accounts is read by
-# itself, and is a correction unless it has a reason of its own: a new one needs nothing here.
+# The types that figures count. Every other type that changes the sum of the merchant's accounts is
+# read from the entries, and is a correction unless it has a reason of its own.
 _COUNTED: Final[frozenset[Type]] = frozenset(
     {"PAYMENT", "REFUND", "CHARGEBACK", "CHARGEBACK_RECOVERY", "FEE", "CHARGEBACK_FEE"}
 )
@@ -43,9 +43,9 @@ _OTHERS: Final[tuple[Type, ...]] = tuple(
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """A statement in one currency; minor units.
 
-    ``opening`` and ``closing`` are by account (``ledger.MERCHANT_ACCOUNTS``), and ``changes`` what
-    made the sum of the accounts change, with its sign: None as long as too many entries are not
-    counted. ``types`` is what each type of entry moved: None for a range with very many.
+    ``opening`` and ``closing`` are by account (``ledger.MERCHANT_ACCOUNTS``). ``changes`` are the
+    signed changes of the accounts' sum by reason; None while too many entries are uncounted.
+    ``types`` are the sums by type of entry; None for a range with too many entries.
     """
 
     currency: str
@@ -57,23 +57,23 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opening_minor(self) -> int:
-        """All of the merchant's money before the range."""
+        """The merchant's money before the range."""
         return sum(self.opening.values())
 
     @property
     def closing_minor(self) -> int:
-        """All of it after the range."""
+        """The merchant's money after the range."""
         return sum(self.closing.values())
 
 
 async def statements(
-    db: Db, merchant_id: str, within: tuple[int, int], most: int = MOST_SUMMED
+    db: Db, merchant_id: str, within: tuple[int, int], most: int = MAX_SUMMED
 ) -> tuple[Statement, ...]:
-    """Return a merchant's statement in each currency; ``within``: inclusive Unix ms.
+    """Return a merchant's statement in each currency; ``within`` is inclusive Unix ms.
 
-    0 and FOREVER are open sides, and any other a midnight of some zone on or after
-    ``model.FIRST_DAY``. ``most``: how many entries are summed one by one. Raises StatementError if
-    anything does not add up.
+    0 and FOREVER are open ends; any other end is a midnight of some zone since
+    ``model.FIRST_DAY``. At most ``most`` entries are summed one by one. Raises StatementError if
+    the sums do not match.
     """
     since, until = within
     if since % QUARTER_MS or (until != FOREVER and (until + 1) % QUARTER_MS):
@@ -82,36 +82,41 @@ async def statements(
 
     async def read(tx: Tx) -> tuple[Statement, ...]:
         end = None if until == FOREVER else until
-        spans = await ledger.spans(tx, merchant_id, since or None, end)
-        return tuple([await _statement(tx, span, within, most) for span in spans])
+        ranges = await ledger.find_ranges(tx, merchant_id, since or None, end)
+        return tuple([await _statement(tx, entry_range, within, most) for entry_range in ranges])
 
     return await db.read_snapshot(read)
 
 
-async def _statement(tx: Tx, span: Span, within: tuple[int, int], most: int) -> Statement:
-    types = await ledger.sums_by_type(tx, span, most)
-    made = Statement(
-        currency=span.balance.currency,
-        entries=span.entries,
-        opening=dict(zip(MERCHANT_ACCOUNTS, span.opening, strict=True)),
-        closing=dict(zip(MERCHANT_ACCOUNTS, span.closing, strict=True)),
-        changes=await _changes(tx, span, within, most),
+async def _statement(
+    tx: Tx, entry_range: EntryRange, within: tuple[int, int], most: int
+) -> Statement:
+    types = await ledger.sums_by_type(tx, entry_range, most)
+    statement = Statement(
+        currency=entry_range.balance.currency,
+        entries=entry_range.entries,
+        opening=dict(zip(MERCHANT_ACCOUNTS, entry_range.opening, strict=True)),
+        closing=dict(zip(MERCHANT_ACCOUNTS, entry_range.closing, strict=True)),
+        changes=await _changes(tx, entry_range, within, most),
         types=None if types is None else tuple(types),
     )
-    changes = made.changes
-    if changes is not None and made.opening_minor + sum(changes.values()) != made.closing_minor:
+    changes = statement.changes
+    if (
+        changes is not None
+        and statement.opening_minor + sum(changes.values()) != statement.closing_minor
+    ):
         msg = f"the figures of {within} are not what the balance changed by"
         raise StatementError(msg)
-    return made
+    return statement
 
 
 async def _changes(
-    tx: Tx, span: Span, within: tuple[int, int], most: int
+    tx: Tx, entry_range: EntryRange, within: tuple[int, int], most: int
 ) -> dict[Reason, int] | None:
-    sums = await _sums(tx, span, within, most)
+    sums = await _sums(tx, entry_range, within, most)
     if sums is None:
         return None
-    key = {"merchant_id": span.balance.merchant_id, "currency": span.balance.currency}
+    key = {"merchant_id": entry_range.balance.merchant_id, "currency": entry_range.balance.currency}
     others = await queries.OTHERS.one(
         tx, **key, types=list(_OTHERS), since=within[0], until=within[1]
     )
@@ -126,23 +131,23 @@ async def _changes(
     }
 
 
-async def _sums(tx: Tx, span: Span, within: tuple[int, int], most: int) -> Sums | None:
-    """Return the sums of a range: counted, and what is not counted yet; None if that is much."""
-    key = {"merchant_id": span.balance.merchant_id, "currency": span.balance.currency}
-    first, last = span.numbers
+async def _sums(tx: Tx, entry_range: EntryRange, within: tuple[int, int], most: int) -> Sums | None:
+    """Return the sums of a range, counted and uncounted; None if too much is uncounted."""
+    key = {"merchant_id": entry_range.balance.merchant_id, "currency": entry_range.balance.currency}
+    first, last = entry_range.numbers
     counted = Sums()
-    if span.entries > most:
-        counted = await _counted(tx, span, within)
+    if entry_range.entries > most:
+        counted = await _counted(tx, entry_range, within)
         first = max(first, await queries.COUNTED_TO.get(tx, **key) or 0)
     if last - first > most:
         return None
     return counted.plus(await queries.SUMS.one(tx, **key, after=first, last=last))
 
 
-async def _counted(tx: Tx, span: Span, within: tuple[int, int]) -> Sums:
+async def _counted(tx: Tx, entry_range: EntryRange, within: tuple[int, int]) -> Sums:
     since, before = within[0], within[1] + 1
-    found = await queries.UNTIL.all(
-        tx, merchant_id=span.balance.merchant_id, before=[since, before]
+    rows = await queries.UNTIL.all(
+        tx, merchant_id=entry_range.balance.merchant_id, before=[since, before]
     )
-    sums = {one.before: one for one in found if one.currency == span.balance.currency}
+    sums = {one.before: one for one in rows if one.currency == entry_range.balance.currency}
     return Sums().plus(sums.get(before, Sums())).minus(sums.get(since, Sums()))

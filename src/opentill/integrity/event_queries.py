@@ -1,18 +1,17 @@
-"""The integrity rule about events: all that happened was reported, each time by one event.
+"""The integrity rule about events: each occurrence was reported by exactly one event.
 
 contract.md#event-emitted. Events are kept for 90 days (``webhooks.KEEP_EVENTS_MS``), by the time in
-their ids. The rule therefore covers what was created in the last 89 days: an id holds real time, so
-every event of such an order, refund, dispute or payout still exists, however the business clock was
-moved. An order whose history was pruned is left out: its first row is removed with all others but
-the last.
+their ids. The rule therefore covers objects created in the last 89 days: ids contain real time, so
+that all events of such an order, refund, dispute or payout still exist, however the business clock
+was moved. Orders with a pruned history, whose first row is missing, are excluded.
 """
 
 from typing import Final
 
 HOLDS: Final = "what happened was reported by one event each time, and nothing else was"
-# ``:source``, ``:event``, ``:target`` and ``:type`` are the columns of the table of an order's
-# transitions, a row for each event that one emits. Both sides are added up rather than joined, so
-# that a condition on the merchant reaches every table (see ``queries.py``).
+# ``:source``, ``:event``, ``:target`` and ``:type`` are the columns of the table of order
+# transitions, one row per emitted event. Both sides are summed instead of joined, so that a
+# condition on the merchant is pushed down to every table (see ``queries.py``).
 EVENTS: Final = """
     select merchant_id, subject,
         type || ': ' || sum(due) || ' expected, ' || sum(written) || ' written' as detail

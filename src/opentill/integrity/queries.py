@@ -1,8 +1,8 @@
-"""The integrity rules as data: what must hold, and the statement that finds where it does not.
+"""The integrity rules as data: a sentence for each, and the statement that finds violations.
 
-contract.md#ledger-rules. Each statement returns the merchant, the subject and a detail of every
-violation. It also runs for a single merchant, so two sides are compared by left joins: PostgreSQL
-does not push a condition on the merchant down into a full join.
+contract.md#ledger-rules. Each statement returns merchant, subject and detail of every violation. It
+also runs for a single merchant, so two sides are compared by left joins: PostgreSQL does not push a
+condition on the merchant down into a full join.
 """
 
 from typing import Final
@@ -11,21 +11,21 @@ from opentill import figures
 from opentill.adjustments.model import MOVES
 from opentill.db.query import WHOLE_S, Query, Value
 from opentill.integrity import event_queries
-from opentill.ledger import Violation, rule_text
+from opentill.ledger import Violation, rule_sql
 
-_OF_MERCHANT_S: Final = 3600.0  # for a rule about one merchant, however large it is
+_OF_MERCHANT_S: Final = 3600.0  # time limit of a rule about one merchant of any size
 _UNPAID: Final = "('CREATING', 'PENDING', 'FAILED', 'CLOSED', 'REVOKED')"
-# As in orders.Order: whether the order's money is still in pending, and how much it is.
+# As in orders.Order: whether the order's money is still in pending, and the amount.
 _STANDS: Final = """(o.paid_at is not null and o.settled_at is null
     and (o.settle_at is not null or o.status not in ('REFUNDED', 'CHARGEBACK')))"""
 _UNSETTLED: Final = "(o.net_settled_minor - o.refund_debit_minor - o.charged_back_minor)"
-# What an adjustment posts, as rows of values.
+# The table of adjustments as rows of values.
 _MOVES: Final = ", ".join(
     f"('{m.kind}', '{m.account}', {m.sign}, '{m.posting}', '{m.source}', '{m.target}')"
     for m in MOVES
 )
 
-# Each rule, and the statement that finds where it does not hold.
+# Each rule's sentence, and the statement that finds its violations.
 _RULES: Final = {
     "an order has its PAYMENT exactly when it was paid": f"""
     select o.merchant_id, o.id as subject,
@@ -427,7 +427,7 @@ _HISTORY: Final = """
 def _rule(holds: str, sql: str, *, one_merchant: bool = False) -> Query[Violation]:
     """Return the statement of a rule; PostgreSQL takes the condition down into it where it can."""
     of_merchant = " where merchant_id = :merchant_id" if one_merchant else ""
-    text = rule_text(holds, sql, of_merchant)
+    text = rule_sql(holds, sql, of_merchant)
     return Query(Violation, text, timeout_s=_OF_MERCHANT_S if one_merchant else WHOLE_S)
 
 

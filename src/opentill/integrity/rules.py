@@ -1,6 +1,6 @@
-"""Whether the ledger's own rules hold, and whether the features' rows explain its entries.
+"""Checks of the ledger's own rules, and of the rules by which features' rows explain its entries.
 
-It stands above the features because it reads the rows of all of them. The rules themselves are in
+The package is above the features, because it reads the rows of all of them. The rules are in
 ``queries.py``.
 """
 
@@ -21,7 +21,7 @@ from opentill.integrity import queries
 from opentill.ledger import Violation
 from opentill.orders import TRANSITIONS
 
-# The table of an order's transitions by its columns, for the rule about its history.
+# The columns of the table of order transitions, for the rule about history.
 _TRANSITIONS: Final[Mapping[str, Any]] = {
     "source": [transition.source for transition in TRANSITIONS],
     "event": [transition.event for transition in TRANSITIONS],
@@ -29,8 +29,8 @@ _TRANSITIONS: Final[Mapping[str, Any]] = {
 }
 
 
-# The events of each transition, likewise. That an order settled is emitted once, however often it
-# reaches SETTLED, so the rule takes that from the order itself.
+# The events of each transition. The event of settlement is emitted once, however often the order
+# reaches SETTLED, so the rule takes it from the order.
 _EMITTED: Final = [
     (transition, type_)
     for transition in TRANSITIONS
@@ -44,15 +44,15 @@ _EVENTS: Final[Mapping[str, Any]] = {
     "type": [type_ for _, type_ in _EMITTED],
 }
 _DAY_MS: Final = 86_400_000
-_CLOCKS_DIFFER_MS: Final = 3_600_000  # of two machines, at most
+_CLOCK_SKEW_MS: Final = 3_600_000  # largest tolerated difference between two machines' clocks
 
 
 def event_values(now: int) -> Mapping[str, Any]:
-    """Return the values of the rule about events: it covers what was created while they are kept.
+    """Return the parameters of the rule about events; ``now`` is real time.
 
-    One day less, so that it does not matter when the last events were removed, and by which clock.
-    Events are read from a little before: a machine whose clock is behind may have made the event of
-    the first order, with an id that is older than the order's. ``now`` is real time.
+    It covers objects created within the retention of events minus one day, so that the time of the
+    last pruning does not matter. Events are read from a little earlier, because a machine whose
+    clock is behind may have written an event whose id is older than its order's.
     """
     since = now - webhooks.KEEP_EVENTS_MS + _DAY_MS
     return {
@@ -61,30 +61,30 @@ def event_values(now: int) -> Mapping[str, Any]:
         "first_refund": first_id("re", since),
         "first_dispute": first_id("dp", since),
         "first_payout": first_id("po", since),
-        "first_event": first_id("evt", since - _CLOCKS_DIFFER_MS),
+        "first_event": first_id("evt", since - _CLOCK_SKEW_MS),
     }
 
 
 def statements() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
-    """Return all rules with their values, the slowest first: ``check_all`` runs two at a time."""
+    """Return all rules with their parameters, slowest first: ``check_all`` runs two at a time."""
     rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
     history, events = (queries.HISTORY, _TRANSITIONS), (queries.EVENTS, event_values(now_ms()))
     return [history, events, *ledger.rules(), *rules]
 
 
 async def check_books(tx: Tx) -> tuple[int, list[Violation]]:
-    """Check every rule. Returns how many entries there are and what is wrong.
+    """Check every rule; return the number of entries and the violations.
 
-    To be run in one repeatable-read transaction, so that it sees the database of one moment.
+    Run it in a repeatable-read transaction, so that all rules see one snapshot.
     """
     violations: list[Violation] = []
     for rule, values in statements():
         violations += await rule.all(tx, **values)
-    return await ledger.count(tx), violations
+    return await ledger.count_entries(tx), violations
 
 
 async def check_all(db: Db) -> tuple[int, list[Violation]]:
-    """Check as ``check_books`` does, two rules at a time, both of the same moment."""
+    """Check like ``check_books``, with two rules at a time in the same snapshot."""
     async with db.snapshot() as first, db.snapshot(first) as second:
         waiting = deque(statements())
         violations: list[Violation] = []
@@ -95,24 +95,24 @@ async def check_all(db: Db) -> tuple[int, list[Violation]]:
                 violations.extend(await rule.all(tx, **values))
 
         await run_all(work(first), work(second))
-        return await ledger.count(first), sorted(violations, key=repr)
+        return await ledger.count_entries(first), sorted(violations, key=repr)
 
 
 class MerchantRule(NamedTuple):
-    """That a merchant's orders, refunds and so on explain its entries: one rule about them."""
+    """A rule by which a merchant's orders, refunds and so on explain its entries."""
 
     holds: str
     rule: Query[Violation]
     values: Mapping[str, Any]
 
     async def check(self, tx: Tx) -> list[Violation]:
-        """Return where it does not hold. Raises NotPossible."""
-        with possible():
+        """Return the violations. Raises CheckFailed."""
+        with failing_checks():
             return await self.rule.all(tx, **self.values)
 
 
-def of_merchant(merchant_id: str) -> list[MerchantRule]:
-    """Return all rules about a merchant."""
+def merchant_rules(merchant_id: str) -> list[MerchantRule]:
+    """Return the rules about a merchant."""
     values = {"merchant_id": merchant_id}
     rules = [(rule, values) for rule in queries.MERCHANT_RULES]
     rules.append((queries.MERCHANT_HISTORY, {**_TRANSITIONS, **values}))
@@ -123,19 +123,19 @@ def of_merchant(merchant_id: str) -> list[MerchantRule]:
     ]
 
 
-class NotPossible(Exception):
-    """A statement of the check took longer than it may, or more than the database has for it.
+class CheckFailed(Exception):
+    """A statement of a check ran out of time or of database resources.
 
-    The database is not away: others are served.
+    The database is available: other statements succeed.
     """
 
 
 @contextmanager
-def possible() -> Iterator[None]:
-    """Raise NotPossible for such a statement, inside of what lends the connection."""
+def failing_checks() -> Iterator[None]:
+    """Raise CheckFailed for such a statement; use it inside the block of the connection."""
     try:
         yield
     except asyncpg.TooManyConnectionsError:
         raise
     except (TimeoutError, asyncpg.InsufficientResourcesError) as error:
-        raise NotPossible from error
+        raise CheckFailed from error

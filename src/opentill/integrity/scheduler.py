@@ -1,11 +1,10 @@
-"""The incremental check: the worker checks every rule over and over, a bounded part at a time.
+"""The incremental check: the worker checks every rule repeatedly, in bounded parts.
 
 A part is at most ``incremental.RANGE`` entries of a balance, read in one snapshot. After the last
-part of a merchant's first balance, the rules about the merchant's orders, refunds and so on are
-checked too, each by a statement of its own: how long one takes grows with the merchant. Rules that
-are left after some seconds are checked later, between other merchants, who have as much time as
-these in all. What cannot be checked is logged and put off. ``opentill ledger check`` checks
-everything at once.
+part of a merchant's first balance, the rules about the merchant's orders, refunds and so on follow,
+each as a statement whose duration grows with the merchant. Rules that remain after some seconds are
+checked later, alternating with other merchants, which get the same time in total. Failures are
+logged and retried later. ``opentill ledger check`` checks everything at once.
 """
 
 import time
@@ -23,47 +22,47 @@ from opentill.integrity import queries, rules
 from opentill.ledger import Violation, incremental
 from opentill.ledger.model import Progress
 
-REST_MS: Final = 3_600_000  # between two checks of a balance
-RULES_S: Final = 2.0  # after which no other rule about the same merchant is begun at once
-_STORED_MS: Final = 60_000  # how often it is stored that rules are checked which find nothing
-_BALANCES: Final = 50  # of one turn
-_LOGGED: Final = 100  # of one part, or of one rule
+REST_MS: Final = 3_600_000  # pause between two passes over a balance
+RULES_S: Final = 2.0  # time limit after which no further rule of the same merchant is begun
+_STORED_MS: Final = 60_000  # interval of storing progress while rules find nothing
+_BALANCES: Final = 50  # per turn
+_LOGGED: Final = 100  # violations per part or rule
 _log: Final = structlog.get_logger()
 
 
-class BooksCheck:
-    """The check by one worker. Two at once do no harm: what the slower one found is not stored."""
+class IncrementalCheck:
+    """The check by one worker. Concurrent workers do no harm: the slower one stores nothing."""
 
     def __init__(self, db: Db, rules_s: float = RULES_S) -> None:
         """``rules_s``: see ``RULES_S``."""
         self._db = db
         self._rules_s = rules_s
-        # Merchants of whom rules are left, in turn; by merchant and currency of the first balance.
-        self._begun: dict[tuple[str, str], _MerchantCheck] = {}
-        self._rest_until = 0.0  # until then others have the time that these have had
+        # Merchants with unchecked rules, in turn, by merchant and currency of the first balance.
+        self._unfinished: dict[tuple[str, str], _MerchantCheck] = {}
+        self._rest_until = 0.0  # monotonic time until which other merchants have their turn
 
     async def turn(self, limit: int = incremental.RANGE) -> int:
-        """Check up to ``limit`` entries where the last turn stopped; return how many there were.
+        """Check up to ``limit`` entries where the last turn stopped; return their number.
 
-        Violations are logged as errors, counted in ``ledger_checks``, and the first of them kept
-        there. Raises Unavailable.
+        Violations are logged as errors and counted in ``ledger_checks``, which stores the first of
+        them. Raises Unavailable.
         """
         left = limit
         for _ in range(_BALANCES):
-            await self._go_on()
+            await self._resume()
             now = now_ms()
             async with self._db.connection() as tx:
                 before = await incremental.next_balance(tx, until=now - REST_MS)
             if before is None:
                 break
-            if begun := self._begun.get((before.merchant_id, before.currency)):
-                await self._keep(begun)
+            if unfinished := self._unfinished.get((before.merchant_id, before.currency)):
+                await self._postpone(unfinished)
                 continue
             try:
                 left -= await self._check_part(before, left, now)
             except Unavailable:
                 raise
-            except Exception:  # noqa: BLE001 - it is logged, and the next turn begins with another
+            except Exception:  # noqa: BLE001 - logged; the next turn begins with another balance
                 _log.exception(
                     "entries not checked", merchant=before.merchant_id, currency=before.currency
                 )
@@ -74,79 +73,82 @@ class BooksCheck:
         return limit - left
 
     async def _check_part(self, before: Progress, limit: int, now: int) -> int:
-        """Check the next ``limit`` entries of a balance, and its merchant if they are the last.
+        """Check the next ``limit`` entries of a balance, and its merchant after the last ones.
 
-        Returns how many entries there were. How far they are checked is stored before the rules
-        about the merchant begin: whatever becomes of these, the balance has its turn again after
-        all others.
+        Returns the number of entries. The progress is stored before the rules about the merchant
+        begin, so that whatever their result, the balance's next turn comes after all others.
         """
         async with self._db.snapshot() as tx:
-            with rules.possible():
-                made = await incremental.check_range(tx, before, limit)
-            with_rules = made.finished and await queries.IS_FIRST.get(
+            with rules.failing_checks():
+                checked = await incremental.check_range(tx, before, limit)
+            with_rules = checked.finished and await queries.IS_FIRST.get(
                 tx, merchant_id=before.merchant_id, currency=before.currency
             )
-        save = partial(incremental.save, before=before, made=made, now=now, whole=not with_rules)
+        save = partial(
+            incremental.save, before=before, checked=checked, now=now, whole=not with_rules
+        )
         if await self._db.run(save):
-            _log_wrong(made.violations)
+            _log_violations(checked.violations)
             if with_rules:
-                merchant = _MerchantCheck(self._db, before, made, stored_at=now)
-                self._begun[merchant.key] = merchant
+                merchant = _MerchantCheck(self._db, before, checked, stored_at=now)
+                self._unfinished[merchant.key] = merchant
                 await self._check_rules(merchant)
-        return made.entries
+        return checked.entries
 
-    async def _go_on(self) -> None:
-        """Check rules about the merchant that has waited longest, if it is time for it."""
+    async def _resume(self) -> None:
+        """Check rules about the merchant that has waited longest, if it is its turn."""
         began = time.monotonic()
-        if self._begun and began >= self._rest_until:
-            await self._check_rules(next(iter(self._begun.values())))
+        if self._unfinished and began >= self._rest_until:
+            await self._check_rules(next(iter(self._unfinished.values())))
             ended = time.monotonic()
             self._rest_until = ended + (ended - began)
 
     async def _check_rules(self, merchant: "_MerchantCheck") -> None:
-        """Check at least one rule about a merchant, and no other one after ``rules_s``."""
+        """Check at least one rule about a merchant, and begin no other one after ``rules_s``."""
         end = time.monotonic() + self._rules_s
         while await merchant.check_next():
             if time.monotonic() >= end:
-                self._begun[merchant.key] = self._begun.pop(merchant.key)  # after all others
+                self._unfinished[merchant.key] = self._unfinished.pop(
+                    merchant.key
+                )  # after all others
                 return
-        del self._begun[merchant.key]
+        del self._unfinished[merchant.key]
 
-    async def _keep(self, merchant: "_MerchantCheck") -> None:
-        """Store that a merchant is being checked: it has waited so long that it was due again."""
+    async def _postpone(self, merchant: "_MerchantCheck") -> None:
+        """Store that a merchant is being checked, because its balance is due again already."""
         if not await merchant.store():
-            del self._begun[merchant.key]
+            del self._unfinished[merchant.key]
 
 
 class _MerchantCheck:
     """The rules about a merchant, after the last part of its first balance.
 
-    A pass in which one of them could not be checked is not finished, and keeps what the pass before
-    it found. What a rule finds is stored at once.
+    A pass in which one of them failed is not whole, and keeps the violations of the previous pass.
+    Violations are stored at once.
     """
 
     def __init__(
-        self, db: Db, before: Progress, made: incremental.CheckedRange, stored_at: int
+        self, db: Db, before: Progress, checked: incremental.CheckedRange, stored_at: int
     ) -> None:
         self.key = (before.merchant_id, before.currency)
         self._db = db
-        self._made = made
+        self._checked = checked
         self._stored_at = stored_at
-        self._rules = deque(rules.of_merchant(before.merchant_id))
-        self._found: list[Violation] = []
+        self._rules = deque(rules.merchant_rules(before.merchant_id))
+        self._violations: list[Violation] = []
         self._whole = True
 
     async def check_next(self) -> bool:
-        """Check a rule; return whether there are more, and no other worker has begun anew.
+        """Check a rule; return whether more remain and no other worker has begun a new pass.
 
-        Raises Unavailable: then what was to be done still is.
+        Raises Unavailable, after which the rule remains to be checked.
         """
         if self._rules:
-            wrong = await self._check(self._rules[0])
+            violations = await self._check(self._rules[0])
             self._rules.popleft()
-            _log_wrong(wrong)
-            self._found += wrong
-            if self._rules and not wrong and now_ms() - self._stored_at < _STORED_MS:
+            _log_violations(violations)
+            self._violations += violations
+            if self._rules and not violations and now_ms() - self._stored_at < _STORED_MS:
                 return True
         return await self.store() and bool(self._rules)
 
@@ -155,22 +157,22 @@ class _MerchantCheck:
             return await self._db.read_snapshot(rule.check)
         except Unavailable:
             raise
-        except Exception:  # noqa: BLE001 - it is logged, and the other rules are checked
+        except Exception:  # noqa: BLE001 - logged; the other rules are checked
             _log.exception("rule not checked", rule=rule.holds, merchant=self.key[0])
             self._whole = False
             return []
 
     async def store(self) -> bool:
-        """Store what was found so far, and when: so no other worker takes this merchant meanwhile.
+        """Store the violations so far and the time, so that no other worker takes the merchant.
 
-        Returns False if one has. Raises Unavailable.
+        Returns False if one has taken it. Raises Unavailable.
         """
         now = max(now_ms(), self._stored_at + 1)
         stored = await self._db.run(
             partial(
                 incremental.save_more,
-                made=self._made,
-                wrong=self._found,
+                checked=self._checked,
+                violations=self._violations,
                 now=now,
                 whole=self._whole and not self._rules,
                 stored_at=self._stored_at,
@@ -180,8 +182,8 @@ class _MerchantCheck:
         return stored
 
 
-def _log_wrong(wrong: Sequence[Violation]) -> None:
-    for violation in wrong[:_LOGGED]:
+def _log_violations(violations: Sequence[Violation]) -> None:
+    for violation in violations[:_LOGGED]:
         _log.error(
             "books wrong",
             rule=violation.rule,

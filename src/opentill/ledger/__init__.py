@@ -2,8 +2,7 @@
 
 from opentill.ledger.general import balances_at, trial_balance_at
 from opentill.ledger.general import chunks as general_ledger_file
-from opentill.ledger.history import MOST as MOST_SUMMED
-from opentill.ledger.history import of_cause, page, sums_by_type
+from opentill.ledger.history import MAX_SUMMED, list_entries, list_entries_of, sums_by_type
 from opentill.ledger.model import (
     Balance,
     BalanceCheck,
@@ -23,28 +22,28 @@ from opentill.ledger.postings import (
     Cause,
     Type,
 )
-from opentill.ledger.queries import rule_text
+from opentill.ledger.queries import rule_sql
 from opentill.ledger.service import (
-    balance,
-    caused_by,
-    checked,
-    checks,
-    count,
+    count_entries,
     count_overdue,
-    passes,
+    count_violations,
+    find_balance,
+    find_entries,
+    list_checks,
+    list_violated,
     post,
     post_many,
     rules,
+    summarize_passes,
     trial_balance,
-    violated,
 )
-from opentill.ledger.statement import Span, StatementError, movements, spans
+from opentill.ledger.statement import EntryRange, StatementError, find_ranges, movements_file
 from opentill.ledger.statement import chunks as statement_file
 
 __all__ = [
     "BY_MOVE",
+    "MAX_SUMMED",
     "MERCHANT_ACCOUNTS",
-    "MOST_SUMMED",
     "POSTINGS",
     "TYPES",
     "Account",
@@ -52,34 +51,34 @@ __all__ = [
     "BalanceCheck",
     "Cause",
     "Entry",
+    "EntryRange",
     "Held",
     "Movement",
-    "Span",
     "StatementError",
     "TrialBalance",
     "Type",
     "TypeSum",
     "Violation",
-    "balance",
     "balances_at",
-    "caused_by",
-    "checked",
-    "checks",
-    "count",
+    "count_entries",
     "count_overdue",
+    "count_violations",
+    "find_balance",
+    "find_entries",
+    "find_ranges",
     "general_ledger_file",
-    "movements",
-    "of_cause",
-    "page",
-    "passes",
+    "list_checks",
+    "list_entries",
+    "list_entries_of",
+    "list_violated",
+    "movements_file",
     "post",
     "post_many",
-    "rule_text",
+    "rule_sql",
     "rules",
-    "spans",
     "statement_file",
+    "summarize_passes",
     "sums_by_type",
     "trial_balance",
     "trial_balance_at",
-    "violated",
 ]

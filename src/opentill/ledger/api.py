@@ -29,17 +29,19 @@ class StatementQuery(msgspec.Struct, frozen=True, rename="camel"):
 async def list_transactions(
     request: ApiRequest[queries.ListQuery, Nothing],
 ) -> Listing[Transaction]:
-    """List movements, newest first."""
+    """List balance transactions, newest first."""
     counts = list_counts.ListKey(request.merchant_id, "entries", kind=request.query.type)
-    return await list_counts.respond(request, queries.LISTS, Transaction.of, counts)
+    return await list_counts.respond(request, queries.LISTS, Transaction.from_entry, counts)
 
 
 async def get_balance(request: ApiRequest[Nothing, Nothing]) -> BalanceOut:
     """Return the balance in the merchant's settlement currency."""
     async with request.app.db.connection() as tx:
         currency = await queries.CURRENCY.get(tx, merchant_id=request.merchant_id) or "USD"
-        found = await queries.BALANCE.first(tx, merchant_id=request.merchant_id, currency=currency)
-    return BalanceOut.of(found, currency)
+        balance = await queries.BALANCE.first(
+            tx, merchant_id=request.merchant_id, currency=currency
+        )
+    return BalanceOut.from_balance(balance, currency)
 
 
 async def export_statement(request: ApiRequest[StatementQuery, Nothing]) -> Download:

@@ -1,8 +1,8 @@
-"""The general ledger for accountants: what each account held at a time, and every entry as CSV.
+"""The general ledger for accountants: balances of accounts at a time, and all entries as CSV.
 
-An entry takes from one account what it gives to another. In the file it is two lines, a debit of
-the account that it takes from and a credit of the account that it gives to, so that the lines of an
-entry, of a merchant, of a day or of everything add up to zero in each currency.
+In the file an entry is two lines, a debit of its source account and a credit of its target account,
+so that the lines of an entry, of a merchant, of a day or of everything add up to zero in each
+currency.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -29,10 +29,10 @@ COLUMNS: Final = (
 async def balances_at(
     tx: Tx, at: int | None = None, merchant_id: str | None = None
 ) -> AsyncIterator[Balance]:
-    """Yield what each account of each merchant and currency held after a time (Unix ms, inclusive).
+    """Yield the balances of each merchant and currency after a time (Unix ms, inclusive).
 
-    None is now. ``tx`` should see the database of one moment. It reads every entry after that time,
-    a hundred balances at a time.
+    None is now. ``tx`` should be a snapshot. Reads all entries after that time, for a hundred
+    balances at once.
     """
     after = ("", "")
     until = _FOREVER if at is None else at
@@ -41,41 +41,41 @@ async def balances_at(
             tx, at=until, merchant_id=merchant_id, after=after[0], after_currency=after[1],
             limit=_MERCHANTS,
         )  # fmt: skip
-        for one in batch:
-            yield one
+        for balance in batch:
+            yield balance
         if len(batch) < _MERCHANTS:
             return
         after = (batch[-1].merchant_id, batch[-1].currency)
 
 
 async def trial_balance_at(tx: Tx, at: int, merchant_id: str | None = None) -> list[TrialBalance]:
-    """Return what ``trial_balance`` does, as it was after a time (inclusive Unix ms)."""
-    found: dict[str, list[int]] = {}
-    numbers: dict[str, int] = {}
-    async for one in balances_at(tx, at, merchant_id):
-        if one.entries == 0:
-            continue  # it had none yet
-        sums = found.setdefault(one.currency, [0] * len(ACCOUNTS))
+    """Return the trial balance as of a time (inclusive Unix ms)."""
+    sums_by_currency: dict[str, list[int]] = {}
+    counts: dict[str, int] = {}
+    async for balance in balances_at(tx, at, merchant_id):
+        if balance.entries == 0:
+            continue  # no entry before that time
+        sums = sums_by_currency.setdefault(balance.currency, [0] * len(ACCOUNTS))
         for index, account in enumerate(ACCOUNTS):
-            sums[index] += getattr(one, account)
-        numbers[one.currency] = numbers.get(one.currency, 0) + 1
+            sums[index] += getattr(balance, account)
+        counts[balance.currency] = counts.get(balance.currency, 0) + 1
     return [
         TrialBalance(
             currency=currency,
-            merchants=numbers[currency],
+            merchants=counts[currency],
             **dict(zip(ACCOUNTS, sums, strict=True)),
         )
-        for currency, sums in sorted(found.items())
+        for currency, sums in sorted(sums_by_currency.items())
     ]
 
 
 def chunks(
     db: Db, start: int | None, end: int | None, merchant_id: str | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the general ledger as CSV: merchant by merchant, the oldest first, two lines an entry.
+    """Yield the general ledger as CSV: by merchant, oldest first, two lines per entry.
 
-    Times are inclusive Unix ms, None an open side. In constant memory, and without a connection
-    between batches.
+    Times are inclusive Unix ms, None an open end. Uses constant memory, and no connection between
+    batches.
     """
     until = _FOREVER if end is None else end
     return csvfile.encode_rows(COLUMNS, _lines(db, start or 0, until, merchant_id))
@@ -85,21 +85,21 @@ async def _lines(db: Db, start: int, end: int, merchant_id: str | None) -> Async
     after = ""
     while True:
         if merchant_id is not None:
-            batch = [merchant_id]
+            merchants = [merchant_id]
         else:
-            batch = await db.read(partial(_merchants_after, after=after))
-        for one in batch:
-            async for entry in _entries(db, one, start, end):
+            merchants = await db.read(partial(_merchants_after, after=after))
+        for merchant in merchants:
+            async for entry in _entries(db, merchant, start, end):
                 yield _line(entry, entry.from_account, -entry.amount_minor)
                 yield _line(entry, entry.to_account, entry.amount_minor)
-        if merchant_id is not None or len(batch) < _MERCHANTS:
+        if merchant_id is not None or len(merchants) < _MERCHANTS:
             return
-        after = batch[-1]
+        after = merchants[-1]
 
 
 async def _merchants_after(tx: Tx, after: str) -> list[str]:
-    found = await queries.MERCHANTS_AFTER.all(tx, after=after, limit=_MERCHANTS)
-    return [one.merchant_id for one in found]
+    rows = await queries.MERCHANTS_AFTER.all(tx, after=after, limit=_MERCHANTS)
+    return [one.merchant_id for one in rows]
 
 
 async def _entries(db: Db, merchant_id: str, start: int, end: int) -> AsyncIterator[Entry]:

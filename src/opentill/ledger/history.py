@@ -1,4 +1,4 @@
-"""Reads a balance's past for people: its entries by pages, and what a range of time did to it."""
+"""Entries of a balance for people: pages, and sums by type over a range of time."""
 
 import operator
 from typing import Final
@@ -7,19 +7,19 @@ from opentill.db.database import Db, Tx
 from opentill.ledger import queries
 from opentill.ledger.model import Entry, TypeSum
 from opentill.ledger.postings import MERCHANT_ACCOUNTS, Cause, Type
-from opentill.ledger.statement import Span, StatementError
+from opentill.ledger.statement import EntryRange, StatementError
 from opentill.list_counts import ListKey, Paginator
 
-MOST: Final = 20_000  # entries that are summed for a page: some 35 ms on busy processors
+MAX_SUMMED: Final = 20_000  # entries summed for a page, about 35 ms on busy processors
 
 
-async def page(
+async def list_entries(
     db: Db, merchant_id: str, kind: Type | None, number: int, size: int, within: tuple[int, int]
 ) -> tuple[list[Entry], int]:
-    """Return a page (from 1) of a merchant's entries, newest first, and how many there are in all.
+    """Return a page (from 1) of a merchant's entries, newest first, and their total number.
 
-    ``kind`` is a type of entry, None for all; ``within`` inclusive Unix ms. It costs the same
-    however many entries there are.
+    ``kind`` is a type of entry, None for all; ``within`` is inclusive Unix ms. The cost does not
+    depend on the number of entries.
     """
     filters = {} if kind is None else {"type": kind}
     counts = ListKey(merchant_id, "entries", kind=kind)
@@ -27,30 +27,32 @@ async def page(
     return await rows.page(number, size, within)
 
 
-async def of_cause(tx: Tx, merchant_id: str, cause: Cause, cause_id: str) -> list[Entry]:
-    """Return the entries that one cause, such as a payout, has made, oldest first."""
+async def list_entries_of(tx: Tx, merchant_id: str, cause: Cause, cause_id: str) -> list[Entry]:
+    """Return the entries of a cause, such as a payout, oldest first."""
     return await queries.OF_CAUSE.all(
         tx, merchant_id=merchant_id, source_type=cause, source_id=cause_id
     )
 
 
-async def sums_by_type(tx: Tx, span: Span, most: int = MOST) -> list[TypeSum] | None:
-    """Return what each type moved in a range, None if it has more than ``most`` entries.
+async def sums_by_type(
+    tx: Tx, entry_range: EntryRange, most: int = MAX_SUMMED
+) -> list[TypeSum] | None:
+    """Return the sums of a range by type; None if it has more than ``most`` entries.
 
-    Raises StatementError if the balance before and these sums are not the balance after.
+    Raises StatementError unless the opening balance and these sums make the closing balance.
     """
-    if span.entries > most:
+    if entry_range.entries > most:
         return None
-    first, last = span.numbers
-    found = await queries.SUMS_BY_TYPE.all(
+    first, last = entry_range.numbers
+    sums = await queries.SUMS_BY_TYPE.all(
         tx,
-        merchant_id=span.balance.merchant_id,
-        currency=span.balance.currency,
+        merchant_id=entry_range.balance.merchant_id,
+        currency=entry_range.balance.currency,
         after=first,
         last=last,
     )
-    moved = [sum(getattr(one, name) for one in found) for name in MERCHANT_ACCOUNTS]
-    if tuple(map(operator.add, span.opening, moved)) != span.closing:
+    moved = [sum(getattr(one, name) for one in sums) for name in MERCHANT_ACCOUNTS]
+    if tuple(map(operator.add, entry_range.opening, moved)) != entry_range.closing:
         msg = f"the sums of entries {first} to {last} are not what the balance moved by"
         raise StatementError(msg)
-    return found
+    return sums

@@ -1,7 +1,7 @@
-"""Checking a balance's entries a bounded range at a time, from the first to the last.
+"""Check a balance's entries in bounded ranges, from the first to the last entry: a pass.
 
-Each range begins with the last entry of the one before and continues the sums of all accounts, so
-that the ranges together check all that ``ledger.rules`` checks at once.
+Each range begins with the last entry of the previous one and continues the sums of all accounts, so
+that a pass checks the same as ``ledger.rules`` at once.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from opentill.ledger.postings import ACCOUNTS
 from opentill.ledger.service import known_moves
 
 RANGE: Final = 50_000
-KEPT: Final = 100  # violations of a round, for people to look at
+MAX_STORED: Final = 100  # violations of a pass that are stored for people
 
 
 class CheckedRange(msgspec.Struct, frozen=True):
-    """What the check of a range found: how far the balance is checked, and if that is its end."""
+    """The result of checking a range: the progress of the pass, and whether it is finished."""
 
     progress: Progress
     entries: int
@@ -29,59 +29,61 @@ class CheckedRange(msgspec.Struct, frozen=True):
 
 
 async def next_balance(tx: Tx, until: int) -> Progress | None:
-    """Return the balance to check next; None if all were finished after ``until`` (real time)."""
+    """Return the balance to check next; None if all passes ended after ``until`` (real time)."""
     return await incremental_queries.NEXT.first(tx, until=until)
 
 
 async def check_range(tx: Tx, before: Progress, limit: int = RANGE) -> CheckedRange:
-    """Check the next ``limit`` entries of a balance; ``tx`` is a snapshot of one moment."""
+    """Check the next ``limit`` entries of a balance; ``tx`` is a snapshot."""
     key = {"merchant_id": before.merchant_id, "currency": before.currency}
-    found = await incremental_queries.SUMS.one(tx, **key, after=before.checked_to, limit=limit)
+    range_sums = await incremental_queries.SUMS.one(tx, **key, after=before.checked_to, limit=limit)
     balance = await queries.BALANCE.first(tx, **key)
-    span: dict[str, Any] = {**key, "after": before.checked_to, "last": found.last}
-    wrong = await incremental_queries.WRONG.all(tx, **span)
-    wrong += await incremental_queries.UNKNOWN.all(tx, **span, **known_moves())
-    sums = {name: getattr(before, name) + getattr(found, name) for name in ACCOUNTS}
-    last_at = max(before.last_at, found.last_at)
-    finished = found.entries < limit
+    scope: dict[str, Any] = {**key, "after": before.checked_to, "last": range_sums.last}
+    violations = await incremental_queries.WRONG.all(tx, **scope)
+    violations += await incremental_queries.UNKNOWN.all(tx, **scope, **known_moves())
+    sums = {name: getattr(before, name) + getattr(range_sums, name) for name in ACCOUNTS}
+    last_at = max(before.last_at, range_sums.last_at)
+    finished = range_sums.entries < limit
     if finished:
         expected = {name: 0 if balance is None else getattr(balance, name) for name in ACCOUNTS}
-        there = (0, 0) if balance is None else (balance.entries, balance.last_at)
-        if expected != sums or there != (found.last, last_at):
+        stored = (0, 0) if balance is None else (balance.entries, balance.last_at)
+        if expected != sums or stored != (range_sums.last, last_at):
             rule = "the balance equals the sum of its entries"
             detail = "the balance row and its entries differ"
-            wrong.append(Violation(rule, before.merchant_id, before.currency, detail))
-    after = msgspec.structs.replace(before, checked_to=found.last, last_at=last_at, **sums)
-    return CheckedRange(_with(after, wrong), found.entries, finished, wrong)
+            violations.append(Violation(rule, before.merchant_id, before.currency, detail))
+    progress = msgspec.structs.replace(before, checked_to=range_sums.last, last_at=last_at, **sums)
+    return CheckedRange(_with(progress, violations), range_sums.entries, finished, violations)
 
 
-def _with(progress: Progress, wrong: Sequence[Violation]) -> Progress:
-    """Return a round's progress with more violations, of which the first ``KEPT`` are kept."""
-    rows = [*msgspec.json.decode(progress.found_rows, type=list[Violation]), *wrong][:KEPT]
+def _with(progress: Progress, violations: Sequence[Violation]) -> Progress:
+    """Add violations to a pass's progress, which stores the first ``MAX_STORED``."""
+    rows = [*msgspec.json.decode(progress.pass_violation_rows, type=list[Violation]), *violations][
+        :MAX_STORED
+    ]
     return msgspec.structs.replace(
         progress,
-        found=progress.found + len(wrong),
-        found_rows=msgspec.json.encode(rows).decode(),
+        pass_violations=progress.pass_violations + len(violations),
+        pass_violation_rows=msgspec.json.encode(rows).decode(),
     )
 
 
 async def save(
     tx: Tx,
     before: Progress,
-    made: CheckedRange,
+    checked: CheckedRange,
     now: int,
     *,
     whole: bool = True,
     stored_at: int | None = None,
 ) -> bool:
-    """Store how far a balance is checked; return False if another worker was faster.
+    """Store the progress of a pass; return False if another worker was faster.
 
-    After the last range, the next round begins at the first entry; the one that ends is not
-    ``whole`` if there is more to check than entries. ``now`` is real time, Unix ms.
+    After the last range the next pass begins at the first entry. ``whole`` is False if the pass
+    still has rules to check. ``now`` is real time, Unix ms.
     """
-    after = made.progress
+    after = checked.progress
     entries = None
-    if made.finished:
+    if checked.finished:
         entries = after.checked_to
         start = dict.fromkeys(ACCOUNTS, 0)
         after = msgspec.structs.replace(after, checked_to=0, last_at=0, **start)
@@ -91,7 +93,7 @@ async def save(
             after,
             checked_from=before.checked_to,
             entries=entries,
-            whole=made.finished and whole,
+            whole=checked.finished and whole,
             checked_at=now,
             stored_at=stored_at,
         )
@@ -100,23 +102,23 @@ async def save(
 
 async def save_more(
     tx: Tx,
-    made: CheckedRange,
-    wrong: Sequence[Violation],
+    checked: CheckedRange,
+    violations: Sequence[Violation],
     now: int,
     *,
     whole: bool,
     stored_at: int,
 ) -> bool:
-    """Store what else was found after a round's last range, which is stored already.
+    """Store violations found after a pass's last range, which is stored already.
 
-    ``whole``: all of it was checked. ``stored_at`` is when this round was stored last. Returns
-    False if another worker has begun the next one since.
+    ``whole``: everything was checked. ``stored_at`` is when the pass was stored last. Returns False
+    if another worker has begun the next pass since.
     """
-    more = msgspec.structs.replace(made, progress=_with(made.progress, wrong))
-    stored = msgspec.structs.replace(made.progress, checked_to=0)
-    return await save(tx, stored, more, now, whole=whole, stored_at=stored_at)
+    total = msgspec.structs.replace(checked, progress=_with(checked.progress, violations))
+    stored = msgspec.structs.replace(checked.progress, checked_to=0)
+    return await save(tx, stored, total, now, whole=whole, stored_at=stored_at)
 
 
 async def put_off(tx: Tx, before: Progress, now: int) -> bool:
-    """Store that a balance had its turn at ``now``, though nothing of it was checked."""
+    """Record a turn of a balance at ``now`` in which nothing could be checked."""
     return await save(tx, before, CheckedRange(before, 0, finished=False, violations=[]), now)

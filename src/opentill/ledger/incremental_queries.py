@@ -1,4 +1,4 @@
-"""SQL of the incremental check, about one range of a balance's entries at a time."""
+"""SQL of the incremental check of one range of a balance's entries."""
 
 from typing import Final
 
@@ -6,18 +6,18 @@ from opentill.db.query import Command, Query
 from opentill.ledger import queries
 from opentill.ledger.model import Progress, RangeSums, Violation
 
-_RANGE_S: Final = 600.0  # for what reads a range, on a disk that is busy
-# The balance that has waited longest, never one whose round ended after `:until` (real time, Unix
-# ms). One whose round is unfinished waits with all others: however many entries it has, or however
-# often they cannot be read, the others have their turns.
+_RANGE_S: Final = 600.0  # time limit of reading a range from a busy disk
+# The balance that has waited longest, except those whose pass ended after `:until` (real time, Unix
+# ms). A balance with an unfinished pass waits like all others, so that neither many entries nor
+# failures to read them keep others from their turns.
 NEXT = Query(
     Progress,
     f"""
     select m.id as merchant_id, coalesce(b.currency, m.settlement_currency) as currency,
         coalesce(c.checked_to, 0) as checked_to, {queries.each("coalesce(c.{0}, 0) as {0}")},
         coalesce(c.last_at, 0) as last_at,
-        case when c.checked_to > 0 then c.found else 0 end as found,
-        case when c.checked_to > 0 then c.found_rows else '[]' end as found_rows
+        case when c.checked_to > 0 then c.found else 0 end as pass_violations,
+        case when c.checked_to > 0 then c.found_rows else '[]' end as pass_violation_rows
     from merchants m left join balances b on b.merchant_id = m.id
     left join ledger_checks c on c.merchant_id = m.id
         and c.currency = coalesce(b.currency, m.settlement_currency)
@@ -41,7 +41,7 @@ SUMS = Query(
 )
 WRONG = Query(
     Violation,
-    queries.rule_text(
+    queries.rule_sql(
         queries.FOLLOWS_HOLDS,
         f"""
     select :merchant_id::text as merchant_id, id as subject,
@@ -59,7 +59,7 @@ WRONG = Query(
 )
 UNKNOWN = Query(
     Violation,
-    queries.rule_text(
+    queries.rule_sql(
         queries.MOVES_HOLDS,
         f"""
     select merchant_id, id as subject,
@@ -72,25 +72,27 @@ UNKNOWN = Query(
     ),
     timeout_s=_RANGE_S,
 )
-# Nothing is written if another worker was faster: the round is not at `:checked_from` any more, or,
-# with `:stored_at`, something was stored after that.
-# `:checked_to` is 0 at the end of a round, `:entries` null before it; `:checked_at` is real time.
-# `:whole`: nothing of the round is left or could not be checked. Until then what the last whole one
-# found stands, unless this one found more; its end is 0 if there was none.
+# Writes nothing if another worker was faster: the pass is no longer at `:checked_from`, or, with
+# `:stored_at`, something was stored after that. `:checked_to` is 0 at the end of a pass, `:entries`
+# null before it; `:checked_at` is real time. `:whole`: everything of the pass was checked. Until
+# then the violations of the last whole pass stand, unless this one found more; its end is 0 if
+# there was none.
 SAVE = Command(
     f"""
     insert into ledger_checks as c (merchant_id, currency, checked_to, {queries.each("{0}")},
         last_at, found, found_rows, violations, violation_rows, entries, checked_at, finished_at)
-    values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at, :found,
-        :found_rows, :found, :found_rows, coalesce(:entries, 0), :checked_at,
-        case when :whole then :checked_at::bigint else 0 end)
+    values (:merchant_id, :currency, :checked_to, {queries.each(":{0}")}, :last_at,
+        :pass_violations, :pass_violation_rows, :pass_violations, :pass_violation_rows,
+        coalesce(:entries, 0), :checked_at, case when :whole then :checked_at::bigint else 0 end)
     on conflict (merchant_id, currency) do update set checked_to = :checked_to,
-        {queries.each("{0} = :{0}")}, last_at = :last_at, found = :found,
-        found_rows = :found_rows, checked_at = :checked_at, entries = coalesce(:entries, c.entries),
-        violations = case when :whole then :found else greatest(c.violations, :found) end,
+        {queries.each("{0} = :{0}")}, last_at = :last_at, found = :pass_violations,
+        found_rows = :pass_violation_rows, checked_at = :checked_at,
+        entries = coalesce(:entries, c.entries),
+        violations = case when :whole then :pass_violations
+            else greatest(c.violations, :pass_violations) end,
         violation_rows = case
-            when :whole or (:entries::bigint is not null and :found > c.violations)
-                then :found_rows
+            when :whole or (:entries::bigint is not null and :pass_violations > c.violations)
+                then :pass_violation_rows
             else c.violation_rows end,
         finished_at = case when :whole then :checked_at else coalesce(c.finished_at, 0) end
     where c.checked_to = :checked_from

@@ -1,4 +1,4 @@
-"""What a movement, an entry and a balance are, and their shapes on the wire."""
+"""Movements, entries and balances, and their representation in the API."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,7 +11,7 @@ from opentill.ledger.postings import BY_MOVE, Account, Cause, Type
 
 
 class Movement(msgspec.Struct, frozen=True):
-    """One posting to make: a positive amount of minor units, and what caused it."""
+    """A posting to make: a positive amount of minor units and its cause."""
 
     type: Type
     source: Account
@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TypeSum(msgspec.Struct, frozen=True, kw_only=True):
-    """What the entries of one type moved on the merchant's accounts; minor units."""
+    """The changes of the merchant's accounts by entries of one type; minor units."""
 
     type: Type
     entries: int
@@ -82,7 +82,7 @@ class Balance(Accounts, frozen=True, kw_only=True):
 
 
 class TrialBalance(Accounts, frozen=True, kw_only=True):
-    """What each account holds in one currency, over ``merchants`` balances: the sum is zero."""
+    """The sum of each account in one currency over ``merchants`` balances; they add up to zero."""
 
     currency: str
     merchants: int
@@ -95,7 +95,7 @@ class MerchantId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A rule of the ledger that does not hold somewhere."""
+    """A place where an integrity rule does not hold."""
 
     rule: str
     merchant_id: str
@@ -104,18 +104,18 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Progress(Accounts, frozen=True, kw_only=True):
-    """How far a balance is checked in this round, and the sums of all accounts up to there."""
+    """The progress of the current pass over a balance, with the sums of all accounts so far."""
 
     merchant_id: str
     currency: str
     checked_to: int
     last_at: int
-    found: int
-    found_rows: str = "[]"  # the first violations of this round, as JSON
+    pass_violations: int
+    pass_violation_rows: str = "[]"  # noqa: S105 - the first violations of this pass, as JSON
 
 
 class RangeSums(Accounts, frozen=True, kw_only=True):
-    """How many entries a range has, the number of the last one, and what they move."""
+    """The number of entries in a range, the number of the last one, and their sums."""
 
     entries: int
     last: int
@@ -153,8 +153,8 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: CreatedAt
 
     @classmethod
-    def of(cls, entry: Entry) -> Self:
-        """Show an entry; frozen funds are shown together with the rolling reserve."""
+    def from_entry(cls, entry: Entry) -> Self:
+        """Convert an entry; frozen funds include the rolling reserve."""
         currency = entry.currency
         return structs.convert(
             entry,
@@ -188,8 +188,8 @@ class BalanceOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, balance: Balance | None, currency: str) -> Self:
-        """Show a balance, or the empty one of a merchant without movements."""
+    def from_balance(cls, balance: Balance | None, currency: str) -> Self:
+        """Convert a balance; None is the empty balance of a merchant without movements."""
         if balance is None:
             return cls(
                 available="0.00", pending="0.00", frozen="0.00", currency=currency, updated_at=None
@@ -207,11 +207,11 @@ Held = Literal["pending", "available"]
 
 
 class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the incremental check is with a balance, and what it found there.
+    """The state of the incremental check of a balance.
 
-    ``entries`` are there now, ``checked_to`` of them are checked in the pass that runs (0: none
-    does). ``finished_at`` is the end of the last full pass (real time, Unix ms; None: none yet).
-    ``rows`` are the first violations as JSON, in ``wrong`` as structs.
+    The balance has ``entries`` entries, of which the running pass has checked ``checked_to`` (0: no
+    pass runs). ``finished_at`` is the end of the last full pass (real time, Unix ms; None: none
+    yet). ``rows`` are the first violations as JSON, ``wrong`` as structs.
     """
 
     merchant_id: str
@@ -224,12 +224,12 @@ class BalanceCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wrong(self) -> list[Violation]:
-        """The first rows that disagree; none where the version that checked kept none."""
+        """The first violations; empty if an older version, which stored none, has checked."""
         return msgspec.json.decode(self.rows, type=list[Violation])
 
 
 class PassesSum(msgspec.Struct, frozen=True):
-    """Of all balances: how many there are, how many no pass has finished, and the oldest end."""
+    """The number of balances, of those without a finished pass, and the oldest end of a pass."""
 
     balances: int
     unfinished: int
@@ -237,7 +237,7 @@ class PassesSum(msgspec.Struct, frozen=True):
 
 
 class CheckedBalance(msgspec.Struct, frozen=True):
-    """A balance in whose entries the incremental check found something; ``checked_at``: Unix ms."""
+    """A balance in which the incremental check found violations; ``checked_at`` is Unix ms."""
 
     merchant_id: str
     currency: str
@@ -246,7 +246,7 @@ class CheckedBalance(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What the incremental check found, and how many entries it looked at."""
+    """The numbers of violations found and of entries checked by the incremental check."""
 
     violations: int
     entries: int

@@ -1,15 +1,15 @@
-"""The table of postings (contract.md#postings). What is not in it cannot be posted.
+"""The table of postings (contract.md#postings). Other movements cannot be posted.
 
-A posting moves one positive amount from one account to another, so the books balance by
-construction. ``shown`` is the sign under which the merchant sees it.
+A posting moves a positive amount from one account to another, so the books balance by construction.
+``shown`` is the sign with which the merchant sees it.
 """
 
 from typing import Final, Literal, get_args
 
 import msgspec
 
-# The merchant's own accounts: each entry has their balances after it. The others stand for the
-# gateway, the bank and the platform, and are kept for each merchant too.
+# The merchant's own accounts, whose balances after it each entry has. The others represent the
+# gateway, the bank and the platform, also per merchant.
 MerchantAccount = Literal["pending", "available", "frozen", "reserve"]
 Account = Literal[MerchantAccount, "gateway", "bank", "platform"]
 Type = Literal[

@@ -23,18 +23,18 @@ from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, Account, Type
 from opentill.list_counts import lists
 
 
-# SQL about each account is made from the table of accounts, once, at import: no part of a request
-# ever becomes part of it (decision 0050).
+# SQL about each account is built from the table of accounts at import; it never contains any part
+# of a request (decision 0050).
 def each(piece: str, accounts: Iterable[Account] = ACCOUNTS, between: str = ", ") -> str:
     """Write a piece of SQL for each account, whose name stands for ``{0}``."""
     return between.join(piece.format(account) for account in accounts)
 
 
-# What an entry moves on an account.
+# The change of an account by an entry.
 MOVED: Final = (
     "((to_account = '{0}')::int * amount_minor - (from_account = '{0}')::int * amount_minor)"
 )
-# That an entry follows the one before it, in a window `following`.
+# Whether an entry follows from the previous one, in a window `following`.
 FOLLOWS: Final = (
     each(
         "{0}_after = lag({0}_after, 1, 0::bigint) over following + " + MOVED,
@@ -44,7 +44,7 @@ FOLLOWS: Final = (
     + " and number = lag(number, 1, 0::bigint) over following + 1"
     " and created_at >= lag(created_at, 1, 0::bigint) over following"
 )
-# That an entry `e` is no posting of the table, whose columns are the values.
+# Whether an entry `e` is not a posting of the table, whose columns are the parameters.
 IS_UNKNOWN: Final = """
     not exists (
         select from unnest(:type::text[], :source::text[], :target::text[], :shown::int[])
@@ -56,12 +56,11 @@ _NAMES: Final = each("{0}")
 _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 
 # Post lists of movements in one statement: the lock of a balance's row orders all entries of its
-# merchant and currency. A book is what one balance gets: what its accounts change by, and how many
-# entries there are. Each entry shows the balance without what the later entries of its book move.
-# An entry's id is made of its time, its number and random characters, so that entries of the same
-# millisecond sort in the order of their numbers too.
-# The values are the columns of `ledger.service.Book` and `Row`; one plan serves for any number of
-# them (decision 0111).
+# merchant and currency. A book has the changes of one balance and its number of entries. Each entry
+# shows the balance without the changes by later entries of its book. An entry's id consists of its
+# time, its number and random characters, so that entries of the same millisecond also sort by
+# number. The parameters are the columns of `ledger.service.Book` and `Row`; one plan serves any
+# number of them (decision 0111).
 _WRITTEN: Final = f"""
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
             amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
@@ -94,7 +93,7 @@ _POST: Final = f"""
     select merchant_id, currency, {_NAMES}, entries, last_at from after
     """  # noqa: S608 - as above
 POST = Query(Balance, _POST, distributed=of_one_merchant(without(_POST, "written"), "b"))
-# The entries, where tables are distributed: `after` are the balances that POST returned.
+# Writes the entries where tables are distributed; `after` are the balances that POST returned.
 WRITE = Command(
     f"""{_WRITTEN}
         join (
@@ -109,7 +108,7 @@ WRITE = Command(
         ) a on a.book = m.book
     """  # noqa: S608 - as above
 )
-# Balances of merchants in currencies, locked in the order in which everybody locks them.
+# Lock balances of merchants and currencies in the global lock order.
 LOCK_MANY = Query(
     Balance,
     """
@@ -118,15 +117,15 @@ LOCK_MANY = Query(
     join balances b on b.merchant_id = wanted.merchant_id and b.currency = wanted.currency
     order by b.merchant_id, b.currency for update of b
     """,
-    # All of one merchant there: rows are locked on one node only.
+    # All balances are of one merchant, because rows can be locked on one node only.
     distributed="""
     select * from balances
     where merchant_id = (:merchant_id::text[])[1] and currency = any (:currency::text[])
     order by currency for update
     """,
 )
-# The row that postings change. Not an upsert of the posting itself: PostgreSQL holds the row that
-# an upsert proposes against the constraints, and a change alone may lower what the balance holds.
+# Create the row that postings change. The posting itself is no upsert, because PostgreSQL checks
+# the constraints against the proposed row, in which a change alone may be negative.
 OPEN = Command(
     f"""
     insert into balances (merchant_id, currency, {_NAMES}, entries, last_at)
@@ -158,7 +157,7 @@ BETWEEN = Query(
     order by number limit :limit
     """,
 )
-# What some causes have posted, by the key that keeps each from posting twice.
+# The entries of several causes, by the unique key that prevents a second posting.
 CAUSED_BY = Query(
     Entry,
     """
@@ -170,7 +169,7 @@ CAUSED_BY = Query(
     """,
 )
 
-# What each type moves on each of the merchant's accounts in a range of numbers.
+# The changes of each of the merchant's accounts by type in a range of numbers.
 SUMS_BY_TYPE = Query(
     TypeSum,
     f"""
@@ -182,7 +181,7 @@ SUMS_BY_TYPE = Query(
     group by type order by type
     """,  # noqa: S608 - as above
 )
-# A merchant's entries from one on, whose time and id are `:at` and `:id`, the oldest first.
+# A merchant's entries after the one with time `:at` and id `:id`, oldest first.
 FOLLOWING = Query(
     Entry,
     """
@@ -224,12 +223,11 @@ CURRENCY = Value(str, "select settlement_currency from merchants where id = :mer
 ENTRIES = Value(int, "select count(*) from entries", timeout_s=WHOLE_S)
 
 
-def rule_text(holds: str, violations: str, condition: str = "") -> str:
-    """Return the statement of a rule that ``holds``.
+def rule_sql(holds: str, violations: str, condition: str = "") -> str:
+    """Return the statement that finds violations of a rule, whose sentence is ``holds``.
 
-    ``violations`` selects the merchant, the subject and a detail of each place where it does not.
-    A detail that could not be put together, since a row of it is missing, is no reason to lose the
-    violation.
+    ``violations`` selects merchant, subject and detail of each violation. A null detail, because a
+    row is missing, does not lose the violation.
     """
     return f"""
     select '{holds}' as rule, found.merchant_id, found.subject,
@@ -240,11 +238,11 @@ def rule_text(holds: str, violations: str, condition: str = "") -> str:
 
 FOLLOWS_HOLDS: Final = "each balance after is the one before plus this entry, numbered 1, 2, 3 …"
 MOVES_HOLDS: Final = "every entry is a movement of the table"
-# What `opentill ledger check` looks for; each returns the places where its rule does not hold.
+# The rules of `opentill ledger check`; each statement returns the violations.
 RULES = (
     Query(
         Violation,
-        rule_text(
+        rule_sql(
             FOLLOWS_HOLDS,
             f"""
         select merchant_id, id as subject, 'entry ' || number || ' of ' || currency as detail
@@ -260,7 +258,7 @@ RULES = (
     ),
     Query(
         Violation,
-        rule_text(
+        rule_sql(
             "the balance equals the sum of its entries",
             f"""
         select b.merchant_id, b.currency as subject,
@@ -278,7 +276,7 @@ RULES = (
     ),
     Query(
         Violation,
-        rule_text(
+        rule_sql(
             "the sum over all accounts is zero",
             f"""
         select merchant_id, currency as subject, 'the accounts do not add up' as detail
@@ -290,7 +288,7 @@ RULES = (
     ),
     Query(
         Violation,
-        rule_text(
+        rule_sql(
             "entries have a balance row",
             """
         select e.merchant_id, e.currency as subject, 'entries without a balance' as detail
@@ -303,7 +301,7 @@ RULES = (
 )
 UNKNOWN_MOVES = Query(
     Violation,
-    rule_text(
+    rule_sql(
         MOVES_HOLDS,
         f"""
     select merchant_id, id as subject,
@@ -313,7 +311,7 @@ UNKNOWN_MOVES = Query(
     ),
     timeout_s=WHOLE_S,
 )
-# 0 where none was finished; null where an older version checked, and 0 is not known yet.
+# 0 if no pass was finished; null if an older version checked and the end is unknown.
 _FINISHED: Final = (
     "nullif(coalesce(c.finished_at, case when c.checked_to = 0 then c.checked_at end), 0)"
 )
@@ -325,7 +323,7 @@ CHECKED = Query(
     from ledger_checks
     """,
 )
-# Also of merchants who have no entries, but of none who was made just now.
+# Includes merchants without entries, but not those created since.
 OVERDUE = Value(
     int,
     f"""
@@ -333,7 +331,7 @@ OVERDUE = Value(
     where merchant_id < :made_before and coalesce({_FINISHED}, 0) < :since
     """,  # noqa: S608 - a constant of ours
 )
-FOUND = Query(
+VIOLATED = Query(
     CheckedBalance,
     """
     select merchant_id, currency, violations, checked_at from ledger_checks
@@ -363,7 +361,7 @@ PASSES = Query(
     left join ledger_checks c on c.merchant_id = b.merchant_id and c.currency = b.currency
     """,  # noqa: S608 - as above
 )
-# Each account over all merchants, or of one.
+# The sum of each account over all merchants, or of one.
 TRIAL_BALANCE = Query(
     TrialBalance,
     f"""
@@ -373,7 +371,7 @@ TRIAL_BALANCE = Query(
     """,  # noqa: S608 - made of the table of accounts
 )
 
-# What each account held after a time: what it holds now, less what the entries after it moved.
+# The balances after a time: the present ones minus the changes by later entries.
 BALANCES_AT = Query(
     Balance,
     f"""

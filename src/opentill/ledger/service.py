@@ -1,4 +1,4 @@
-"""Posting to the ledger, and checking it."""
+"""Posting to the ledger, and reading balances, rules and the state of checks."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, POSTINGS, Acco
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """What one balance gets, as ``queries.POST`` takes it: how its accounts change."""
+    """The changes of one balance, as a row of parameters of ``queries.POST``."""
 
     merchant_id: str
     currency: str
@@ -40,10 +40,10 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A movement as ``queries.POST`` takes it, of the book of this number, from 1.
+    """A movement as a row of parameters of ``queries.POST``; ``book`` counts from 1.
 
-    ``random`` is the end of its entry's id. ``later`` is how many movements of the book follow,
-    and ``later_…`` what these move.
+    ``random`` is the end of its entry's id. ``later`` is the number of movements of the book that
+    follow, ``later_…`` the changes by these.
     """
 
     book: int
@@ -66,11 +66,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 async def post(
     tx: Tx, merchant_id: str, currency: str, movements: Sequence[Movement], now: int
 ) -> Balance:
-    """Write movements, in their order, and return the balance after the last.
+    """Write movements in their order and return the balance after the last.
 
-    It locks the balance row, so it comes last in a transaction. Entry times are ``now`` (Unix ms),
-    or the time of the entry before where that is later. Raises ValueError for an amount that is not
-    positive and KeyError for a movement that is not in the table: both are defects of the caller.
+    It locks the balance row, so it comes last in a transaction. The time of an entry is ``now``
+    (Unix ms), or that of the previous entry if that is later. Raises ValueError for an amount that
+    is not positive and KeyError for a movement that is not in the table; both are defects of the
+    caller.
     """
     values = {**_columns({(merchant_id, currency): movements}), "now": now}
     after = await _write(tx, values)
@@ -82,7 +83,7 @@ async def post(
 
 
 async def _write(tx: Tx, values: Mapping[str, Any]) -> list[Balance]:
-    """Change the balances that are there, and write the entries; return the balances after it."""
+    """Update the existing balances and write the entries; return the balances after it."""
     after = await queries.POST.all(tx, **values)
     if Statement.distributes and after:
         rows = {name: values[name] for name in Row.__struct_fields__}
@@ -94,8 +95,10 @@ async def _write(tx: Tx, values: Mapping[str, Any]) -> list[Balance]:
     return after
 
 
-async def caused_by(tx: Tx, merchant_id: str, causes: Sequence[tuple[Cause, str]]) -> list[Entry]:
-    """Return what some causes, such as an order and its refunds, have posted, in its order."""
+async def find_entries(
+    tx: Tx, merchant_id: str, causes: Sequence[tuple[Cause, str]]
+) -> list[Entry]:
+    """Return the entries of several causes, such as an order and its refunds, in order."""
     return await queries.CAUSED_BY.all(
         tx,
         merchant_id=merchant_id,
@@ -105,33 +108,33 @@ async def caused_by(tx: Tx, merchant_id: str, causes: Sequence[tuple[Cause, str]
 
 
 async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]], now: int) -> None:
-    """Write the movements of many merchants and currencies, as ``post`` does those of one.
+    """Write the movements of many merchants and currencies, like ``post`` for one.
 
-    Their rows are locked in the order of (merchant, currency) first, so that two transactions that
-    post to the same ones cannot deadlock.
+    Locks their rows in the order of (merchant, currency) first, so that two transactions that post
+    to the same balances cannot deadlock.
     """
-    wanted = sorted(books)
-    if not wanted:
+    balance_keys = sorted(books)
+    if not balance_keys:
         return
     keys = {
-        "merchant_id": [merchant_id for merchant_id, _ in wanted],
-        "currency": [currency for _, currency in wanted],
+        "merchant_id": [merchant_id for merchant_id, _ in balance_keys],
+        "currency": [currency for _, currency in balance_keys],
     }
     locked = await queries.LOCK_MANY.all(tx, **keys)
-    if len(locked) < len(wanted):  # the first movement of some
-        for merchant_id, currency in wanted:
+    if len(locked) < len(balance_keys):  # the first movement of some
+        for merchant_id, currency in balance_keys:
             await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
         await queries.LOCK_MANY.all(tx, **keys)
     after = await _write(tx, {**_columns(books), "now": now})
-    if len(after) != len(wanted):
+    if len(after) != len(balance_keys):
         raise AssertionError  # the rows are there and locked
 
 
-def _columns(posted: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
-    """Return the columns of ``queries.POST``. Raises as ``post`` does."""
+def _columns(postings: Mapping[tuple[str, str], Sequence[Movement]]) -> dict[str, list[Any]]:
+    """Return the columns of ``queries.POST``. Raises like ``post``."""
     books: list[Book] = []
     rows: list[Row] = []
-    for (merchant_id, currency), movements in posted.items():
+    for (merchant_id, currency), movements in postings.items():
         moved = dict.fromkeys(ACCOUNTS, 0)
         backwards: list[Row] = []
         for later, movement in enumerate(reversed(movements)):
@@ -170,19 +173,21 @@ def _row(book: int, movement: Movement, later: int, moved: Mapping[Account, int]
     )
 
 
-async def balance(tx: Tx, merchant_id: str, currency: str) -> Balance | None:
-    """Return a balance, None before the first movement."""
+async def find_balance(tx: Tx, merchant_id: str, currency: str) -> Balance | None:
+    """Return a balance; None before its first movement."""
     return await queries.BALANCE.first(tx, merchant_id=merchant_id, currency=currency)
 
 
 def rules() -> Sequence[tuple[Query[Violation], Mapping[str, Any]]]:
-    """Return every rule of the ledger itself, with its values."""
-    found: list[tuple[Query[Violation], Mapping[str, Any]]] = [(rule, {}) for rule in queries.RULES]
-    return [*found, (queries.UNKNOWN_MOVES, known_moves())]
+    """Return the rules of the ledger itself, with their parameters."""
+    own_rules: list[tuple[Query[Violation], Mapping[str, Any]]] = [
+        (rule, {}) for rule in queries.RULES
+    ]
+    return [*own_rules, (queries.UNKNOWN_MOVES, known_moves())]
 
 
 def known_moves() -> dict[str, list[Any]]:
-    """Return the table of postings by its columns, for rules that find entries outside of it."""
+    """Return the columns of the table of postings, for rules that find entries outside of it."""
     return {
         "type": [posting.type for posting in POSTINGS],
         "source": [posting.source for posting in POSTINGS],
@@ -191,43 +196,43 @@ def known_moves() -> dict[str, list[Any]]:
     }
 
 
-async def count(tx: Tx) -> int:
-    """Return how many entries there are, of all merchants."""
+async def count_entries(tx: Tx) -> int:
+    """Return the number of entries of all merchants."""
     return await queries.ENTRIES.get(tx) or 0
 
 
-async def checked(tx: Tx) -> Checked:
-    """Return what the incremental check found so far, of all merchants."""
+async def count_violations(tx: Tx) -> Checked:
+    """Return the totals of the incremental check over all merchants."""
     return await queries.CHECKED.one(tx)
 
 
 async def count_overdue(tx: Tx, since: int) -> int:
-    """Return of how many balances no whole pass has ended since then (real time, Unix ms)."""
+    """Return the number of balances without a whole pass since a time (real time, Unix ms)."""
     made_before = first_id("mer", since)
     return await queries.OVERDUE.get(tx, since=since, made_before=made_before) or 0
 
 
-async def passes(tx: Tx) -> PassesSum:
-    """Return how far the incremental check is with all balances together."""
+async def summarize_passes(tx: Tx) -> PassesSum:
+    """Return the state of the incremental check over all balances."""
     return await queries.PASSES.one(tx)
 
 
-async def checks(tx: Tx, merchant_id: str | None, limit: int) -> list[BalanceCheck]:
-    """Return how the check stands with balances, of a merchant or of all.
+async def list_checks(tx: Tx, merchant_id: str | None, limit: int) -> list[BalanceCheck]:
+    """Return the state of the incremental check by balance, of a merchant or of all.
 
-    First those with violations, then those that are being checked, then by the age of their check.
+    Those with violations come first, then those with a running pass, then by the age of the pass.
     """
     return await queries.CHECKS.all(tx, merchant_id=merchant_id, limit=limit)
 
 
-async def violated(tx: Tx, limit: int) -> list[CheckedBalance]:
+async def list_violated(tx: Tx, limit: int) -> list[CheckedBalance]:
     """Return balances in which the incremental check found violations."""
-    return await queries.FOUND.all(tx, limit=limit)
+    return await queries.VIOLATED.all(tx, limit=limit)
 
 
 async def trial_balance(tx: Tx, merchant_id: str | None = None) -> list[TrialBalance]:
-    """Return what each account holds now, by currency, of a merchant or of all of them together.
+    """Return the trial balance by currency, of a merchant or of all.
 
-    Every movement takes from one account what it gives to another, so that each adds up to zero.
+    Every movement takes from one account what it gives to another, so each adds up to zero.
     """
     return await queries.TRIAL_BALANCE.all(tx, merchant_id=merchant_id)

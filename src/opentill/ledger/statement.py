@@ -1,7 +1,7 @@
-"""Statements: opening balances, every movement, closing balances, for each account.
+"""Statements: opening balances, every movement and closing balances of each account.
 
-``lines`` recomputes every balance as it goes and compares it with what the ledger says, so that a
-statement that does not add up is never finished: it raises.
+``lines`` recomputes every balance and compares it with the ledger. It raises if they differ, so
+that a statement that does not add up is never complete.
 """
 
 import operator
@@ -27,14 +27,14 @@ _BATCH: Final = 500
 
 
 class StatementError(Exception):
-    """The entries do not add up: the ledger is damaged, and the text says where."""
+    """The entries do not add up: the ledger is damaged. The message names the place."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One line: ``moved`` is what it moves on each account, ``after`` the balances after it.
+    """One line: ``moved`` is the change of each account, ``after`` the balances after it.
 
     OPENING has no movement; TOTAL is the sum of one type and has no balances; CLOSING has the sum
-    of all movements. The fields of an entry are empty in a line that is not about one.
+    of all movements. The fields of an entry are empty in the other lines.
     """
 
     row: Literal["OPENING", "MOVEMENT", "TOTAL", "CLOSING"]
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A line as it is shown: a row of the CSV, an object of the JSON. Amounts have two decimals."""
+    """A line as a row of the CSV or an object of the JSON. Amounts have two decimals."""
 
     row: str
     currency: str
@@ -73,8 +73,8 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reserve_after: str
 
     @classmethod
-    def of(cls, line: Line) -> Self:
-        """Show a line."""
+    def from_line(cls, line: Line) -> Self:
+        """Convert a line."""
         return cls(
             row=line.row,
             currency=line.currency,
@@ -92,7 +92,7 @@ class LineOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 COLUMNS: Final = tuple(field.encode_name for field in msgspec.structs.fields(LineOut))
-# Fields with text of others. All other text is our own, and a negative amount is no formula.
+# Fields with foreign text. All other text is our own, and a negative amount is not a formula.
 _FREE: Final = frozenset({"source_id", "description"})
 
 
@@ -103,7 +103,7 @@ def _shown(field: str, amounts: Amounts | None, currency: str) -> dict[str, str]
 
 
 def moved(entry: Entry) -> Amounts:
-    """Return what an entry moves on each of the merchant's own accounts."""
+    """Return the change of each of the merchant's accounts by an entry."""
     return tuple(
         entry.amount_minor * ((entry.to_account == account) - (entry.from_account == account))
         for account in MERCHANT_ACCOUNTS
@@ -160,22 +160,22 @@ class _Book:
         self.by_type[entry.type] = _add(self.by_type.get(entry.type, NOTHING), change)
         return _movement(entry)
 
-    def close(self, last: Entry | None, whole: Balance | None) -> None:
-        """Check that every entry up to ``last`` was there, and ``whole``, the balance after all."""
+    def close(self, last: Entry | None, current: Balance | None) -> None:
+        """Check the sums against ``last``, the last entry, and ``current``, the present balance."""
         sums = NOTHING
         for amounts in self.by_type.values():
             sums = _add(sums, amounts)
         expected = [_after(last), _add(self.opening, self.total), _add(self.opening, sums)]
-        if whole is not None:
-            expected.append(tuple(getattr(whole, account) for account in MERCHANT_ACCOUNTS))
-        short = whole is not None and self.number != whole.entries
+        if current is not None:
+            expected.append(tuple(getattr(current, account) for account in MERCHANT_ACCOUNTS))
+        short = current is not None and self.number != current.entries
         if short or any(balance != self.balance for balance in expected):
             msg = "the closing balance is not the opening balance and its movements"
             raise StatementError(msg)
 
 
-class Span(msgspec.Struct, frozen=True):
-    """Which entries of a balance to list: those after ``first``, up to ``last``."""
+class EntryRange(msgspec.Struct, frozen=True):
+    """The entries of a balance after ``first``, up to ``last``."""
 
     balance: Balance
     first: Entry | None
@@ -190,7 +190,7 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def entries(self) -> int:
-        """How many entries there are in the range."""
+        """The number of entries in the range."""
         first, last = self.numbers
         return last - first
 
@@ -201,25 +201,27 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def closing(self) -> Amounts:
-        """The balances after it."""
+        """The balances after the range."""
         return _after(self.last)
 
 
-async def spans(tx: Tx, merchant_id: str, start: int | None, end: int | None) -> list[Span]:
-    """Return what a range of time (inclusive Unix ms) is of each of a merchant's balances.
+async def find_ranges(
+    tx: Tx, merchant_id: str, start: int | None, end: int | None
+) -> list[EntryRange]:
+    """Return the entries of a range of time (inclusive Unix ms) for each of a merchant's balances.
 
-    None is an open side. A look into an index for each side: the balances stand in the entries.
+    None is an open end. Costs one index lookup per end, because entries contain the balances.
     """
     balances = await queries.BALANCES.all(tx, merchant_id=merchant_id)
-    return [await _span(tx, balance, start, end) for balance in balances]
+    return [await _find_range(tx, balance, start, end) for balance in balances]
 
 
-async def _span(tx: Tx, balance: Balance, start: int | None, end: int | None) -> Span:
+async def _find_range(tx: Tx, balance: Balance, start: int | None, end: int | None) -> EntryRange:
     key = {"merchant_id": balance.merchant_id, "currency": balance.currency}
     first = None if start is None else await queries.LAST_BEFORE.first(tx, **key, before=start)
     until = 2**62 if end is None else end + 1
     last = await queries.LAST_BEFORE.first(tx, **key, before=until)
-    return Span(balance, first, last, until > balance.last_at)
+    return EntryRange(balance, first, last, until > balance.last_at)
 
 
 async def _batch(tx: Tx, key: tuple[str, str], after: int, last: int) -> list[Entry]:
@@ -229,18 +231,23 @@ async def _batch(tx: Tx, key: tuple[str, str], after: int, last: int) -> list[En
     )
 
 
-async def _section(db: Db, span: Span, start: int | None, end: int | None) -> AsyncIterator[Line]:
-    key, currency = (span.balance.merchant_id, span.balance.currency), span.balance.currency
-    book = _Book(span.first)
+async def _section(
+    db: Db, entry_range: EntryRange, start: int | None, end: int | None
+) -> AsyncIterator[Line]:
+    key, currency = (
+        (entry_range.balance.merchant_id, entry_range.balance.currency),
+        entry_range.balance.currency,
+    )
+    book = _Book(entry_range.first)
     yield Line(row="OPENING", currency=currency, at=start, after=book.opening)
-    last = span.numbers[1]
+    last = entry_range.numbers[1]
     while book.number < last:
         batch = await db.read(partial(_batch, key=key, after=book.number, last=last))
         for entry in batch:
             yield book.take(entry)
         if not batch:
             break
-    book.close(span.last, span.balance if span.is_whole else None)
+    book.close(entry_range.last, entry_range.balance if entry_range.is_whole else None)
     for kind, total in sorted(book.by_type.items()):
         yield Line(row="TOTAL", currency=currency, type=kind, moved=total)
     yield Line(row="CLOSING", currency=currency, at=end, moved=book.total, after=book.balance)
@@ -249,26 +256,26 @@ async def _section(db: Db, span: Span, start: int | None, end: int | None) -> As
 async def lines(
     db: Db, merchant_id: str, start: int | None, end: int | None
 ) -> AsyncIterator[Line]:
-    """Yield a merchant's statement, one currency after the other. Times are inclusive Unix ms.
+    """Yield a merchant's statement, by currency. Times are inclusive Unix ms, None an open end.
 
-    None is an open side. The last entry is fixed first; since entries never change, they are then
-    read in batches, between which no connection is held. Raises StatementError.
+    The last entry is determined first; since entries never change, they are then read in batches,
+    between which no connection is held. Raises StatementError.
     """
-    for span in await db.read_snapshot(lambda tx: spans(tx, merchant_id, start, end)):
-        async for line in _section(db, span, start, end):
+    for entry_range in await db.read_snapshot(lambda tx: find_ranges(tx, merchant_id, start, end)):
+        async for line in _section(db, entry_range, start, end):
             yield line
 
 
 async def shown(
     db: Db, merchant_id: str, start: int | None, end: int | None
 ) -> AsyncIterator[LineOut]:
-    """Yield the lines of ``lines`` as they are shown."""
+    """Yield the lines of ``lines``, converted."""
     async for line in lines(db, merchant_id, start, end):
-        yield LineOut.of(line)
+        yield LineOut.from_line(line)
 
 
 def cells(line: LineOut) -> list[str]:
-    """Write a line as the cells of a row."""
+    """Return the cells of a line."""
     return [
         format_cell(value) if name in _FREE or not isinstance(value, str) else value
         for name, value in msgspec.structs.asdict(line).items()
@@ -277,7 +284,7 @@ def cells(line: LineOut) -> list[str]:
 
 async def _rows(lines_: AsyncIterator[Line], zone: tzinfo | None) -> AsyncIterator[list[str]]:
     async for line in lines_:
-        row = cells(LineOut.of(line))
+        row = cells(LineOut.from_line(line))
         yield row if zone is None else [csvfile.format_local(line.at, zone), *row]
 
 
@@ -291,19 +298,19 @@ def chunks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the statement as CSV, in constant memory. Times are inclusive Unix ms.
 
-    With ``zone``, a first column has its local time, and the zone's name as its header. Raises
-    StatementError where the entries do not add up, so that no wrong file is complete.
+    With ``zone``, the first column is the local time, with the zone's name in the header. Raises
+    StatementError if the entries do not add up, so that no wrong file is complete.
     """
     return _file(lines(db, merchant_id, start, end), zone)
 
 
-def movements(
+def movements_file(
     db: Db, merchant_id: str, kind: Type | None, within: tuple[int, int], zone: tzinfo
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a merchant's entries of one type, or of all, as CSV: the oldest first.
+    """Yield a merchant's entries of one type, or of all, as CSV, oldest first.
 
-    ``within``: inclusive Unix ms. The columns are those of ``chunks`` with a zone, and every row is
-    a MOVEMENT. In constant memory, and without a connection between batches.
+    ``within`` is inclusive Unix ms. The columns are those of ``chunks`` with a zone, and every row
+    is a MOVEMENT. Uses constant memory, and no connection between batches.
     """
     return _file(_movements(db, merchant_id, kind, within), zone)
 

@@ -1,8 +1,8 @@
-"""How many rows the long lists have: exact totals that cost the same however many there are."""
+"""Exact totals of long lists, at a cost that does not depend on the number of rows."""
 
 from opentill.list_counts.model import FOREVER, ListKey, PartCount
 from opentill.list_counts.queries import ListStatements, lists
-from opentill.list_counts.service import Paginator, count, of_all_time, of_parts, respond
+from opentill.list_counts.service import Paginator, count, count_all, count_parts, respond
 
 __all__ = [
     "FOREVER",
@@ -11,8 +11,8 @@ __all__ = [
     "Paginator",
     "PartCount",
     "count",
+    "count_all",
+    "count_parts",
     "lists",
-    "of_all_time",
-    "of_parts",
     "respond",
 ]

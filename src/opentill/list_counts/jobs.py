@@ -1,24 +1,24 @@
-"""What the worker does for list counts: adds the changes to them, so that few are left."""
+"""Worker job of list counts: roll changes up into the counts, so that readers sum few of them."""
 
 from typing import Final
 
 from opentill.db.database import Db
 from opentill.list_counts import queries, service
 
-WORTH_IT: Final = 200  # changes; fewer cost a reader less than writing counts would
-_MERCHANTS: Final = 200  # looked at in one statement
+MIN_CHANGES: Final = 200  # fewer changes cost readers less than writing counts
+_MERCHANTS: Final = 200  # per statement
 
 
-async def roll_up(db: Db, at_least: int = WORTH_IT) -> int:
-    """Roll up the merchants whose lists changed ``at_least`` so often; return how many changes."""
-    done = 0
+async def roll_up(db: Db, at_least: int = MIN_CHANGES) -> int:
+    """Roll up merchants with ``at_least`` that many changes; return the number of changes."""
+    rolled_up = 0
     last = ""
     while True:
         async with db.connection() as tx:
-            seen = await queries.CHANGED.all(tx, after=last, limit=_MERCHANTS, most=at_least)
-        for merchant in seen:
+            merchants = await queries.CHANGED.all(tx, after=last, limit=_MERCHANTS, most=at_least)
+        for merchant in merchants:
             if merchant.changes >= at_least:
-                done += await service.roll_up(db, merchant.merchant_id)
-        if len(seen) < _MERCHANTS:
-            return done
-        last = seen[-1].merchant_id
+                rolled_up += await service.roll_up(db, merchant.merchant_id)
+        if len(merchants) < _MERCHANTS:
+            return rolled_up
+        last = merchants[-1].merchant_id

@@ -1,4 +1,4 @@
-"""Which rows are counted, and how a range of time is put together of counted pieces."""
+"""Keys of list counts, and the division of a range of time into counted pieces."""
 
 from typing import Final, Literal
 
@@ -6,10 +6,10 @@ import msgspec
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
-FOREVER: Final = 2**62  # after every time; whole hours below it are exact
-LATEST: Final = 253_402_300_799_999  # the last time that a request can name: the year 9999
+FOREVER: Final = 2**62  # later than any time; whole hours below it are exact
+LATEST: Final = 253_402_300_799_999  # the last valid time of a request: the year 9999
 
-Span = Literal["day", "hour"]
+Granularity = Literal["day", "hour"]
 ListName = Literal["orders", "entries"]
 
 
@@ -23,12 +23,12 @@ class ListKey(msgspec.Struct, frozen=True):
 
     @property
     def filters(self) -> int:
-        """How many filters the key stands for."""
+        """The number of filters that the key represents."""
         return bool(self.part) + (self.kind is not None)
 
 
 class PartCount(msgspec.Struct, frozen=True):
-    """How many rows of a kind a part of a list has."""
+    """The number of rows of a kind in a part of a list."""
 
     part: str
     kind: str
@@ -36,24 +36,24 @@ class PartCount(msgspec.Struct, frozen=True):
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """A merchant whose lists changed, and how many changes are not in the counts yet."""
+    """A merchant with changes that are not in the counts yet, and their number."""
 
     merchant_id: str
     changes: int
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Counts of one span, from ``since`` until before ``before``; Unix ms."""
+    """Counts of one granularity, from ``since`` to ``before`` (excluded); Unix ms."""
 
-    span: Span
+    span: Granularity
     since: int
     before: int
 
 
 class PageWindow(msgspec.Struct, frozen=True):
-    """A range of time: what of it is whole hours, and the edges that have to be counted.
+    """A range of time divided into whole hours and edges, whose rows must be counted.
 
-    ``edges`` are inclusive on both sides; hours are from ``since`` until before ``before``.
+    ``edges`` are inclusive at both ends; the hours are from ``since`` to ``before`` (excluded).
     """
 
     since: int
@@ -63,7 +63,7 @@ class PageWindow(msgspec.Struct, frozen=True):
 
 
 def page_window(start: int, end: int) -> PageWindow:
-    """Cut the time from ``start`` to ``end`` (inclusive Unix ms, or FOREVER) into pieces."""
+    """Divide the time from ``start`` to ``end`` (inclusive Unix ms, or FOREVER) into pieces."""
     since = -(-start // HOUR_MS) * HOUR_MS
     before = FOREVER if end >= FOREVER else (end + 1) // HOUR_MS * HOUR_MS
     if since >= before:
@@ -82,5 +82,5 @@ def page_window(start: int, end: int) -> PageWindow:
         Piece("day", first_day, last_day),
         Piece("hour", last_day, before),
     )
-    some = tuple(piece for piece in pieces if piece.since < piece.before)
-    return PageWindow(since, before, some, tuple(edges))
+    nonempty = tuple(piece for piece in pieces if piece.since < piece.before)
+    return PageWindow(since, before, nonempty, tuple(edges))

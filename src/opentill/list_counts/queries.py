@@ -1,4 +1,4 @@
-"""All SQL about how many rows the long lists have (decision 0028)."""
+"""All SQL about list counts (decision 0028)."""
 
 from collections.abc import Mapping
 from itertools import chain, combinations
@@ -14,10 +14,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class ListStatements(NamedTuple, Generic[S]):
-    """How to read a list of a merchant's rows by certain filters.
+    """The statements that read a list of a merchant's rows with certain filters.
 
-    Their values are ``merchant_id``, ``since`` and ``until`` (inclusive) and the filters' own;
-    where rows are read, ``limit`` and ``offset`` too.
+    Their parameters are ``merchant_id``, ``since`` and ``until`` (inclusive) and the filters; those
+    that read rows also have ``limit`` and ``offset``.
     """
 
     newest: Query[S]
@@ -29,14 +29,14 @@ Lists = Mapping[tuple[str, ...], ListStatements[S]]  # by the filters that are g
 
 
 def lists(struct: type[S], table: str, query: type[PageQuery]) -> Lists[S]:
-    """Make the statements of a list, for each combination of its filters.
+    """Build the statements of a list for each combination of its filters.
 
-    Called when a module is imported, with names that stand in it: no request has a part in this
-    (decision 0050). Each combination is a statement of its own, so that an index serves it.
+    Called at import with names from the source, never with parts of a request (decision 0050). Each
+    combination is a separate statement, so that an index serves it.
     """
     names = filters(query)
-    some = (combinations(names, number) for number in range(len(names) + 1))
-    return {chosen: _statements(struct, table, chosen) for chosen in chain.from_iterable(some)}
+    subsets = (combinations(names, number) for number in range(len(names) + 1))
+    return {subset: _statements(struct, table, subset) for subset in chain.from_iterable(subsets)}
 
 
 def _statements(struct: type[S], table: str, columns: tuple[str, ...]) -> ListStatements[S]:
@@ -52,7 +52,7 @@ def _statements(struct: type[S], table: str, columns: tuple[str, ...]) -> ListSt
     )
 
 
-# The rows of a list of all time. The part may be "", the kind null.
+# The number of rows of a list. The part may be "", the kind null.
 TOTAL = Value(
     int,
     """
@@ -71,7 +71,7 @@ TOTAL = Value(
     )::bigint
     """,
 )
-# The rows of all time of several parts, by kind: what TOTAL is for one.
+# Like TOTAL for several parts, by kind.
 TOTALS_OF_PARTS = Query(
     PartCount,
     """
@@ -87,8 +87,8 @@ TOTALS_OF_PARTS = Query(
     ) counted group by part, kind
     """,
 )
-# The rows whose time is in whole hours: from `:start` until before `:end`, which are the sum of the
-# counts of spans, each from `since` until before `before`.
+# The number of rows in whole hours from `:start` to `:end` (excluded), as the sum of pieces, each
+# from `since` to `before` (excluded).
 TOTAL_IN_HOURS = Value(
     int,
     """
@@ -111,7 +111,7 @@ TOTAL_IN_HOURS = Value(
     )::bigint
     """,
 )
-# The next merchants after one whose lists changed, and how many changes wait, up to `:most`.
+# The next merchants with changes after `:after`, and their numbers of changes, up to `:most`.
 CHANGED = Query(
     Busy,
     """
@@ -135,10 +135,10 @@ CHANGED = Query(
     where merchant_id > :after group by merchant_id order by merchant_id limit :limit
     """,
 )
-# Move changes of a merchant into the counts and return how many. What comes and goes
-# within them is not written. Two who do it wait for each other: at the first row, since both delete
-# in the order of places, and in the counts, in the order of keys. Who comes second finds the rows
-# gone. Changes are summed up before they meet spans and parts: then they are few.
+# Move changes of a merchant into the counts; return how many. Changes that cancel out are not
+# written. Concurrent executions wait for each other without deadlock, since they delete in the
+# order of row locations and write counts in the order of keys; the second one finds no rows.
+# Changes are summed before they are expanded to granularities and parts.
 ROLL = Value(
     int,
     """

@@ -1,7 +1,7 @@
-"""How many rows a long list has, and where in it a page begins: exact, without reading the list.
+"""Exact totals and pages of long lists, without reading the list.
 
-The counts and the changes that they do not hold yet are read in one statement, so their sum is the
-number of rows in that statement's snapshot, whoever writes meanwhile.
+One statement reads the counts and the changes that are not in them yet, so their sum is the number
+of rows in that statement's snapshot, despite concurrent writes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,30 +29,30 @@ from opentill.list_counts.queries import Lists, ListStatements
 S = TypeVar("S", bound=msgspec.Struct)
 Q = TypeVar("Q", bound=PageQuery)
 T = TypeVar("T")
-Range = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER where a side is open
+Range = tuple[int, int]  # inclusive Unix ms; 0 and FOREVER are open ends
 EVER: Final[Range] = (0, FOREVER)
-NEAR: Final = 1000  # rows that are skipped by reading them: some milliseconds
+NEAR: Final = 1000  # at most this many rows are skipped by reading them, which takes milliseconds
 
 
-async def of_all_time(tx: Tx, which: ListKey) -> int:
-    """Return how many rows a list has, exact in the snapshot of one statement."""
-    return await queries.TOTAL.get(tx, which) or 0
+async def count_all(tx: Tx, key: ListKey) -> int:
+    """Return the exact number of rows of a list, in the snapshot of one statement."""
+    return await queries.TOTAL.get(tx, key) or 0
 
 
-async def of_parts(
-    tx: Tx, merchant_id: str, which: ListName, parts: Sequence[str]
+async def count_parts(
+    tx: Tx, merchant_id: str, list_name: ListName, parts: Sequence[str]
 ) -> list[PartCount]:
-    """Return how many rows some parts of a list have, by kind, in the snapshot of one statement.
+    """Return the numbers of rows of parts of a list by kind, in the snapshot of one statement.
 
-    A kind of which a part has none may be missing, or be there with 0.
+    A kind without rows may be missing or be 0.
     """
     return await queries.TOTALS_OF_PARTS.all(
-        tx, merchant_id=merchant_id, list=which, parts=list(parts)
+        tx, merchant_id=merchant_id, list=list_name, parts=list(parts)
     )
 
 
 class Paginator(Generic[S]):
-    """The rows of a list that a query asks for, to be read by pages."""
+    """Reads the rows of a filtered list by pages."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class Paginator(Generic[S]):
         *,
         near: int = NEAR,
     ) -> None:
-        """``filters`` are those that are given, in the order of the query's fields.
+        """``filters`` are the filters that are set, in the order of the query's fields.
 
-        ``counts`` says the same where the list is counted beforehand; any other is counted by
-        reading it. ``near`` is how many rows are skipped by reading them. Raises ValueError for a
-        filter that the counts do not know: the total would be of more than what is listed.
+        ``counts`` is the key of the list's counts; a list without counts is counted by reading it.
+        At most ``near`` rows are skipped by reading them. Raises ValueError if the filters and
+        the key differ, because the total would be wrong.
         """
         if counts is not None and counts.filters != len(filters):
             msg = f"{counts} does not count a list by {', '.join(filters) or 'no filter'}"
@@ -80,38 +80,42 @@ class Paginator(Generic[S]):
         self._near = near
 
     async def page(self, number: int, size: int, within: Range = EVER) -> tuple[list[S], int]:
-        """Return a page (from 1), newest first, and how many rows there are in all.
+        """Return a page (from 1), newest first, and the total number of rows.
 
-        The first pages are read from the newest row on, the last ones from the oldest; one in
-        between from the hour that it is in, found by the counts. Statements that must agree see one
-        snapshot.
+        The first pages are read from the newest row, the last ones from the oldest; those in
+        between from the hour of their first row, which the counts determine. Statements that must
+        agree share a snapshot.
         """
         offset = (number - 1) * size
         if offset <= self._near and within == EVER:
-            return await self._db.read(lambda tx: self._first(tx, size, offset))
-        return await self._db.read_snapshot(lambda tx: self._any(tx, within, size, offset))
+            return await self._db.read(lambda tx: self._first_page(tx, size, offset))
+        return await self._db.read_snapshot(
+            lambda tx: self._page_anywhere(tx, within, size, offset)
+        )
 
-    async def _first(self, tx: Tx, size: int, offset: int) -> tuple[list[S], int]:
+    async def _first_page(self, tx: Tx, size: int, offset: int) -> tuple[list[S], int]:
         return await self._newest(tx, EVER, size, offset), await self.total(tx, EVER)
 
-    async def _any(self, tx: Tx, within: Range, size: int, offset: int) -> tuple[list[S], int]:
-        found = await self.total(tx, within)
-        size = min(size, found - offset)
+    async def _page_anywhere(
+        self, tx: Tx, within: Range, size: int, offset: int
+    ) -> tuple[list[S], int]:
+        total = await self.total(tx, within)
+        size = min(size, total - offset)
         if size <= 0:
-            return [], found
+            return [], total
         if offset <= self._near:
-            return await self._newest(tx, within, size, offset), found
-        after = found - offset - size
+            return await self._newest(tx, within, size, offset), total
+        after = total - offset - size
         if after <= self._near:
-            rows = await self._some(self._statements.oldest, tx, within, size, after)
-            return rows[::-1], found
-        end, newer = await self._seek(tx, within, offset)
-        return await self._newest(tx, (within[0], end), size, offset - newer), found
+            rows = await self._fetch(self._statements.oldest, tx, within, size, after)
+            return rows[::-1], total
+        end, newer = await self._find_hour(tx, within, offset)
+        return await self._newest(tx, (within[0], end), size, offset - newer), total
 
     async def _newest(self, tx: Tx, within: Range, size: int, offset: int) -> list[S]:
-        return await self._some(self._statements.newest, tx, within, size, offset)
+        return await self._fetch(self._statements.newest, tx, within, size, offset)
 
-    async def _some(
+    async def _fetch(
         self, query: Query[S], tx: Tx, within: Range, size: int, offset: int
     ) -> list[S]:
         since, until = within
@@ -120,23 +124,22 @@ class Paginator(Generic[S]):
         )
 
     async def total(self, tx: Tx, within: Range = EVER) -> int:
-        """Return how many rows there are in a range of time, exact in one snapshot.
+        """Return the exact number of rows in a range of time.
 
-        The snapshot is the statement's for all time and for whole hours, and that of ``tx`` where
-        the range has edges, whose rows are counted one by one.
+        It is exact in the snapshot of one statement for all time and for whole hours, and in that
+        of ``tx`` if the range has edges, whose rows are counted one by one.
         """
         return await _count(tx, self._statements, self._values, self._counts, within)
 
-    async def _seek(self, tx: Tx, within: Range, offset: int) -> tuple[int, int]:
-        """Return the end of the hour in which the row after ``offset`` newer ones is.
+    async def _find_hour(self, tx: Tx, within: Range, offset: int) -> tuple[int, int]:
+        """Find the hour that contains row ``offset`` (newest first).
 
-        And how many of the range's rows are newer than that hour. Halves the hours of the range: at
-        most some 26 looks into the counts, however many rows there are.
+        Returns its end and the number of newer rows. Binary search, with at most 26 counts.
         """
         start, end = within
         low, high = start // HOUR_MS, min(end, LATEST) // HOUR_MS + 1
         newer = 0
-        while high - low > 1:  # the row is not before hour `low`, and before hour `high`
+        while high - low > 1:  # invariant: the row is at or after hour `low` and before hour `high`
             middle = (low + high) // 2
             since = await self.total(tx, (middle * HOUR_MS, end))
             if since > offset:
@@ -154,7 +157,7 @@ async def count(
     counts: ListKey,
     within: Range = EVER,
 ) -> int:
-    """Return how many rows of a list there are in a range of time, as ``Paginator.total``."""
+    """Return the number of rows of a list in a range of time, like ``Paginator.total``."""
     values = {"merchant_id": merchant_id, **filters}
     return await _count(tx, lists[tuple(filters)], values, counts, within)
 
@@ -172,16 +175,16 @@ async def _count(
     if counts is None:
         return await read(*within)
     if within == EVER:
-        return await of_all_time(tx, counts)
-    cut = page_window(*within)
-    found = 0
-    if cut.pieces:
-        pieces = columns(Piece, cut.pieces)
-        whole = {"start": cut.since, "end": cut.before}
-        found = await queries.TOTAL_IN_HOURS.get(tx, counts, **whole, **pieces) or 0
-    for edge in cut.edges:
-        found += await read(*edge)
-    return found
+        return await count_all(tx, counts)
+    window = page_window(*within)
+    total = 0
+    if window.pieces:
+        pieces = columns(Piece, window.pieces)
+        whole = {"start": window.since, "end": window.before}
+        total = await queries.TOTAL_IN_HOURS.get(tx, counts, **whole, **pieces) or 0
+    for edge in window.edges:
+        total += await read(*edge)
+    return total
 
 
 async def respond(
@@ -190,9 +193,9 @@ async def respond(
     show: Callable[[S], T],
     counts: ListKey | None = None,
 ) -> Listing[T]:
-    """Return the page of a list that a request asks for, newest first, each row shown by ``show``.
+    """Return the page of a list for a request, newest first, with each row converted by ``show``.
 
-    ``lists`` and ``counts`` as ``Paginator`` takes them.
+    ``lists`` and ``counts`` are those of ``Paginator``.
     """
     query, replica = request.query, request.app.replica.reading()
     rows = Paginator(replica, lists, request.merchant_id, active_filters(query), counts)
@@ -201,12 +204,12 @@ async def respond(
 
 
 async def roll_up(db: Db, merchant_id: str, batch: int = 5000) -> int:
-    """Move the changes of a merchant's lists into the counts, and return how many there were."""
-    done = 0
+    """Move the changes of a merchant's lists into the counts; return their number."""
+    rolled_up = 0
     while True:
         moved = (
             await db.run(lambda tx: queries.ROLL.get(tx, merchant_id=merchant_id, limit=batch)) or 0
         )
-        done += moved
+        rolled_up += moved
         if moved < batch:
-            return done
+            return rolled_up

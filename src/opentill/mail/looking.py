@@ -15,7 +15,7 @@ import msgspec
 from opentill import figures, ledger, people
 from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
-from opentill.figures.model import day_of, local
+from opentill.figures.model import day_bounds, local
 from opentill.mail import contents, noting, outbox, queries, recipients
 from opentill.mail.model import HOUR_MS, OF_NOBODY, DigestDue, LoggedIn, NewMail
 from opentill.mail.topics import BY_NAME
@@ -65,7 +65,7 @@ async def for_staff(db: Db, settings: Settings, now: int) -> int:
 
     async def work(tx: Tx) -> int:
         wanted: list[tuple[str, str, msgspec.Struct]] = []
-        found = (await ledger.checked(tx)).violations
+        found = (await ledger.count_violations(tx)).violations
         if found:
             wanted.append(("books_violated", "books", contents.Violated(found=found)))
         for one in await queries.STUCK.all(tx, before=now - _STUCK_MS, least=_STUCK):
@@ -97,7 +97,7 @@ async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
     here = local(now, zone)
     if here.hour < _DIGEST_HOUR:
         return 0
-    day = day_of(here.date() - timedelta(days=1), zone)
+    day = day_bounds(here.date() - timedelta(days=1), zone)
     cause = f"digest {day.date.isoformat()}"
 
     async with db.connection() as tx:
@@ -109,7 +109,7 @@ async def _digest(db: Db, settings: Settings, one: DigestDue, now: int) -> int:
         behind = await figures.behind_since(tx, one.merchant_id)
         if behind is not None and behind < day.until:  # it would be wrong: it is tried again
             return 0
-        sums = await figures.sums(tx, one.merchant_id, day.since, day.until)
+        sums = await figures.sum_range(tx, one.merchant_id, day.since, day.until)
         said = contents.Digest(
             merchant_id=one.merchant_id,
             at=day.since,

@@ -62,7 +62,7 @@ async def decline(tx: Tx, merchant_id: str, actor: Actor, now: int, *, notes: st
 async def unfinished(tx: Tx, merchant: Merchant) -> Unfinished:
     """Return a merchant's remaining money and work."""
     work = await queries.UNFINISHED_WORK.one(tx, merchant_id=merchant.id, limit=MANY)
-    balance = await ledger.balance(tx, merchant.id, merchant.settlement_currency)
+    balance = await ledger.find_balance(tx, merchant.id, merchant.settlement_currency)
     accounts = {
         name: 0 if balance is None else int(getattr(balance, name))
         for name in ("pending", "available", "frozen", "reserve")

@@ -5,7 +5,7 @@ from opentill.orders.cards import of_order as card_of
 from opentill.orders.cards import shown as show_card
 from opentill.orders.customers.model import CustomerOrder, CustomerSums
 from opentill.orders.customers.service import (
-    MOST_SUMMED,
+    MAX_SUMMED,
     find_customers,
     recent_customers,
     sums_of_customer,
@@ -89,7 +89,7 @@ from opentill.orders.wire import OrderDetail, OrderOut
 __all__ = [
     "CONFIRMED_TOGETHER",
     "ENDS",
-    "MOST_SUMMED",
+    "MAX_SUMMED",
     "TRANSITIONS",
     "Batch",
     "Change",

@@ -89,7 +89,7 @@ class PageRequest:
 
         Orders of the Epay API get a page in Chinese, unless the browser asks for another language.
         """
-        view = await checkouts.page_view(self.app.db, session_id)
+        view = await checkouts.find_page_view(self.app.db, session_id)
         if view is None:
             raise NotFound
         log.merchant.set(view.order.merchant_id)
@@ -150,7 +150,7 @@ def _payment(view: checkouts.PageView, app: App) -> model.Payment:
         livemode=bool(order.livemode),  # never None for a page: all_with_livemode
         stopped=session.charge_off is not None,
         methods=tuple(
-            method for method in model.METHODS if method in offered and session.takes(method)
+            method for method in model.METHODS if method in offered and session.accepts(method)
         ),
         attempt=None
         if last is None
@@ -256,7 +256,7 @@ async def come_back(request: PageRequest, session_id: str, attempt_id: str) -> R
     visit = request.visit()
     try:
         async with asyncio.timeout(_ASK_GATEWAY_S):
-            await checkouts.refresh(
+            await checkouts.refresh_attempt(
                 request.app.db, request.app.gateways, view, attempt_id, request.now
             )
     except TimeoutError:

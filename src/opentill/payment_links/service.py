@@ -49,15 +49,15 @@ async def create(
     currency, least, most = await _sold(tx, merchant_id, body)
     item, quantity = body.item or None, body.max_quantity or 1
     _check_quantity(least, most, quantity)
-    checkouts.check_on_offer(gateways, currency, body.payment_methods)
+    checkouts.check_methods_offered(gateways, currency, body.payment_methods)
     new = NewLink(
         merchant_id=merchant_id,
         id=new_id("plink"),
         slug=new_slug(),
         product_id=body.product_id if item is None else None,
-        name=None if item is None else items.named(item.name),
+        name=None if item is None else items.check_name(item.name),
         description="" if item is None else item.description or "",
-        image=None if item is None else items.pictured(item.image),
+        image=None if item is None else items.check_image(item.image),
         currency=None if item is None else currency,
         least_minor=None if item is None else least,
         most_minor=None if item is None else most,
@@ -97,12 +97,12 @@ async def _sold(tx: Tx, merchant_id: str, body: LinkBody) -> tuple[str, int, int
 
 def _bounds(item: LinkItemBody) -> tuple[int, int]:
     if item.price is not None and item.min_amount is None and item.max_amount is None:
-        price = items.minor("price", item.price, item.currency)
+        price = items.parse_amount("price", item.price, item.currency)
         return price, price
     if item.price is not None or item.min_amount is None or item.max_amount is None:
         raise Invalid("item", "item must have either a price, or minAmount and maxAmount")
-    least = items.minor("minAmount", item.min_amount, item.currency)
-    most = items.minor("maxAmount", item.max_amount, item.currency)
+    least = items.parse_amount("minAmount", item.min_amount, item.currency)
+    most = items.parse_amount("maxAmount", item.max_amount, item.currency)
     if most <= least:
         raise Invalid("item", "item.maxAmount must be more than item.minAmount")
     return least, most
@@ -185,7 +185,7 @@ def _item_changes(old: PaymentLink, item: LinkItemUpdate) -> dict[str, str]:
         raise Invalid("item", "item must be left out: this link sells a product")
     changes: dict[str, str] = {}
     if not isinstance(item.name, UnsetType):
-        changes["name"] = items.named(item.name)
+        changes["name"] = items.check_name(item.name)
     if not isinstance(item.description, UnsetType):
         changes["description"] = item.description or ""
     return changes

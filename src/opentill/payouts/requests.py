@@ -59,7 +59,7 @@ async def _amount(tx: Tx, merchant: Merchant, wanted: PayoutRequest) -> int:
     """Return what is asked for; "everything" is what is available at this moment."""
     if wanted.amount_minor is not None:
         return wanted.amount_minor
-    balance = await ledger.balance(tx, merchant.id, merchant.settlement_currency)
+    balance = await ledger.find_balance(tx, merchant.id, merchant.settlement_currency)
     return (balance.available if balance else 0) - wanted.fee_minor
 
 

@@ -11,25 +11,29 @@ from opentill.products.model import ProductBody, ProductOut, ProductUpdate
 
 
 async def create(request: ApiRequest[Nothing, ProductBody], tx: Tx) -> ProductOut:
-    """Make a product."""
-    return ProductOut.of(await service.create(tx, request.merchant_id, request.body, request.now))
+    """Create a product."""
+    return ProductOut.from_product(
+        await service.create(tx, request.merchant_id, request.body, request.now)
+    )
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> ProductOut:
     """Return a product, archived ones too."""
     async with request.app.db.connection() as tx:
-        return ProductOut.of(await service.find(tx, request.merchant_id, request.path["id"]))
+        return ProductOut.from_product(
+            await service.find(tx, request.merchant_id, request.path["id"])
+        )
 
 
 async def list_products(request: ApiRequest[queries.ListQuery, Nothing]) -> Listing[ProductOut]:
     """List products, newest first."""
-    return await list_counts.respond(request, queries.LISTS, ProductOut.of)
+    return await list_counts.respond(request, queries.LISTS, ProductOut.from_product)
 
 
 async def update(request: ApiRequest[Nothing, ProductUpdate], tx: Tx) -> ProductOut:
     """Change a product."""
     product_id = request.path["id"]
-    return ProductOut.of(
+    return ProductOut.from_product(
         await service.update(tx, request.merchant_id, product_id, request.body, request.now)
     )
 

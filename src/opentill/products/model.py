@@ -1,4 +1,4 @@
-"""What a product is, and its shapes on the wire."""
+"""Products and their representation in the API."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,7 +11,7 @@ from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedA
 
 Status = Literal["ACTIVE", "ARCHIVED"]
 
-# The length is checked after trimming, so the limits stand in the document only.
+# The length is checked after trimming, so these limits are for the API document only.
 Name = Annotated[
     str,
     Meta(
@@ -54,7 +54,7 @@ Metadata = Annotated[
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True):
-    """A product as it is stored."""
+    """A stored product."""
 
     merchant_id: str
     id: str
@@ -70,15 +70,15 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outdated(Invalid):
-    """The product is not as it was when somebody began to change it."""
+    """The product has changed since the caller read it; nothing was written."""
 
     def __init__(self) -> None:
-        """Nothing was changed."""
+        """Report the field ``version``."""
         super().__init__("version", "version must be that of the product as it is now")
 
 
 class Saved(Product, frozen=True, kw_only=True):
-    """A product that was just stored, and the currencies to which it lacks an exchange rate."""
+    """A product after a write, with the currencies for which an exchange rate is missing."""
 
     unrated: list[str]
 
@@ -166,8 +166,8 @@ class ProductOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     updated_at: UpdatedAt
 
     @classmethod
-    def of(cls, product: Product) -> Self:
-        """Show a product."""
+    def from_product(cls, product: Product) -> Self:
+        """Convert a product."""
         return structs.convert(
             product,
             cls,

@@ -9,7 +9,7 @@ from opentill.http.paging import PageQuery
 from opentill.list_counts import lists
 from opentill.products.model import Product, Saved, Status
 
-# Of the currencies that a product's sessions and refunds are converted to, those without a rate.
+# The currencies that a product's sessions and refunds are converted to and that have no rate.
 _UNRATED = """
     array(
         select wanted.quote
@@ -38,7 +38,7 @@ INSERT = Query(
     select *, {_UNRATED} from products
     """,  # noqa: S608 - a part that is a constant of ours
 )
-# The archived product that items in a currency stand on. Whatever was changed in it is put right.
+# Create the archived product that stands in for items in a currency, or restore its values.
 STAND_IN = Command(
     """
     insert into products (merchant_id, id, name, description, image, price_minor, currency, status,
@@ -92,7 +92,7 @@ class ListQuery(PageQuery, frozen=True, rename="camel"):
 
 LISTS = lists(Product, "products", ListQuery)
 
-# For the operator, who has only the product's id: one index lookup for each merchant.
+# For the operator, who has only the product's id: one index lookup per merchant.
 MERCHANT_OF = Value(
     str,
     """

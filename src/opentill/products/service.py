@@ -1,4 +1,4 @@
-"""What can be done with products."""
+"""Creating, changing, archiving and reading products."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,8 +22,8 @@ _log: Final = structlog.get_logger()
 _CHANGEABLE: Final = ("name", "description", "image", "price_minor", "currency", "metadata")
 
 
-def price_minor(price: str, currency: str) -> int:
-    """Turn a price into minor units. Raises Invalid on ``currency`` or ``price``."""
+def parse_price(price: str, currency: str) -> int:
+    """Parse a price into minor units. Raises Invalid on ``currency`` or ``price``."""
     if currency not in money.EXPONENTS:
         raise Invalid("currency", "currency must be an active ISO 4217 currency code in capitals")
     try:
@@ -35,18 +35,18 @@ def price_minor(price: str, currency: str) -> int:
     return minor
 
 
-async def merchant_of(tx: Tx, product_id: str) -> str:
-    """Return whose a product is, for the operator. Raises NotFound."""
-    found = await queries.MERCHANT_OF.get(tx, id=product_id)
-    return or_not_found(found, f"there is no product {product_id}")
+async def find_merchant_id(tx: Tx, product_id: str) -> str:
+    """Return the merchant of a product, for the operator. Raises NotFound."""
+    merchant_id = await queries.MERCHANT_OF.get(tx, id=product_id)
+    return or_not_found(merchant_id, f"there is no product {product_id}")
 
 
 async def create(
     tx: Tx, merchant_id: str, body: ProductBody, now: int, *, actor: Actor | None = None
 ) -> Product:
-    """Make an active product. Raises Invalid.
+    """Create an active product. Raises Invalid.
 
-    ``actor`` is a person who does it, for the audit log.
+    ``actor`` is the person who does it, for the audit log.
     """
     product = await queries.INSERT.one(
         tx,
@@ -55,7 +55,7 @@ async def create(
         name=inputs.check_name("name", body.name, 200),
         description=body.description or "",
         image=inputs.check_url("image", body.image),
-        price_minor=price_minor(body.price, body.currency),
+        price_minor=parse_price(body.price, body.currency),
         currency=body.currency,
         metadata=inputs.check_metadata(body.metadata),
         now=now,
@@ -67,7 +67,7 @@ async def create(
 
 
 def _warn(product: Saved) -> None:
-    """Log exchange rates that the operator has to set before the product is sold or refunded."""
+    """Log the exchange rates that the operator must set before the product is sold or refunded."""
     if product.unrated:
         _log.warning(
             "product without exchange rate",
@@ -79,15 +79,15 @@ def _warn(product: Saved) -> None:
 
 
 def stand_in_id(merchant_id: str, currency: str) -> str:
-    """Return the id of the product that a merchant's items in a currency stand on.
+    """Return the id of the product that stands in for a merchant's items in a currency.
 
-    It is always the same, so that nothing need be looked up to know it (decision 0088).
+    The id is derived, so that it needs no lookup (decision 0088).
     """
     return derived_id("prod", f"items of {merchant_id} in {currency}")
 
 
-async def stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> None:
-    """Make that product, archived, or put it right. Raises Invalid on ``item``."""
+async def ensure_stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> None:
+    """Create the stand-in product, archived, or restore its values. Raises Invalid on ``item``."""
     if currency not in money.EXPONENTS:
         raise Invalid("item", "item.currency must be an active ISO 4217 currency code in capitals")
     await queries.STAND_IN.run(
@@ -97,7 +97,7 @@ async def stand_in(tx: Tx, merchant_id: str, currency: str, now: int) -> None:
         name=f"Items ({currency})",
         description="Stands for what is sold without a product. Each order has a name and an "
         "amount of its own; this price is nobody's.",
-        price_minor=price_minor("0.01" if money.exponent(currency) else "1.00", currency),
+        price_minor=parse_price("0.01" if money.exponent(currency) else "1.00", currency),
         currency=currency,
         now=now,
     )
@@ -108,17 +108,17 @@ async def find(tx: Tx, merchant_id: str, product_id: str) -> Product:
     return or_not_found(await queries.BY_ID.first(tx, merchant_id=merchant_id, id=product_id))
 
 
-async def of_ids(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Product]:
-    """Return those of some products that a merchant has, by their ids."""
-    found = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
-    return {product.id: product for product in found}
+async def find_many(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Product]:
+    """Return the merchant's products among the given ids, by id."""
+    rows = await queries.OF_IDS.all(tx, merchant_id=merchant_id, ids=list(ids))
+    return {product.id: product for product in rows}
 
 
 async def list_page(
-    here: Db, merchant_id: str, query: queries.ListQuery
+    db: Db, merchant_id: str, query: queries.ListQuery
 ) -> tuple[list[Product], int]:
     """Return the page that a query asks for, newest first, and how many products there are."""
-    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, active_filters(query))
+    rows = list_counts.Paginator(db, queries.LISTS, merchant_id, active_filters(query))
     return await rows.page(query.page, query.size)
 
 
@@ -132,30 +132,32 @@ async def update(
     seen: int | None = None,
     actor: Actor | None = None,
 ) -> Product:
-    """Change what was sent; open sessions keep what they were opened with.
+    """Set the fields that were sent; open sessions keep their values.
 
-    ``seen`` is the ``updated_at`` (Unix ms) of what a person saw: if the product has changed since,
-    it stays as it is, unless there is nothing to change any more. ``actor`` is that person, for the
-    audit log. Raises Invalid, NotFound and Outdated.
+    ``seen`` is the ``updated_at`` (Unix ms) of the version that the caller has read. ``actor`` is
+    the person who does it, for the audit log. Raises Invalid, NotFound, and Outdated if the product
+    has changed since and the fields would still change it.
     """
     old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))
-    wanted = _wanted(old, body)
-    changed = [name for name in _CHANGEABLE if getattr(old, name) != getattr(wanted, name)]
+    new_values = _with_changes(old, body)
+    changed = [name for name in _CHANGEABLE if getattr(old, name) != getattr(new_values, name)]
     if seen is not None and not changed:
         return old
     if seen not in {None, old.updated_at}:
         raise Outdated
-    values = {name: getattr(wanted, name) for name in _CHANGEABLE}
-    new = await queries.UPDATE.one(tx, merchant_id=merchant_id, id=product_id, **values, now=now)
+    values = {name: getattr(new_values, name) for name in _CHANGEABLE}
+    updated = await queries.UPDATE.one(
+        tx, merchant_id=merchant_id, id=product_id, **values, now=now
+    )
     if actor is not None:
         subject = f"{product_id}: {', '.join(changed)}"
         await merchants.record_audit(tx, actor, "products set", merchant_id, subject, now)
-    _warn(new)
-    return new
+    _warn(updated)
+    return updated
 
 
-def _wanted(old: Product, body: ProductUpdate) -> Product:
-    """Return a product with the changes that were sent. Raises Invalid."""
+def _with_changes(old: Product, body: ProductUpdate) -> Product:
+    """Return a product with the fields that were sent. Raises Invalid."""
     currency = old.currency if body.currency is UNSET else body.currency
     price = money.show(old.price_minor, old.currency) if body.price is UNSET else body.price
     return msgspec.structs.replace(
@@ -163,7 +165,7 @@ def _wanted(old: Product, body: ProductUpdate) -> Product:
         name=old.name if body.name is UNSET else inputs.check_name("name", body.name, 200),
         description=old.description if body.description is UNSET else body.description or "",
         image=old.image if body.image is UNSET else inputs.check_url("image", body.image),
-        price_minor=price_minor(price, currency),
+        price_minor=parse_price(price, currency),
         currency=currency,
         metadata=old.metadata if not bytes(body.metadata) else inputs.check_metadata(body.metadata),
     )
@@ -172,9 +174,9 @@ def _wanted(old: Product, body: ProductUpdate) -> Product:
 async def archive(
     tx: Tx, merchant_id: str, product_id: str, now: int, *, actor: Actor | None = None
 ) -> None:
-    """Archive a product; archiving twice is fine. Raises NotFound.
+    """Archive a product. Idempotent. Raises NotFound.
 
-    ``actor`` is a person who does it, for the audit log.
+    ``actor`` is the person who does it, for the audit log.
     """
     if actor is not None:
         old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=product_id))
@@ -186,10 +188,10 @@ async def archive(
 
 
 async def has_any(tx: Tx, merchant_id: str) -> bool:
-    """Return whether a merchant has a product, an archived one too."""
+    """Whether a merchant has any product, archived ones included."""
     return bool(await queries.ANY.get(tx, merchant_id=merchant_id))
 
 
-async def newest_active(tx: Tx, merchant_id: str) -> Product | None:
-    """Return the product that a merchant has made last, of those on sale."""
+async def find_newest_active(tx: Tx, merchant_id: str) -> Product | None:
+    """Return the active product that a merchant created last."""
     return await queries.NEWEST_ACTIVE.first(tx, merchant_id=merchant_id)

@@ -1,4 +1,4 @@
-"""What an exchange rate is, and how the rates between all currencies follow from one base's."""
+"""Exchange rates, and the derivation of cross rates from those of one base currency."""
 
 from collections.abc import Iterator, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-DIGITS: Final = 12  # significant digits of a rate that is worked out from others
-MAX_DIGITS: Final = 18  # of one that is given
+DIGITS: Final = 12  # significant digits of a derived rate
+MAX_DIGITS: Final = 18  # of an entered rate
 DAY_MS: Final = 86_400_000
 _ROUNDED: Final = Context(prec=DIGITS, rounding=ROUND_HALF_UP)
 
@@ -22,17 +22,17 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedRate(Rate, frozen=True, kw_only=True):
-    """A rate as lists show it; ``is_dropped``: a later day of a file lacks its currencies."""
+    """A rate of a list; ``is_dropped`` if a later day of a file lacks its currencies."""
 
     is_typed: bool
     is_dropped: bool
 
     def counts(self, oldest: int) -> bool:
-        """Whether sessions are opened at it; ``oldest`` is the earliest valid_from of a file."""
+        """Whether it opens sessions; ``oldest`` is the earliest valid_from of a file's rate."""
         return self.is_typed or (self.valid_from >= oldest and not self.is_dropped)
 
 
-class Lacking(msgspec.Struct, frozen=True, kw_only=True):
+class MissingRate(msgspec.Struct, frozen=True, kw_only=True):
     """A missing rate: without it no session opens (``opening``), or no refund is accepted."""
 
     base: str
@@ -48,15 +48,15 @@ class Day(msgspec.Struct, frozen=True):
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file of reference rates holds; no day and no currency of a day twice."""
+    """The content of a file of reference rates; days and the currencies of a day are unique."""
 
     base: str
     days: tuple[Day, ...]
-    skipped: tuple[str, ...]  # codes in the file that are no active currency any more
+    skipped: tuple[str, ...]  # codes of the file that are no longer active currencies
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What importing a file stored."""
+    """The result of importing a file."""
 
     days: int
     first: int  # valid_from of the first day and the last, Unix ms
@@ -67,9 +67,10 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def crosses(base: str, day: Day) -> Iterator[Rate]:
-    """Yield the rates between all currencies of a day, both ways, through the base.
+    """Yield the rates between all currencies of a day, in both directions, through the base.
 
-    Those of the base itself are as given; all others are rounded half up to 12 significant digits.
+    Rates of the base are those of the file; all others are rounded half up to 12 significant
+    digits.
     """
     worth = {base: Decimal(1), **day.rates}
     for source in sorted(worth):
@@ -82,14 +83,14 @@ def crosses(base: str, day: Day) -> Iterator[Rate]:
 
 
 def oldest_valid_from(now: int, max_age_days: int) -> int:
-    """Return the earliest ``valid_from`` (Unix ms) of a file that counts; 0 days: any does."""
+    """Return the earliest ``valid_from`` (Unix ms) of a file's valid rate; 0 days: any age."""
     return now - max_age_days * DAY_MS if max_age_days else 0
 
 
-def soon_oldest_valid_from(now: int, max_age_days: int) -> int:
-    """Return the ``oldest_valid_from`` of the time for which operators are warned beforehand.
+def oldest_valid_from_soon(now: int, max_age_days: int) -> int:
+    """Return the ``oldest_valid_from`` in the near future, for warnings to operators.
 
-    That is in two days, or after half of a shorter age.
+    That is in two days, or after half of a shorter maximum age.
     """
     warned_ms = min(2 * DAY_MS, max_age_days * DAY_MS // 2)
     return oldest_valid_from(now + warned_ms, max_age_days)

@@ -4,12 +4,12 @@ from decimal import Decimal
 from typing import Final
 
 from opentill.db.query import Command, Query, Value
-from opentill.rates.model import Lacking, ListedRate, Rate
+from opentill.rates.model import ListedRate, MissingRate, Rate
 
-# What the version before wrote does not say whether it was typed; days of files begin at midnight.
+# Rows of the previous version lack `typed`; days of files begin at midnight.
 _IS_TYPED: Final = "coalesce(typed, valid_from % 86400000 <> 0)"
-# The newest rate at a time, of either direction; of two of the same time the one in the direction
-# asked for. The other one is inverted, to 12 significant digits, half up.
+# The newest rate at a time in either direction; of two with the same time, the one in the requested
+# direction. A rate in the other direction is inverted, half up to 12 significant digits.
 _NEWEST: Final = f"""
         select <shown>
         from (
@@ -24,8 +24,8 @@ _NEWEST: Final = f"""
             order by valid_from desc, turned limit 1
         ) newest
 """  # noqa: S608 - a constant of ours
-# A rate that was typed counts until it is replaced. One of a file counts from ``oldest`` on, the
-# earliest valid_from, and until a later day of a file lacks its currencies.
+# An entered rate is valid until it is replaced. A rate of a file is valid if its valid_from is at
+# least ``oldest``, until a later day of a file lacks its currencies.
 _COUNTS: Final = """
         where is_typed or (valid_from >= {oldest} and not exists (
             select from rate_days later
@@ -33,13 +33,13 @@ _COUNTS: Final = """
 """
 _RATE: Final = """case when not turned then rate
             else round(1 / rate, 11 - floor(log(1 / rate))::int) end"""
-# Null if there is none that counts. Also a part of the statement that opens a session.
+# Null if no rate is valid. The statement that opens a session includes it.
 LOOKUP_SQL: Final = f"""
     (case when {{base}} = {{quote}} then 1 else (
         {_NEWEST.replace("<shown>", _RATE)}{_COUNTS}
     ) end)::numeric
 """
-LATEST = Query(
+NEWEST_RATE = Query(
     Rate,
     _NEWEST.replace(
         "<shown>", f":base::text as base, :quote::text as quote, valid_from, {_RATE} as rate"
@@ -71,8 +71,8 @@ PUT_DAYS = Command(
     on conflict (valid_from) do nothing
     """,
 )
-# The one of each pair that holds at a time.
-NEWEST = Query(
+# The rate of each pair that applies at a time.
+CURRENT = Query(
     ListedRate,
     f"""
     select newest.*, not is_typed and exists (
@@ -88,13 +88,13 @@ NEWEST = Query(
     order by base, quote
     """,  # noqa: S608 - a constant of ours
 )
-_WANTED_RATE: Final = LOOKUP_SQL.format(
+_NEEDED_RATE: Final = LOOKUP_SQL.format(
     base="wanted.base", quote="wanted.quote", at=":at::bigint", oldest=":oldest::bigint"
 )
-# The rates that the existing merchants need at a time and that are missing: to open a session, one
-# that counts from `:oldest` on; to show a refund in USD, one of any age.
-LACKING = Query(
-    Lacking,
+# The rates that the existing merchants need at a time and lack: to open a session, a valid one
+# since `:oldest`; to show a refund in USD, one of any age.
+MISSING = Query(
+    MissingRate,
     f"""
     with wanted as (
         select p.currency as base, m.settlement_currency as quote, true as opening
@@ -105,7 +105,7 @@ LACKING = Query(
         select settlement_currency, 'USD', false from merchants
     )
     select base, quote, bool_or(opening) as opening from wanted
-    where base <> quote and case when opening then {_WANTED_RATE} is null
+    where base <> quote and case when opening then {_NEEDED_RATE} is null
         else not exists (
             select from exchange_rates r
             where r.base = wanted.base and r.quote = wanted.quote and r.valid_from <= :at

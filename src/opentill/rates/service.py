@@ -1,4 +1,4 @@
-"""What can be done with exchange rates. An order keeps those that it was opened with."""
+"""Setting, importing and reading exchange rates. An order keeps the rates it was opened with."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -12,17 +12,17 @@ from opentill.rates.model import (
     DAY_MS,
     MAX_DIGITS,
     Imported,
-    Lacking,
     ListedRate,
+    MissingRate,
     Rate,
     Sheet,
     crosses,
     oldest_valid_from,
-    soon_oldest_valid_from,
+    oldest_valid_from_soon,
 )
 
-_BATCH: Final = 20_000  # rates in one statement
-_LEAST: Final = Decimal(1).scaleb(-MAX_DIGITS)
+_BATCH: Final = 20_000  # rates per statement
+_MIN_RATE: Final = Decimal(1).scaleb(-MAX_DIGITS)
 
 
 def _nothing(_days: int) -> None:
@@ -30,15 +30,15 @@ def _nothing(_days: int) -> None:
 
 
 async def put(tx: Tx, base: str, quote: str, rate: Decimal, valid_from: int) -> Rate:
-    """Set what one ``base`` is worth in ``quote`` from a time (Unix ms) on. Raises Invalid.
+    """Set the value of one ``base`` in ``quote`` from a time (Unix ms) on. Raises Invalid.
 
-    A rate of the same pair and time is replaced.
+    Replaces a rate of the same pair and time.
     """
     for field, code in (("base", base), ("quote", quote)):
         _check_currency(field, code)
     if base == quote:
         raise Invalid("quote", "quote must be another currency than base")
-    fits = rate.is_finite() and _LEAST <= rate < 10**9
+    fits = rate.is_finite() and _MIN_RATE <= rate < 10**9
     if not fits or len(rate.as_tuple().digits) > MAX_DIGITS:
         reason = f"rate must be a positive decimal number of at most {MAX_DIGITS} digits"
         raise Invalid("rate", reason)
@@ -52,32 +52,32 @@ def _check_currency(field: str, code: str) -> None:
 
 
 async def find(tx: Tx, base: str, quote: str, at: int, oldest: int = 0) -> Decimal | None:
-    """Return what one ``base`` was worth in ``quote`` at a time, None if there is no rate.
+    """Return the value of one ``base`` in ``quote`` at a time; None without a valid rate.
 
-    ``oldest`` is the earliest ``valid_from`` of a file's rate that counts.
+    ``oldest`` is the earliest ``valid_from`` of a file's valid rate.
     """
     return await queries.FIND.get(tx, base=base, quote=quote, at=at, oldest=oldest)
 
 
-async def latest(tx: Tx, base: str, quote: str, at: int) -> Rate | None:
-    """Return the newest rate, whether it still counts or not, with the time that it is from."""
-    return await queries.LATEST.first(tx, base=base, quote=quote, at=at)
+async def find_newest(tx: Tx, base: str, quote: str, at: int) -> Rate | None:
+    """Return the newest rate of a pair, valid or not."""
+    return await queries.NEWEST_RATE.first(tx, base=base, quote=quote, at=at)
 
 
-async def lacking(tx: Tx, at: int, oldest: int = 0) -> list[Lacking]:
-    """Return the rates that the existing merchants and products need and that are not there.
+async def list_missing(tx: Tx, at: int, oldest: int = 0) -> list[MissingRate]:
+    """Return the rates that the existing merchants and products need and lack.
 
     ``oldest`` is the earliest ``valid_from`` of a file's rate that opens a session.
     """
-    return await queries.LACKING.all(tx, at=at, oldest=oldest)
+    return await queries.MISSING.all(tx, at=at, oldest=oldest)
 
 
-async def expiring(tx: Tx, at: int, max_age_days: int) -> list[Lacking]:
+async def list_expiring(tx: Tx, at: int, max_age_days: int) -> list[MissingRate]:
     """Return the rates that open sessions now and will be too old within two days."""
     if not max_age_days:
         return []
-    lacking_now = await lacking(tx, at, oldest_valid_from(at, max_age_days))
-    lacking_soon = await lacking(tx, at, soon_oldest_valid_from(at, max_age_days))
+    lacking_now = await list_missing(tx, at, oldest_valid_from(at, max_age_days))
+    lacking_soon = await list_missing(tx, at, oldest_valid_from_soon(at, max_age_days))
     pairs = {(missing.base, missing.quote) for missing in lacking_now if missing.opening}
     return [
         missing
@@ -86,31 +86,31 @@ async def expiring(tx: Tx, at: int, max_age_days: int) -> list[Lacking]:
     ]
 
 
-async def newest(
+async def list_current(
     tx: Tx, at: int, base: str | None = None, quote: str | None = None
 ) -> list[ListedRate]:
-    """Return the rate of each pair that holds at a time, perhaps of one base or quote only.
+    """Return the rate of each pair at a time, optionally of one base or quote only.
 
-    Raises Invalid for a code that is no currency.
+    Raises Invalid for an unknown currency.
     """
     for field, code in (("base", base), ("quote", quote)):
         if code is not None:
             _check_currency(field, code)
-    return await queries.NEWEST.all(tx, at=at, base=base, quote=quote)
+    return await queries.CURRENT.all(tx, at=at, base=base, quote=quote)
 
 
-async def bring_in(
+async def import_sheet(
     tx: Tx,
     sheet: Sheet,
     now: int,
     since: int = 0,
     advance: Callable[[int], None] = _nothing,
 ) -> Imported:
-    """Write a file's rates, from the day ``since`` on, between all its currencies.
+    """Store a file's rates between all its currencies, from the day ``since`` on. Idempotent.
 
-    A currency that the newest day lacks is no longer converted; what was typed of the same pair and
-    time is replaced. Importing the same file again changes nothing. ``advance`` is called with how
-    many more days are done. Raises Invalid for a day in the future, or if no day is left.
+    Currencies that the newest day lacks are no longer converted; entered rates of the same pair and
+    time are replaced. ``advance`` is called with the number of days of each batch. Raises Invalid
+    for a day in the future, or if no day is left.
     """
     days = [day for day in sheet.days if day.valid_from >= since]
     if not days:
@@ -118,13 +118,13 @@ async def bring_in(
     if max(day.valid_from for day in days) > now + DAY_MS:
         raise Invalid("file", "file must hold no rates of days that are yet to come")
     batch: list[Rate] = []
-    done = written = 0
-    for place, day in enumerate(days, 1):
+    days_written = rates_written = 0
+    for number, day in enumerate(days, 1):
         batch += crosses(sheet.base, day)
-        if len(batch) >= _BATCH or place == len(days):
+        if len(batch) >= _BATCH or number == len(days):
             await _put_many(tx, batch)
-            advance(place - done)
-            done, written = place, written + len(batch)
+            advance(number - days_written)
+            days_written, rates_written = number, rates_written + len(batch)
             batch = []
     await queries.PUT_DAYS.run(tx, valid_from=[day.valid_from for day in days])
     return Imported(
@@ -132,7 +132,7 @@ async def bring_in(
         first=min(day.valid_from for day in days),
         last=max(day.valid_from for day in days),
         currencies=tuple(sorted({code for day in days for code in day.rates} | {sheet.base})),
-        rates=written,
+        rates=rates_written,
         skipped=sheet.skipped,
     )
 

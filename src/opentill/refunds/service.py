@@ -104,7 +104,7 @@ async def quote(
     order = await orders.find(tx, merchant_id, order_id)
     amount = _amount(order, body, source)
     share = share_of(await with_usd_rate(tx, order, now), amount)
-    balance = await ledger.balance(tx, merchant_id, order.settled_currency)
+    balance = await ledger.find_balance(tx, merchant_id, order.settled_currency)
     least = -(await queries.OVERDRAFT.get(tx, merchant_id=merchant_id) or 0)
     return Quote(
         order_id=order.id,

@@ -33,10 +33,10 @@ async def with_usd_rate(tx: Tx, order: Order, now: int) -> Order:
     if order.usd_exchange_rate is not None:
         return order
     currency, settled = order.currency, order.settled_currency
-    found = await rates.latest(tx, currency, "USD", now)
+    found = await rates.find_newest(tx, currency, "USD", now)
     factor = Decimal(1)
     if found is None and settled != currency:
-        found, factor = await rates.latest(tx, settled, "USD", now), order.exchange_rate
+        found, factor = await rates.find_newest(tx, settled, "USD", now), order.exchange_rate
     if found is None:
         reason = (
             "orderId must be an order in a currency with an exchange rate to USD, which a refund "

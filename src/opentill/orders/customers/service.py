@@ -15,7 +15,7 @@ from opentill.orders.search import terms
 from opentill.orders.search.model import Candidate, Condition
 from opentill.orders.search.queries import PENDING
 
-MOST_SUMMED: Final = 10_000  # orders of one customer: some tens of milliseconds
+MAX_SUMMED: Final = 10_000  # orders of one customer: some tens of milliseconds
 
 
 async def recent_customers(tx: Tx, merchant_id: str, orders: int) -> list[CustomerOrder]:
@@ -50,7 +50,7 @@ async def find_customers(db: Db, merchant_id: str, beginning: str) -> list[Custo
 
 
 async def sums_of_customer(
-    db: Db, merchant_id: str, email: str, most: int = MOST_SUMMED
+    db: Db, merchant_id: str, email: str, most: int = MAX_SUMMED
 ) -> list[CustomerSums]:
     """Return sums over the newest ``most`` orders under an e-mail, by currency."""
     condition = Condition(terms.term_of(email), terms.EMAIL)

@@ -12,7 +12,7 @@ import structlog
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx
-from opentill.gateways import observed
+from opentill.gateways import observe_call
 from opentill.gateways.model import Gateway, PaymentOutcome, RefundOutcome, RefundRequest
 from opentill.merchants import Actor
 from opentill.orders import service
@@ -82,7 +82,7 @@ async def give_back(
         callback_url=callback_url(public_url, attempt.gateway),
         repeated=not first,
     )
-    outcome = await observed(attempt.gateway, "refund", gateway.refund(request))
+    outcome = await observe_call(attempt.gateway, "refund", gateway.refund(request))
     if first and outcome.status == "UNREACHABLE":
         await db.run(lambda tx: queries.NOT_GIVEN_BACK.run(tx, merchant_id=merchant_id, id=id_))
     await db.run(lambda tx: given_back(tx, attempt, outcome, now))

@@ -234,7 +234,7 @@ async def count_of_products(
 ) -> dict[str, Counter[Status]]:
     """Return how many orders of each status some products have, exact, without reading orders."""
     found: dict[str, Counter[Status]] = {one: Counter() for one in product_ids}
-    for one in await list_counts.of_parts(tx, merchant_id, "orders", product_ids):
+    for one in await list_counts.count_parts(tx, merchant_id, "orders", product_ids):
         found[one.part][cast("Status", one.kind)] = one.rows
     return found
 
