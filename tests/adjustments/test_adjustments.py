@@ -17,14 +17,14 @@ LATER = NOW + 5_000
 LIMIT = Decimal(50)
 
 
-async def recharged(tx: Tx, minor: int = 10_000, **terms: Any) -> str:
+async def recharged_merchant(tx: Tx, minor: int = 10_000, **terms: Any) -> str:
     """Make a merchant with so much available; its id."""
-    made = await merchant(tx, **terms)
-    await done(tx, made.id, "recharge", minor)
-    return made.id
+    shop = await merchant(tx, **terms)
+    await make_adjustment(tx, shop.id, "recharge", minor)
+    return shop.id
 
 
-def asked(kind: str, minor: int, **what: Any) -> AdjustmentRequest:
+def adjustment_request(kind: str, minor: int, **what: Any) -> AdjustmentRequest:
     """Ask for a movement."""
     return AdjustmentRequest(
         **(
@@ -40,11 +40,11 @@ def asked(kind: str, minor: int, **what: Any) -> AdjustmentRequest:
     )
 
 
-async def done(
+async def make_adjustment(
     tx: Tx, shop: str, kind: str, minor: int, limit: Decimal | None = None, **what: Any
 ) -> Adjustment:
     """Move something by hand."""
-    return await adjustments.request(tx, shop, asked(kind, minor, **what), limit, NOW)
+    return await adjustments.request(tx, shop, adjustment_request(kind, minor, **what), limit, NOW)
 
 
 async def accounts(tx: Tx, shop: str) -> tuple[int, int, int]:
@@ -53,7 +53,7 @@ async def accounts(tx: Tx, shop: str) -> tuple[int, int, int]:
     return (balance.pending, balance.available, balance.frozen) if balance else (0, 0, 0)
 
 
-async def refused(tx: Tx, step: Any, field: str) -> str:
+async def refusal_reason(tx: Tx, step: Any, field: str) -> str:
     """See that a step is refused because of ``field`` and changes nothing; return the reason."""
     before = await dump(tx)
     with pytest.raises(Invalid) as problem:
@@ -64,11 +64,11 @@ async def refused(tx: Tx, step: Any, field: str) -> str:
     return problem.value.reason or ""
 
 
-async def stocked(tx: Tx) -> Order:
+async def order_with_balance(tx: Tx) -> Order:
     """Make a paid order of a merchant with 100.00 available, of which 20.00 were frozen by hand."""
     order = await in_status(tx, "PAID")
-    await done(tx, order.merchant_id, "recharge", 10_000)
-    await done(tx, order.merchant_id, "freeze", 2_000)
+    await make_adjustment(tx, order.merchant_id, "recharge", 10_000)
+    await make_adjustment(tx, order.merchant_id, "freeze", 2_000)
     return order
 
 
@@ -87,29 +87,31 @@ TABLE = (
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize(("kind", "account", "minor", "posting"), TABLE)
-async def test_a_movement_of_the_table(tx: Tx, kind, account, minor, posting, waits) -> None:
-    order = await stocked(tx)
+async def test_an_adjustment_makes_its_posting(
+    tx: Tx, kind, account, minor, posting, waits
+) -> None:
+    order = await order_with_balance(tx)
     shop, before = order.merchant_id, await entries(tx, order.merchant_id)
     about = {"order_id": order.id} if kind == "correct" else {}
     limit = Decimal(0) if waits else None
-    made = await done(tx, shop, kind, minor, limit, account=account, **about)
-    assert (made.asked_by, made.decided_by, made.created_at) == ("ann", None, NOW)
+    adjustment = await make_adjustment(tx, shop, kind, minor, limit, account=account, **about)
+    assert (adjustment.asked_by, adjustment.decided_by, adjustment.created_at) == ("ann", None, NOW)
     if waits:
-        assert (made.status, made.decided_at) == ("WAITING", None)
+        assert (adjustment.status, adjustment.decided_at) == ("WAITING", None)
         assert await entries(tx, shop) == before
-        assert await adjustments.list_waiting(tx, shop) == [made]
-        made = await adjustments.approve(tx, made.id, "bob", LATER)
-        assert (made.decided_by, made.decided_at) == ("bob", LATER)
+        assert await adjustments.list_waiting(tx, shop) == [adjustment]
+        adjustment = await adjustments.approve(tx, adjustment.id, "bob", LATER)
+        assert (adjustment.decided_by, adjustment.decided_at) == ("bob", LATER)
         assert await adjustments.list_waiting(tx, shop) == []
-    assert made.status == "DONE"
+    assert adjustment.status == "DONE"
     assert await entries(tx, shop) == [*before, posting]
     cause = await tx.fetchrow(
         "select source_type, source_id from entries order by number desc limit 1"
     )
-    assert tuple(cause) == ("operator", made.id)
+    assert tuple(cause) == ("operator", adjustment.id)
 
 
-def test_the_table_in_code_is_this_one() -> None:
+def test_the_table_matches_the_code() -> None:
     ours = {(kind, account, 1 if minor > 0 else -1): row[:3] for kind, account, minor, row in TABLE}
     assert {key: (m.posting, m.source, m.target) for key, m in BY_KIND.items()} == ours
     assert len(MOVES) == len(BY_KIND)
@@ -145,44 +147,51 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("kind", "minor", "what", "field", "says"), REFUSED)
-async def test_what_cannot_be_moved(tx: Tx, kind, minor, what, field, says) -> None:
-    order, given = await stocked(tx), dict(what)
-    if given.pop("order", None):
-        given["order_id"] = order.id
-    if given.pop("stranger", None):
-        given["order_id"] = (await stocked(tx)).id
-    assert says in await refused(tx, done(tx, order.merchant_id, kind, minor, **given), field)
+async def test_an_invalid_adjustment_is_refused(tx: Tx, kind, minor, what, field, says) -> None:
+    order, values = await order_with_balance(tx), dict(what)
+    if values.pop("order", None):
+        values["order_id"] = order.id
+    if values.pop("stranger", None):
+        values["order_id"] = (await order_with_balance(tx)).id
+    assert says in await refusal_reason(
+        tx, make_adjustment(tx, order.merchant_id, kind, minor, **values), field
+    )
 
 
 async def test_a_correction_may_go_down_to_the_overdraft_limit(tx: Tx) -> None:
-    order = await stocked(tx)
-    await done(tx, order.merchant_id, "correct", -18_000, order_id=order.id)
+    order = await order_with_balance(tx)
+    await make_adjustment(tx, order.merchant_id, "correct", -18_000, order_id=order.id)
     assert (await accounts(tx, order.merchant_id))[1] == -10_000
 
 
-async def test_only_what_operators_froze_is_unfrozen(tx: Tx) -> None:
-    order = await stocked(tx)
+async def test_only_manually_frozen_money_is_unfrozen(tx: Tx) -> None:
+    order = await order_with_balance(tx)
     await refunded(tx, order, "5.00")
     assert await accounts(tx, order.merchant_id) == (459, 8_000, 2_500)
-    await refused(tx, done(tx, order.merchant_id, "unfreeze", 2_001), "amount")
-    await done(tx, order.merchant_id, "unfreeze", 1_200)
-    await refused(tx, done(tx, order.merchant_id, "unfreeze", 801), "amount")
-    await done(tx, order.merchant_id, "unfreeze", 800)
+    await refusal_reason(tx, make_adjustment(tx, order.merchant_id, "unfreeze", 2_001), "amount")
+    await make_adjustment(tx, order.merchant_id, "unfreeze", 1_200)
+    await refusal_reason(tx, make_adjustment(tx, order.merchant_id, "unfreeze", 801), "amount")
+    await make_adjustment(tx, order.merchant_id, "unfreeze", 800)
     assert await accounts(tx, order.merchant_id) == (459, 10_000, 500)
 
 
-async def test_the_same_reference_is_the_same_movement(tx: Tx) -> None:
-    order = await stocked(tx)
-    first = await done(tx, order.merchant_id, "freeze", 500, reference="F-1")
+async def test_a_repeated_reference_returns_the_same_adjustment(tx: Tx) -> None:
+    order = await order_with_balance(tx)
+    first = await make_adjustment(tx, order.merchant_id, "freeze", 500, reference="F-1")
     before = await dump(tx)
-    assert await done(tx, order.merchant_id, "freeze", 500, reference="F-1", reason="") == first
+    assert (
+        await make_adjustment(tx, order.merchant_id, "freeze", 500, reference="F-1", reason="")
+        == first
+    )
     assert await dump(tx) == before
     others = ({"kind": "fee"}, {"minor": 501}, {"account": "pending"}, {"order_id": order.id})
     for other in others:
         what = {"kind": "freeze", "minor": 500} | other
-        work = done(tx, order.merchant_id, reference="F-1", **what)
-        assert f"{first.id}, a freeze of 5.00 USD" in await refused(tx, work, "reference")
-    elsewhere = await done(tx, await recharged(tx), "freeze", 500, reference="F-1")
+        work = make_adjustment(tx, order.merchant_id, reference="F-1", **what)
+        assert f"{first.id}, a freeze of 5.00 USD" in await refusal_reason(tx, work, "reference")
+    elsewhere = await make_adjustment(
+        tx, await recharged_merchant(tx), "freeze", 500, reference="F-1"
+    )
     assert elsewhere.id != first.id
 
 
@@ -190,68 +199,76 @@ async def test_the_same_reference_is_the_same_movement(tx: Tx) -> None:
     ("limit", "minor", "waits"),
     [(None, 10**15, False), (LIMIT, 5_000, False), (LIMIT, 5_001, True), (Decimal(0), 1, True)],
 )
-async def test_above_the_limit_a_second_operator_is_asked(tx: Tx, limit, minor, waits) -> None:
-    made = await done(tx, (await merchant(tx)).id, "recharge", minor, limit)
-    assert made.status == ("WAITING" if waits else "DONE")
+async def test_an_adjustment_above_the_limit_waits_for_approval(
+    tx: Tx, limit, minor, waits
+) -> None:
+    adjustment = await make_adjustment(tx, (await merchant(tx)).id, "recharge", minor, limit)
+    assert adjustment.status == ("WAITING" if waits else "DONE")
 
 
-async def test_a_taking_correction_counts_by_its_size(tx: Tx) -> None:
-    order = await stocked(tx)
-    made = await done(tx, order.merchant_id, "correct", -5_001, LIMIT, order_id=order.id)
-    assert (made.status, await adjustments.list_waiting(tx)) == ("WAITING", [made])
+async def test_a_negative_correction_counts_by_its_absolute_amount(tx: Tx) -> None:
+    order = await order_with_balance(tx)
+    adjustment = await make_adjustment(
+        tx, order.merchant_id, "correct", -5_001, LIMIT, order_id=order.id
+    )
+    assert (adjustment.status, await adjustments.list_waiting(tx)) == ("WAITING", [adjustment])
 
 
 @pytest.mark.parametrize("by", ["ann", " ANN ", ""])
-async def test_nobody_approves_what_he_asked_for(tx: Tx, by) -> None:
-    made = await done(tx, (await merchant(tx)).id, "recharge", 5_001, LIMIT)
-    await refused(tx, adjustments.approve(tx, made.id, by, LATER), "by")
+async def test_nobody_approves_their_own_adjustment(tx: Tx, by) -> None:
+    adjustment = await make_adjustment(tx, (await merchant(tx)).id, "recharge", 5_001, LIMIT)
+    await refusal_reason(tx, adjustments.approve(tx, adjustment.id, by, LATER), "by")
 
 
 @pytest.mark.parametrize("by", ["ann", "bob"])
-async def test_a_movement_is_rejected_or_withdrawn(tx: Tx, by) -> None:
+async def test_an_adjustment_is_rejected_or_withdrawn(tx: Tx, by) -> None:
     shop = (await merchant(tx)).id
-    made = await done(tx, shop, "recharge", 5_001, LIMIT)
-    await refused(tx, adjustments.reject(tx, made.id, by, " ", LATER), "reason")
-    after = await adjustments.reject(tx, made.id, by, "a typing error", LATER)
+    adjustment = await make_adjustment(tx, shop, "recharge", 5_001, LIMIT)
+    await refusal_reason(tx, adjustments.reject(tx, adjustment.id, by, " ", LATER), "reason")
+    after = await adjustments.reject(tx, adjustment.id, by, "a typing error", LATER)
     assert (after.status, after.decided_by, after.decided_at) == ("REJECTED", by, LATER)
     assert await entries(tx, shop) == []
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 @pytest.mark.parametrize("status", ["DONE", "approved", "REJECTED"])
-async def test_what_does_not_wait_is_not_decided(tx: Tx, status, decision) -> None:
+async def test_an_adjustment_that_is_not_waiting_cannot_be_decided(
+    tx: Tx, status, decision
+) -> None:
     shop = (await merchant(tx)).id
-    made = await done(tx, shop, "recharge", 5_001, None if status == "DONE" else LIMIT)
-    if status == "approved":
-        await adjustments.approve(tx, made.id, "bob", LATER)
-    elif status == "REJECTED":
-        await adjustments.reject(tx, made.id, "bob", "no", LATER)
-    work = (
-        adjustments.approve(tx, made.id, "cid", LATER)
-        if decision == "approve"
-        else adjustments.reject(tx, made.id, "cid", "no", LATER)
+    adjustment = await make_adjustment(
+        tx, shop, "recharge", 5_001, None if status == "DONE" else LIMIT
     )
-    assert "must be WAITING: this one is" in await refused(tx, work, "movement")
+    if status == "approved":
+        await adjustments.approve(tx, adjustment.id, "bob", LATER)
+    elif status == "REJECTED":
+        await adjustments.reject(tx, adjustment.id, "bob", "no", LATER)
+    work = (
+        adjustments.approve(tx, adjustment.id, "cid", LATER)
+        if decision == "approve"
+        else adjustments.reject(tx, adjustment.id, "cid", "no", LATER)
+    )
+    assert "must be WAITING: this one is" in await refusal_reason(tx, work, "movement")
 
 
-async def test_a_movement_that_cannot_be_made_any_more_goes_on_waiting(tx: Tx) -> None:
-    shop = await recharged(tx)
-    made = await done(tx, shop, "freeze", 9_000, LIMIT)
-    await done(tx, shop, "fee", 2_000)
-    await refused(tx, adjustments.approve(tx, made.id, "bob", LATER), "amount")
-    await done(tx, shop, "recharge", 1_000)
-    assert (await adjustments.approve(tx, made.id, "bob", LATER)).status == "DONE"
+async def test_an_adjustment_that_became_impossible_stays_waiting(tx: Tx) -> None:
+    shop = await recharged_merchant(tx)
+    adjustment = await make_adjustment(tx, shop, "freeze", 9_000, LIMIT)
+    await make_adjustment(tx, shop, "fee", 2_000)
+    await refusal_reason(tx, adjustments.approve(tx, adjustment.id, "bob", LATER), "amount")
+    await make_adjustment(tx, shop, "recharge", 1_000)
+    assert (await adjustments.approve(tx, adjustment.id, "bob", LATER)).status == "DONE"
 
 
-async def test_everything_is_in_the_audit_log(tx: Tx) -> None:
+async def test_every_adjustment_is_in_the_audit_log(tx: Tx) -> None:
     order = await in_status(tx, "PAID")
     shop = order.merchant_id
-    first = await done(tx, shop, "recharge", 6_000, LIMIT)
+    first = await make_adjustment(tx, shop, "recharge", 6_000, LIMIT)
     await adjustments.approve(tx, first.id, "bob", LATER)
-    second = await done(tx, shop, "correct", -6_000, LIMIT, order_id=order.id)
+    second = await make_adjustment(tx, shop, "correct", -6_000, LIMIT, order_id=order.id)
     await adjustments.reject(tx, second.id, "cid", "not twice", LATER)
-    *rows, made = await merchants.audit_log(tx, shop)
-    assert made.action == "merchants create"
+    *rows, creation = await merchants.audit_log(tx, shop)
+    assert creation.action == "merchants create"
     rows.reverse()
     assert [(row.who, row.action, row.subject, row.reason) for row in rows] == [
         ("ann", "balance recharge", f"{first.id}: 60.00 USD available, waiting", "why"),
@@ -272,9 +289,9 @@ async def test_everything_is_in_the_audit_log(tx: Tx) -> None:
     assert not (await merchants.verify_audit(tx)).breaks
 
 
-async def test_what_is_not_there(tx: Tx) -> None:
+async def test_an_unknown_adjustment_is_not_found(tx: Tx) -> None:
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
-        await done(tx, "mer_x", "recharge", 1)
+        await make_adjustment(tx, "mer_x", "recharge", 1)
     with pytest.raises(NotFound, match="there is no merchant mer_x"):
         await adjustments.list_waiting(tx, "mer_x")
     with pytest.raises(NotFound, match="there is no movement mov_x"):

@@ -34,7 +34,7 @@ async def tamper(tx: Tx, *statements: str) -> None:
         await tx.execute(statement)
 
 
-async def test_an_untouched_log_is_whole(tx: Tx) -> None:
+async def test_an_untouched_log_is_valid(tx: Tx) -> None:
     assert await breaks(tx) == []
     await write(tx)
     verdict = await merchants.verify_audit(tx)
@@ -126,22 +126,22 @@ TAMPERED = (
 )
 
 
-@pytest.mark.parametrize(("statements", "found"), TAMPERED)
-async def test_tampering_is_named(tx: Tx, statements, found) -> None:
+@pytest.mark.parametrize(("statements", "findings"), TAMPERED)
+async def test_tampering_is_reported(tx: Tx, statements, findings) -> None:
     await write(tx)
     await tamper(tx, *statements)
     if "drop index" in statements[0]:  # either of the two rows may come first
         assert (3, "inserted") in await breaks(tx)
     else:
-        assert await breaks(tx) == found
+        assert await breaks(tx) == findings
 
 
-async def test_a_chain_made_anew_is_found_by_a_place_that_was_kept(tx: Tx) -> None:
+async def test_a_rebuilt_chain_is_detected_by_a_saved_head(tx: Tx) -> None:
     await write(tx)
-    kept = (await merchants.verify_audit(tx)).head
-    assert kept is not None
+    saved_head = (await merchants.verify_audit(tx)).head
+    assert saved_head is not None
     await write(tx, 2)
-    assert await breaks(tx, kept) == []
+    assert await breaks(tx, saved_head) == []
     rows = sorted(await merchants.audit_log(tx), key=lambda row: row.number or 0)
     await tamper(tx, "update audit_log set who = 'eve' where number = 3")
     before = rows[1].hash or ""
@@ -152,8 +152,8 @@ async def test_a_chain_made_anew_is_found_by_a_place_that_was_kept(tx: Tx) -> No
         await tx.execute("update audit_log set hash = $2 where number = $1", row.number, forged)
     await tx.execute("update audit_head set hash = $1", bytes.fromhex(before))
     assert await breaks(tx) == []
-    assert await breaks(tx, kept) == [(kept.number, "altered")]
-    assert await breaks(tx, AuditHead(99, kept.hash)) == [(99, "removed")]
+    assert await breaks(tx, saved_head) == [(saved_head.number, "altered")]
+    assert await breaks(tx, AuditHead(99, saved_head.hash)) == [(99, "removed")]
 
 
 def _dict(row: merchants.AuditRow) -> dict[str, object]:

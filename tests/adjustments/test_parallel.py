@@ -11,12 +11,12 @@ from opentill.payouts import PayoutRequest
 from support.world import NOW, fresh, merchant
 
 
-async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:
-    asked = AdjustmentRequest(
+async def _adjust(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") -> str:
+    adjustment = AdjustmentRequest(
         kind=kind, amount_minor=minor, reference=reference or fresh(), reason="why", by="ann"
     )
     try:
-        return (await db.run(lambda tx: adjustments.request(tx, shop, asked, None, NOW))).id
+        return (await db.run(lambda tx: adjustments.request(tx, shop, adjustment, None, NOW))).id
     except Invalid as refused:
         if refused.field != "amount":
             raise
@@ -25,20 +25,22 @@ async def _move(db: Db, shop: str, kind: Kind, minor: int, reference: str = "") 
 
 async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_url: str) -> None:
     shop = (await db.run(merchant)).id
-    await _move(db, shop, "recharge", 10_000)
+    await _adjust(db, shop, "recharge", 10_000)
     many = await Db.connect(database_url, 20, acquire_timeout_s=60)
     kinds: tuple[Kind, ...] = ("freeze", "unfreeze", "freeze", "fee")
 
     async def pay_out(_: int) -> None:
-        wanted = PayoutRequest(amount_minor=900, reference=fresh(), reason="weekly", by="bob")
+        payout_request = PayoutRequest(
+            amount_minor=900, reference=fresh(), reason="weekly", by="bob"
+        )
         try:
-            await many.run(lambda tx: payouts.create(tx, shop, wanted, None, NOW))
+            await many.run(lambda tx: payouts.create(tx, shop, payout_request, None, NOW))
         except Invalid as refused:
             if refused.field != "amount":
                 raise
 
     try:
-        moves = [_move(many, shop, kinds[n % 4], 700) for n in range(40)]
+        moves = [_adjust(many, shop, kinds[n % 4], 700) for n in range(40)]
         await asyncio.gather(*moves, *map(pay_out, range(10)))
     finally:
         await many.close()
@@ -53,26 +55,28 @@ async def test_freezing_and_unfreezing_from_many_connections(db: Db, database_ur
     assert audit.head.number == audit.rows
 
 
-async def test_a_reference_in_parallel_is_one_movement(db: Db) -> None:
+async def test_concurrent_requests_with_one_reference_make_one_adjustment(db: Db) -> None:
     shop = (await db.run(merchant)).id
-    made = await asyncio.gather(*(_move(db, shop, "recharge", 700, "R-1") for _ in range(12)))
-    assert len(set(made)) == 1
+    results = await asyncio.gather(*(_adjust(db, shop, "recharge", 700, "R-1") for _ in range(12)))
+    assert len(set(results)) == 1
     async with db.connection() as tx:
         balance = await ledger.find_balance(tx, shop, "USD")
     assert balance is not None
     assert balance.available == 700
 
 
-async def test_a_movement_is_approved_once(db: Db) -> None:
+async def test_an_adjustment_is_approved_once(db: Db) -> None:
     shop = (await db.run(merchant)).id
-    asked = AdjustmentRequest(
+    adjustment_request = AdjustmentRequest(
         kind="recharge", amount_minor=700, reference=fresh(), reason="why", by="ann"
     )
-    made = await db.run(lambda tx: adjustments.request(tx, shop, asked, Decimal(0), NOW))
+    adjustment = await db.run(
+        lambda tx: adjustments.request(tx, shop, adjustment_request, Decimal(0), NOW)
+    )
 
     async def approve(_: int) -> bool:
         async def work(tx: Tx) -> object:
-            return await adjustments.approve(tx, made.id, "bob", NOW)
+            return await adjustments.approve(tx, adjustment.id, "bob", NOW)
 
         try:
             return bool(await db.run(work))

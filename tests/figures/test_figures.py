@@ -39,7 +39,7 @@ async def read(tx: Tx, merchant_id: str, zone: Any = KATHMANDU, now: int = NOW) 
     return await figures.read(OfTransaction(tx), merchant_id, zone, now)
 
 
-async def by_hand(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, int]]:
+async def sum_rows(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, int]]:
     """Sum every entry and failed attempt by its local date."""
     days: dict[date, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for entry in await tx.fetch("select * from entries where merchant_id = $1", merchant_id):
@@ -57,42 +57,42 @@ async def by_hand(tx: Tx, merchant_id: str, zone: Any) -> dict[date, dict[str, i
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kathmandu", "America/St_Johns", "UTC"])
-async def test_each_day_has_what_its_entries_and_attempts_add_up_to(tx: Tx, zone: str) -> None:
+async def test_each_day_sums_its_entries_and_attempts(tx: Tx, zone: str) -> None:
     shop = await a_month(tx, random.Random(zone))
     await count(tx, shop)
-    there = await by_hand(tx, shop.merchant_id, ZoneInfo(zone))
-    found = await read(tx, shop.merchant_id, ZoneInfo(zone))
-    (usd,) = found.currencies
-    for day, totals, attempts in zip(found.days, usd.days, found.attempts, strict=True):
-        wanted = there.pop(day.date, defaultdict(int))
-        failed = wanted.pop("failed", 0)
-        assert totals == Sums(**wanted), day
+    expected_days = await sum_rows(tx, shop.merchant_id, ZoneInfo(zone))
+    result = await read(tx, shop.merchant_id, ZoneInfo(zone))
+    (usd,) = result.currencies
+    for day, totals, attempts in zip(result.days, usd.days, result.attempts, strict=True):
+        expected = expected_days.pop(day.date, defaultdict(int))
+        failed = expected.pop("failed", 0)
+        assert totals == Sums(**expected), day
         assert (attempts.payments, attempts.failed) == (totals.payments, failed), day
-    assert not there
+    assert not expected_days
     assert usd.ever == usd.comparisons[2].now
     month = usd.comparisons[2]
     assert month.now.paid_minor == sum(totals.paid_minor for totals in usd.days) > 0
     assert month.now.disputed_minor > 0 < month.now.refunded_minor
     assert month.before == Sums()
-    week, attempts = usd.comparisons[1], found.attempts_compared[1]
+    week, attempts = usd.comparisons[1], result.attempts_compared[1]
     assert week.before.payments == attempts.before.payments > 0
-    assert found.as_of == NOW
+    assert result.as_of == NOW
 
 
-async def test_counting_in_small_parts_and_again_changes_nothing(tx: Tx) -> None:
+async def test_counting_in_batches_and_again_gives_the_same_figures(tx: Tx) -> None:
     shop = await a_month(tx, random.Random(4))
-    (done,) = {await count(tx, shop, most) for most in (3,)}
-    assert done > 50
+    (counted,) = {await count(tx, shop, most) for most in (3,)}
+    assert counted > 50
     in_parts = await read(tx, shop.merchant_id)
     assert await count(tx, shop) == 0
     for table in ("figures", "figure_heads", "attempt_figures", "awaited_figures"):
         await tx.execute(f"delete from {table} where merchant_id = $1", shop.merchant_id)
     await tx.execute("update payment_attempts set counted_at = null")
-    assert await count(tx, shop) == done
+    assert await count(tx, shop) == counted
     assert await read(tx, shop.merchant_id) == in_parts
 
 
-async def test_what_becomes_available_is_all_that_is_pending_by_the_day_it_is_due(tx: Tx) -> None:
+async def test_pending_money_is_listed_by_the_day_it_becomes_available(tx: Tx) -> None:
     shop = await a_month(tx, random.Random(1), settlement_delay_days=5, reserve_days=3)
     await count(tx, shop)
     (usd,) = (await read(tx, shop.merchant_id)).currencies
@@ -117,7 +117,7 @@ async def test_what_becomes_available_is_all_that_is_pending_by_the_day_it_is_du
     assert usd.reserve.days[3] >= 192
 
 
-async def test_currencies_are_never_added(tx: Tx) -> None:
+async def test_currencies_are_summed_separately(tx: Tx) -> None:
     euro = await world.opened(tx, "9.00", "EUR", settlement_currency="EUR")
     await world.paid(tx, euro)
     sql = "update merchants set settlement_currency = 'USD' where id = $1"
@@ -128,13 +128,13 @@ async def test_currencies_are_never_added(tx: Tx) -> None:
     await world.paid(tx, dollar)
     await count(tx, euro)
     await count(tx, dollar)
-    found = await read(tx, euro.merchant_id, now=NOW + 1)
-    paid = {one.balance.currency: one.days[-1].paid_minor for one in found.currencies}
+    result = await read(tx, euro.merchant_id, now=NOW + 1)
+    paid = {one.balance.currency: one.days[-1].paid_minor for one in result.currencies}
     assert paid == {"EUR": 900, "USD": 500}
-    assert found.attempts[-1].payments == 2
+    assert result.attempts[-1].payments == 2
 
 
-async def test_an_attempt_whose_money_arrives_after_all_did_not_fail(tx: Tx) -> None:
+async def test_a_declined_attempt_that_is_paid_later_is_not_failed(tx: Tx) -> None:
     order = await world.opened(tx)
     attempt = await world.submitted(tx, order)
     await world.said(tx, attempt, "DECLINED")
@@ -145,20 +145,20 @@ async def test_an_attempt_whose_money_arrives_after_all_did_not_fail(tx: Tx) -> 
     later = NOW + DAY
     assert (await read(tx, order.merchant_id, now=later)).as_of == later
     await count(tx, order)
-    found = await read(tx, order.merchant_id, now=later)
-    assert [(one.payments, one.failed) for one in found.attempts[-2:]] == [(0, 0), (1, 0)]
-    assert found.attempts[-1].success_rate == 1
-    assert found.attempts[-2].success_rate is None
+    result = await read(tx, order.merchant_id, now=later)
+    assert [(one.payments, one.failed) for one in result.attempts[-2:]] == [(0, 0), (1, 0)]
+    assert result.attempts[-1].success_rate == 1
+    assert result.attempts[-2].success_rate is None
 
 
-async def test_figures_that_are_behind_say_of_when_they_are(tx: Tx) -> None:
+async def test_figures_that_lag_report_their_time(tx: Tx) -> None:
     order = await world.paid(tx, await world.opened(tx))
     await count(tx, order)
     refund = await world.refunded(tx, order, None, NOW + HOUR)
     await world.refund_said(tx, refund, "SUCCEEDED", NOW + 2 * HOUR)
-    found = await read(tx, order.merchant_id, now=NOW + DAY)
-    assert found.as_of == NOW + HOUR
-    assert found.currencies[0].balance.counted_pending == order.net_settled_minor
+    result = await read(tx, order.merchant_id, now=NOW + DAY)
+    assert result.as_of == NOW + HOUR
+    assert result.currencies[0].balance.counted_pending == order.net_settled_minor
     await count(tx, order)
     declined = await world.submitted(tx, await sell(tx, order, NOW), NOW + 3 * HOUR)
     await world.said(tx, declined, "DECLINED", NOW + 3 * HOUR)
@@ -169,13 +169,13 @@ async def test_figures_that_are_behind_say_of_when_they_are(tx: Tx) -> None:
 
 async def test_a_new_merchant_has_no_figures(tx: Tx) -> None:
     shop = await world.merchant(tx)
-    found = await read(tx, shop.id)
-    assert found.currencies == ()
-    assert {one.failed for one in found.attempts} == {0}
-    assert found.as_of == NOW
+    result = await read(tx, shop.id)
+    assert result.currencies == ()
+    assert {one.failed for one in result.attempts} == {0}
+    assert result.as_of == NOW
 
 
-async def test_what_commits_late_is_counted_when_it_does(module_database_url: str) -> None:
+async def test_a_late_commit_is_counted(module_database_url: str) -> None:
     """An attempt of an earlier quarter hour, committed after a later one was counted."""
     db = await Db.connect(module_database_url, 4, acquire_timeout_s=20)
     try:
@@ -204,9 +204,11 @@ async def test_what_commits_late_is_counted_when_it_does(module_database_url: st
         await db.close()
 
 
-async def test_many_write_and_many_count_and_some_are_stopped(module_database_url: str) -> None:
+async def test_figures_stay_exact_with_concurrent_writers_and_aborted_counts(
+    module_database_url: str,
+) -> None:
     db = await Db.connect(module_database_url, 10, acquire_timeout_s=20)
-    chance = random.Random(9)
+    rng = random.Random(9)
     try:
         async with db.transaction() as tx:
             shop = await world.opened(tx)
@@ -216,30 +218,30 @@ async def test_many_write_and_many_count_and_some_are_stopped(module_database_ur
             for turn in range(12):
                 at = NOW + (number * 12 + turn) * HOUR // 3
 
-                async def one(tx: Tx, at: int = at) -> None:
+                async def trade(tx: Tx, at: int = at) -> None:
                     order = await sell(tx, shop, at)
-                    if chance.random() < 0.6:
+                    if rng.random() < 0.6:
                         await world.paid(tx, order, at)
                     else:
                         await world.said(tx, await world.submitted(tx, order, at), "DECLINED", at)
 
-                await db.run(one)
+                await db.run(trade)
 
         async def keep_counting() -> None:
             while busy:
                 await jobs.count_all(db, batch=3)
 
-        async def stopped() -> None:
+        async def count_and_roll_back() -> None:
             """Count, and end without a commit."""
             while busy:
                 async with db.connection() as tx:
-                    transaction = tx.transaction(isolation="read_committed")
-                    await transaction.start()
+                    aborted_transaction = tx.transaction(isolation="read_committed")
+                    await aborted_transaction.start()
                     await count(tx, shop)
-                    await transaction.rollback()
+                    await aborted_transaction.rollback()
 
         counters = [asyncio.create_task(each) for each in
-                    (keep_counting(), keep_counting(), stopped())]  # fmt: skip
+                    (keep_counting(), keep_counting(), count_and_roll_back())]  # fmt: skip
         await asyncio.gather(*(write(number) for number in range(4)))
         busy = False
         await asyncio.gather(*counters)
@@ -274,7 +276,7 @@ async def test_many_write_and_many_count_and_some_are_stopped(module_database_ur
         ("update payment_attempts set counted_at = null", "failed attempts"),
     ],
 )  # fmt: skip
-async def test_the_check_of_the_books_sees_a_wrong_figure(
+async def test_the_integrity_check_finds_a_wrong_figure(
     rollback_database_url: str, statement: str, rule: str
 ) -> None:
     async with rolled_back(rollback_database_url) as tx:
@@ -288,7 +290,7 @@ async def test_the_check_of_the_books_sees_a_wrong_figure(
             await assert_books(tx)
 
 
-async def test_reading_takes_as_many_statements_as_ever(tx: Tx) -> None:
+async def test_reading_a_boundary_uses_one_index_lookup(tx: Tx) -> None:
     """The sums of a boundary are one look into the index: no statement reads a range of figures."""
     shop = await a_month(tx, random.Random(2))
     await count(tx, shop)

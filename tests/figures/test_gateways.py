@@ -8,7 +8,7 @@ from opentill.db.database import Db, Tx
 from opentill.figures import gateway_queries, jobs
 from support.busy_month import a_month, count
 
-BY_HAND = """
+SUM_ROWS = """
     select gateway, method, currency, sum(paid)::bigint as payments,
         sum(volume)::bigint as volume_minor, sum(failed)::bigint as failed
     from (
@@ -28,7 +28,7 @@ async def _rows(tx: Tx) -> list[Any]:
     return [tuple(row) for row in await tx.fetch("select * from gateway_figures order by 1, 2, 3")]
 
 
-async def test_the_sums_of_a_range_are_those_of_its_payments_and_attempts(tx: Tx) -> None:
+async def test_sums_of_a_range_match_its_payments_and_attempts(tx: Tx) -> None:
     shop = await a_month(tx, random.Random("gateways"))
     before = await figures.sum_by_gateway(tx, 0, 2**62)
     await count(tx, shop)
@@ -38,16 +38,16 @@ async def test_the_sums_of_a_range_are_those_of_its_payments_and_attempts(tx: Tx
     )
     middle = (first + last) // 2 // 900_000 * 900_000
     for since, until in ((0, 2**62), (0, middle), (middle, 2**62)):
-        found = await figures.sum_by_gateway(tx, since, until)
-        wanted = await tx.fetch(BY_HAND, shop.merchant_id, since, until - 1)
-        assert [tuple(row) for row in wanted] == [
+        sums = await figures.sum_by_gateway(tx, since, until)
+        expected = await tx.fetch(SUM_ROWS, shop.merchant_id, since, until - 1)
+        assert [tuple(row) for row in expected] == [
             (one.gateway, one.method, one.currency, one.payments, one.volume_minor, one.failed)
-            for one in found
+            for one in sums
         ]
-    assert sum(one.payments for one in found) > 0 < sum(one.failed for one in found)
+    assert sum(one.payments for one in sums) > 0 < sum(one.failed for one in sums)
 
 
-async def test_what_an_earlier_version_did_not_count_is_counted_anew(db: Db) -> None:
+async def test_sums_missing_from_an_earlier_version_are_counted_again(db: Db) -> None:
     async with db.transaction() as tx:
         await a_month(tx, random.Random("anew"))
     await jobs.count_all(db)

@@ -37,18 +37,18 @@ REASONS: Final = {
 
 async def books(tx: Tx, seed: int) -> str:
     """Let a merchant have a month in which everything happens, payouts and corrections too."""
-    chance = random.Random(seed)
-    merchant_id = (await a_month(tx, chance)).merchant_id
+    rng = random.Random(seed)
+    merchant_id = (await a_month(tx, rng)).merchant_id
     sold = "select id from orders where merchant_id = $1 and status = 'PAID' order by id"
     order_id = await tx.fetchval(sold, merchant_id)
     for number in range(6):
         at = NOW + number * DAY // 2
         for kind in ("recharge", "correct", "fee"):
-            minor = chance.randrange(100, 1_000)
+            minor = rng.randrange(100, 1_000)
             about = {"order_id": order_id} if kind == "correct" else {}
             if kind == "correct" and number % 2:
                 minor = -minor
-            asked = adjustments.AdjustmentRequest(
+            adjustment = adjustments.AdjustmentRequest(
                 kind=kind,
                 amount_minor=minor + 5_000 * (kind == "recharge"),
                 reference=world.fresh(),
@@ -56,17 +56,17 @@ async def books(tx: Tx, seed: int) -> str:
                 by="ann",
                 **about,
             )
-            await adjustments.request(tx, merchant_id, asked, None, at)
-        wanted = PayoutRequest(
+            await adjustments.request(tx, merchant_id, adjustment, None, at)
+        payout_request = PayoutRequest(
             amount_minor=500, fee_minor=70, reference=world.fresh(), reason="weekly", by="ann"
         )
-        payout = await payouts.create(tx, merchant_id, wanted, None, at)
+        payout = await payouts.create(tx, merchant_id, payout_request, None, at)
         if number % 2:
             await payouts.fail(tx, payout.id, "closed", "ann", at + DAY)
     return merchant_id
 
 
-async def by_hand(tx: Tx, merchant_id: str, since: int, until: int) -> tuple[Any, ...]:
+async def sum_entries(tx: Tx, merchant_id: str, since: int, until: int) -> tuple[Any, ...]:
     """Return the entries before a range, those in it, and the sums of these by reason and type."""
     rows = await tx.fetch(
         "select * from entries where merchant_id = $1 order by number", merchant_id
@@ -85,23 +85,23 @@ async def by_hand(tx: Tx, merchant_id: str, since: int, until: int) -> tuple[Any
     return before, inside, reasons, types
 
 
-def holdings(rows: list[Any]) -> dict[str, int]:
+def account_balances(rows: list[Any]) -> dict[str, int]:
     return {name: rows[-1][f"{name}_after"] if rows else 0 for name in MERCHANT_ACCOUNTS}
 
 
-def a_range(chance: random.Random, zone: ZoneInfo) -> tuple[int, int]:
+def random_range(rng: random.Random, zone: ZoneInfo) -> tuple[int, int]:
     """Return some days around the month, or an open side."""
     today = local(NOW, zone).date()
-    first, last = sorted(today - timedelta(days=chance.randrange(-8, 35)) for _ in range(2))
+    first, last = sorted(today - timedelta(days=rng.randrange(-8, 35)) for _ in range(2))
     since, until = day_bounds(first, zone).since, day_bounds(last, zone).until - 1
-    return chance.choice([since, since, 0]), chance.choice([until, until, FOREVER])
+    return rng.choice([since, since, 0]), rng.choice([until, until, FOREVER])
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("counted", ["not", "partly", "wholly"])
-async def test_a_statement_is_what_its_entries_add_up_to(tx: Tx, seed: int, counted: str) -> None:
+async def test_a_statement_sums_its_entries(tx: Tx, seed: int, counted: str) -> None:
     merchant_id = await books(tx, seed)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     number = len(await tx.fetch("select from entries where merchant_id = $1", merchant_id))
     most = 50_000
     if counted == "partly":
@@ -111,22 +111,25 @@ async def test_a_statement_is_what_its_entries_add_up_to(tx: Tx, seed: int, coun
         while await jobs.count_entries(tx, Behind(merchant_id, "USD", 0), 5000):
             most = 0
     for _ in range(12):
-        since, until = a_range(chance, KATHMANDU)
-        found = await figures.statements(OfTransaction(tx), merchant_id, (since, until), most)
-        (made,) = found
-        before, inside, reasons, types = await by_hand(tx, merchant_id, since, until)
-        assert made.entries == len(inside)
-        assert made.opening == holdings(before)
-        assert made.closing == holdings(before + inside)
-        assert made.changes == {name: reasons[name] for name in made.changes or ()}
-        assert made.opening_minor + sum((made.changes or {}).values()) == made.closing_minor
+        since, until = random_range(rng, KATHMANDU)
+        statements = await figures.statements(OfTransaction(tx), merchant_id, (since, until), most)
+        (statement,) = statements
+        before, inside, reasons, types = await sum_entries(tx, merchant_id, since, until)
+        assert statement.entries == len(inside)
+        assert statement.opening == account_balances(before)
+        assert statement.closing == account_balances(before + inside)
+        assert statement.changes == {name: reasons[name] for name in statement.changes or ()}
+        assert (
+            statement.opening_minor + sum((statement.changes or {}).values())
+            == statement.closing_minor
+        )
         if len(inside) > most:
-            assert made.types is None
+            assert statement.types is None
         else:
             shown = {(one.type, name): getattr(one, name)
-                     for one in made.types or () for name in MERCHANT_ACCOUNTS}  # fmt: skip
+                     for one in statement.types or () for name in MERCHANT_ACCOUNTS}  # fmt: skip
             assert Counter(shown) == types
-            assert sum(one.entries for one in made.types or ()) == len(inside)
+            assert sum(one.entries for one in statement.types or ()) == len(inside)
 
 
 @pytest.fixture
@@ -140,10 +143,10 @@ async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
     shop = await world.merchant(books_tx)
 
     async def post(cause: str, *moves: tuple[Type, Account, Account, int]) -> figures.Statement:
-        posted = [Movement(*move, "operator", cause, "a test") for move in moves]
-        await ledger.post(books_tx, shop.id, "USD", posted, NOW)
-        (made,) = await figures.statements(OfTransaction(books_tx), shop.id, (0, FOREVER))
-        return made
+        movements = [Movement(*move, "operator", cause, "a test") for move in moves]
+        await ledger.post(books_tx, shop.id, "USD", movements, NOW)
+        (statement,) = await figures.statements(OfTransaction(books_tx), shop.id, (0, FOREVER))
+        return statement
 
     before = await post(
         "first",
@@ -151,23 +154,23 @@ async def test_each_posting_has_a_reason_on_the_statement(books_tx: Tx) -> None:
         ("FREEZE", "available", "frozen", 300),
         ("ROLLING_RESERVE", "available", "reserve", 300),
     )
-    for one in POSTINGS:  # a posting without a reason raises StatementError here
-        after = await post("second", (one.type, one.source, one.target, 100))
-        entered = (one.target in MERCHANT_ACCOUNTS) - (one.source in MERCHANT_ACCOUNTS)
-        assert after.closing_minor == before.closing_minor + 100 * entered, one
-        assert (after.changes != before.changes) == bool(entered), one
+    for posting in POSTINGS:  # a posting without a reason raises StatementError here
+        after = await post("second", (posting.type, posting.source, posting.target, 100))
+        entered = (posting.target in MERCHANT_ACCOUNTS) - (posting.source in MERCHANT_ACCOUNTS)
+        assert after.closing_minor == before.closing_minor + 100 * entered, posting
+        assert (after.changes != before.changes) == bool(entered), posting
         before = after
 
 
-async def test_what_is_not_counted_and_too_much_to_sum_is_not_made_up(tx: Tx) -> None:
+async def test_a_statement_omits_changes_that_are_too_many_to_sum(tx: Tx) -> None:
     merchant_id = await books(tx, 1)
-    (made,) = await figures.statements(OfTransaction(tx), merchant_id, (0, FOREVER), 10)
-    assert made.changes is None
-    assert made.types is None
-    assert made.opening_minor == 0 < made.closing_minor
+    (statement,) = await figures.statements(OfTransaction(tx), merchant_id, (0, FOREVER), 10)
+    assert statement.changes is None
+    assert statement.types is None
+    assert statement.opening_minor == 0 < statement.closing_minor
 
 
-async def test_figures_that_are_wrong_make_no_statement(tx: Tx) -> None:
+async def test_wrong_figures_raise_a_statement_error(tx: Tx) -> None:
     merchant_id = await books(tx, 2)
     order = await tx.fetchval("select id from orders where merchant_id = $1 limit 1", merchant_id)
     await count(tx, await world.orders.find(tx, merchant_id, order))
@@ -178,7 +181,7 @@ async def test_figures_that_are_wrong_make_no_statement(tx: Tx) -> None:
             await figures.statements(OfTransaction(tx), merchant_id, (0, FOREVER), 10)
 
 
-async def test_a_range_that_figures_do_not_know_is_a_defect(tx: Tx) -> None:
+async def test_a_range_off_the_quarter_hour_is_a_defect(tx: Tx) -> None:
     with pytest.raises(ValueError, match="quarter hours"):
         await figures.statements(
             OfTransaction(tx), "mer_x", (day_bounds(date(2026, 1, 1), KATHMANDU).since + 1, FOREVER)

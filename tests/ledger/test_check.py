@@ -53,8 +53,10 @@ async def unguarded(module_database_url: str) -> AsyncIterator[tuple[Tx, Order]]
         await connection.close()
 
 
-@pytest.mark.parametrize(("statement", "found"), OF_ORDERS)
-async def test_it_finds(unguarded: tuple[Tx, Order], statement: str, found: set[str]) -> None:
+@pytest.mark.parametrize(("statement", "rules"), OF_ORDERS)
+async def test_the_check_finds_a_corruption(
+    unguarded: tuple[Tx, Order], statement: str, rules: set[str]
+) -> None:
     connection, order = unguarded
     corruption = connection.transaction()
     await corruption.start()
@@ -64,17 +66,17 @@ async def test_it_finds(unguarded: tuple[Tx, Order], statement: str, found: set[
         _, violations = await check_books(connection)
     finally:
         await corruption.rollback()
-    assert {violation.rule for violation in violations} >= found
+    assert {violation.rule for violation in violations} >= rules
     places = {violation.merchant_id for violation in violations if violation.rule != MOVE}
-    assert order.merchant_id in places or found <= {MOVE, SESSION, ATTEMPT, HISTORY}
+    assert order.merchant_id in places or rules <= {MOVE, SESSION, ATTEMPT, HISTORY}
     assert all(violation.detail for violation in violations)
 
 
-async def test_what_was_rolled_back_is_right(unguarded: tuple[Tx, Order]) -> None:
+async def test_the_books_are_consistent_after_a_rollback(unguarded: tuple[Tx, Order]) -> None:
     assert await assert_books(unguarded[0]) == 7
 
 
-def test_every_rule_says_something_of_a_violation_whose_rows_are_missing() -> None:
+def test_every_rule_describes_a_violation_without_rows() -> None:
     rules = [rule for rule, _ in statements()]
     rules += [queries.MERCHANT_HISTORY, *queries.MERCHANT_RULES]
     rules += [incremental_queries.WRONG, incremental_queries.UNKNOWN]
@@ -83,17 +85,19 @@ def test_every_rule_says_something_of_a_violation_whose_rows_are_missing() -> No
     assert [rule.text for rule in rules if re.match(pattern, rule.text) is None] == []
 
 
-async def test_a_detail_that_cannot_be_put_together_hides_no_violation(tx: Tx) -> None:
-    found = (
+async def test_a_violation_is_reported_even_if_its_detail_fails(tx: Tx) -> None:
+    violations = (
         "select 'mer_1' as merchant_id, 'order_1' as subject, 'frozen: ' || null::text as detail"
     )
-    (violation,) = await Query(Violation, rule_sql("money is kept", found)).all(tx)
+    (violation,) = await Query(Violation, rule_sql("money is kept", violations)).all(tx)
     assert violation == Violation(
         "money is kept", "mer_1", "order_1", "a row that belongs to it is missing"
     )
 
 
-async def test_two_at_a_time_find_the_same_and_of_one_moment(database_url: str) -> None:
+async def test_two_connections_report_the_same_violations_of_one_snapshot(
+    database_url: str,
+) -> None:
     db = await Db.connect(database_url, 4, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
@@ -108,22 +112,22 @@ async def test_two_at_a_time_find_the_same_and_of_one_moment(database_url: str) 
         await corrupt("update entries set pending_after = pending_after + 1 where number = 3")
         await corrupt("update balances set entries = entries + 1")
         await corrupt("delete from order_history where number = 2")
-        found = await check_all(db)
-        assert {violation.rule for violation in found[1]} >= {RUNNING, SUM, HISTORY}
+        expected = await check_all(db)
+        assert {violation.rule for violation in expected[1]} >= {RUNNING, SUM, HISTORY}
         async with db.snapshot() as first, db.snapshot(first) as second:
             await corrupt("delete from entries")
             for each in (first, second):
                 count, violations = await check_books(each)
-                assert (count, sorted(violations, key=repr)) == found
+                assert (count, sorted(violations, key=repr)) == expected
     finally:
         await db.close()
 
 
-async def test_an_empty_database_is_right(tx: Tx) -> None:
+async def test_an_empty_database_is_consistent(tx: Tx) -> None:
     assert await check_books(tx) == (0, [])
 
 
-async def test_an_event_of_a_machine_whose_clock_is_behind_is_not_missing(tx: Tx) -> None:
+async def test_an_event_from_a_machine_with_a_slow_clock_is_not_missing(tx: Tx) -> None:
     """Events are kept for 90 days: the first order of these may be older than its event's id."""
     order = await in_status(tx, "PAID")
     created_at = creation_time(order.id)
@@ -141,7 +145,7 @@ async def test_an_event_of_a_machine_whose_clock_is_behind_is_not_missing(tx: Tx
     await loss.rollback()
 
 
-async def test_what_the_database_itself_refuses(tx: Tx) -> None:
+async def test_the_database_refuses_inconsistent_statements(tx: Tx) -> None:
     order = await world(tx)
     for statement in (
         "update balances set bank = bank + 1",

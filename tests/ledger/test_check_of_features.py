@@ -74,14 +74,14 @@ async def _refunds_of_providers(tx: Tx) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spoiled:
+class CorruptedBooks:
     """The world, committed, in a database whose constraints are dropped."""
 
     tx: Tx
 
 
 @pytest.fixture(scope="module")
-async def spoiled(module_database_url: str) -> AsyncIterator[Spoiled]:
+async def corrupted_books(module_database_url: str) -> AsyncIterator[CorruptedBooks]:
     """The world, on a connection on which each corruption is made and rolled back."""
     db = await Db.connect(module_database_url, 4, acquire_timeout_s=20)
     try:
@@ -96,35 +96,37 @@ async def spoiled(module_database_url: str) -> AsyncIterator[Spoiled]:
                 " and connamespace = 'public'::regnamespace"
             )
             await tx.execute("; ".join(row[0] for row in constraints))
-            yield Spoiled(tx)
+            yield CorruptedBooks(tx)
     finally:
         await db.close()
 
 
 @pytest.mark.parametrize(("statement", "rule"), OF_FEATURES)
-async def test_the_rule_finds_what_is_spoiled(spoiled: Spoiled, statement: str, rule: str) -> None:
-    corruption = spoiled.tx.transaction()
+async def test_the_rule_finds_its_corruption(
+    corrupted_books: CorruptedBooks, statement: str, rule: str
+) -> None:
+    corruption = corrupted_books.tx.transaction()
     await corruption.start()
     try:
-        await spoiled.tx.execute("set local session_replication_role = replica")
-        assert not (await spoiled.tx.execute(statement)).endswith(" 0")
-        _, violations = await check_books(spoiled.tx)
+        await corrupted_books.tx.execute("set local session_replication_role = replica")
+        assert not (await corrupted_books.tx.execute(statement)).endswith(" 0")
+        _, violations = await check_books(corrupted_books.tx)
     finally:
         await corruption.rollback()
     assert rule in {violation.rule for violation in violations}
     assert all(violation.detail for violation in violations)
 
 
-async def test_the_suites_own_check_of_the_books_fails_for_a_lost_event(spoiled: Spoiled) -> None:
-    await assert_books(spoiled.tx)
-    corruption = spoiled.tx.transaction()
+async def test_assert_books_fails_for_a_lost_event(corrupted_books: CorruptedBooks) -> None:
+    await assert_books(corrupted_books.tx)
+    corruption = corrupted_books.tx.transaction()
     await corruption.start()
     try:
-        await spoiled.tx.execute(
+        await corrupted_books.tx.execute(
             "delete from events where id = (select max(id) from events where type = 'order.paid')"
         )
         with pytest.raises(AssertionError, match=r"order\.paid: 1 expected, 0 written"):
-            await assert_books(spoiled.tx)
+            await assert_books(corrupted_books.tx)
     finally:
         await corruption.rollback()
 
@@ -132,5 +134,5 @@ async def test_the_suites_own_check_of_the_books_fails_for_a_lost_event(spoiled:
 def test_every_rule_has_a_corruption_that_it_finds() -> None:
     seen = {rule for _, rule in OF_FEATURES}
     seen |= set().union(*(rules for _, rules in OF_ORDERS))
-    asked = [query.sql.split("'")[1] for query, _ in statements()]
-    assert sorted(seen) == sorted(asked)
+    checked_rules = [query.sql.split("'")[1] for query, _ in statements()]
+    assert sorted(seen) == sorted(checked_rules)

@@ -38,12 +38,12 @@ async def _business(db: Db) -> str:
 
 async def _gauges(db: Db) -> tuple[float, float]:
     readings = await health.readings(db, lambda: world.NOW)
-    found = {reading.name: value for reading in readings for _, value in reading.samples}
-    return found["opentill_ledger_violations"], found["opentill_ledger_entries_checked"]
+    values = {reading.name: value for reading in readings for _, value in reading.samples}
+    return values["opentill_ledger_violations"], values["opentill_ledger_entries_checked"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 50])
-async def test_a_round_in_steps_of_any_size(db: Db, limit: int) -> None:
+async def test_a_pass_in_steps_of_any_size(db: Db, limit: int) -> None:
     await _business(db)
     await db.run(lambda tx: world.in_status(tx, "REFUNDED"))
     await db.run(world.merchant)
@@ -72,7 +72,7 @@ async def business(module_database_url: str) -> AsyncIterator[Db]:
 
 
 @pytest.fixture
-async def mended(business: Db) -> Db:
+async def repaired_db(business: Db) -> Db:
     """The business as it was before any damage, and before any check."""
     async with business.transaction() as tx:
         await tx.execute("set local session_replication_role = replica")
@@ -101,46 +101,48 @@ async def mended(business: Db) -> Db:
     ],
 )
 @pytest.mark.parametrize("limit", [2, 50])
-async def test_damage_is_found_and_counted_until_it_is_gone(
-    mended: Db, damage: str, limit: int
+async def test_damage_is_counted_until_it_is_repaired(
+    repaired_db: Db, damage: str, limit: int
 ) -> None:
-    async with mended.transaction() as tx:
+    async with repaired_db.transaction() as tx:
         await tx.execute("set local session_replication_role = replica")
         assert await tx.execute(damage) not in {"UPDATE 0", "DELETE 0"}
     for _ in range(6):
-        await scheduler.IncrementalCheck(mended).turn(limit)
-    assert (await _gauges(mended))[0] > 0
+        await scheduler.IncrementalCheck(repaired_db).turn(limit)
+    assert (await _gauges(repaired_db))[0] > 0
 
 
-async def test_what_was_found_is_kept_with_its_rows_until_it_is_mended(mended: Db) -> None:
+async def test_a_violation_is_stored_with_its_rows_until_it_is_repaired(
+    repaired_db: Db,
+) -> None:
     key = "merchant_id = (select min(merchant_id) from entries) and number = 3"
     wrong = f"update entries set source_id = source_id || '_x' where {key}"
     right = f"update entries set source_id = left(source_id, -2) where {key}"
     for damage, finds in ((wrong, True), (right, False)):
-        async with mended.transaction() as tx:
+        async with repaired_db.transaction() as tx:
             await tx.execute("set local session_replication_role = replica")
             await tx.execute(damage)
             await tx.execute("update ledger_checks set checked_at = 0")
         for _ in range(6):
-            await scheduler.IncrementalCheck(mended).turn(2)
-        async with mended.connection() as tx:
+            await scheduler.IncrementalCheck(repaired_db).turn(2)
+        async with repaired_db.connection() as tx:
             rows = await ledger.list_checks(tx, None, 10)
             passes = await ledger.summarize_passes(tx)
-        found = [(one.merchant_id, row.rule) for one in rows for row in one.wrong]
-        assert bool(found) is finds
-        assert ((await _gauges(mended))[0] > 0) is finds
+        violations = [(one.merchant_id, row.rule) for one in rows for row in one.wrong]
+        assert bool(violations) is finds
+        assert ((await _gauges(repaired_db))[0] > 0) is finds
         assert all(one.checked_to == 0 and one.finished_at for one in rows)
         assert (passes.unfinished, passes.oldest is None) == (0, False)
 
 
-async def test_what_is_mended_is_right(mended: Db) -> None:
+async def test_repaired_books_are_consistent(repaired_db: Db) -> None:
     for _ in range(3):
-        await scheduler.IncrementalCheck(mended).turn(2)
-    assert await _gauges(mended) == (0, 4)
+        await scheduler.IncrementalCheck(repaired_db).turn(2)
+    assert await _gauges(repaired_db) == (0, 4)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 50])
-async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) -> None:
+async def test_each_entry_is_checked_wherever_a_range_ends(tx: Tx, limit: int) -> None:
     order = await world.in_status(tx, "REFUNDED", platform_fee_rate="0.04")
     key = (order.merchant_id, order.settled_currency)
     await tx.execute("set local session_replication_role = replica")
@@ -160,12 +162,12 @@ async def test_each_entry_is_compared_wherever_a_range_ends(tx: Tx, limit: int) 
             )  # fmt: skip
             wrong = []
             for _ in range(6):
-                made = await incremental.check_range(tx, progress, limit)
-                wrong += made.violations
-                progress = made.progress
-                if made.finished:
+                result = await incremental.check_range(tx, progress, limit)
+                wrong += result.violations
+                progress = result.progress
+                if result.finished:
                     break
-            assert made.finished
+            assert result.finished
             assert [found.subject for found in wrong] == [subject]
             await place.rollback()
     await tx.execute("rollback")
@@ -180,7 +182,7 @@ _UNCOMPUTABLE = (
 
 
 @pytest.fixture
-async def damaged(make_database: Callable[[], str]) -> AsyncIterator[Db]:
+async def damaged_db(make_database: Callable[[], str]) -> AsyncIterator[Db]:
     """A database whose books and schema may be left damaged."""
     db = await Db.connect(make_database(), 4, acquire_timeout_s=20)
     try:
@@ -189,7 +191,7 @@ async def damaged(make_database: Callable[[], str]) -> AsyncIterator[Db]:
         await db.close()
 
 
-async def _do(db: Db, statement: str, *values: object) -> None:
+async def _execute(db: Db, statement: str, *values: object) -> None:
     async with db.transaction() as tx:
         await tx.execute("set local session_replication_role = replica")
         assert await tx.execute(statement, *values) not in {"UPDATE 0", "DELETE 0"}
@@ -205,204 +207,215 @@ async def _without_rules(db: Db, table: str) -> None:
 
 
 async def _checks(db: Db) -> dict[str, tuple[int, bool]]:
-    """Of each merchant, how many violations are known and whether a pass was finished."""
+    """Return the known violations of each merchant, and whether a pass has finished."""
     async with db.connection() as tx:
         rows = await ledger.list_checks(tx, None, 10)
     return {one.merchant_id: (one.violations, one.finished_at is not None) for one in rows}
 
 
 async def _overdue(db: Db, days: int) -> int:
-    """Of how many balances that is said in some days, if no pass ends until then."""
+    """Return how many balances are overdue in some days if no pass ends until then."""
     async with db.connection() as tx:
         return await ledger.count_overdue(tx, now_ms() + (days - 2) * 86_400_000)
 
 
-async def test_a_disputed_order_without_its_dispute_is_found_and_shown(damaged: Db) -> None:
-    order = await damaged.run(lambda tx: world.in_status(tx, "DISPUTED"))
-    async with damaged.connection() as tx:
+async def test_a_disputed_order_without_its_dispute_is_reported(damaged_db: Db) -> None:
+    order = await damaged_db.run(lambda tx: world.in_status(tx, "DISPUTED"))
+    async with damaged_db.connection() as tx:
         dispute_id = await tx.fetchval("select id from disputes")
-    await _do(damaged, "delete from disputes where merchant_id = $1", order.merchant_id)
+    await _execute(damaged_db, "delete from disputes where merchant_id = $1", order.merchant_id)
     for _ in range(3):
-        await scheduler.IncrementalCheck(damaged).turn()
-        await _do(damaged, "update ledger_checks set checked_at = 0")
-    async with damaged.connection() as tx:
-        checks = await ledger.list_checks(
-            tx, None, 10
-        )  # as the console's page of the books reads them
-    assert [(found.subject, found.detail) for check in checks for found in check.wrong] == [
+        await scheduler.IncrementalCheck(damaged_db).turn()
+        await _execute(damaged_db, "update ledger_checks set checked_at = 0")
+    async with damaged_db.connection() as tx:
+        checks = await ledger.list_checks(tx, None, 10)  # as the console's page reads them
+    assert [
+        (violation.subject, violation.detail) for check in checks for violation in check.wrong
+    ] == [
         (order.id, "DISPUTED, charged back 0: 0 open, 0 lost, of 0"),
         (dispute_id, "dispute.created: 0 expected, 1 written"),
     ]
 
 
-async def test_a_rule_that_fails_holds_up_no_other_rule_and_no_other_merchant(damaged: Db) -> None:
-    await _without_rules(damaged, "orders")
-    first = await _business(damaged)
-    await scheduler.IncrementalCheck(damaged).turn()
-    assert await _checks(damaged) == {first: (0, True)}
-    await _do(damaged, "update ledger_checks set checked_at = 0")
-    await _do(damaged, _UNCOMPUTABLE, first)
-    await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", first)
-    second = await _business(damaged)
-    await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
-    with structlog.testing.capture_logs() as said:
+async def test_a_failing_rule_does_not_stop_other_rules_or_merchants(damaged_db: Db) -> None:
+    await _without_rules(damaged_db, "orders")
+    first = await _business(damaged_db)
+    await scheduler.IncrementalCheck(damaged_db).turn()
+    assert await _checks(damaged_db) == {first: (0, True)}
+    await _execute(damaged_db, "update ledger_checks set checked_at = 0")
+    await _execute(damaged_db, _UNCOMPUTABLE, first)
+    await _execute(
+        damaged_db, "delete from order_history where number = 3 and merchant_id = $1", first
+    )
+    second = await _business(damaged_db)
+    await _execute(
+        damaged_db, "delete from order_history where number = 3 and merchant_id = $1", second
+    )
+    with structlog.testing.capture_logs() as log:
         for _ in range(3):
-            await scheduler.IncrementalCheck(damaged).turn()
-    failed = [one for one in said if one["event"] == "rule not checked"]
+            await scheduler.IncrementalCheck(damaged_db).turn()
+    failed = [one for one in log if one["event"] == "rule not checked"]
     assert {one["merchant"] for one in failed} == {first}
     assert len(failed) == len({one["rule"] for one in failed}) > 0  # each once, not again and again
-    wrong = {one["merchant"] for one in said if one["event"] == "books wrong"}
+    wrong = {one["merchant"] for one in log if one["event"] == "books wrong"}
     assert wrong == {first, second}
-    found = await _checks(damaged)
-    assert found[first][0] > 0
-    assert found[second][0] > 0
-    assert found[second][1]
+    checks = await _checks(damaged_db)
+    assert checks[first][0] > 0
+    assert checks[second][0] > 0
+    assert checks[second][1]
 
 
-async def test_a_rule_that_is_late_is_put_off_and_no_pass_is_finished_without_it(
-    damaged: Db, monkeypatch: pytest.MonkeyPatch
+async def test_a_rule_that_times_out_is_postponed_and_the_pass_stays_open(
+    damaged_db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = await _business(damaged)
+    first = await _business(damaged_db)
     for each in rules.merchant_rules(first):
         monkeypatch.setattr(each.rule, "timeout_s", 0.2)
-    with structlog.testing.capture_logs() as said:
-        async with damaged.transaction() as tx:
+    with structlog.testing.capture_logs() as log:
+        async with damaged_db.transaction() as tx:
             await tx.execute("lock table disputes in access exclusive mode")
-            await scheduler.IncrementalCheck(damaged).turn()
-    late = [one for one in said if one["event"] == "rule not checked"]
+            await scheduler.IncrementalCheck(damaged_db).turn()
+    late = [one for one in log if one["event"] == "rule not checked"]
     assert late
-    assert await _checks(damaged) == {first: (0, False)}
-    assert [await _overdue(damaged, days) for days in (1, 3)] == [0, 1]
-    assert (await _gauges(damaged))[1] == 4  # its entries are checked all the same
-    second = await _business(damaged)
-    await _do(damaged, "delete from order_history where number = 3 and merchant_id = $1", second)
-    await scheduler.IncrementalCheck(damaged).turn()
-    found = await _checks(damaged)
-    assert found.pop(second)[0] > 0
-    assert found == {first: (0, False)}
-    await _do(damaged, "update ledger_checks set checked_at = 0 where merchant_id = $1", first)
-    await scheduler.IncrementalCheck(damaged).turn()
-    assert (await _checks(damaged))[first] == (0, True)
-    assert await _overdue(damaged, 3) == 2
-    await _do(damaged, "update ledger_checks set finished_at = finished_at + 2 * 86400000")
-    assert await _overdue(damaged, 3) == 0
+    assert await _checks(damaged_db) == {first: (0, False)}
+    assert [await _overdue(damaged_db, days) for days in (1, 3)] == [0, 1]
+    assert (await _gauges(damaged_db))[1] == 4  # its entries are checked all the same
+    second = await _business(damaged_db)
+    await _execute(
+        damaged_db, "delete from order_history where number = 3 and merchant_id = $1", second
+    )
+    await scheduler.IncrementalCheck(damaged_db).turn()
+    checks = await _checks(damaged_db)
+    assert checks.pop(second)[0] > 0
+    assert checks == {first: (0, False)}
+    await _execute(
+        damaged_db, "update ledger_checks set checked_at = 0 where merchant_id = $1", first
+    )
+    await scheduler.IncrementalCheck(damaged_db).turn()
+    assert (await _checks(damaged_db))[first] == (0, True)
+    assert await _overdue(damaged_db, 3) == 2
+    await _execute(damaged_db, "update ledger_checks set finished_at = finished_at + 2 * 86400000")
+    assert await _overdue(damaged_db, 3) == 0
 
 
-async def test_a_rule_that_the_database_has_no_room_for_is_put_off_like_others(
-    damaged: Db,
+async def test_a_rule_that_runs_out_of_disk_space_is_postponed(
+    damaged_db: Db,
 ) -> None:
-    shop = await _business(damaged)
-    await _do(damaged, "delete from order_history where number = 3")
+    shop = await _business(damaged_db)
+    await _execute(damaged_db, "delete from order_history where number = 3")
     refuses = "begin raise exception 'temporary file size' using errcode = '53400'; end"
     for statement in (
         f"create function no_room() returns boolean language plpgsql as $$ {refuses} $$",
         "alter table disputes rename to kept_disputes",
         "create view disputes as select * from kept_disputes where (select no_room())",
     ):
-        await _do(damaged, statement)
-    with structlog.testing.capture_logs() as said:
-        await scheduler.IncrementalCheck(damaged).turn()
-    refused = {one["rule"] for one in said if one["event"] == "rule not checked"}
+        await _execute(damaged_db, statement)
+    with structlog.testing.capture_logs() as log:
+        await scheduler.IncrementalCheck(damaged_db).turn()
+    refused = {one["rule"] for one in log if one["event"] == "rule not checked"}
     assert 0 < len(refused) < len(rules.merchant_rules(shop))
-    (found,) = (await _checks(damaged)).values()
-    assert (found[0] > 0, found[1]) == (True, False)  # by the rules that could be checked
+    (check,) = (await _checks(damaged_db)).values()
+    assert (check[0] > 0, check[1]) == (True, False)  # by the rules that could be checked
 
 
-async def test_what_was_found_stands_until_the_rules_are_checked_again(
-    damaged: Db, monkeypatch: pytest.MonkeyPatch
+async def test_violations_stand_until_the_rules_are_checked_again(
+    damaged_db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = await _business(damaged)
-    await _do(damaged, "delete from order_history where number = 3")
-    await scheduler.IncrementalCheck(damaged).turn()
-    before = (await _checks(damaged))[shop]
+    shop = await _business(damaged_db)
+    await _execute(damaged_db, "delete from order_history where number = 3")
+    await scheduler.IncrementalCheck(damaged_db).turn()
+    before = (await _checks(damaged_db))[shop]
     assert before[0] > 0
     for rule in (integrity_queries.MERCHANT_HISTORY, integrity_queries.MERCHANT_EVENTS):
         monkeypatch.setattr(rule, "timeout_s", 0.2)
-    await _do(damaged, "update ledger_checks set checked_at = 0")
-    async with damaged.transaction() as tx:
+    await _execute(damaged_db, "update ledger_checks set checked_at = 0")
+    async with damaged_db.transaction() as tx:
         await tx.execute("lock table order_history in access exclusive mode")
-        await scheduler.IncrementalCheck(damaged).turn()
-    async with damaged.connection() as tx:
+        await scheduler.IncrementalCheck(damaged_db).turn()
+    async with damaged_db.connection() as tx:
         (row,) = await ledger.list_checks(tx, None, 10)
     assert (row.violations, row.finished_at is not None) == before
     assert len(row.wrong) == row.violations
 
 
-async def test_rules_that_take_long_are_checked_between_other_merchants(damaged: Db) -> None:
-    first = await _business(damaged)
-    second = await _business(damaged)
-    await _do(damaged, "delete from order_history where number = 3")
-    check = scheduler.IncrementalCheck(damaged, rules_s=0)  # one rule of a merchant in a turn
+async def test_slow_rules_are_checked_between_other_merchants(damaged_db: Db) -> None:
+    first = await _business(damaged_db)
+    second = await _business(damaged_db)
+    await _execute(damaged_db, "delete from order_history where number = 3")
+    check = scheduler.IncrementalCheck(damaged_db, rules_s=0)  # one rule of a merchant in a turn
     turns = 0
-    while not all(whole for _, whole in (await _checks(damaged) or {"": (0, False)}).values()):
+    while not all(whole for _, whole in (await _checks(damaged_db) or {"": (0, False)}).values()):
         await check.turn()
         turns += 1
-        assert set(await _checks(damaged)) == {first, second}  # from the first turn on
-    found = await _checks(damaged)
-    assert found[first][0] == found[second][0] > 0
+        assert set(await _checks(damaged_db)) == {first, second}  # from the first turn on
+    checks = await _checks(damaged_db)
+    assert checks[first][0] == checks[second][0] > 0
     assert turns >= len(rules.merchant_rules(first))  # some turns go on with both
 
 
-async def test_rules_go_on_where_checks_take_longer_than_they_rest(
-    damaged: Db, monkeypatch: pytest.MonkeyPatch
+async def test_rules_are_checked_even_if_a_check_takes_longer_than_the_interval(
+    damaged_db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each merchant is due again before its rules are through: nothing begins anew by that."""
     monkeypatch.setattr(scheduler, "REST_MS", 0)
-    shops = [await _business(damaged) for _ in range(3)]
-    check = scheduler.IncrementalCheck(damaged, rules_s=0)
+    shops = [await _business(damaged_db) for _ in range(3)]
+    check = scheduler.IncrementalCheck(damaged_db, rules_s=0)
     # How many rules a turn checks depends on how long the last one took.
     for _ in range(100 * len(rules.merchant_rules(shops[0]))):
         await check.turn()
-        if await _checks(damaged) == dict.fromkeys(shops, (0, True)):
+        if await _checks(damaged_db) == dict.fromkeys(shops, (0, True)):
             break
-    assert await _checks(damaged) == dict.fromkeys(shops, (0, True))
+    assert await _checks(damaged_db) == dict.fromkeys(shops, (0, True))
 
 
-async def test_what_a_rule_found_is_stored_before_the_next_one_is_checked(damaged: Db) -> None:
-    shop = await _business(damaged)
-    await _do(damaged, "update orders set reserve_minor = reserve_minor + 1")
-    check = scheduler.IncrementalCheck(damaged, rules_s=0)
-    while (await _checks(damaged) or {shop: (0, False)})[shop] == (0, False):
+async def test_a_rules_violations_are_stored_before_the_next_rule_is_checked(
+    damaged_db: Db,
+) -> None:
+    shop = await _business(damaged_db)
+    await _execute(damaged_db, "update orders set reserve_minor = reserve_minor + 1")
+    check = scheduler.IncrementalCheck(damaged_db, rules_s=0)
+    while (await _checks(damaged_db) or {shop: (0, False)})[shop] == (0, False):
         await check.turn()
-    assert (await _checks(damaged))[shop][0] > 0
-    assert not (await _checks(damaged))[shop][1]  # rules are left, and stay so if the worker dies
+    assert (await _checks(damaged_db))[shop][0] > 0
+    # Rules are left, and stay left if the worker dies.
+    assert not (await _checks(damaged_db))[shop][1]
 
 
-async def test_a_worker_that_another_has_overtaken_stores_nothing(damaged: Db) -> None:
-    shop = await _business(damaged)
-    slow = scheduler.IncrementalCheck(damaged, rules_s=0)
+async def test_a_worker_that_lost_its_lease_stores_nothing(damaged_db: Db) -> None:
+    shop = await _business(damaged_db)
+    slow = scheduler.IncrementalCheck(damaged_db, rules_s=0)
     await slow.turn()
-    await _do(damaged, "update ledger_checks set checked_at = 0")
-    await scheduler.IncrementalCheck(damaged).turn()
-    assert await _checks(damaged) == {shop: (0, True)}
-    await _do(damaged, "update orders set reserve_minor = reserve_minor + 1")
+    await _execute(damaged_db, "update ledger_checks set checked_at = 0")
+    await scheduler.IncrementalCheck(damaged_db).turn()
+    assert await _checks(damaged_db) == {shop: (0, True)}
+    await _execute(damaged_db, "update orders set reserve_minor = reserve_minor + 1")
     for _ in range(2 * len(rules.merchant_rules(shop))):
         await slow.turn()
-    assert await _checks(damaged) == {shop: (0, True)}
+    assert await _checks(damaged_db) == {shop: (0, True)}
 
 
 @pytest.mark.parametrize("limit", [2, 50])
-async def test_entries_that_cannot_be_read_hold_up_no_other_merchant(
-    damaged: Db, monkeypatch: pytest.MonkeyPatch, limit: int
+async def test_unreadable_entries_do_not_stop_other_merchants(
+    damaged_db: Db, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    first = await _business(damaged)
-    await scheduler.IncrementalCheck(damaged).turn(2)  # a part of them
+    first = await _business(damaged_db)
+    await scheduler.IncrementalCheck(damaged_db).turn(2)  # a part of them
     monkeypatch.setattr(incremental_queries.SUMS, "timeout_s", 0.2)
-    with structlog.testing.capture_logs() as said:
-        async with damaged.transaction() as tx:
+    with structlog.testing.capture_logs() as log:
+        async with damaged_db.transaction() as tx:
             await tx.execute("lock table entries in access exclusive mode")
-            await scheduler.IncrementalCheck(damaged).turn(limit)
-    assert [one["merchant"] for one in said if one["event"] == "entries not checked"] == [first]
-    second = await _business(damaged)
+            await scheduler.IncrementalCheck(damaged_db).turn(limit)
+    assert [one["merchant"] for one in log if one["event"] == "entries not checked"] == [first]
+    second = await _business(damaged_db)
     damage = "update entries set source_id = 'order_x' where number = 1 and merchant_id = $1"
-    await _do(damaged, damage, second)
+    await _execute(damaged_db, damage, second)
     for _ in range(8):
-        await scheduler.IncrementalCheck(damaged).turn(limit)
-    found = await _checks(damaged)
-    assert (found[first], found[second][0] > 0) == ((0, True), True)
+        await scheduler.IncrementalCheck(damaged_db).turn(limit)
+    checks = await _checks(damaged_db)
+    assert (checks[first], checks[second][0] > 0) == ((0, True), True)
 
 
-async def test_a_merchant_with_very_many_entries_holds_up_no_other(db: Db) -> None:
+async def test_a_merchant_with_many_entries_does_not_delay_others(db: Db) -> None:
     first = await _business(db)
     await scheduler.IncrementalCheck(db).turn(1)
     second = await _business(db)
@@ -412,7 +425,7 @@ async def test_a_merchant_with_very_many_entries_holds_up_no_other(db: Db) -> No
     assert {one.merchant_id: one.checked_to for one in rows} == {first: 1, second: 1}
 
 
-async def test_a_stop_waits_for_no_rule(database_url: str) -> None:
+async def test_shutdown_does_not_wait_for_a_rule(database_url: str) -> None:
     """One statement may take an hour; ``adjustments`` are read by no other job."""
     db = await Db.connect(database_url, 4, acquire_timeout_s=20)
     await _business(db)
@@ -437,7 +450,7 @@ async def test_a_stop_waits_for_no_rule(database_url: str) -> None:
         await db.close()
 
 
-def test_no_statement_of_the_check_ends_as_soon_as_others() -> None:
+def test_every_statement_of_the_check_has_the_longer_timeout() -> None:
     all_ = [rule for rule, _ in rules.statements()]
     of_one = [each.rule for each in rules.merchant_rules("")]
     for rule in (*all_, *of_one):
@@ -454,7 +467,7 @@ async def test_two_workers_at_once_count_once(db: Db) -> None:
     assert await _gauges(db) == (0, 4)
 
 
-async def _forget(db: Db, status: str | None) -> world.Order:
+async def _remove_order(db: Db, status: str | None) -> world.Order:
     """Make an order that is CREATING while nobody will ask about it, as a defect might."""
     order = await db.run(world.opened)
     attempt = await db.run(lambda tx: world.submitted(tx, order))
@@ -472,8 +485,8 @@ async def _forget(db: Db, status: str | None) -> world.Order:
     ("status", "after"),
     [(None, "CREATING"), ("DECLINED", "PENDING"), ("REFUSED", "FAILED"), ("VOIDED", "REVOKED")],
 )
-async def test_no_order_is_forgotten(db: Db, status: str | None, after: str) -> None:
-    order = await _forget(db, status)
+async def test_every_order_is_checked(db: Db, status: str | None, after: str) -> None:
+    order = await _remove_order(db, status)
     assert await jobs.find_forgotten(db, world.NOW + jobs.STUCK_MS - 1) == 0
     late = world.NOW + jobs.STUCK_MS
     async with db.connection() as tx:
@@ -488,7 +501,7 @@ async def test_no_order_is_forgotten(db: Db, status: str | None, after: str) -> 
         assert len(due) == (after == "CREATING")
 
 
-async def test_another_amount_is_asked_about_again(db: Db) -> None:
+async def test_another_amount_is_queried_again(db: Db) -> None:
     order = await db.run(world.opened)
     attempt = await db.run(lambda tx: world.submitted(tx, order))
     wrong = world.Money(5, "USD")
@@ -508,7 +521,7 @@ async def test_another_amount_is_asked_about_again(db: Db) -> None:
         )
 
 
-async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
+async def test_the_gauges_count_only_what_is_due(db: Db) -> None:
     order = await db.run(lambda tx: world.in_status(tx, "PAID"))
     attempts = [await db.run(lambda tx: world.in_status(tx, "CREATING")) for _ in range(2)]
     refunds = [await db.run(lambda tx: world.refunded(tx, order, "1.00")) for _ in range(2)]
@@ -529,7 +542,7 @@ async def test_the_gauges_count_what_is_due_and_nothing_else(db: Db) -> None:
     assert (await _gauges(db))[1] > half
 
 
-async def test_books_of_more_than_one_moment_are_right(db: Db) -> None:
+async def test_books_of_several_times_are_consistent(db: Db) -> None:
     order = await db.run(lambda tx: world.in_status(tx, "PAID"))
     await db.run(lambda tx: world.settled(tx, order, world.NOW + world.HOUR))
     async with db.connection() as tx:

@@ -42,7 +42,7 @@ def move(kind, source, target, amount=100, cause="x") -> Movement:
     return Movement(kind, source, target, amount, "operator", cause, "a test")
 
 
-async def put_in(tx: Tx, merchant_id: str) -> None:
+async def fund(tx: Tx, merchant_id: str) -> None:
     """Put money into every account that may not be negative."""
     await ledger.post(
         tx, merchant_id, "USD",
@@ -58,7 +58,7 @@ async def put_in(tx: Tx, merchant_id: str) -> None:
 @pytest.mark.parametrize("posting", POSTINGS, ids=lambda p: f"{p.type}-{p.source}-{p.target}")
 async def test_each_movement_of_the_table_can_be_posted(tx: Tx, posting) -> None:
     shop = await merchant(tx)
-    await put_in(tx, shop.id)
+    await fund(tx, shop.id)
     before = await ledger.find_balance(tx, shop.id, "USD")
     after = await ledger.post(
         tx, shop.id, "USD", [move(posting.type, posting.source, posting.target)], NOW
@@ -79,7 +79,7 @@ def test_balances_and_entries_have_the_accounts_of_the_table() -> None:
     assert shown == [*MERCHANT_ACCOUNTS, *after]
 
 
-def test_the_table_has_every_type_and_nothing_twice() -> None:
+def test_the_table_has_every_type_once() -> None:
     assert {posting.type for posting in POSTINGS} == set(get_args(Type))
     assert len(BY_MOVE) == len(POSTINGS)
 
@@ -103,21 +103,21 @@ INSERT = """
 
 async def test_the_database_refuses_every_other_movement_too(tx: Tx) -> None:
     shop = await merchant(tx)
-    await put_in(tx, shop.id)
+    await fund(tx, shop.id)
     await tx.execute("set local session_replication_role = replica")  # only the constraints
     numbers = itertools.count(10)
     refused = 0
     for (kind, source, target), sign in itertools.product(MOVES, (100, -100)):
-        found = BY_MOVE.get((kind, source, target))
-        known = found is not None and found.shown * 100 == sign
+        posting = BY_MOVE.get((kind, source, target))
+        in_table = posting is not None and posting.shown * 100 == sign
         savepoint = tx.transaction()
         await savepoint.start()
         try:
             await tx.execute(INSERT, shop.id, next(numbers), kind, source, target, sign)
-            assert known, (kind, source, target, sign)
+            assert in_table, (kind, source, target, sign)
         except asyncpg.CheckViolationError as error:
             assert error.constraint_name == "entries_follow_postings"
-            assert not known
+            assert not in_table
             refused += 1
         await savepoint.rollback()
     assert refused == 2 * len(MOVES) - len(POSTINGS)
@@ -132,14 +132,14 @@ async def test_amounts_are_positive(tx: Tx, amount) -> None:
         )
 
 
-async def test_an_empty_list_is_a_defect(tx: Tx) -> None:
+async def test_posting_nothing_is_a_defect(tx: Tx) -> None:
     with pytest.raises(ValueError, match="nothing"):
         await ledger.post(tx, "mer_x", "USD", [], NOW)
 
 
 async def test_frozen_and_reserved_money_never_goes_below_zero(tx: Tx) -> None:
     shop = await merchant(tx)
-    await put_in(tx, shop.id)
+    await fund(tx, shop.id)
     before = await dump(tx)
     for kind, source, target in (
         ("UNFREEZE", "frozen", "available"),
@@ -152,9 +152,9 @@ async def test_frozen_and_reserved_money_never_goes_below_zero(tx: Tx) -> None:
     assert await dump(tx) == before
 
 
-async def test_a_cause_posts_each_of_its_movements_once(tx: Tx) -> None:
+async def test_each_movement_of_a_cause_is_posted_once(tx: Tx) -> None:
     shop = await merchant(tx)
-    await put_in(tx, shop.id)
+    await fund(tx, shop.id)
     before = await dump(tx)
     with pytest.raises(asyncpg.UniqueViolationError) as refused:
         async with tx.transaction():
@@ -164,7 +164,7 @@ async def test_a_cause_posts_each_of_its_movements_once(tx: Tx) -> None:
     assert await dump(tx) == before
 
 
-async def test_numbers_times_and_balances_run_on_although_the_clock_goes_back(tx: Tx) -> None:
+async def test_numbers_times_and_balances_stay_in_order_when_the_clock_goes_back(tx: Tx) -> None:
     shop = await merchant(tx)
     times = (NOW, NOW + 50, NOW - 90_000, NOW + 50, 0, NOW + 51)
     for at, number in zip(times, itertools.count(), strict=False):
@@ -186,7 +186,7 @@ async def test_numbers_times_and_balances_run_on_although_the_clock_goes_back(tx
     assert (balance.entries, balance.last_at) == (18, NOW + 51)
 
 
-async def test_currencies_have_numbers_of_their_own(tx: Tx) -> None:
+async def test_each_currency_has_its_own_entry_numbers(tx: Tx) -> None:
     shop = await merchant(tx)
     for currency in ("USD", "JPY", "KWD"):
         first = move("ADMIN_RECHARGE", "bank", "available", 10, currency)
@@ -210,7 +210,7 @@ async def test_entries_and_history_are_final(tx: Tx, statement) -> None:
     assert len(await entries(tx, order.merchant_id)) == 2
 
 
-async def test_many_books_at_once_are_each_as_one_by_one(tx: Tx) -> None:
+async def test_posting_to_many_books_at_once_equals_posting_one_by_one(tx: Tx) -> None:
     shops = [(await merchant(tx)).id for _ in range(2)]
     books = {
         (shop, currency): [

@@ -41,7 +41,7 @@ async def _text(db: Db, merchant_id: str) -> str:
     return b"".join(chunks).decode()
 
 
-async def test_opening_and_movements_are_closing(db: Db) -> None:
+async def test_opening_plus_movements_equals_closing(db: Db) -> None:
     merchant_id = await _business(db)
     lines = await _lines(db, merchant_id)
     assert [line.type or line.row for line in lines] == [
@@ -70,7 +70,7 @@ async def test_opening_and_movements_are_closing(db: Db) -> None:
         (None, NOW - 1, (0, 0, 0, 0), [], (0, 0, 0, 0)),
     ],
 )
-async def test_a_range_begins_where_the_one_before_ended(
+async def test_a_range_begins_where_the_previous_one_ended(
     db: Db, start: Any, end: Any, opening: Any, numbers: list[int], closing: Any
 ) -> None:
     merchant_id = await _business(db)
@@ -98,7 +98,7 @@ async def test_the_file_is_rfc_4180_and_amounts_are_numbers(db: Db) -> None:
     assert rows[-1]["row"] == "CLOSING"
 
 
-async def test_a_description_cannot_run_in_a_spreadsheet() -> None:
+async def test_a_description_cannot_be_a_spreadsheet_formula() -> None:
     line = Line(row="MOVEMENT", currency="USD", description='=HYPERLINK("x")', moved=(-40, 0, 0, 0))
     row = statement.cells(statement.LineOut.from_line(line))
     assert '\'=HYPERLINK("x")' in row
@@ -117,7 +117,7 @@ async def test_a_description_cannot_run_in_a_spreadsheet() -> None:
         "update balances set pending = pending + 1, gateway = gateway - 1",
     ],
 )
-async def test_books_that_do_not_add_up_have_no_statement(database_url: str, damage: str) -> None:
+async def test_inconsistent_books_have_no_statement(database_url: str, damage: str) -> None:
     db = await Db.connect(database_url, 5, acquire_timeout_s=20)
     try:
         merchant_id = await _business(db)
@@ -130,7 +130,7 @@ async def test_books_that_do_not_add_up_have_no_statement(database_url: str, dam
         await db.close()
 
 
-def test_a_download_that_does_not_add_up_breaks_off(
+def test_a_download_of_inconsistent_books_is_aborted(
     postgres_url: str, template: str, settings: Settings, through: Callable[[str], str]
 ) -> None:
     with clone(postgres_url, template) as url:

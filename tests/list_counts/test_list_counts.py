@@ -46,8 +46,8 @@ def paginator(
     """Return the pages of a list of orders."""
     counts = ListKey(order.merchant_id, "orders", product or "", status)
     filters = paging.active_filters(queries.ListQuery(product_id=product, status=status))
-    one = OneConnection(tx)
-    return Paginator(one, queries.LISTS, order.merchant_id, filters, counts, near=near)
+    connection = OneConnection(tx)
+    return Paginator(connection, queries.LISTS, order.merchant_id, filters, counts, near=near)
 
 
 async def insert(tx: Tx, order: Order, at: int, status: str, product: str) -> str:
@@ -65,26 +65,26 @@ async def insert(tx: Tx, order: Order, at: int, status: str, product: str) -> st
     return str(row["id"])
 
 
-async def apply(tx: Tx, order: Order, lives: list[Any], products: list[str]) -> None:
+async def apply_changes(tx: Tx, order: Order, changes: list[Any], products: list[str]) -> None:
     """Let orders come, change, go, and be counted in between."""
-    there: list[str] = []
-    for what, at, status, number in lives:
-        one = there[number % len(there)] if there else ""
-        if what == "insert" or not there:
-            there.append(await insert(tx, order, at, status, products[number % 2]))
-        elif what == "change":
-            await tx.execute("update orders set status = $2 where id = $1", one, status)
-        elif what == "move":
+    order_ids: list[str] = []
+    for kind, at, status, number in changes:
+        order_id = order_ids[number % len(order_ids)] if order_ids else ""
+        if kind == "insert" or not order_ids:
+            order_ids.append(await insert(tx, order, at, status, products[number % 2]))
+        elif kind == "change":
+            await tx.execute("update orders set status = $2 where id = $1", order_id, status)
+        elif kind == "move":
             sql = "update orders set created_at = $2, product_id = $3 where id = $1"
-            await tx.execute(sql, one, at, products[number % 2])
-        elif what == "delete":
-            await tx.execute("delete from orders where id = $1", one)
-            there.remove(one)
+            await tx.execute(sql, order_id, at, products[number % 2])
+        elif kind == "delete":
+            await tx.execute("delete from orders where id = $1", order_id)
+            order_ids.remove(order_id)
         else:
             await service.queries.ROLL.get(tx, merchant_id=order.merchant_id, limit=number)
 
 
-lives = st.lists(
+change_lists = st.lists(
     st.tuples(
         st.sampled_from(["insert", "insert", "insert", "change", "move", "delete", "count"]),
         times,
@@ -97,16 +97,16 @@ lives = st.lists(
 
 @settings(max_examples=examples(25))
 @given(
-    lives=lives, within=ranges, status=st.none() | statuses, by_product=st.booleans(),
+    changes=change_lists, within=ranges, status=st.none() | statuses, by_product=st.booleans(),
     size=st.integers(1, 7), near=st.integers(0, 6),
 )  # fmt: skip
 def test_totals_and_pages_are_those_of_a_full_count(
-    each_rolled_back: Each, lives, within, status, by_product: bool, size: int, near: int
+    each_rolled_back: Each, changes, within, status, by_product: bool, size: int, near: int
 ) -> None:
-    async def look(tx: Tx) -> None:
+    async def check(tx: Tx) -> None:
         order = await world.opened(tx)
         other = await world.product(tx, order.merchant_id)
-        await apply(tx, order, lives, [order.product_id, other.id])
+        await apply_changes(tx, order, changes, [order.product_id, other.id])
         product = other.id if by_product else None
         rows = paginator(tx, order, product, status, near)
         expected = await tx.fetch(
@@ -120,15 +120,15 @@ def test_totals_and_pages_are_those_of_a_full_count(
         ids = [row["id"] for row in expected]
         assert await rows.total(tx, within) == len(ids)
         for number in range(1, len(ids) // size + 3):
-            page, found = await rows.page(number, size, within)
-            assert found == len(ids)
+            page, total = await rows.page(number, size, within)
+            assert total == len(ids)
             assert [one.id for one in page] == ids[(number - 1) * size : number * size]
 
-    each_rolled_back(look)
+    each_rolled_back(check)
 
 
 @given(pair=st.tuples(times, times).map(sorted), at=times)
-def test_a_stretch_covers_each_moment_once(pair: list[int], at: int) -> None:
+def test_a_window_covers_each_time_once(pair: list[int], at: int) -> None:
     start, end = pair
     cut = page_window(start, end)
     pieces = sum(piece.since <= at < piece.before for piece in cut.pieces)
@@ -138,18 +138,18 @@ def test_a_stretch_covers_each_moment_once(pair: list[int], at: int) -> None:
     assert all(last - first < HOUR_MS for first, last in cut.edges) or not cut.pieces
 
 
-async def test_totals_are_exact_while_many_write(module_database_url: str) -> None:
+async def test_totals_are_exact_with_concurrent_writers(module_database_url: str) -> None:
     """Writers, two who roll up, and readers that count in one snapshot."""
     db = await Db.connect(module_database_url, 10, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
             order = await world.opened(tx)
         busy = True
-        chance = random.Random(5)
+        rng = random.Random(5)
 
         async def write() -> None:
             for _ in range(25):
-                await db.run(lambda tx: _sell(tx, order, chance))
+                await db.run(lambda tx: _sell(tx, order, rng))
 
         async def roll() -> int:
             done = 0
@@ -159,34 +159,34 @@ async def test_totals_are_exact_while_many_write(module_database_url: str) -> No
             return done
 
         async def read() -> int:
-            looks = 0
+            reads = 0
             while busy:
                 async with db.snapshot() as tx:
                     for status in (None, "PENDING", "PAID"):
                         for within in ((0, FOREVER), (START + 12345, START + DAY_MS + 54321)):
                             rows = paginator(tx, order, order.product_id, status)
-                            there = await tx.fetchval(
+                            expected = await tx.fetchval(
                                 "select count(*) from orders where merchant_id = $1"
                                 " and product_id = $2 and created_at between $3 and $4"
                                 " and ($5::text is null or status = $5)",
                                 order.merchant_id, order.product_id, *within, status,
                             )  # fmt: skip
-                            assert await rows.total(tx, within) == there
+                            assert await rows.total(tx, within) == expected
                     entries = ListKey(order.merchant_id, "entries", kind="PAYMENT")
-                    there = await tx.fetchval(
+                    expected = await tx.fetchval(
                         "select count(*) from entries where merchant_id = $1 and type = 'PAYMENT'",
                         order.merchant_id,
                     )
-                    assert await count_all(tx, entries) == there
-                looks += 1
-            return looks
+                    assert await count_all(tx, entries) == expected
+                reads += 1
+            return reads
 
         others = [asyncio.create_task(each) for each in (roll(), roll(), read(), read())]
         await asyncio.gather(*(write() for _ in range(4)))
         busy = False
-        rolled_a, rolled_b, *looks = await asyncio.gather(*others)
+        rolled_a, rolled_b, *reads = await asyncio.gather(*others)
         assert rolled_a + rolled_b > 0
-        assert min(looks) > 0
+        assert min(reads) > 0
         await roll_up(db, at_least=1)
         async with db.snapshot() as tx:
             assert await tx.fetchval("select count(*) from list_changes") == 0
@@ -195,16 +195,16 @@ async def test_totals_are_exact_while_many_write(module_database_url: str) -> No
         await db.close()
 
 
-async def _sell(tx: Tx, like: Order, chance: random.Random) -> None:
+async def _sell(tx: Tx, like: Order, rng: random.Random) -> None:
     """Open one more session of a product, and pay most of them."""
-    at = START + chance.randrange(3 * DAY_MS)
-    made = await world.session(tx, like.merchant_id, like.product_id, at)
-    if chance.random() < 0.6:
-        one = await world.orders.find(tx, like.merchant_id, made.order_id)
-        await world.paid(tx, one, START + 4 * DAY_MS)
+    at = START + rng.randrange(3 * DAY_MS)
+    checkout = await world.session(tx, like.merchant_id, like.product_id, at)
+    if rng.random() < 0.6:
+        order = await world.orders.find(tx, like.merchant_id, checkout.order_id)
+        await world.paid(tx, order, START + 4 * DAY_MS)
 
 
-async def test_few_changes_wait_until_they_are_worth_it(module_database_url: str) -> None:
+async def test_few_changes_are_not_rolled_up(module_database_url: str) -> None:
     db = await Db.connect(module_database_url, 2, acquire_timeout_s=20)
     try:
         async with db.transaction() as tx:
@@ -220,7 +220,7 @@ async def test_few_changes_wait_until_they_are_worth_it(module_database_url: str
         await db.close()
 
 
-async def test_copies_are_books_that_add_up(tx: Tx) -> None:
+async def test_a_filled_database_has_consistent_books(tx: Tx) -> None:
     order = await filled_database.shop(tx, 30)
     assert await paginator(tx, order, None, "PAID").total(tx) == 31
 
@@ -234,7 +234,7 @@ async def test_copies_are_books_that_add_up(tx: Tx) -> None:
         "delete from list_counts where span = 'all' and part = ''",
     ],
 )
-async def test_the_check_of_the_books_sees_a_wrong_total(
+async def test_the_integrity_check_finds_a_wrong_total(
     rollback_database_url: str, statement: str
 ) -> None:
     async with rolled_back(rollback_database_url) as tx:
@@ -246,7 +246,7 @@ async def test_the_check_of_the_books_sees_a_wrong_total(
             await assert_books(tx)
 
 
-async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:
+async def test_each_merchant_with_changed_lists_is_returned_once(tx: Tx) -> None:
     shops = sorted([(await world.in_status(tx, "PAID")).merchant_id for _ in range(3)])
     before = min(shops[0], "mer_0")
     everybody = await totals_queries.CHANGED.all(tx, after=before, limit=100, most=1000)
@@ -262,7 +262,7 @@ async def test_each_merchant_whose_lists_changed_is_named_once(tx: Tx) -> None:
     assert await totals_queries.CHANGED.all(tx, after=max(named), limit=100, most=1000) == []
 
 
-def test_counts_of_another_list_than_the_one_that_is_read_are_refused(db: Db) -> None:
+def test_counts_of_another_list_are_refused(db: Db) -> None:
     counts = ListKey("mer_1", "orders")
     with pytest.raises(ValueError, match="does not count a list by status"):
         Paginator(db, queries.LISTS, "mer_1", {"status": "PAID"}, counts)

@@ -138,19 +138,19 @@ def test_a_file_that_is_too_large_is_refused() -> None:
 
 
 @given(st.binary(max_size=300) | st.text(max_size=200).map(lambda text: f"Date,{text}".encode()))
-def test_whatever_is_given_is_read_or_refused(data: bytes) -> None:
+def test_any_input_is_read_or_refused(data: bytes) -> None:
     with contextlib.suppress(Invalid):
         assert rates.read_file(data).days
 
 
 def test_crosses_have_twelve_significant_digits_half_up() -> None:
     worth = {"USD": Decimal("1.0871"), "JPY": Decimal("160.62"), "BHD": Decimal("0.40979")}
-    found = {(rate.base, rate.quote): rate.rate for rate in crosses("EUR", Day(7, worth))}
-    assert len(found) == 4 * 3
-    assert found["EUR", "JPY"] == Decimal("160.62")  # as given
-    assert found["USD", "JPY"] == Decimal("147.750896882")  # 147.75089688161…
-    assert found["JPY", "USD"] == Decimal("0.00676814842485")  # 0.006768148424853…
-    assert found["USD", "EUR"] == Decimal("0.919878576028")  # 0.91987857602796…
+    cross_rates = {(rate.base, rate.quote): rate.rate for rate in crosses("EUR", Day(7, worth))}
+    assert len(cross_rates) == 4 * 3
+    assert cross_rates["EUR", "JPY"] == Decimal("160.62")  # as given
+    assert cross_rates["USD", "JPY"] == Decimal("147.750896882")  # 147.75089688161…
+    assert cross_rates["JPY", "USD"] == Decimal("0.00676814842485")  # 0.006768148424853…
+    assert cross_rates["USD", "EUR"] == Decimal("0.919878576028")  # 0.91987857602796…
 
 
 rate_values = st.decimals("0.0001", "99999", places=5)

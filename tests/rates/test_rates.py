@@ -53,9 +53,9 @@ LOOKUPS = (
 )
 
 
-async def give(tx: Tx, given: list[Any]) -> None:
+async def set_rates(tx: Tx, rates_to_set: list[Any]) -> None:
     """Set rates, or import those that are from a file, each of a day so many days ago."""
-    for base, quote, rate, ago, *source in given:
+    for base, quote, rate, ago, *source in rates_to_set:
         at = NOW - ago * DAY
         if source:
             day = Day(at, {quote: Decimal(rate)})
@@ -64,17 +64,19 @@ async def give(tx: Tx, given: list[Any]) -> None:
             await rates.put(tx, base, quote, Decimal(rate), at)
 
 
-@pytest.mark.parametrize(("given", "pair", "limit", "expected"), LOOKUPS)
-async def test_the_rate_that_counts(tx: Tx, given, pair, limit, expected) -> None:
-    await give(tx, given)
+@pytest.mark.parametrize(("rates_set", "pair", "limit", "expected"), LOOKUPS)
+async def test_find_returns_the_valid_rate(tx: Tx, rates_set, pair, limit, expected) -> None:
+    await set_rates(tx, rates_set)
     oldest = rates.oldest_valid_from(NOW, limit)
-    found = await rates.find(tx, *pair, NOW, oldest)
-    assert found == (None if expected is None else Decimal(expected))
+    rate = await rates.find(tx, *pair, NOW, oldest)
+    assert rate == (None if expected is None else Decimal(expected))
 
 
-@pytest.mark.parametrize(("given", "pair", "limit", "expected"), LOOKUPS)
-async def test_a_session_is_opened_at_the_same_rate(tx: Tx, given, pair, limit, expected) -> None:
-    await give(tx, given)
+@pytest.mark.parametrize(("rates_set", "pair", "limit", "expected"), LOOKUPS)
+async def test_a_session_is_opened_at_the_same_rate(
+    tx: Tx, rates_set, pair, limit, expected
+) -> None:
+    await set_rates(tx, rates_set)
     shop = await merchant(tx, settlement_currency=pair[1], overdraft_minor=0)
     thing = await product(tx, shop.id, "1000.00", pair[0])
     body = SessionBody(product_id=thing.id)
@@ -110,32 +112,32 @@ async def test_a_wrong_rate_is_refused(tx: Tx, base, quote, rate, field) -> None
     assert await rates.list_current(tx, NOW) == []
 
 
-async def test_a_file_brings_the_rates_between_all_its_currencies(tx: Tx) -> None:
-    made = await rates.import_sheet(tx, rates.read_file(CSV), NOW)
-    assert (made.days, made.first, made.last) == (2, JUNE_12, JUNE_13)
-    assert made.currencies == ("EUR", "HKD", "JPY", "USD")
-    assert made.rates == 2 * 4 * 3
-    assert await tx.fetchval("select count(*) from exchange_rates") == made.rates
-    found = {(rate.base, rate.quote): rate.rate for rate in await rates.list_current(tx, NOW)}
-    assert found["EUR", "USD"] == Decimal("1.25")
-    assert found["USD", "JPY"] == Decimal(128)
-    assert found["HKD", "JPY"] == Decimal("18.8235294118")
+async def test_importing_a_file_sets_the_rates_between_all_its_currencies(tx: Tx) -> None:
+    summary = await rates.import_sheet(tx, rates.read_file(CSV), NOW)
+    assert (summary.days, summary.first, summary.last) == (2, JUNE_12, JUNE_13)
+    assert summary.currencies == ("EUR", "HKD", "JPY", "USD")
+    assert summary.rates == 2 * 4 * 3
+    assert await tx.fetchval("select count(*) from exchange_rates") == summary.rates
+    current = {(rate.base, rate.quote): rate.rate for rate in await rates.list_current(tx, NOW)}
+    assert current["EUR", "USD"] == Decimal("1.25")
+    assert current["USD", "JPY"] == Decimal(128)
+    assert current["HKD", "JPY"] == Decimal("18.8235294118")
     assert await rates.find(tx, "USD", "JPY", JUNE_13 - 1) == Decimal(125)
     assert await rates.find(tx, "USD", "JPY", JUNE_12 - 1) is None
 
 
-async def test_bringing_a_file_in_again_changes_nothing(tx: Tx) -> None:
+async def test_importing_a_file_again_changes_nothing(tx: Tx) -> None:
     sheet = rates.read_file(CSV)
-    told: list[int] = []
+    progress: list[int] = []
     await rates.import_sheet(tx, sheet, NOW)
     before = await tx.fetch("select * from exchange_rates order by base, quote, valid_from")
-    await rates.import_sheet(tx, sheet, NOW, advance=told.append)
+    await rates.import_sheet(tx, sheet, NOW, advance=progress.append)
     assert await tx.fetch("select * from exchange_rates order by base, quote, valid_from") == before
-    assert sum(told) == 2
+    assert sum(progress) == 2
 
 
-async def test_a_list_says_which_rates_are_used_and_which_will_soon_be_too_old(tx: Tx) -> None:
-    await give(tx, [
+async def test_missing_and_expiring_rates_are_listed(tx: Tx) -> None:
+    await set_rates(tx, [
         ("EUR", "RUB", "90", 6, "file"), ("EUR", "USD", "1.25", 5, "file"),
         ("EUR", "JPY", "160", 400), ("EUR", "GBP", "0.8", 9, "file"),
     ])  # fmt: skip
@@ -162,7 +164,7 @@ async def test_a_list_says_which_rates_are_used_and_which_will_soon_be_too_old(t
     assert await pairs(3, 0) == (["GBP", "RUB"], [])
 
 
-async def test_a_rate_that_the_version_before_wrote_counts_as_one_of_a_file_if_it_begins_a_day(
+async def test_a_rate_of_an_earlier_version_that_begins_a_day_counts_as_imported(
     tx: Tx,
 ) -> None:
     day = NOW - NOW % DAY - 8 * DAY
@@ -176,16 +178,16 @@ async def test_a_rate_that_the_version_before_wrote_counts_as_one_of_a_file_if_i
     assert await rates.find(tx, "EUR", "JPY", NOW, oldest) == 2
 
 
-async def test_an_order_is_refunded_at_its_own_rate_when_that_is_too_old_for_new_ones(
+async def test_an_order_is_refunded_at_its_own_rate_even_if_that_is_too_old(
     tx: Tx,
 ) -> None:
-    await give(tx, [("EUR", "RUB", "90", 1, "file"), ("USD", "RUB", "80", 1, "file")])
+    await set_rates(tx, [("EUR", "RUB", "90", 1, "file"), ("USD", "RUB", "80", 1, "file")])
     shop = await merchant(tx, settlement_currency="EUR")
     thing = await product(tx, shop.id, "900.00", "RUB")
     body = SessionBody(product_id=thing.id)
     opened = await checkouts.open_session(tx, shop.id, body, NOW, rates_max_age_days=7)
     order = await paid(tx, await orders.find(tx, shop.id, opened.order_id))
-    await give(tx, [("EUR", "USD", "1.1", 0, "file")])  # and no longer the rouble
+    await set_rates(tx, [("EUR", "USD", "1.1", 0, "file")])  # and no longer the rouble
     with pytest.raises(Invalid, match="RUB to EUR, or it is too old") as refused:
         await checkouts.open_session(tx, shop.id, body, NOW + DAY, rates_max_age_days=7)
     assert refused.value.field == "productId"
@@ -193,20 +195,20 @@ async def test_an_order_is_refunded_at_its_own_rate_when_that_is_too_old_for_new
     assert (refund.status, refund.debit_minor) == ("PROCESSING", 500)
 
 
-async def test_only_the_days_asked_for_are_brought_in(tx: Tx) -> None:
-    made = await rates.import_sheet(tx, rates.read_file(CSV), NOW, since=JUNE_13)
-    assert (made.days, made.first) == (1, JUNE_13)
+async def test_only_the_requested_days_are_imported(tx: Tx) -> None:
+    summary = await rates.import_sheet(tx, rates.read_file(CSV), NOW, since=JUNE_13)
+    assert (summary.days, summary.first) == (1, JUNE_13)
     with pytest.raises(Invalid, match="after the last day"):
         await rates.import_sheet(tx, rates.read_file(CSV), NOW, since=JUNE_13 + 1)
 
 
-async def test_days_that_are_yet_to_come_are_refused(tx: Tx) -> None:
+async def test_future_days_are_refused(tx: Tx) -> None:
     with pytest.raises(Invalid, match="yet to come"):
         await rates.import_sheet(tx, rates.read_file(CSV), JUNE_13 - DAY - 1)
     assert await rates.list_current(tx, NOW) == []
 
 
-async def test_an_open_order_keeps_the_rate_that_it_was_opened_at(tx: Tx) -> None:
+async def test_an_open_order_keeps_its_rate(tx: Tx) -> None:
     await rates.put(tx, "EUR", "USD", Decimal("1.25"), NOW)
     shop = await merchant(tx)
     mug = await product(tx, shop.id, "10.00", "EUR")
@@ -221,7 +223,7 @@ async def test_an_open_order_keeps_the_rate_that_it_was_opened_at(tx: Tx) -> Non
 
 
 @pytest.mark.parametrize(
-    ("base", "quote", "found"),
+    ("base", "quote", "pairs"),
     [
         (None, None, ["EURUSD", "GBPJPY", "GBPUSD"]),
         ("GBP", None, ["GBPJPY", "GBPUSD"]),
@@ -230,17 +232,17 @@ async def test_an_open_order_keeps_the_rate_that_it_was_opened_at(tx: Tx) -> Non
         ("EUR", "JPY", []),
     ],
 )
-async def test_the_rates_of_one_currency(tx: Tx, base, quote, found) -> None:
+async def test_the_rates_of_one_currency(tx: Tx, base, quote, pairs) -> None:
     for pair in ("EURUSD", "GBPUSD", "GBPJPY"):
         for rate, at in (("1", NOW - 1), ("2", NOW), ("3", NOW + 1)):
             await rates.put(tx, pair[:3], pair[3:], Decimal(rate), at)
     newest = await rates.list_current(tx, NOW, base, quote)
-    assert [one.base + one.quote for one in newest] == found
+    assert [one.base + one.quote for one in newest] == pairs
     assert {(one.rate, one.valid_from) for one in newest} <= {(Decimal(2), NOW)}
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_slip_in_a_rate_is_refused_and_no_defect(api_server: ApiServer, turned: bool) -> None:
+def test_a_mistyped_rate_is_refused(api_server: ApiServer, turned: bool) -> None:
     shop = api_server.shop()
     quoted = Decimal("0.000000000000000001") if turned else Decimal(999_999_999)
     api_server.rate(*(("USD", "XAF") if turned else ("XAF", "USD")), quoted)

@@ -21,9 +21,7 @@ OLD = NOW - 400 * DAY
 
 
 @pytest.mark.parametrize("currency", ["CNY", "HKD", "JPY", "KWD", "USD"])
-async def test_a_currency_is_sold_paid_and_settled_in_itself_without_any_rate(
-    tx: Tx, currency: str
-) -> None:
+async def test_a_currency_settles_in_itself_without_a_rate(tx: Tx, currency: str) -> None:
     order = await opened(tx, "10.00", currency, settlement_currency=currency)
     assert order.exchange_rate == 1
     assert order.usd_exchange_rate == (1 if currency == "USD" else None)
@@ -33,7 +31,7 @@ async def test_a_currency_is_sold_paid_and_settled_in_itself_without_any_rate(
 
 
 @pytest.mark.parametrize(
-    ("price", "currency", "settled", "given"),
+    ("price", "currency", "settled", "rates_set"),
     [
         ("10", "JPY", "KWD", []),
         ("10", "JPY", "USD", []),
@@ -42,9 +40,9 @@ async def test_a_currency_is_sold_paid_and_settled_in_itself_without_any_rate(
     ],
 )
 async def test_another_settlement_currency_still_needs_a_rate_at_opening(
-    tx: Tx, price: str, currency: str, settled: str, given: list[tuple[str, str]]
+    tx: Tx, price: str, currency: str, settled: str, rates_set: list[tuple[str, str]]
 ) -> None:
-    for base, quote in given:
+    for base, quote in rates_set:
         await rates.put(tx, base, quote, Decimal(2), NOW)
     shop = await merchant(tx, settlement_currency=settled)
     thing = await product(tx, shop.id, price, currency)
@@ -53,17 +51,17 @@ async def test_another_settlement_currency_still_needs_a_rate_at_opening(
     assert refused.value.field == "productId"
 
 
-async def test_a_rate_that_is_too_old_to_open_with_does_not_stop_a_currency_from_itself(
+async def test_an_old_rate_does_not_stop_settlement_in_the_same_currency(
     tx: Tx,
 ) -> None:
     sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"USD": Decimal("0.14")}),), skipped=())
     await rates.import_sheet(tx, sheet, NOW)
     shop = await merchant(tx, settlement_currency="CNY")
     thing = await product(tx, shop.id, "10.00", "CNY")
-    made = await checkouts.open_session(
+    checkout = await checkouts.open_session(
         tx, shop.id, SessionBody(product_id=thing.id), NOW, rates_max_age_days=7
     )
-    assert (await orders.find(tx, shop.id, made.order_id)).usd_exchange_rate is None
+    assert (await orders.find(tx, shop.id, checkout.order_id)).usd_exchange_rate is None
 
 
 # What is set after the order was placed: base, quote, rate, when; what 10.00 of 100.00 is in USD.
@@ -76,24 +74,24 @@ LATER = (
 )
 
 
-@pytest.mark.parametrize(("given", "shown"), LATER)
-async def test_a_refund_shows_usd_by_the_newest_rate_there_is_and_says_so_in_the_log(
-    tx: Tx, given: list[tuple[str, str, str, int]], shown: str
+@pytest.mark.parametrize(("rates_set", "shown"), LATER)
+async def test_a_refund_is_shown_in_usd_by_the_newest_rate_and_logged(
+    tx: Tx, rates_set: list[tuple[str, str, str, int]], shown: str
 ) -> None:
     order = await paid(tx, await opened(tx, "100.00", "CNY", settlement_currency="CNY"))
-    for base, quote, rate, at in given:
+    for base, quote, rate, at in rates_set:
         await rates.put(tx, base, quote, Decimal(rate), at)
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as log:
         refund = await refunded(tx, order, "10.00")
     assert _usd(refund) == (shown, shown)
-    (line,) = [line for line in said if line["event"] == "refund shown in USD by a later rate"]
+    (line,) = [line for line in log if line["event"] == "refund shown in USD by a later rate"]
     assert (line["order"], line["currency"], line["valid_from"]) == (
-        order.id, "CNY", max(row[3] for row in given),
+        order.id, "CNY", max(row[3] for row in rates_set),
     )  # fmt: skip
     assert (await orders.find(tx, order.merchant_id, order.id)).usd_exchange_rate is None
 
 
-async def test_the_settled_currencys_rate_serves_where_the_orders_own_has_none(tx: Tx) -> None:
+async def test_the_settlement_currencys_rate_is_used_if_the_orders_has_none(tx: Tx) -> None:
     await rates.put(tx, "EUR", "HKD", Decimal(9), NOW)
     order = await paid(tx, await opened(tx, "100.00", "EUR", settlement_currency="HKD"))
     await rates.put(tx, "HKD", "USD", Decimal("0.125"), NOW)
@@ -106,12 +104,12 @@ async def test_a_rate_from_the_opening_is_kept_for_the_refund(tx: Tx) -> None:
     await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW)
     order = await paid(tx, await opened(tx, "100.00", "CNY", settlement_currency="CNY"))
     await rates.put(tx, "CNY", "USD", Decimal("0.5"), NOW)
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as log:
         assert _usd(await refunded(tx, order, "10.00")) == ("1.40", "1.40")
-    assert said == []
+    assert log == []
 
 
-async def test_where_there_never_was_a_rate_a_refund_is_refused_and_says_what_to_do(tx: Tx) -> None:
+async def test_a_refund_without_any_rate_is_refused_with_instructions(tx: Tx) -> None:
     order = await paid(tx, await opened(tx, "100.00", "CNY", settlement_currency="CNY"))
     await rates.put(tx, "CNY", "USD", Decimal("0.14"), NOW + DAY)  # not valid yet
     with pytest.raises(Invalid, match="opentill rates set CNY USD") as refused:
@@ -122,7 +120,7 @@ async def test_where_there_never_was_a_rate_a_refund_is_refused_and_says_what_to
     await assert_books(tx)
 
 
-async def test_a_slip_in_the_rate_is_refused_and_no_defect(tx: Tx) -> None:
+async def test_a_mistyped_rate_is_refused(tx: Tx) -> None:
     order = await paid(tx, await opened(tx, "99999999.00", "CNY", settlement_currency="CNY"))
     await rates.put(tx, "CNY", "USD", Decimal(999_999_999), NOW)
     with pytest.raises(Invalid, match="rate") as refused:
@@ -150,28 +148,28 @@ WARNED = (
 )
 
 
-@pytest.mark.parametrize(("currency", "settled", "given", "lacking"), WARNED)
-async def test_who_puts_something_on_sale_without_a_rate_is_noticed(
-    tx: Tx, currency: str, settled: str, given: list[tuple[str, str]], lacking: list[str]
+@pytest.mark.parametrize(("currency", "settled", "rates_set", "missing"), WARNED)
+async def test_a_product_without_a_rate_is_logged(
+    tx: Tx, currency: str, settled: str, rates_set: list[tuple[str, str]], missing: list[str]
 ) -> None:
     shop = await merchant(tx, settlement_currency=settled)
-    for base, quote in given:
+    for base, quote in rates_set:
         await rates.put(tx, base, quote, Decimal(2), NOW)
 
-    def warnings(said: list[Any]) -> list[Any]:
-        return [line["to"] for line in said if line["event"] == "product without exchange rate"]
+    def warnings(log: list[Any]) -> list[Any]:
+        return [line["to"] for line in log if line["event"] == "product without exchange rate"]
 
     body = ProductBody(name="Tea", price="10.00", currency=currency)
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as log:
         await products.create(tx, shop.id, body, NOW)
-    assert warnings(said) == ([lacking] if lacking else [])
+    assert warnings(log) == ([missing] if missing else [])
     other = await product(tx, shop.id, "10.00", settled)
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as log:
         await products.update(tx, shop.id, other.id, ProductUpdate(currency=currency), NOW)
-    assert warnings(said) == ([lacking] if lacking else [])
+    assert warnings(log) == ([missing] if missing else [])
 
 
-async def test_what_is_lacking_is_known_for_all_merchants(tx: Tx) -> None:
+async def test_missing_rates_are_listed_for_all_merchants(tx: Tx) -> None:
     first = await merchant(tx, settlement_currency="CNY")
     await merchant(tx, settlement_currency="HKD")
     await merchant(tx)
@@ -182,19 +180,19 @@ async def test_what_is_lacking_is_known_for_all_merchants(tx: Tx) -> None:
     sheet = rates.Sheet(base="CNY", days=(Day(OLD, {"JPY": Decimal(20)}),), skipped=())
     await rates.import_sheet(tx, sheet, NOW)
 
-    async def lacking(oldest: int) -> set[tuple[str, str, bool]]:
-        found = await rates.list_missing(tx, NOW, oldest)
-        return {(one.base, one.quote, one.opening) for one in found}
+    async def list_missing(oldest: int) -> set[tuple[str, str, bool]]:
+        rows = await rates.list_missing(tx, NOW, oldest)
+        return {(one.base, one.quote, one.opening) for one in rows}
 
-    assert await lacking(0) == {("CNY", "USD", False), ("JPY", "USD", False)}
-    assert await lacking(NOW - DAY) == {
+    assert await list_missing(0) == {("CNY", "USD", False), ("JPY", "USD", False)}
+    assert await list_missing(NOW - DAY) == {
         ("CNY", "USD", False), ("JPY", "USD", False), ("JPY", "CNY", True),
     }  # fmt: skip
 
 
-async def test_opening_stays_one_look_at_the_offer(tx: Tx) -> None:
+async def test_opening_reads_the_offer_in_one_statement(tx: Tx) -> None:
     shop = await merchant(tx, settlement_currency="CNY")
     thing = await product(tx, shop.id, "10", "CNY")
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as log:
         await session(tx, shop.id, thing.id)
-    assert said == []
+    assert log == []

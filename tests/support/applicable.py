@@ -18,7 +18,7 @@ NO_DATABASE: Final = "asks no database, or starts a PostgreSQL of its own"
 REASONS: Final[Mapping[str, tuple[str, ...]]] = {
     "the catalogue and plans of one PostgreSQL": (
         "tests/db/test_query_plans.py",
-        "tests/figures/test_figures.py::test_reading_takes_as_many_statements",
+        "tests/figures/test_figures.py::test_reading_a_boundary_uses_one_index_lookup",
         "tests/merchants/test_standing.py::test_what_is_switched_off_is_known",
         "tests/payment_links/test_usage.py::test_sales_of_a_link_are_read",
         "tests/test_owners.py",
@@ -42,20 +42,20 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/deploy/test_backup.py",
     ),
     "constraints that a superuser drops, and the SQLSTATE of an error, which Citus keeps back": (
-        "tests/ledger/test_check.py::test_it_finds",
-        "tests/ledger/test_check.py::test_two_at_a_time",
-        "tests/ledger/test_check.py::test_what_was_rolled_back",
-        "tests/ledger/test_postings.py::test_a_cause_posts_each",
+        "tests/ledger/test_check.py::test_the_check_finds_a_corruption",
+        "tests/ledger/test_check.py::test_two_connections_report_the_same_violations_of_one_snapshot",
+        "tests/ledger/test_check.py::test_the_books_are_consistent_after_a_rollback",
+        "tests/ledger/test_postings.py::test_each_movement_of_a_cause_is_posted_once",
         "tests/ledger/test_postings.py::test_the_database_refuses_every_other",
     ),
     "batches of several merchants: there a batch is one merchant's": (
-        "tests/ledger/test_postings.py::test_many_books_at_once",
+        "tests/ledger/test_postings.py::test_posting_to_many_books_at_once_equals_posting_one_by_one",
         "tests/orders/payments/test_confirmation.py::test_together_is_as_alone",
         "tests/orders/payments/test_confirmation.py::test_what_is_not_usual_is_left_as_it_was",
     ),
     "a trigger is switched off, which Citus refuses": (
-        "tests/adjustments/test_audit.py::test_tampering_is_named[statements16",
-        "tests/ledger/test_statement.py::test_a_download_that_does_not_add_up",
+        "tests/adjustments/test_audit.py::test_tampering_is_reported[statements16",
+        "tests/ledger/test_statement.py::test_a_download_of_inconsistent_books_is_aborted",
         "tests/orders/test_retention.py::test_a_gap_in_young_history",
         "tests/orders/test_retention.py::test_a_process_may_begin",
         "tests/orders/test_retention.py::test_an_order_that_changes_after",
@@ -66,8 +66,8 @@ REASONS: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/orders/test_retention.py::test_what_older_versions_left",
     ),
     "a trigger of the test's own, which Citus refuses": (
-        "tests/epay/test_refunds.py::test_our_gateway_takes_for_unknown_what_broke",
-        "tests/epay/test_refunds.py::test_what_breaks_before_the_commit",
+        "tests/epay/test_refunds.py::test_the_epay_gateway_reports_errors_as_unknown_and_limits_as_unreachable",
+        "tests/epay/test_refunds.py::test_a_failure_before_the_commit_leaves_no_refund",
         "tests/gateways/test_bank_faults.py::test_a_row_that_raises",
     ),
     "partitions of one PostgreSQL's tables": (
