@@ -173,7 +173,9 @@ async def _decide(
     if target == "DONE":
         await _check_open(tx, merchant, adjustment)
     if reason is None:  # an approval has the reason of the request
-        actor = Actor(operator_actions.check_second_operator(adjustment.asked_by, by), adjustment.reason)
+        actor = Actor(
+            operator_actions.check_second_operator(adjustment.asked_by, by), adjustment.reason
+        )
     else:
         actor = operator_actions.check_actor(by, reason)
     subject = f"{adjustment.id}: {adjustment.described}, asked for by {adjustment.asked_by}"

@@ -183,7 +183,7 @@ class EpayGateway:
     async def _refusal_outcome(self, request: RefundRequest, reply: Reply) -> RefundOutcome:
         """Return REFUSED only if the refund was surely not done; a server may fail after doing it.
 
-        The order's state does not tell, because an order stays paid after a partial refund.
+        The order's state does not show it, because an order stays paid after a partial refund.
         """
         if reply.is_unprocessed:  # sent again later
             return RefundOutcome(status="UNREACHABLE", reason=reply.summary)
@@ -369,7 +369,7 @@ class EpayGateway:
 
 
 def _lost_reason(refund_id: str) -> str:
-    """Return the reason with the operator's next step. The refund of a duplicate has its own."""
+    """Return the reason with what the operator does next. The refund of a duplicate has its own."""
     ends = "`opentill refunds done` or `failed`"
     return _LOST.format("`opentill orders given-back`" if refund_id.startswith("att_") else ends)
 

@@ -53,7 +53,7 @@ _METHODS_BY_CURRENCY: Final[dict[str, tuple[Method, ...]]] = {
     for currency in EXPONENTS
 }
 
-# Statuses 4xx that are no refusal. For example, a secret that is wrong now does not tell whether a
+# Statuses 4xx that are no refusal. For example, a wrong secret now says nothing about whether a
 # payment or refund was done before.
 _UNDECIDED: Final = (401, 403, 407, 408, 421, 425, 429)
 _NOT_FOUND: Final = 404

@@ -142,8 +142,8 @@ def _error_response(error: stripe.StripeError) -> ProviderResponse[Any]:
 
     Only a 400 or 402 of Stripe itself means that. Of the others:
 
-    - a wrong or restricted key (401, 403) or an unknown id (404, of another account) does not tell
-      what was done with the right one;
+    - a wrong or restricted key (401, 403) or an unknown id (404, of another account) says
+      nothing about what was done with the right one;
     - a request with 409, 429 or 5xx, or another one with the same key, may have been done.
     """
     code = error.code or type(error).__name__
