@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: test-nightly test-citus hooks client bench stress lock browser languages compilers promtool
+.PHONY: test-nightly test-citus hooks client messages bench stress lock browser languages compilers promtool
 .PHONY: python-shop node-shop php-shop
 .PHONY: test-deploy manifests board sbom notice FORCE
 .DEFAULT_GOAL := help
@@ -31,6 +31,7 @@ help:
 	@echo 'make check              formatting, lint, workflow files, layers, types, known vulnerabilities'
 	@echo 'make fix                apply the fixes that ruff can make, and format'
 	@echo 'make client             write what of the clients is generated: operations, models, events'
+	@echo 'make messages           write the texts of the source into the catalogues of translators'
 	@echo 'make python-shop        a shop of examples/ beside `make demo`; also node-shop, php-shop'
 	@echo 'make manifests          write the Kubernetes manifests, which are made of the chart'
 	@echo 'make board              write the board of Grafana, which is made of a table'
@@ -120,6 +121,9 @@ client: .venv/stamp-dev
 	$(BIN)/python -m tools.python_client
 	$(BIN)/python tools/blocking_client.py
 	$(BIN)/python tools/javascript_client.py
+
+messages: .venv/stamp-dev
+	$(BIN)/python -m tools.messages
 
 # The shops of examples/, beside a running `make demo`: their READMEs.
 SHOP := . ./opentill-data/demo.env && export OPENTILL_URL="$${API%/v1}" && exec

@@ -38,10 +38,10 @@ MOST: Final = {
     "add-a-fee-rule": (12, 18),
     "add-a-field": (17, 24),
     "add-a-list-filter": (3, 3),
-    "add-a-mail": (10, 12),
-    "add-a-page": (7, 9),
-    "add-a-posting-type": (11, 20),
-    "add-a-role": (10, 21),
+    "add-a-mail": (7, 7),
+    "add-a-page": (5, 6),
+    "add-a-posting-type": (11, 14),
+    "add-a-role": (10, 17),
     "add-a-setting": (7, 9),
 }
 # The folders of tests of what the recipes change and of what shows it. All their quick tests run at

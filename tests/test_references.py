@@ -236,7 +236,6 @@ NOT_OURS: Final = {
     "migrations/NNNN_goodwill.sql": "the migration of a recipe",
     "migrations/NNNN_accountants.sql": "the migration of a recipe",
     "src/opentill/cli/products.py": "the file of a recipe",
-    "src/opentill/dashboard/catalogue/rates.py": "the file of a recipe",
     "src/opentill/dashboard/rates.py": "the file of a recipe",
     "src/opentill/dashboard/templates/rates.html": "the file of a recipe",
     "tests/dashboard/test_rates.py": "the test of a recipe",

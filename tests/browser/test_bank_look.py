@@ -8,7 +8,7 @@ from playwright.async_api import Browser
 
 from browser.test_pages_look import Scheme, look
 from opentill.sandbox import create_app
-from opentill.sandbox.catalogue import SENTENCES, Language
+from opentill.sandbox.language import LANGUAGES, Language
 from support.ports import free_socket, url_of
 from support.sandbox_bank import SECRET, Shop, receiver, serving, shop
 
@@ -46,7 +46,7 @@ def bank_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.parametrize("language", SENTENCES)
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_the_bank_is_readable_in_every_language(
     browser: Browser, shop: Shop, language: Language
 ) -> None:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Route
 
-from opentill.web import assets
-from opentill.web.catalogue import FRAME, LANGUAGES, Language
+from opentill.core.languages import Language, offered
+from opentill.web import assets, translations
 from opentill.web.language import Localizer
 from opentill.web.responses import page as answer
 from support import chart_examples
@@ -62,7 +62,7 @@ async def _open(context: BrowserContext, language: Language = "en") -> tuple[Pag
             file = assets.ASSETS[path.removeprefix("/static/")]
             await route.fulfill(body=file.body, content_type=file.media_type)
         else:
-            html = chart_examples.page(Localizer(FRAME, language))
+            html = chart_examples.page(Localizer("merchant", language))
             sent = answer(html, language, scripts=True)
             headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
             assert "unsafe" not in headers["content-security-policy"]
@@ -113,13 +113,13 @@ async def test_without_a_script_the_table_is_the_chart(browser: Browser) -> None
     await context.close()
 
 
-@pytest.mark.parametrize("language", list(LANGUAGES))
+@pytest.mark.parametrize("language", offered("merchant"))
 async def test_charts_speak_the_page_s_language(browser: Browser, language: Language) -> None:
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page, wrong = await _open(context, language)
     assert await page.evaluate(WIDER) <= 0
     assert await page.evaluate(DRAWN) == ALL_DRAWN
-    summary = str(FRAME[language]["chart_numbers"])
+    summary = translations.translate("merchant", language, "Show the numbers")
     assert await page.locator("#volume summary").text_content() == summary
     assert wrong == []
     await context.close()

@@ -11,11 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill.pages.catalogue import SENTENCES
+from opentill.core.languages import Language, offered
 from opentill.pages.render import Page as RenderedPage
 from opentill.pages.responses import page as answer
 from opentill.web import assets
-from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
 from support.page_checks import LOOKS, WIDER, Scheme, looked_at
 from support.page_examples import HOSTILE_PAYMENT, made
@@ -29,7 +28,7 @@ PICTURE = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 
 @cache
 def _pages(language: Language) -> dict[str, RenderedPage]:
-    localizer = Localizer(SENTENCES, language)
+    localizer = Localizer("customer", language)
     return made(localizer) | {
         f"hostile-{name}": one for name, one in made(localizer, HOSTILE_PAYMENT).items()
     }
@@ -38,7 +37,7 @@ def _pages(language: Language) -> dict[str, RenderedPage]:
 async def _shown(request: Request) -> Response:
     """Answer with a page; with a picture where there is none."""
     language, name = (request.path_params.get(part, "") for part in ("language", "name"))
-    if language not in LANGUAGES or name not in _pages(language):
+    if language not in offered("customer") or name not in _pages(language):
         return Response(PICTURE, media_type="image/svg+xml")
     sent = answer(_pages(language)[name], language)
     headers = {key: value for key, value in sent.headers.items() if key != "content-length"}
@@ -73,7 +72,7 @@ async def test_every_page_is_readable_and_fits(browser: Browser, host: str) -> N
     page = await context.new_page()
     wrong = _watched(page, host)
     for name in [
-        *made(Localizer(SENTENCES, "en")),
+        *made(Localizer("customer", "en")),
         "hostile-open",
         "hostile-errors",
         "hostile-paid",
@@ -94,14 +93,14 @@ async def look(page: Page, scheme: Scheme, width: int, height: int, place: objec
     }, place  # fmt: skip
 
 
-@pytest.mark.parametrize("language", [one for one in LANGUAGES if one != "en"])
+@pytest.mark.parametrize("language", [one for one in offered("customer") if one != "en"])
 async def test_every_language_fits_on_a_phone(
     browser: Browser, host: str, language: Language
 ) -> None:
     context = await browser.new_context(viewport={"width": 320, "height": 568})
     page = await context.new_page()
     wrong = _watched(page, host)
-    for name in made(Localizer(SENTENCES, language)):
+    for name in made(Localizer("customer", language)):
         await page.goto(f"{host}/{language}/{name}")
         assert await page.evaluate(WIDER) <= 0, name
         assert await page.evaluate("document.documentElement.lang") == language

@@ -6,9 +6,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, Route
 
-from opentill.pages.catalogue import SENTENCES
+from opentill.core.languages import offered
 from opentill.web import assets
-from opentill.web.catalogue import LANGUAGES
 from opentill.web.language import Localizer
 from support.page_examples import made
 
@@ -48,14 +47,14 @@ async def test_no_word_of_a_method_breaks_at_twice_the_size(browser: Browser) ->
         if place.path.startswith("/static/"):
             file = assets.ASSETS[name]
             await route.fulfill(body=file.body, content_type=file.media_type)
-        elif name in LANGUAGES:
-            html = made(Localizer(SENTENCES, name))["open"].html
+        elif name in offered("customer"):
+            html = made(Localizer("customer", name))["open"].html
             await route.fulfill(body=html, content_type="text/html")
         else:
             await route.abort()
 
     await page.route("**/*", fulfil)
-    for language in LANGUAGES:
+    for language in offered("customer"):
         for width in WIDTHS:
             await page.set_viewport_size({"width": width, "height": 800})
             await page.goto(f"http://127.0.0.1:9/{language}")

@@ -8,7 +8,6 @@ import pytest
 from opentill import disputes, figures, merchants, payouts
 from opentill.core.ids import new_id
 from opentill.dashboard import home_figures
-from opentill.dashboard.api import FACE
 from opentill.figures import jobs
 from opentill.web import assets
 from opentill.web.language import Localizer
@@ -70,7 +69,7 @@ def test_figures_that_are_behind_say_so_and_are_counted_for_who_looks(shop: Shop
     shop.paid(shop.product(price="1234.50", currency="USD")["id"])
     now, zone = server.app.clock() + 1, ZoneInfo("UTC")
     found = server.run(figures.read(server.app.db, shop.id, zone, now))
-    localizer = Localizer(FACE.sentences, "en")
+    localizer = Localizer("merchant", "en")
     assert home_figures.Shown(localizer, zone, found, with_balance=True).as_of(now)
     page = words(home(person(server, shop.id, "owner"), shop))  # which counts them
     assert "The figures are as of" not in page

@@ -4,8 +4,8 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from opentill.pages.catalogue import SENTENCES
 from opentill.web import language
+from opentill.web.translations import translate
 from support.page_server import Open
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -44,8 +44,8 @@ async def test_the_page_of_an_error_is_in_its_reader_s_language(
     async with httpx2.AsyncClient(base_url=page_server.state.settings.public_url) as client:
         found = await client.get("/nowhere", headers={**BROWSER, "accept-language": tag})
     assert f'<html lang="{tag}"' in found.text
-    assert SENTENCES[tag]["missing_title"] in found.text
-    assert SENTENCES[tag]["test_mode"] in found.text
+    assert translate("customer", tag, "We cannot find this page") in found.text
+    assert translate("customer", tag, "Test mode – no real money") in found.text
 
 
 async def test_a_language_that_was_chosen_is_remembered_on_every_page(

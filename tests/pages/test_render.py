@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from opentill.core import hostnames
+from opentill.core.languages import Language, offered
 from opentill.core.links import safe_url
 from opentill.core.money import Money
 from opentill.pages import model
-from opentill.pages.catalogue import SENTENCES
+from opentill.pages.labels import DECLINE_REASON
 from opentill.pages.model import Item, decline_of, state_of
 from opentill.pages.render import (
     POLLS_S,
@@ -23,11 +24,11 @@ from opentill.pages.render import (
 )
 from opentill.pages.responses import page
 from opentill.web import assets, declines
-from opentill.web.catalogue import LANGUAGES, Language
 from opentill.web.language import Localizer
+from opentill.web.translations import translate
 from support.page_examples import ATTEMPT, HOSTILE, HOSTILE_PAYMENT, MINUTE, NOW, PAYMENT, made
 
-ENGLISH = Localizer(SENTENCES, "en")
+ENGLISH = Localizer("customer", "en")
 PAGES = sorted(made(ENGLISH))
 VOID = {"meta", "link", "input", "img", "br"}
 ALLOWED = {
@@ -71,9 +72,9 @@ class Reader(HTMLParser):
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", offered("customer"))
 def test_every_page_is_sound_markup_in_its_language(name: str, language: Language) -> None:
-    html = made(Localizer(SENTENCES, language))[name].html
+    html = made(Localizer("customer", language))[name].html
     reader = Reader(html)
     assert reader.open == []
     assert reader.all("html") == [{"lang": language, "dir": "ltr"}]
@@ -112,9 +113,9 @@ def test_nothing_on_a_page_comes_from_elsewhere_or_has_a_card_field(name: str) -
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", offered("customer"))
 def test_hostile_text_stays_text(name: str, language: Language) -> None:
-    reader = Reader(made(Localizer(SENTENCES, language), HOSTILE_PAYMENT)[name].html)
+    reader = Reader(made(Localizer("customer", language), HOSTILE_PAYMENT)[name].html)
     assert {tag for tag, _ in reader.elements} <= ALLOWED
     assert reader.open == []
     for _, attrs in reader.elements:
@@ -286,15 +287,18 @@ def test_each_status_has_its_page(
     assert state_of(payment, NOW) == state
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", offered("customer"))
 @pytest.mark.parametrize("code", [*declines.DECLINES, "never_heard_of", ""])
 def test_each_decline_is_said_in_plain_words(code: str, language: Language) -> None:
     tried = msgspec.structs.replace(ATTEMPT, status="DECLINED", reason=code)
     payment = msgspec.structs.replace(PAYMENT, attempt=tried)
     text = Reader(
-        open_page(payment, Visit(localizer=Localizer(SENTENCES, language), now=NOW)).html
+        open_page(payment, Visit(localizer=Localizer("customer", language), now=NOW)).html
     ).text
-    assert SENTENCES[language][declines.DECLINES.get(code, "declined")] in text
+    assert (
+        translate("customer", language, DECLINE_REASON[declines.DECLINES.get(code, "declined")])
+        in text
+    )
     assert "_" not in code or code not in text
 
 
@@ -376,9 +380,12 @@ def test_a_partial_refund_stands_on_the_receipt() -> None:
     assert "$1.00" in text
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", offered("customer"))
 def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language) -> None:
-    badge, localizer = SENTENCES[language]["test_mode"], Localizer(SENTENCES, language)
+    badge, localizer = (
+        translate("customer", language, "Test mode – no real money"),
+        Localizer("customer", language),
+    )
     for livemode in (True, False):
         visit = Visit(localizer=localizer, now=NOW, test_mode=not livemode)
         pages = made(localizer, msgspec.structs.replace(PAYMENT, livemode=livemode))
@@ -396,7 +403,7 @@ def test_play_money_is_marked_on_every_page_and_nowhere_else(language: Language)
 def test_what_was_paid_with_real_money_is_not_marked_where_one_tries_things_out_now() -> None:
     visit = Visit(localizer=ENGLISH, now=NOW, test_mode=True)
     real = msgspec.structs.replace(PAYMENT, livemode=True)
-    assert SENTENCES["en"]["test_mode"] not in status_page(real, visit, "paid").html
+    assert "Test mode – no real money" not in status_page(real, visit, "paid").html
 
 
 def test_chinese_fonts_draw_chinese_pages_only() -> None:

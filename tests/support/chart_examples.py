@@ -6,7 +6,6 @@ from typing import Final
 
 from opentill.core.money import Money
 from opentill.web import assets, charts, templates
-from opentill.web.catalogue import FRAME
 from opentill.web.charts import Cell, Chart, Row, Series
 from opentill.web.language import Localizer
 
@@ -61,6 +60,3 @@ def made(localizer: Localizer) -> list[Chart]:
         Chart("hostile", "<script>alert(1)</script>", "“</p>", "<i>",
               [Series('"><img src=x>', "bars", "count")], hostile),
     ]  # fmt: skip
-
-
-SENTENCES: Final = FRAME

@@ -8,12 +8,14 @@ from starlette.responses import Response
 from opentill import people
 from opentill.backoffice import cookies, render
 from opentill.backoffice.endpoint import FACTOR, passkey_options
+from opentill.backoffice.labels import FACTOR_ERROR
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest, safe_next
 from opentill.core.errors import TooManyRequests
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.people import passkeys
+from opentill.web.translations import N_
 
 _PASSKEYS: Final = 30  # pages that ask a person for one, in a minute
 
@@ -49,12 +51,27 @@ async def log_in(request: PageRequest) -> Response:
     except people.FactorsSuspended as suspended:
         wait = request.localizer.duration(max(0, suspended.until - request.now))
         return render.page(
-            request, "login.html", 403, email=email, next=goal, wait=wait,
-            errors={"email": "error_suspended"},
-        )  # fmt: skip
+            request,
+            "login.html",
+            403,
+            email=email,
+            next=goal,
+            wait=wait,
+            errors={
+                "email": N_(
+                    "Your new password is set. Without your second factor you can "
+                    "log in only in {wait}"
+                )
+            },
+        )
     except people.WrongCredentials:
         return render.page(
-            request, "login.html", 401, email=email, next=goal, errors={"email": "error_login"}
+            request,
+            "login.html",
+            401,
+            email=email,
+            next=goal,
+            errors={"email": N_("E-mail, password or code is wrong")},
         )
     except TooManyRequests as problem:
         return render.page(
@@ -64,7 +81,7 @@ async def log_in(request: PageRequest) -> Response:
             {"retry-after": str(problem.retry_after_s)},
             email=email,
             next=goal,
-            errors={"email": "error_wait"},
+            errors={"email": N_("There were too many attempts. Try again in {wait}")},
             wait=request.localizer.duration(problem.retry_after_s * 1000),
         )
     request.new_cookies += cookies.begun(settings, request.headers, login)
@@ -133,10 +150,16 @@ async def prove_factor(request: PageRequest) -> Response:
             proof = await people.prove_code(request.app.db, login, given, key, request.now)
     except people.WrongCredentials:
         field = "passkey" if form.get("credential") else "code"
-        return await _factor(request, goal, 401, {field: f"error_factor_{field}"})
+        return await _factor(request, goal, 401, {field: FACTOR_ERROR[field]})
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
-        return await _factor(request, goal, 429, {"code": "error_wait"}, wait)
+        return await _factor(
+            request,
+            goal,
+            429,
+            {"code": N_("There were too many attempts. Try again in {wait}")},
+            wait,
+        )
     request.new_cookies += [
         cookies.logged_in(settings, proof.token),
         cookies.know(settings, request.headers, proof.person),
@@ -185,7 +208,9 @@ async def use_passkey(request: PageRequest) -> Response:
             request.app.db, credential, site, browser, settings.secret_key, request.now
         )
     except people.WrongCredentials:
-        return await _passkey(request, goal, 401, {"passkey": "error_passkey"})
+        return await _passkey(
+            request, goal, 401, {"passkey": N_("This passkey was not accepted. Please try again")}
+        )
     request.new_cookies += cookies.begun(settings, request.headers, login)
     return render.see_other(request, goal or await _first_page(request, login.person.id))
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from opentill import merchants, people
 from opentill.backoffice import render
+from opentill.backoffice.labels import APPLICATION_ERROR
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
@@ -14,6 +15,7 @@ from opentill.core.money import EXPONENTS
 from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.merchants import ApplicationForm
+from opentill.web.translations import N_
 
 _A_MINUTE: Final = 5  # of an address
 _PATH: Final = "/apply"
@@ -79,19 +81,25 @@ async def send(request: PageRequest) -> Response:
     try:
         await request.app.db.run(work)
     except TooManyRequests as problem:
-        return _form(request, typed, 429, {"merchant": "error_apply_wait"}, problem.retry_after_s)
+        return _form(
+            request,
+            typed,
+            429,
+            {"merchant": N_("Too many applications are being sent. Try again in {wait}")},
+            problem.retry_after_s,
+        )
     return render.see_other(request, f"{_PATH}?sent=1")
 
 
 def _errors(typed: ApplicationForm) -> dict[str, str]:
-    """Return the key of a sentence for each field that is wrong."""
+    """Return a text for each field that is wrong."""
     errors: dict[str, str] = {}
     for name in _FIELDS:
         only = msgspec.structs.replace(_FINE, **{name: getattr(typed, name)})
         try:
             merchants.check_application(only)
         except Invalid:
-            errors[name] = f"error_apply_{name}"
+            errors[name] = APPLICATION_ERROR[name]
     return errors
 
 

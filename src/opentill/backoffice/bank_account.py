@@ -12,10 +12,12 @@ from starlette.responses import Response
 
 from opentill import merchants, payouts, people
 from opentill.backoffice import render
+from opentill.backoffice.labels import BANK_ACCOUNT_ERROR
 from opentill.backoffice.request import PageRequest
 from opentill.core import bankaccounts
 from opentill.core.errors import Invalid
 from opentill.people import Permission
+from opentill.web.translations import N_
 
 _ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
 _FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
@@ -92,8 +94,19 @@ async def save(request: PageRequest, place: Place) -> Response:
             )
         )
     except merchants.Stale:
-        return await show(request, place, 409, {"account": "error_bank_stale"}, typed)
+        return await show(
+            request,
+            place,
+            409,
+            {
+                "account": N_(
+                    "Somebody else has changed the account since you opened this "
+                    "page. Nothing was saved; above is the account now."
+                )
+            },
+            typed,
+        )
     except Invalid as problem:
         field = _NAMES.get(str(problem.field), str(problem.field))
-        return await show(request, place, 400, {field: f"error_bank_{field}"}, typed)
+        return await show(request, place, 400, {field: BANK_ACCOUNT_ERROR[field]}, typed)
     return render.see_other(request, f"{request.path}?saved=1")

@@ -28,6 +28,7 @@ from opentill.http.incoming import MAX_BODY
 from opentill.people import NEED_PROOF, Permission, passkeys
 from opentill.web import forms
 from opentill.web.responses import GUARDS, PRIVATE
+from opentill.web.translations import N_
 
 _PASSWORD: Final = f"{OF_PROOF}password"
 _CODE: Final = f"{OF_PROOF}code"
@@ -183,7 +184,10 @@ async def _proof(request: PageRequest) -> Response | None:
                 request.app.db, request.login, credential, site, request.now
             )
         except people.WrongCredentials:
-            errors, status = {_CREDENTIAL: "error_passkey"}, 403
+            errors, status = (
+                {_CREDENTIAL: N_("This passkey was not accepted. Please try again")},
+                403,
+            )
         else:
             request.new_cookies.append(cookies.logged_in(settings, proof.token))
             return None
@@ -197,9 +201,12 @@ async def _proof(request: PageRequest) -> Response | None:
                 request.now,
             )
         except people.WrongCredentials:
-            errors, status = {_PASSWORD: "error_proof"}, 403
+            errors, status = {_PASSWORD: N_("The password or the code is wrong")}, 403
         except TooManyRequests as problem:
-            errors, status = {_PASSWORD: "error_wait"}, 429
+            errors, status = (
+                {_PASSWORD: N_("There were too many attempts. Try again in {wait}")},
+                429,
+            )
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
             request.new_cookies.append(cookies.logged_in(settings, proof.token))

@@ -1,20 +1,20 @@
-"""What each group of pages has of its own: its table of pages, its templates and its sentences."""
+"""What each group of pages has of its own: its table of pages, its templates and its labels."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from jinja2 import Environment
 from jinja2.ext import Extension
 
-from opentill.backoffice import catalogue, devices
-from opentill.backoffice.model import OF_CONSOLE, SENDER, MenuItem, Page, Part
+from opentill.backoffice import devices, labels
+from opentill.backoffice.model import OF_CONSOLE, SENDER, MenuItem, Page
 from opentill.core.ids import is_id
 from opentill.people import Permission
 from opentill.web import templates
-from opentill.web.catalogue import LANGUAGES, Language, with_frame
 
 if TYPE_CHECKING:
     from opentill.backoffice.request import PageRequest
@@ -24,7 +24,7 @@ _IN_BRACES: Final = re.compile(r"{[^}]+}")
 # A field is secret if its autocomplete token is that of a password or code, and of the moment only
 # if it is marked so.
 _SECRET: Final = re.compile(
-    r'parts\.field\(say, "(?P<field>\w+)",[^\n]*"(?:current-password|new-password|one-time-code)"'
+    r'parts\.field\(_, "(?P<field>\w+)",[^\n]*"(?:current-password|new-password|one-time-code)"'
     r'|<input\b[^>]* name="(?P<input>\w+)"[^>]* data-once\b'
 )
 
@@ -34,7 +34,7 @@ class Face:
 
     ``not_kept`` are the fields of its forms that are secret, or of the moment only.
     ``place`` is the path that its pages with a menu begin with; ``templates_of`` a folder of
-    templates beside the shared ones; ``parts`` sentences beside the shared ones.
+    templates beside the shared ones; ``labels_of`` modules of labels beside the shared ones.
     """
 
     def __init__(
@@ -42,15 +42,10 @@ class Face:
         pages: Sequence[Page],
         place: str,
         templates_of: Path | None = None,
-        parts: Sequence[Part] = (),
+        labels_of: Sequence[ModuleType] = (),
     ) -> None:
         """Prepare the templates. Raises what a template's folder raises."""
         self.pages: Final = tuple(pages)
-        self.parts: Final = (*catalogue.PARTS, *parts)
-        self.sentences: Final[Mapping[Language, Mapping[str, str]]] = with_frame({
-            language: {key: one for part in self.parts for key, one in part[language].items()}
-            for language in LANGUAGES
-        })  # fmt: skip
         self._place = place
         self._shown = {_IN_BRACES.sub("*", one.path) for one in pages if one.method == "GET"}
         folders = (_OURS,) if templates_of is None else (templates_of, _OURS)
@@ -59,6 +54,10 @@ class Face:
         # Jinja2 takes anything here, but type checkers infer the values of its own defaults.
         names = cast("dict[str, Any]", self.environment.globals)
         names.update(menu=self.menu, has_page=self.has_page)
+        tables: dict[str, Any] = {}
+        for module in (labels, *labels_of):
+            tables |= vars(module)
+        names["labels"] = SimpleNamespace(**tables)
 
     @property
     def of_console(self) -> bool:

@@ -15,6 +15,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.web.translations import N_
 
 _PER_MINUTE: Final = 5  # of one address
 
@@ -56,7 +57,11 @@ async def ask(request: PageRequest) -> Response:
         await request.app.db.run(work)
     except Invalid:
         return render.page(
-            request, "forgotten.html", 400, email=email, errors={"email": "forgotten_error"}
+            request,
+            "forgotten.html",
+            400,
+            email=email,
+            errors={"email": N_("Enter an e-mail address such as name@example.com")},
         )
     return render.see_other(request, "/forgot?sent=1")
 

@@ -13,6 +13,7 @@ from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.people import Link, Person, passkeys
 from opentill.people.model import HOUR_MS
+from opentill.web.translations import N_
 
 
 async def _read(request: PageRequest) -> tuple[Link, Person | None, str]:
@@ -92,9 +93,16 @@ async def take_invitation(request: PageRequest) -> Response:
 def _errors(problem: Invalid) -> dict[str, str]:
     """Return what to say at the field; a password that is long enough is too common."""
     if problem.field != "password":
-        return {"name": "error_name"}
+        return {"name": N_("Enter your name, at most 200 characters")}
     common = "common" in (problem.reason or "")
-    return {"password": "error_password_common" if common else "error_password_length"}
+    return {
+        "password": N_(
+            "This password is easily guessed. Choose one that is not "
+            "common and not made of your name or address"
+        )
+        if common
+        else N_("Choose a password of 12 to 256 characters")
+    }
 
 
 async def show_reset(request: PageRequest) -> Response:
@@ -147,13 +155,23 @@ async def choose_password(request: PageRequest) -> Response:
     except Invalid as problem:
         return await _reset(request, 400, _errors(problem))
     except people.FactorNeeded:
-        return await _reset(request, 400, {"code": "error_factor_needed"})
+        return await _reset(
+            request,
+            400,
+            {"code": N_("Enter a code, or check that you have lost your second factors")},
+        )
     except people.WrongCredentials:
-        error = "error_factor_passkey" if form.get("credential") else "error_factor_code"
+        error = (
+            N_("This passkey was not accepted. Please try again")
+            if form.get("credential")
+            else N_("This code is wrong or was already used")
+        )
         return await _reset(request, 401, {"code": error})
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
-        return await _reset(request, 429, {"code": "error_wait"}, wait)
+        return await _reset(
+            request, 429, {"code": N_("There were too many attempts. Try again in {wait}")}, wait
+        )
     if chosen.login is not None:
         request.new_cookies.append(cookies.logged_in(settings, chosen.login.token))
         return render.see_other(request, "/security?second=1")

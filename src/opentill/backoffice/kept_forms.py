@@ -20,6 +20,7 @@ from opentill.core.errors import (
     TooManyRequests,
     UnsupportedMediaType,
 )
+from opentill.web.translations import N_
 
 # The fields of the page that asks for the login.
 _EMAIL: Final = "login_email"
@@ -84,12 +85,17 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
                 request.app.db, credentials, settings.secret_key, request.now
             )
         except people.FactorsSuspended as suspended:
-            errors = {_EMAIL: "error_suspended"}
+            errors = {
+                _EMAIL: N_(
+                    "Your new password is set. Without your second factor you can "
+                    "log in only in {wait}"
+                )
+            }
             wait = request.localizer.duration(max(0, suspended.until - request.now))
         except people.WrongCredentials:
-            errors = {_EMAIL: "error_login"}
+            errors = {_EMAIL: N_("E-mail, password or code is wrong")}
         except TooManyRequests as problem:
-            errors, status = {_EMAIL: "error_wait"}, 429
+            errors, status = {_EMAIL: N_("There were too many attempts. Try again in {wait}")}, 429
             wait = request.localizer.duration(problem.retry_after_s * 1000)
         else:
             request.new_cookies += cookies.begun(settings, request.headers, login)
@@ -99,11 +105,21 @@ async def _log_in(request: PageRequest, given: dict[str, str | None], page: str)
             request.admit(found)
             if not login.pending:
                 return _to_login(request) if found is None else None
-            errors = {_EMAIL: "error_factor"}
+            errors = {
+                _EMAIL: N_(
+                    "Your password is correct. Confirm your second factor in a new "
+                    "tab, then come back here"
+                )
+            }
     elif password is not None:
-        errors = {_EMAIL: "error_not_yet"}
+        errors = {_EMAIL: N_("You are not logged in yet. Log in here, or in another tab")}
     if request.pending_login is not None and not errors:
-        errors = {_EMAIL: "error_factor"}
+        errors = {
+            _EMAIL: N_(
+                "Your password is correct. Confirm your second factor in a new "
+                "tab, then come back here"
+            )
+        }
     not_kept = request.face.not_kept
     kept = {name: one for name, one in (await request.form()).items() if name not in not_kept}
     lost = len(kept) < len(await request.form()) or bool(await request.files())

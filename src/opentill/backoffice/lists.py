@@ -16,6 +16,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.ids import is_id
 from opentill.figures.model import FIRST_DAY, day_bounds
 from opentill.list_counts import FOREVER
+from opentill.web.translations import N_
 
 SIZE: Final = 50  # rows of a page
 _MOST_PAGES: Final = 10_000_000
@@ -27,7 +28,7 @@ class Days(msgspec.Struct, frozen=True):
 
     ``since`` and ``until`` are inclusive Unix ms, as lists take them; ``first`` and ``last`` what
     the fields ``from`` and ``to`` hold, ``YYYY-MM-DD`` or empty for an open side; ``errors`` the
-    key of a sentence by field.
+    a text by field.
     """
 
     since: int
@@ -84,7 +85,7 @@ def days(request: PageRequest, zone: ZoneInfo, default: tuple[date, date] | None
     if (end := _day(last, "to", errors)) is not None:
         until = day_bounds(end, zone).until - 1
     if since > until:
-        errors["to"] = "error_days"
+        errors["to"] = N_("The last day must not be before the first one")
         since, until = 0, FOREVER
     return Days(since, until, first, last, errors)
 
@@ -98,9 +99,9 @@ def _day(text: str, field: str, errors: dict[str, str]) -> date | None:
     except ValueError:
         found = date.max
     if len(text) != len("2026-01-31") or found.year == date.max.year:  # whose last day has no end
-        errors[field] = "error_day"
+        errors[field] = N_("Enter a day as 2026-01-31")
     elif found < FIRST_DAY:
-        errors[field] = "error_day_early"
+        errors[field] = N_("Enter a day from 1980 on")
     else:
         return found
     return None

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from opentill.backoffice.request import PageRequest
-from opentill.web.catalogue import Language
+from opentill.core.languages import Language
 from opentill.web.language import supported
 
 
 def chosen(request: PageRequest, form: Mapping[str, str]) -> Language | None:
     """Return the language, None if what the form names is none of ours."""
     named = form.get("language", "")
-    return supported(named) if named else request.localizer.language
+    return supported("merchant", named) if named else request.localizer.language

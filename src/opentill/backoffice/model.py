@@ -1,14 +1,13 @@
 """What a page for people who log in is: a row that says where, who may, and what shows it."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from starlette.responses import Response
 
 from opentill.people import Permission
-from opentill.web.catalogue import Language
 
 if TYPE_CHECKING:
     from opentill.backoffice.request import PageRequest
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 # Whoever comes; whoever is logged in; whoever has the permission at the merchant in the path or,
 # in the console, among the staff.
 Allowed = Permission | Literal["anyone", "a person"]
-Part = Mapping[Language, Mapping[str, str]]  # sentences of some pages, by language and key
 Handler = Callable[["PageRequest"], Awaitable[Response]]
 OF_MERCHANT: Final = "/dashboard/{merchant:id}"
 OF_CONSOLE: Final = "/console"
@@ -40,7 +38,7 @@ class Page(msgspec.Struct, frozen=True):
     enrolls: bool = False  # staff who still have to set up a second factor may see it
     proof: bool = False  # of one's own account; elsewhere, the permission says it
     files: int = 0  # how many bytes of files its form may bring along
-    menu: str = ""  # the key of its name in the menu, which shows it to whoever may see it
+    menu: str = ""  # its name in the menu, which shows it to whoever may see it
 
     @property
     def of_console(self) -> bool:
@@ -49,7 +47,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Todo(msgspec.Struct, frozen=True):
-    """A line of a list of what is to be done: the key of its sentence, and where it is done.
+    """A line of a list of what is to be done: its text, and where it is done.
 
     ``number`` is how many there are; of what is done once, 1 when it is. ``below`` is a path below
     the merchant's. ``most``: the number that stands for more too, None where each is counted.
@@ -74,6 +72,6 @@ class Todo(msgspec.Struct, frozen=True):
 class MenuItem(msgspec.Struct, frozen=True):
     """One link of the menu."""
 
-    name: str  # the key of a sentence
+    name: str
     href: str
     here: bool  # it leads to this page, or to the one that this page is below

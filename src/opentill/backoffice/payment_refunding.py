@@ -23,6 +23,7 @@ from opentill.merchants import Actor
 from opentill.orders import Order
 from opentill.people import Permission
 from opentill.refunds import Quote, RefundBody
+from opentill.web.translations import N_, NC_
 
 _LONGEST_REASON: Final = 255  # contract.md#refund-create
 _KEPT: Final = ("reason", "confirm", "force")
@@ -49,7 +50,7 @@ class _Stale(Exception):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why a form is refused: the key of a sentence by field, and an amount that they name."""
+    """Why a form is refused: a text by field, and an amount that they name."""
 
     status: int
     errors: Mapping[str, str]
@@ -57,7 +58,15 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 _FINE: Final = Refused(200, {})
-_STALE: Final = Refused(409, {"amount": "error_refund_stale"})
+_STALE: Final = Refused(
+    409,
+    {
+        "amount": N_(
+            "Something has changed since this was shown, and nothing was "
+            "refunded by this form. Check the amounts, then confirm again"
+        )
+    },
+)
 
 
 async def show(request: PageRequest, way: Way) -> Response:
@@ -129,7 +138,12 @@ async def create(request: PageRequest, way: Way) -> Response:
     except (_Stale, KeyReused):
         refused = _STALE
     except merchants.CapabilityOff:  # the page says why
-        refused = Refused(403, {"force": "error_refund_force"} if way.of_staff else {})
+        refused = Refused(
+            403,
+            {"force": N_("Refunds are switched off. Confirm that you refund all the same")}
+            if way.of_staff
+            else {},
+        )
     except Invalid as problem:
         refused = _why(request, order, problem)
     except (Conflict, Unavailable):
@@ -224,27 +238,52 @@ def _why(request: PageRequest, order: Order, problem: Invalid) -> Refused:
     amount = amounts(request.localizer)
     match problem:
         case refunds.NotRefundable():
-            return Refused(409, {"amount": "error_refund_status"})
+            return Refused(409, {"amount": N_("This payment cannot be refunded as it stands now")})
         case refunds.TooMuch(most_minor=0):
-            return Refused(409, {"amount": "error_refund_nothing"})
+            return Refused(409, {"amount": N_("Nothing is left to refund")})
         case refunds.TooMuch(most_minor=most):
-            return Refused(400, {"amount": "error_refund_most"}, amount(most, order.currency))
+            return Refused(
+                400,
+                {"amount": N_("Enter an amount up to {wait}, what is left to refund")},
+                amount(most, order.currency),
+            )
         case refunds.BalanceTooLow(least_minor=least):
             shown = amount(least, order.settled_currency)
-            return Refused(400, {"amount": "error_refund_balance"}, shown)
+            return Refused(
+                400,
+                {
+                    "amount": N_(
+                        "The balance is too low for this refund: it may fall to "
+                        "{wait}. Enter a smaller amount"
+                    )
+                },
+                shown,
+            )
         case Invalid(field="amount"):
             example = text(min(order.amount_minor, 10 ** money.exponent(order.currency)),
                             order.currency)  # fmt: skip
-            return Refused(400, {"amount": "error_refund_amount"}, example)
+            return Refused(400, {"amount": N_("Enter an amount such as {wait}")}, example)
         case _:
-            return Refused(409, {"amount": "error_refund_rate"})
+            return Refused(
+                409,
+                {
+                    "amount": N_(
+                        "There is no exchange rate for this refund yet: the operator has to set one"
+                    )
+                },
+            )
 
 
 def _unconfirmed(form: Mapping[str, str], order: Order, *, of_staff: bool) -> Refused | None:
     """Return why a form is not to be taken as it is, None if it is."""
     if not of_staff <= len(form.get("reason", "").strip()) <= _LONGEST_REASON:
         return Refused(
-            400, {"reason": "payment_error_reason" if of_staff else "error_refund_reason"}
+            400,
+            {
+                "reason": NC_("payment", "Say why, in 1 to 255 characters")
+                if of_staff
+                else N_("Enter a reason of at most 255 characters, or leave it empty")
+            },
         )
     if len(form.get(once.FIELD, "")) != len(once.new_form_id()):
         return _STALE
@@ -257,5 +296,9 @@ def _unconfirmed(form: Mapping[str, str], order: Order, *, of_staff: bool) -> Re
     except ValueError:
         confirmed = None
     if confirmed != wanted:
-        return Refused(400, {"confirm": "error_refund_confirm"}, text(wanted, order.currency))
+        return Refused(
+            400,
+            {"confirm": N_("Enter {wait} to confirm this refund")},
+            text(wanted, order.currency),
+        )
     return None

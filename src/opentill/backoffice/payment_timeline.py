@@ -8,6 +8,15 @@ import msgspec
 from markupsafe import Markup
 
 from opentill import disputes
+from opentill.backoffice.labels import (
+    ATTEMPT_STATUS,
+    DECLINE_REASON,
+    DISPUTE_ENDED,
+    ENTRY_TYPE,
+    HISTORY_EVENT,
+    PAYMENT_METHOD,
+    SHOP_NOTICE,
+)
 from opentill.backoffice.payment_reading import Payment, amounts
 from opentill.disputes import Dispute
 from opentill.ledger import Entry
@@ -15,6 +24,7 @@ from opentill.orders import PaymentAttempt
 from opentill.refunds import Refund
 from opentill.web import declines, refund_failures
 from opentill.web.language import Localizer
+from opentill.web.translations import N_, NC_
 from opentill.webhooks import EventDelivery, OrderEvent
 
 # The colour of an attempt's end, by its status: what is not here shows none of its own.
@@ -88,7 +98,7 @@ class Timeline:
         """Take what somebody may see of a payment, and their language."""
         self._payment = payment
         self._amount = amounts(localizer)
-        self._say = localizer.say
+        self._gettext = localizer.gettext
         self._localizer = localizer
 
     def items(self) -> list[Item]:
@@ -109,36 +119,37 @@ class Timeline:
         return sorted((item for source in sources for item in source), key=lambda item: item.at)
 
     def _method(self, method: str) -> Markup:
-        return self._say(f"method_{method}")
+        return self._gettext(PAYMENT_METHOD[method])
 
     def _opened(self) -> Iterator[Item]:
         order = self._payment.order
         yield Item(
             at=order.created_at,
-            sentence=self._say(
-                "line_opened", amount=self._amount(order.amount_minor, order.currency)
+            sentence=self._gettext(
+                "Checkout session opened for {amount}",
+                amount=self._amount(order.amount_minor, order.currency),
             ),
-            facts=(("fact_session", order.checkout_id),),
+            facts=((N_("Checkout session"), order.checkout_id),),
         )
 
     def _attempts(self) -> Iterator[Item]:
         for one in self._payment.attempts:
             method = self._method(one.method)
-            began = self._say("line_attempt", method=method)
-            yield Item(at=one.created_at, sentence=began, facts=(("fact_attempt", one.id),))
+            began = self._gettext("Payment attempt: {method}", method=method)
+            yield Item(at=one.created_at, sentence=began, facts=((N_("Attempt"), one.id),))
             if one.status in _ATTEMPTS:
                 yield self._attempt_end(one)
 
     def _attempt_end(self, one: PaymentAttempt) -> Item:
         facts: list[tuple[str, str | Markup]] = []
         if one.status in _FAILED and one.reason:
-            why = self._say(f"decline_{declines.reason_of(one.reason)}")
-            facts = [("fact_why", why), ("fact_code", one.reason)]
+            why = self._gettext(DECLINE_REASON[declines.reason_of(one.reason)])
+            facts = [(N_("Why"), why), (N_("Code from the bank"), one.reason)]
         return Item(
             at=self._ended_at(one),
-            sentence=self._say(f"attempt_{one.status}"),
+            sentence=self._gettext(ATTEMPT_STATUS[one.status]),
             tone=_ATTEMPTS[one.status],
-            facts=(*facts, ("fact_attempt", one.id)),
+            facts=(*facts, (N_("Attempt"), one.id)),
         )
 
     def _ended_at(self, one: PaymentAttempt) -> int:
@@ -158,7 +169,7 @@ class Timeline:
         method = self._method(order.payment_method) if order.payment_method else "–"
         yield Item(
             at=order.paid_at,
-            sentence=self._say("line_paid", method=method),
+            sentence=self._gettext("Paid: {method}", method=method),
             tone="good",
         )
 
@@ -169,40 +180,52 @@ class Timeline:
     def _refund(self, one: Refund) -> Iterator[Item]:
         amount = self._amount(one.amount_minor, one.currency)
         cost = self._amount(one.debit_minor, one.debit_currency)
-        facts: list[tuple[str, str | Markup]] = [("fact_cost", cost)]
+        facts: list[tuple[str, str | Markup]] = [(N_("Costs your balance"), cost)]
         facts += [(name, text) for name, text in (
-            ("fact_reason", one.reason), ("fact_refund_no", one.refund_no), ("fact_refund", one.id),
+            (N_("Reason"), one.reason),
+            (N_("Your number"), one.refund_no),
+            (NC_("payment", "Refund"), one.id),
         ) if text]  # fmt: skip
         waits = one.status == "PROCESSING"
-        begun = "line_refund_waits" if waits else "line_refund"
+        begun = (
+            N_("Refund of {amount}: the bank has not confirmed it yet")
+            if waits
+            else N_("Refund of {amount}")
+        )
         if one.source == "GATEWAY":
-            begun = "line_refund_at_gateway"
+            begun = N_("Refund of {amount} at the payment provider")
         yield Item(
             at=one.created_at,
-            sentence=self._say(begun, amount=amount),
+            sentence=self._gettext(begun, amount=amount),
             tone="warn" if waits else "",
             facts=tuple(facts),
         )
         if one.succeeded_at is not None:
-            done = self._say("line_refund_done", amount=amount)
-            yield Item(at=one.succeeded_at, sentence=done, facts=(("fact_refund", one.id),))
+            done = self._gettext("The customer has the refund of {amount}", amount=amount)
+            yield Item(
+                at=one.succeeded_at, sentence=done, facts=((NC_("payment", "Refund"), one.id),)
+            )
         if one.failed_at is not None:
-            failed = "line_refund_reversed" if one.was_reversed else "line_refund_failed"
+            failed = (
+                N_("The refund of {amount} was reversed; the money is back on the balance")
+                if one.was_reversed
+                else N_("The refund of {amount} failed; the money is back on the balance")
+            )
             yield Item(
                 at=one.failed_at,
-                sentence=self._say(failed, amount=amount),
+                sentence=self._gettext(failed, amount=amount),
                 tone="bad",
-                facts=(*self._why_failed(one), ("fact_refund", one.id)),
+                facts=(*self._why_failed(one), (NC_("payment", "Refund"), one.id)),
             )
 
     def _why_failed(self, refund: Refund) -> list[tuple[str, str | Markup]]:
         """Return why a refund failed; a code of the provider's with what it means."""
         reason = refund.error_message or "–"
         facts: list[tuple[str, str | Markup]] = [
-            ("fact_why", refund_failures.text_of(reason, self._localizer.language))
+            (N_("Why"), refund_failures.text_of(reason, self._localizer.language))
         ]
         if reason in refund_failures.CODES:
-            facts.append(("fact_code", reason))
+            facts.append((N_("Code from the bank"), reason))
         return facts
 
     def _disputes(self) -> Iterator[Item]:
@@ -214,9 +237,9 @@ class Timeline:
         below = f"/disputes/{one.id}"
         yield Item(
             at=one.created_at,
-            sentence=self._say("line_dispute", amount=amount),
+            sentence=self._gettext("Dispute of {amount} opened", amount=amount),
             tone="warn",
-            facts=(("fact_reason", one.reason or "–"), ("fact_dispute", one.id)),
+            facts=((N_("Reason"), one.reason or "–"), (N_("Dispute"), one.id)),
             below=below,
         )
         if one.closed_at is None:
@@ -228,9 +251,9 @@ class Timeline:
         for at, status in ends:
             yield Item(
                 at=at,
-                sentence=self._say(f"line_dispute_{status}", amount=amount),
+                sentence=self._gettext(DISPUTE_ENDED[status], amount=amount),
                 tone=_DISPUTES[status],
-                facts=(("fact_dispute", one.id),),
+                facts=((N_("Dispute"), one.id),),
                 below=below,
             )
 
@@ -238,29 +261,36 @@ class Timeline:
         order = self._payment.order
         if order.settled_at is None:
             return
-        yield Item(at=order.settled_at, sentence=self._say("line_settled"), tone="good")
+        yield Item(
+            at=order.settled_at,
+            sentence=self._gettext("Settled: the money is available"),
+            tone="good",
+        )
         if order.reserve_minor:
             amount = self._amount(order.reserve_minor, order.settled_currency)
-            yield Item(at=order.settled_at, sentence=self._say("line_reserve", amount=amount))
+            yield Item(
+                at=order.settled_at,
+                sentence=self._gettext("{amount} of it is held in reserve", amount=amount),
+            )
 
     def _noted(self) -> Iterator[Item]:
         for row in self._payment.history:
             if row.event in _NOTED:
-                said = self._say(f"line_{row.event}")
+                said = self._gettext(HISTORY_EVENT[row.event])
                 yield Item(at=row.at, sentence=said, tone=_NOTED[row.event])
 
     def _entries(self) -> Iterator[Item]:
         for one in self._payment.entries:
             balances = (
-                ("pending", "after_pending", one.pending_after),
-                ("available", "after_available", one.available_after),
-                ("frozen", "after_frozen", one.frozen_after),
-                ("reserve", "after_reserve", one.reserve_after),
+                ("pending", N_("Pending after"), one.pending_after),
+                ("available", N_("Available after"), one.available_after),
+                ("frozen", N_("Frozen after it"), one.frozen_after),
+                ("reserve", N_("In reserve after it"), one.reserve_after),
             )
             moved = {one.from_account, one.to_account}
             yield Item(
                 at=one.created_at,
-                sentence=self._say(f"type_{one.type}"),
+                sentence=self._gettext(ENTRY_TYPE[one.type]),
                 facts=tuple(
                     (name, self._amount(minor, one.currency))
                     for account, name, minor in balances
@@ -276,7 +306,7 @@ class Timeline:
         for one in self._payment.events:
             yield Item(
                 at=one.created_at,
-                sentence=self._say("line_event", type=one.type),
+                sentence=self._gettext("Event {type}", type=one.type),
                 event=one,
                 sent=tuple(self._sent(known[one.id])),
             )
@@ -286,15 +316,17 @@ class Timeline:
         one = self._payment.notice
         if one is None:
             return
-        facts: list[tuple[str, str | Markup]] = [("fact_tries", self._localizer.number(one.tries))]
+        facts: list[tuple[str, str | Markup]] = [
+            (N_("Attempts"), self._localizer.number(one.tries))
+        ]
         if one.result:
-            facts.append(("fact_result", one.result))
+            facts.append((N_("Outcome of the last one"), one.result))
         if one.due_at is not None and one.tries:
             zone = self._payment.zone
-            facts.append(("fact_next_try", self._localizer.moment_in(one.due_at, zone)))
+            facts.append((N_("Next attempt"), self._localizer.moment_in(one.due_at, zone)))
         yield Item(
             at=one.updated_at,
-            sentence=self._say(f"shop_notice_{one.state}"),
+            sentence=self._gettext(SHOP_NOTICE[one.state]),
             tone="bad" if one.state == "FAILED" else "",
             facts=tuple(facts),
         )
@@ -302,8 +334,10 @@ class Timeline:
     def _notes(self) -> Iterator[Item]:
         for one in self._payment.notes:
             who = one.who.partition(" (")[0]  # a member's address; the operator's are not named
-            said = self._say("line_note", who=who) if one.by_merchant else None
-            yield Item(at=one.at, sentence=said or self._say("line_note_operator"), note=one.note)
+            said = self._gettext("Note of {who}", who=who) if one.by_merchant else None
+            yield Item(
+                at=one.at, sentence=said or self._gettext("Note of the operator"), note=one.note
+            )
 
     def _sent(self, deliveries: list[EventDelivery]) -> Iterator[Sent]:
         """Yield where an event was sent, and to which endpoints it can be sent now."""

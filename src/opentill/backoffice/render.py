@@ -8,8 +8,7 @@ from starlette.responses import Response
 
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import MethodNotAllowed, Problem, TooManyRequests, Unavailable
-from opentill.web import assets, responses, templates
-from opentill.web.catalogue import LANGUAGES
+from opentill.web import assets, language, responses, templates
 
 _log: Final = structlog.get_logger()
 # status → page; what is not listed is "refused"
@@ -57,13 +56,13 @@ def fragment(request: PageRequest, template: str, **values: object) -> str:
     return request.face.environment.get_template(template).render(
         request=request,
         localizer=localizer,
-        say=localizer.say,
-        languages=LANGUAGES,
+        languages=language.names("merchant"),
         now=request.now,
         asset=assets.finder(request.base),
         base=request.base,
         isolated=templates.isolated,
         test_mode=not request.app.settings.livemode,
+        **localizer.functions,
         **{"errors": {}, "refresh": None, **values},
     )
 

@@ -15,7 +15,6 @@ from opentill.people import Access, Browser, Credentials, Login, Permission, Sit
 from opentill.server.protocol import ALLOW_BODY_S
 from opentill.server.upload_limits import Uploads
 from opentill.web import forms, language, templates
-from opentill.web.catalogue import LANGUAGES
 
 _MAX_FIELDS: Final = 50
 # Fields of a query that are no filters: the language, and what a page says once.
@@ -51,10 +50,10 @@ class PageRequest:
         self.query = {name: value.replace("\0", "") for name, value in reversed(pairs)}
         self.base = templates.base_path(self.app.settings.public_url)
         self.localizer = language.choose(
-            face.sentences,
+            "merchant",
             self.query.get("lang"),
             self.headers.get(b"accept-language", b"").decode("latin-1"),
-            remembered=language.remembered(self.headers),
+            remembered=language.remembered("merchant", self.headers),
         )
         self.browser = Browser(scope["opentill_address"], user_agent, self.localizer.language)
         self.most_of_files = 0  # bytes that a form may bring along
@@ -68,7 +67,7 @@ class PageRequest:
         self._pending: Login | None = None
         self._access: Access | None = None
         self.new_cookies: list[str] = []
-        if self.query.get("lang") in LANGUAGES:
+        if language.supported("merchant", self.query.get("lang")):
             chosen = self.localizer.language
             self.new_cookies.append(language.cookie(chosen, self.app.settings.public_url))
 

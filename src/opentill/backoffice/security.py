@@ -11,6 +11,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, TooManyRequests
 from opentill.people import passkeys, second_factor, totp
 from opentill.web import responses
+from opentill.web.translations import N_
 
 PLACE: Final = "/security"
 
@@ -44,13 +45,22 @@ async def change_password(request: PageRequest) -> Response:
         )
     except Invalid as problem:
         common = "common" in (problem.reason or "")
-        error = "error_password_common" if common else "error_password_length"
+        error = (
+            N_(
+                "This password is easily guessed. Choose one that is not "
+                "common and not made of your name or address"
+            )
+            if common
+            else N_("Choose a password of 12 to 256 characters")
+        )
         return await _security(request, 400, {"password": error})
     except people.WrongCredentials:
-        return await _security(request, 403, {"current": "error_proof"})
+        return await _security(request, 403, {"current": N_("The password or the code is wrong")})
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
-        return await _security(request, 429, {"current": "error_wait"}, wait)
+        return await _security(
+            request, 429, {"current": N_("There were too many attempts. Try again in {wait}")}, wait
+        )
     settings = request.app.settings
     request.new_cookies += [
         cookies.logged_in(settings, proof.token),
@@ -68,7 +78,7 @@ async def change_language(request: PageRequest) -> Response:
     """Set the language of mails to whoever asks for it."""
     language = mail_language.chosen(request, await request.form())
     if language is None:
-        return await _security(request, 400, {"language": "error_mail_language"})
+        return await _security(request, 400, {"language": N_("Choose one of the languages")})
     await request.app.db.run(
         lambda tx: people.change_language(tx, request.login, language, request.now)
     )
@@ -125,7 +135,9 @@ async def confirm_totp(request: PageRequest) -> Response:
             lambda tx: second_factor.confirm(tx, request.login, code, key, request.now)
         )
     except Invalid:
-        return await _totp(request, 400, {"code": "error_code"})
+        return await _totp(
+            request, 400, {"code": N_("Enter the code that the authenticator shows now")}
+        )
     return _codes(request, codes)
 
 
@@ -149,7 +161,16 @@ async def remove_totp(request: PageRequest) -> Response:
             lambda tx: second_factor.remove(tx, request.login, request.now, keep_one=keep_one)
         )
     except people.LastFactor:
-        return await _security(request, 400, {"factor": "error_last_factor"})
+        return await _security(
+            request,
+            400,
+            {
+                "factor": N_(
+                    "Staff must keep a second factor here. Set up another one "
+                    "first, then remove this one"
+                )
+            },
+        )
     return render.see_other(request, f"{PLACE}?done=authenticator")
 
 
@@ -187,7 +208,9 @@ async def add_passkey(request: PageRequest) -> Response:
             request.app.db, request.login, credential, name, site, request.now
         )
     except Invalid:
-        return await _passkey(request, 400, {"name": "error_passkey"})
+        return await _passkey(
+            request, 400, {"name": N_("This passkey was not accepted. Please try again")}
+        )
     if codes:
         return _codes(request, codes)
     return render.see_other(request, f"{PLACE}?done=passkey")
@@ -203,7 +226,16 @@ async def remove_passkey(request: PageRequest) -> Response:
             lambda tx: passkeys.remove(tx, request.login, which, request.now, keep_one=keep_one)
         )
     except people.LastFactor:
-        return await _security(request, 400, {"factor": "error_last_factor"})
+        return await _security(
+            request,
+            400,
+            {
+                "factor": N_(
+                    "Staff must keep a second factor here. Set up another one "
+                    "first, then remove this one"
+                )
+            },
+        )
     return render.see_other(request, f"{PLACE}?done=passkey")
 
 

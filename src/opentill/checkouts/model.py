@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from opentill.core import money, structs
+from opentill.core import languages, money, structs
 from opentill.core.errors import Invalid
 from opentill.core.payment_methods import Method
 from opentill.http import schemas
@@ -18,7 +18,10 @@ from opentill.orders.model import Source
 from opentill.products.model import Currency, Description, Image, Name, Price
 
 Status = Literal["OPEN", "COMPLETE", "EXPIRED"]
-Locale = Literal["en", "zh-Hans", "zh-Hant"]
+if TYPE_CHECKING:
+    Locale = str
+else:  # the languages that customers can read pages in, for checks and the OpenAPI document
+    Locale = Literal[languages.offered("customer")]
 LIFETIME_MS: Final = 24 * 3600 * 1000
 MAX_DISPLAY_NAME: Final = 80
 MAX_CUSTOMER_NAME: Final = 200
@@ -85,7 +88,7 @@ Methods = Annotated[
         "BANK_TRANSFER",
     ),
 ]
-LocaleField = Annotated[Locale, Meta(description="en, zh-Hans or zh-Hant")]
+LocaleField = Annotated[Locale, Meta(description=", ".join(languages.offered("customer")))]
 ClientReference = Annotated[
     str,
     Meta(

@@ -91,9 +91,12 @@ def approve(
 ) -> output.Result:
     """Approve an application: the merchant is ACTIVE, and who applied is invited as its owner."""
     from opentill import onboarding
-    from opentill.web.catalogue import LANGUAGES
+    from opentill.core import languages
 
-    settings, spoken = session.settings(), inputs.choice("language", language, tuple(LANGUAGES))
+    settings, spoken = (
+        session.settings(),
+        inputs.choice("language", language, languages.offered("merchant")),
+    )
 
     async def work(tx: "Tx", now: int) -> "Approved":
         return await onboarding.approve(

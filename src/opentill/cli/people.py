@@ -57,14 +57,14 @@ def invite(
     with --as-root.
     """
     from opentill import mail, people
+    from opentill.core import languages
     from opentill.core.errors import Invalid
-    from opentill.web.catalogue import LANGUAGES
 
     if (staff is None) == (merchant is None) or (merchant is None) != (role is None):
         raise Invalid("role", "role must be --merchant MER --role ROLE, or --staff ROLE")
     of_merchant = inputs.choice("role", role, people.MERCHANT_ROLES)
     of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
-    spoken = inputs.choice("language", language, tuple(LANGUAGES))
+    spoken = inputs.choice("language", language, languages.offered("merchant"))
     settings = session.settings()
     wanted = mail.NewInvitation(
         email=email,

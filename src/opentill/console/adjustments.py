@@ -14,6 +14,7 @@ from opentill.adjustments import KINDS, Adjustment, AdjustmentRequest, Kind, Quo
 from opentill.backoffice import once, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import ADJUSTMENT_ERROR
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core import money
@@ -22,6 +23,7 @@ from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.ledger import Held
+from opentill.web.translations import N_
 
 _FIELDS: Final = ("kind", "amount", "account", "order", "reference", "reason")
 _HELD: Final[tuple[Held, ...]] = get_args(Held)
@@ -77,8 +79,8 @@ async def _read(tx: Tx, request: PageRequest, typed: Mapping[str, str]) -> Adjus
 
 
 def _said(problem: Invalid) -> dict[str, str]:
-    """Return the field that is wrong, and the key of the sentence that says what it accepts."""
-    return {str(problem.field): f"adjust_error_{problem.field}"}
+    """Return the field that is wrong, and the text that says what it accepts."""
+    return {str(problem.field): ADJUSTMENT_ERROR[str(problem.field)]}
 
 
 async def _page(
@@ -149,11 +151,25 @@ async def make(request: PageRequest) -> Response:
     try:
         made = await once.make(request, work)
     except KeyReused:
-        return await _page(request, typed, {"kind": "error_form_used"}, 422)
+        return await _page(
+            request,
+            typed,
+            {
+                "kind": N_(
+                    "This form was sent before, with other entries, and has done "
+                    "its work. Send it again if you want another one"
+                )
+            },
+            422,
+        )
     except Invalid as problem:
         # What was typed is fine, as was just seen: the balance does not allow it.
         balance = problem.field == "amount"
-        errors = {"amount": "adjust_error_balance"} if balance else _said(problem)
+        errors = (
+            {"amount": N_("The balance does not allow this amount: see what it has now")}
+            if balance
+            else _said(problem)
+        )
         return await _page(request, typed, errors, 409)
     return render.see_other(request, f"{PLACE}/{request.merchant_id}/adjustments?done={made}")
 

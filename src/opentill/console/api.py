@@ -21,12 +21,14 @@ from opentill.console import (
     gateway_tests,
     gateways,
     home,
+    labels,
     merchant,
     merchants,
     needs,
     payment,
     payments,
     payout,
+    payout_labels,
     payout_runs,
     people,
     provider_reports,
@@ -38,7 +40,6 @@ from opentill.console import (
     terms,
     trial_balance,
 )
-from opentill.console.catalogue import PARTS
 
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
@@ -70,5 +71,5 @@ PAGES: Final[tuple[Page, ...]] = (
     *settings.pages,
 )
 
-FACE: Final = Face(PAGES, OF_CONSOLE, Path(__file__).parent / "templates", PARTS)
+FACE: Final = Face(PAGES, OF_CONSOLE, Path(__file__).parent / "templates", (labels, payout_labels))
 routes: Final = endpoint.routes(FACE, OF_CONSOLE)

@@ -18,6 +18,7 @@ from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.people import Approver
+from opentill.web.translations import N_
 
 _BY_APPROVALS: Final = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
 
@@ -70,9 +71,21 @@ async def approve(request: PageRequest) -> Response:
     try:
         await request.app.db.run(work)
     except Invalid as problem:
-        return await _all(request, 400, {wanted: _KEYS.get(problem.field or "", "approvals_error")})
+        return await _all(
+            request,
+            400,
+            {
+                wanted: _KEYS.get(
+                    problem.field or "", N_("This could not be done. Nothing was moved.")
+                )
+            },
+        )
     except merchants.CapabilityOff:
-        return await _all(request, 400, {wanted: "approvals_error_off"})
+        return await _all(
+            request,
+            400,
+            {wanted: N_("This merchant's payouts are switched off. It goes on waiting.")},
+        )
     return render.see_other(request, f"{PLACE}?done=approved")
 
 
@@ -81,7 +94,7 @@ async def reject(request: PageRequest) -> Response:
     form = await request.form()
     wanted, reason = request.ids["approval"], form.get("reason", "").strip()
     if not reason:
-        return await _all(request, 400, {wanted: "approvals_error_reason"})
+        return await _all(request, 400, {wanted: N_("Say why, in a few words.")})
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> None:
@@ -93,27 +106,33 @@ async def reject(request: PageRequest) -> Response:
     try:
         await request.app.db.run(work)
     except Invalid as problem:
-        error = _KEYS.get(problem.field or "", "approvals_error")
+        error = _KEYS.get(problem.field or "", N_("This could not be done. Nothing was moved."))
         return await _all(request, 400, {wanted: error}, {wanted: reason})
     except NotFound:
-        return await _all(request, 404, {wanted: "approvals_error_decided"})
+        return await _all(request, 404, {wanted: N_("Somebody has decided about this already.")})
     return render.see_other(request, f"{PLACE}?done=rejected")
 
 
 # What a refusal is about, by its field.
 _KEYS: Final = {
-    "by": "approvals_error_same",
-    "invited": "approvals_error_invited",
-    "browser": "approvals_error_browser",
-    "movement": "approvals_error_decided",
-    "payout": "approvals_error_decided",
-    "amount": "approvals_error_amount",
-    "merchant": "approvals_error_closed",
-    "reason": "approvals_error_reason",
+    "by": N_("Somebody else than who asked for it must approve."),
+    "invited": N_(
+        "Whoever asked for this has invited this person or given them "
+        "a new password within the last 72 hours. Somebody else must "
+        "approve."
+    ),
+    "browser": N_(
+        "Whoever asked for this has logged in in this browser. Approve it in a browser of your own."
+    ),
+    "movement": N_("Somebody has decided about this already."),
+    "payout": N_("Somebody has decided about this already."),
+    "amount": N_("The balance does not allow this amount now. It goes on waiting."),
+    "merchant": N_("The merchant was closed after this was asked for: reject it."),
+    "reason": N_("Say why, in a few words."),
 }
 PLACE: Final = f"{OF_CONSOLE}/approvals"
 pages: Final = (
-    Page("GET", PLACE, "balance.read", show, menu="menu_approvals"),
+    Page("GET", PLACE, "balance.read", show, menu=N_("Approvals")),
     Page("POST", f"{PLACE}/{{approval:id}}/approve", "approvals.decide", approve),
     Page("POST", f"{PLACE}/{{approval:id}}/reject", "approvals.decide", reject),
 )

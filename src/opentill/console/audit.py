@@ -17,6 +17,7 @@ from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
 from opentill.http import csvfile
 from opentill.merchants import AuditHead, AuditQuery, AuditRow
+from opentill.web.translations import N_
 
 _HEAD: Final = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -51,7 +52,7 @@ def _sought(request: PageRequest) -> tuple[AuditQuery, Days]:
 def _errors(request: PageRequest, days: Days) -> dict[str, str]:
     merchant_id, errors = lists.text(request, "merchant"), dict(days.errors)
     if merchant_id and not is_id(merchant_id):
-        errors["merchant"] = "error_merchant"
+        errors["merchant"] = N_("Enter the id of a merchant, such as mer_…, or nothing")
     return errors
 
 
@@ -116,7 +117,7 @@ async def verify(request: PageRequest) -> Response:
     given, errors = lists.text(request, "expect"), dict[str, str]()
     noted = _HEAD.fullmatch(given)
     if given and noted is None:
-        errors["expect"] = "error_expect"
+        errors["expect"] = N_("Enter it as NUMBER:HASH, or nothing")
     verdict = None
     if request.query.get("now") and not errors:
         expected = None if noted is None else AuditHead(int(noted[1]), noted[2])
@@ -129,7 +130,7 @@ async def verify(request: PageRequest) -> Response:
 
 PLACE: Final = f"{OF_CONSOLE}/audit"
 pages: Final = (
-    Page("GET", PLACE, "audit.read", show, menu="menu_audit"),
+    Page("GET", PLACE, "audit.read", show, menu=N_("Audit log")),
     Page("GET", f"{PLACE}.csv", "audit.read", file),
     Page("GET", f"{PLACE}/verify", "audit.read", verify),
 )

@@ -9,9 +9,11 @@ from opentill import merchants, payouts, people
 from opentill.backoffice import bank_account, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import BANK_ACCOUNT_ERROR
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
+from opentill.web.translations import N_
 
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/bank-account"
 _HERE: Final = bank_account.Place("payouts.manage", ZONE)
@@ -32,10 +34,22 @@ async def confirm(request: PageRequest) -> Response:
             lambda tx: payouts.confirm_account(tx, merchant_id, actor, now, seen)
         )
     except merchants.Stale:
-        return await bank_account.show(request, _HERE, 409, {"confirmation": "error_bank_held"})
+        return await bank_account.show(
+            request,
+            _HERE,
+            409,
+            {
+                "confirmation": N_(
+                    "Nothing was confirmed: the account or its payouts have "
+                    "changed since you opened this page."
+                )
+            },
+        )
     except Invalid as problem:
         field = "reason" if problem.field == "reason" else "held"
-        return await bank_account.show(request, _HERE, 400, {"confirmation": f"error_bank_{field}"})
+        return await bank_account.show(
+            request, _HERE, 400, {"confirmation": BANK_ACCOUNT_ERROR[field]}
+        )
     place = request.path.removesuffix("/confirm")
     return render.see_other(request, f"{place}?confirmed=1")
 

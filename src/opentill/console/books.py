@@ -11,6 +11,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
 from opentill.web.language import Localizer
+from opentill.web.translations import N_
 
 _MOST: Final = 200  # balances that are listed
 
@@ -27,7 +28,7 @@ async def show(request: PageRequest) -> Response:
     localizer, merchant_id = request.localizer, lists.text(request, "merchant", 64)
     errors = dict[str, str]()
     if merchant_id and not is_id(merchant_id):
-        errors["merchant"] = "error_merchant"
+        errors["merchant"] = N_("Enter the id of a merchant, such as mer_…, or nothing")
     whose = None if errors else merchant_id or None
     async with request.app.db.connection() as tx:
         passes = await ledger.summarize_passes(tx)
@@ -50,4 +51,4 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-pages: Final = (Page("GET", f"{OF_CONSOLE}/books", "balance.read", show, menu="menu_books"),)
+pages: Final = (Page("GET", f"{OF_CONSOLE}/books", "balance.read", show, menu=N_("Books")),)

@@ -21,6 +21,7 @@ from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.figures.model import day_bounds, local
 from opentill.web import responses
+from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255
 _FURTHEST: Final = timedelta(days=366)  # that a bank leaves for evidence
@@ -91,9 +92,9 @@ async def set_deadline(request: PageRequest) -> Response:
     reason = form.get("reason", "").strip()
     last, errors = _last_day(request, form.get("until", "").strip()), dict[str, str]()
     if last is None:
-        errors["until"] = "dispute_error_until"
+        errors["until"] = N_("Enter a day from today on, at most a year ahead")
     if not 0 < len(reason) <= _LONGEST_REASON:
-        errors["reason"] = "dispute_error_reason"
+        errors["reason"] = N_("Say why, in 1 to 255 characters")
     if last is None or errors:
         return await _page(request, 400, errors, form)
     until, actor = day_bounds(last, ZONE).until - 1, people.actor_of(request.login, reason)
@@ -113,7 +114,18 @@ async def set_deadline(request: PageRequest) -> Response:
     try:
         await once.make(request, work)
     except (Invalid, KeyReused, _Stale):  # it is decided, or somebody has named another
-        return await _page(request, 409, {"until": "dispute_error_stale"}, form)
+        return await _page(
+            request,
+            409,
+            {
+                "until": N_(
+                    "The dispute has changed since this was shown, or this form "
+                    "was used already. Nothing was done by it. Look at the "
+                    "deadline above, then send it again"
+                )
+            },
+            form,
+        )
     return _back(request, "deadline")
 
 
@@ -142,11 +154,17 @@ async def add_note(request: PageRequest) -> Response:
     try:
         await once.make(request, work)
     except KeyReused:
-        status, error = 422, "error_form_used"
+        status, error = (
+            422,
+            N_(
+                "This form was sent before, with other entries, and has done "
+                "its work. Send it again if you want another one"
+            ),
+        )
     except NotesFull:
-        status, error = 409, "dispute_error_full"
+        status, error = 409, N_("A dispute has at most 100 notes, so this one was not added")
     except Invalid:
-        status, error = 400, "dispute_error_note"
+        status, error = 400, N_("Enter plain text of 1 to 5,000 characters")
     else:
         return _back(request, "note")
     return await _page(request, status, {"note": error}, form)

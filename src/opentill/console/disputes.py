@@ -13,12 +13,14 @@ from opentill.backoffice import downloads, lists, render
 from opentill.backoffice.lists import Days
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import DISPUTE_STATUS
 from opentill.console.needs import SOON_MS
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Sought, Status, export
 from opentill.http import csvfile
+from opentill.web.translations import N_
 
 # What can be chosen, and the statuses that it stands for; SOON: of the next days' deadlines.
 _CHOICES: Final[Mapping[str, tuple[Status, ...]]] = {
@@ -71,7 +73,7 @@ async def show(request: PageRequest) -> Response:
         next=shown[-1].id if len(found) > lists.SIZE else None,
         newest=request.console("disputes") + _query(request),
         file=request.console("disputes.csv") + _query(request),
-        choices=[(one, request.localizer.say(f"dispute_{one}")) for one in _CHOICES],
+        choices=[(one, request.localizer.gettext(DISPUTE_STATUS[one])) for one in _CHOICES],
         chosen=chosen,
         by_deadline=sought.due is not None,
         days=days,
@@ -117,6 +119,6 @@ def _line(one: Dispute, merchant: str) -> tuple[str, ...]:
 
 PLACE: Final = f"{OF_CONSOLE}/disputes"
 pages: Final = (
-    Page("GET", PLACE, "disputes.read", show, menu="menu_disputes"),
+    Page("GET", PLACE, "disputes.read", show, menu=N_("Disputes")),
     Page("GET", f"{PLACE}.csv", "disputes.read", file),
 )

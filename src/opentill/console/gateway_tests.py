@@ -23,6 +23,7 @@ from opentill.core.payment_methods import METHODS
 from opentill.db.database import Tx
 from opentill.gateways import methods_of
 from opentill.orders import Order
+from opentill.web.translations import N_
 
 _FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
 _REASON: Final = "on the page of gateways"
@@ -124,29 +125,60 @@ async def open_one(request: PageRequest) -> Response:
 
 
 def _refused(problem: Problem) -> tuple[int, dict[str, str], str]:
-    """Return the status, the field with the key of its sentence, and a value that this names."""
+    """Return the status, the field with its text, and a value that this names."""
     match problem:
         case KeyReused():
-            return 422, {"gateway": "error_form_used"}, ""
+            return (
+                422,
+                {
+                    "gateway": N_(
+                        "This form was sent before, with other entries, and has done "
+                        "its work. Send it again if you want another one"
+                    )
+                },
+                "",
+            )
         case NotFound():
-            return 400, {"merchant": "tested_error_merchant"}, ""
+            return 400, {"merchant": N_("Enter the id of a merchant, such as mer_…")}, ""
         case checkouts.NotPreferred(first=first):
-            return 409, {"gateway": "tested_error_first"}, first
+            return (
+                409,
+                {
+                    "gateway": N_(
+                        "Payments of this method and currency go to {wait} first, and "
+                        "this one would too. Choose another method or currency, or put "
+                        "this gateway first for it with OPENTILL_ROUTES or "
+                        "OPENTILL_GATEWAYS; one that was not reached within 30 seconds "
+                        "comes last"
+                    )
+                },
+                first,
+            )
         case merchants.CapabilityOff(why=why):
-            return 403, {"merchant": "tested_error_off"}, why
+            return 403, {"merchant": N_("This merchant may not take payments: {wait}")}, why
         case Invalid(field=name):
-            field, key = _ERRORS.get(name or "", ("currency", "tested_error_rate"))
+            field, key = _ERRORS.get(
+                name or "",
+                (
+                    "currency",
+                    N_(
+                        "There is no exchange rate from this currency to the "
+                        "merchant's, or the amount is worth too little or too much in "
+                        "it"
+                    ),
+                ),
+            )
             return 400, {field: key}, ""
         case _:
-            return 403, {"merchant": "tested_error_agreement"}, ""
+            return 403, {"merchant": N_("This merchant has not accepted the agreement yet")}, ""
 
 
-# field of the service → field of the form, and the key of the sentence that says what it accepts
+# field of the service → field of the form, and the text that says what it accepts
 _ERRORS: Final = {
-    "gateway": ("gateway", "tested_error_gateway"),
-    "price": ("amount", "tested_error_amount"),
-    "currency": ("currency", "tested_error_currency"),
-    "method": ("method", "tested_error_method"),
+    "gateway": ("gateway", N_("Choose one of the gateways of this deployment")),
+    "price": ("amount", N_("Enter an amount above 0, such as 1.00")),
+    "currency": ("currency", N_("Enter an ISO 4217 code such as EUR")),
+    "method": ("method", N_("Choose a method that this gateway offers in this currency")),
 }
 PLACE: Final = f"{OF_CONSOLE}/gateways/test"
 pages: Final = (

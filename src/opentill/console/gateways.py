@@ -22,6 +22,7 @@ from opentill.orders import jobs as order_jobs
 from opentill.orders.payments.model import UnansweredAttempts
 from opentill.web import charts
 from opentill.web.language import Localizer
+from opentill.web.translations import N_, NC_
 
 _QUARTER_MS: Final = 900_000
 _HOUR_MS: Final = 3_600_000
@@ -78,8 +79,8 @@ async def show(request: PageRequest) -> Response:
                 name=name,
                 away=isinstance(gateways, Gateways) and gateways.is_unreachable(name),
                 spans=[
-                    _span(localizer, "gateways_hour", name, of_hour),
-                    _span(localizer, "gateways_day", name, of_day),
+                    _span(localizer, N_("Last hour"), name, of_hour),
+                    _span(localizer, NC_("gateway figures", "Last day"), name, of_day),
                 ],
                 calls=_calls(localizer, name),
                 unanswered=unanswered.get(name),
@@ -94,5 +95,5 @@ async def show(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{OF_CONSOLE}/gateways", "deployment.read", show, menu="menu_gateways"),
+    Page("GET", f"{OF_CONSOLE}/gateways", "deployment.read", show, menu=N_("Gateways")),
 )

@@ -18,6 +18,7 @@ from opentill.figures.model import local
 from opentill.ledger import TrialBalance
 from opentill.web import charts
 from opentill.web.language import Localizer
+from opentill.web.translations import N_, NC_
 
 _DAYS: Final = 30  # of the range that is shown unasked
 
@@ -81,16 +82,16 @@ def _accounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
     The three make up the first, since the accounts of every posting add up to zero.
     """
     minors = {
-        "money_taken": -one.gateway,
-        "money_owed": one.pending + one.available + one.frozen + one.reserve,
-        "account_pending": one.pending,
-        "account_available": one.available,
-        "account_frozen": one.frozen,
-        "account_reserve": one.reserve,
-        "money_paid_out": one.bank,
-        "money_earned": one.platform,
+        N_("Taken in by gateways"): -one.gateway,
+        N_("Owed to merchants"): one.pending + one.available + one.frozen + one.reserve,
+        N_("Pending"): one.pending,
+        NC_("balance", "Available"): one.available,
+        N_("Frozen"): one.frozen,
+        N_("In reserve"): one.reserve,
+        N_("Paid out"): one.bank,
+        N_("Earned"): one.platform,
     }
     return [(name, localizer.amount(Money(minor, one.currency))) for name, minor in minors.items()]
 
 
-pages: Final = (Page("GET", OF_CONSOLE, "console.read", show, menu="menu_home"),)
+pages: Final = (Page("GET", OF_CONSOLE, "console.read", show, menu=N_("Home")),)

@@ -10,6 +10,7 @@ from opentill import agreement, ledger, merchants, people
 from opentill.backoffice import render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import ACCOUNT, TERM, TERM_VALUE
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core import money
@@ -18,22 +19,23 @@ from opentill.ledger import TrialBalance
 from opentill.merchants import Merchant, Terms, TermsVersion
 from opentill.people import Permission
 from opentill.web.language import Localizer
+from opentill.web.translations import N_, NC_
 
 # The merchant's own pages, as staff see them: key of the name, path below, permission.
 _ITS_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
-    ("its_home", "/", "home.read"),
-    ("its_payments", "/payments", "payments.read"),
-    ("its_customers", "/customers", "customers.read"),
-    ("its_products", "/products", "products.read"),
-    ("its_disputes", "/disputes", "disputes.read"),
-    ("its_balance", "/balance", "balance.read"),
-    ("its_payouts", "/payouts", "payouts.read"),
-    ("its_keys", "/developers/keys", "keys.read"),
-    ("its_endpoints", "/developers/webhooks", "endpoints.read"),
-    ("its_requests", "/developers/requests", "requests.read"),
-    ("its_epay", "/developers/epay", "epay.read"),
-    ("its_settings", "/settings", "settings.read"),
-    ("its_team", "/team", "team.read"),
+    (N_("Home"), "/", "home.read"),
+    (NC_("merchant's pages", "Payments"), "/payments", "payments.read"),
+    (NC_("merchant's pages", "Customers"), "/customers", "customers.read"),
+    (N_("Products"), "/products", "products.read"),
+    (N_("Disputes"), "/disputes", "disputes.read"),
+    (N_("Balance"), "/balance", "balance.read"),
+    (NC_("merchant's pages", "Payouts"), "/payouts", "payouts.read"),
+    (N_("API keys"), "/developers/keys", "keys.read"),
+    (N_("Webhooks"), "/developers/webhooks", "endpoints.read"),
+    (N_("Refused requests"), "/developers/requests", "requests.read"),
+    (N_("Epay"), "/developers/epay", "epay.read"),
+    (N_("Settings"), "/settings", "settings.read"),
+    (N_("Team"), "/team", "team.read"),
 )
 _ACCOUNTS: Final = ("available", "pending", "frozen", "reserve")
 
@@ -76,13 +78,13 @@ async def show(request: PageRequest) -> Response:
 
 def _amounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
     amounts = {name: Money(getattr(one, name), one.currency) for name in _ACCOUNTS}
-    return [(f"account_{name}", localizer.amount(amount)) for name, amount in amounts.items()]
+    return [(ACCOUNT[name], localizer.amount(amount)) for name, amount in amounts.items()]
 
 
 def _terms(localizer: Localizer, merchant: Merchant) -> list[tuple[str, str]]:
     currency = merchant.settlement_currency
     return [
-        (f"term_{name}", _text(localizer, name, getattr(merchant, name), currency))
+        (TERM[name], _text(localizer, name, getattr(merchant, name), currency))
         for name in Terms.__struct_fields__
     ]
 
@@ -95,7 +97,7 @@ def _versions(
     for version, before in zip(versions, [None, *versions], strict=False):
         pairs = {} if before is None else merchants.differences(before, version)
         changes = [
-            (f"term_{name}", *(_text(localizer, name, value, currency) for value in pair))
+            (TERM[name], *(_text(localizer, name, value, currency) for value in pair))
             for name, pair in pairs.items()
         ]
         made.append(Changed(version, cast("list[tuple[str, str, str]]", changes)))
@@ -112,7 +114,9 @@ def _text(localizer: Localizer, name: str, value: Any, currency: str) -> str:
         return f"{money.rate_text(value * 100)} %"
     if name == "ip_allowlist":
         return ", ".join(value) or "–"
-    return localizer.say(f"value_{value}") if isinstance(value, str) else localizer.number(value)
+    return (
+        localizer.gettext(TERM_VALUE[value]) if isinstance(value, str) else localizer.number(value)
+    )
 
 
 pages: Final = (Page("GET", f"{PLACE}/{{merchant:id}}", "merchants.read", show),)

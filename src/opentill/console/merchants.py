@@ -11,9 +11,11 @@ from opentill.backoffice import downloads, lists, render
 from opentill.backoffice.lists import Pager
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.zone import ZONE
 from opentill.http import csvfile
 from opentill.merchants import Merchant, Status
+from opentill.web.translations import N_
 
 _STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 _COLUMNS: Final = (
@@ -46,7 +48,7 @@ async def show(request: PageRequest) -> Response:
         "merchants.html",
         text=text,
         chosen=status,
-        statuses=[(one, request.localizer.say(f"standing_{one}")) for one in _STATUSES],
+        statuses=[(one, request.localizer.gettext(MERCHANT_STATUS[one])) for one in _STATUSES],
         merchants=found,
         pager=Pager(number, total),
         file=request.console("merchants.csv") + (f"?{query}" if query else ""),
@@ -85,6 +87,6 @@ def _line(one: Merchant) -> tuple[str, ...]:
 
 PLACE: Final = f"{OF_CONSOLE}/merchants"
 pages: Final = (
-    Page("GET", PLACE, "merchants.read", show, menu="menu_merchants"),
+    Page("GET", PLACE, "merchants.read", show, menu=N_("Merchants")),
     Page("GET", f"{PLACE}.csv", "merchants.read", file),
 )

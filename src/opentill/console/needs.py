@@ -64,9 +64,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of thing that needs somebody.
 
-    ``need_NAME`` is the key of its sentence, which has a ``{number}``. ``page`` is where it is
-    dealt with, below /console; without one it has a list, by ``items``: sentences
-    ``need_NAME_title``, ``need_NAME_text`` and ``need_NAME_at``, which says what the time is.
+    ``NEED`` has its text, with a ``{number}``. ``page`` is where it is
+    dealt with, below /console; without one it has a list, by ``items``, with
+    its texts in ``NEED_TITLE``, ``NEED_TEXT`` and ``NEED_TIME``, which says what the time is.
     ``most``: the count that stands for more too, None where each is counted.
     """
 

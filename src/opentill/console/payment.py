@@ -10,6 +10,7 @@ from starlette.responses import Response
 from opentill import merchants, orders, people, webhooks
 from opentill.approvals import WaitingAction
 from opentill.backoffice import once, payment_page, payment_reading, render
+from opentill.backoffice.labels import ORDER_STATUS
 from opentill.backoffice.model import Page
 from opentill.backoffice.payment_reading import Payment
 from opentill.backoffice.request import PageRequest
@@ -20,6 +21,7 @@ from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.db.database import Tx
 from opentill.people import command_permission
+from opentill.web.translations import N_, NC_
 
 _LONGEST_REASON: Final = 255
 _RESENT: Final = "on the page of a payment"
@@ -32,7 +34,7 @@ class Typed(msgspec.Struct, frozen=True):
     reason: str = ""
     amount: str = ""
     note: str = ""
-    errors: Mapping[str, str] = {}  # the key of a sentence by field
+    errors: Mapping[str, str] = {}  # a text by field
     wait: str = ""  # a value that a sentence names
 
 
@@ -96,7 +98,9 @@ async def act(request: PageRequest, action: Action) -> Response:
         amount=form.get("amount", ""),
     )
     if not 0 < len(reason) <= _LONGEST_REASON:
-        typed = msgspec.structs.replace(typed, errors={"reason": "payment_error_reason"})
+        typed = msgspec.structs.replace(
+            typed, errors={"reason": NC_("payment", "Say why, in 1 to 255 characters")}
+        )
         return await _page(request, 400, typed)
     actor = people.actor_of(request.login, reason)
 
@@ -117,7 +121,9 @@ async def act(request: PageRequest, action: Action) -> Response:
     except Invalid as problem:
         if problem.field != "amount":
             return await _stale(request, form, typed)
-        typed = msgspec.structs.replace(typed, errors={"amount": "payment_error_amount"})
+        typed = msgspec.structs.replace(
+            typed, errors={"amount": N_("Enter an amount that is not more than what is left")}
+        )
         return await _page(request, 400, typed)
     return _back(request, f"?done={action.name}" if made == order_id else f"?waits={made}")
 
@@ -128,8 +134,14 @@ async def _stale(request: PageRequest, form: Mapping[str, str], typed: Typed) ->
         order = await orders.find_anywhere(tx, request.ids["order"])
     known = payment_actions.status_of(form.get("seen", ""))
     statuses = [one for one in (known, order.status) if one]
-    wait = " → ".join(str(request.localizer.say(f"status_{one}")) for one in statuses)
-    errors = {"reason": "payment_error_stale"}
+    wait = " → ".join(str(request.localizer.gettext(ORDER_STATUS[one])) for one in statuses)
+    errors = {
+        "reason": N_(
+            "The payment has changed since this was shown ({wait}), or "
+            "this form was used already. Nothing was done by it. Look at "
+            "the payment, then send it again"
+        )
+    }
     return await _page(request, 409, msgspec.structs.replace(typed, errors=errors, wait=wait))
 
 
@@ -156,7 +168,14 @@ async def resend(request: PageRequest) -> Response:
     try:
         sent = await request.app.db.run(send)
     except Invalid:  # it has been disabled since
-        typed = Typed(form=event_id, errors={"endpoint": "error_endpoint"})
+        typed = Typed(
+            form=event_id,
+            errors={
+                "endpoint": N_(
+                    "This endpoint is disabled. Enable it first, then send the event again"
+                )
+            },
+        )
         return await _page(request, 409, typed)
     return _back(request, f"?resent={'1' if sent else '0'}#{event_id}")
 
@@ -177,11 +196,20 @@ async def add_note(request: PageRequest) -> Response:
     try:
         await once.make(request, work)
     except KeyReused:
-        status, error = 422, "error_form_used"
+        status, error = (
+            422,
+            N_(
+                "This form was sent before, with other entries, and has done "
+                "its work. Send it again if you want another one"
+            ),
+        )
     except NotesFull:
-        status, error = 409, "error_note_full"
+        status, error = (
+            409,
+            N_("There are as many notes as there may be, so this one was not added"),
+        )
     except Invalid:
-        status, error = 400, "error_note"
+        status, error = 400, NC_("error", "Enter plain text of 1 to 5,000 characters")
     else:
         return _back(request, "?done=note")
     return await _page(request, status, Typed(form="note", note=text, errors={"note": error}))

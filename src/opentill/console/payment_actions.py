@@ -24,6 +24,7 @@ from opentill.merchants.fees import Scope
 from opentill.orders import Order, Status
 from opentill.people import Permission, command_permission
 from opentill.refunds import Refund
+from opentill.web.translations import N_
 
 ManualAction = Literal[
     "confirm", "refund-failed", "refund-reversed", "dispute-won", "dispute-recovered"
@@ -218,7 +219,7 @@ def offers(payment: Payment, settings: Settings) -> Iterator[Offer]:
     yield from _of_refunds(payment, settings)
     reporting = gateways.self_reporting(settings.gateways)
     for attempt in (one for one in payment.attempts if orders.is_kept(one, reporting)):
-        moves = (("payment_moves_back", Money(attempt.amount_minor, attempt.currency)),)
+        moves = ((N_("The customer has got back"), Money(attempt.amount_minor, attempt.currency)),)
         yield Offer(action=GIVEN_BACK, subject=attempt.id, moves=moves)
     left = Money(order.amount_minor - order.refund_held_minor, order.currency)
     if orders.can(order, "disputed") and left.minor > 0:
@@ -238,7 +239,7 @@ def _of_refunds(payment: Payment, settings: Settings) -> Iterator[Offer]:
             yield from _of_refund(refund)
         elif refund.status == "SUCCEEDED":
             debit = Money(refund.debit_minor, refund.debit_currency)
-            moves = (("payment_moves_returned", debit),)
+            moves = ((N_("Returns to the merchant’s balance"), debit),)
             yield Offer(action=REFUND_REVERSED, subject=refund.id, moves=moves)
 
 
@@ -247,30 +248,30 @@ def _confirmation(unpaid: Order) -> Offer:
     settled = order.settled_currency
     fee = order.gross_settled_minor - order.net_settled_minor
     moves = (
-        ("payment_moves_taken", Money(order.amount_minor, order.currency)),
-        ("payment_moves_fee", Money(fee, settled)),
-        ("payment_moves_pending", Money(order.net_settled_minor, settled)),
+        (N_("Counts as received"), Money(order.amount_minor, order.currency)),
+        (N_("Fee of the platform"), Money(fee, settled)),
+        (N_("The merchant’s pending balance gains"), Money(order.net_settled_minor, settled)),
     )
     return Offer(action=CONFIRM, moves=moves)
 
 
 def _of_refund(refund: Refund) -> Iterator[Offer]:
     held = Money(refund.debit_minor, refund.debit_currency)
-    back = ("payment_moves_back", Money(refund.amount_minor, refund.currency))
-    left = ("payment_moves_left", held)
+    back = (N_("The customer has got back"), Money(refund.amount_minor, refund.currency))
+    left = (N_("Leaves the merchant’s frozen balance"), held)
     yield Offer(action=REFUND_DONE, subject=refund.id, moves=(back, left))
-    returned = ("payment_moves_returned", held)
+    returned = (N_("Returns to the merchant’s balance"), held)
     yield Offer(action=REFUND_FAILED, subject=refund.id, moves=(returned,))
 
 
 def _of_dispute(action: Action, dispute: Dispute) -> Offer:
     debit = Money(dispute.debit_minor, dispute.debit_currency)
     moves: dict[str, tuple[tuple[str, Money], ...]] = {
-        DISPUTE_WON.name: (("payment_moves_kept", debit),),
+        DISPUTE_WON.name: ((N_("The merchant keeps"), debit),),
         DISPUTE_LOST.name: (
-            ("payment_moves_lost", debit),
-            ("payment_moves_dispute_fee", Money(dispute.fee_minor, dispute.debit_currency)),
+            (N_("The merchant loses"), debit),
+            (N_("And the fee of the dispute"), Money(dispute.fee_minor, dispute.debit_currency)),
         ),
-        DISPUTE_RECOVERED.name: (("payment_moves_returned", debit),),
+        DISPUTE_RECOVERED.name: ((N_("Returns to the merchant’s balance"), debit),),
     }
     return Offer(action=action, subject=dispute.id, moves=moves[action.name])

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from opentill import merchants, orders, people
 from opentill.backoffice import lists, render
+from opentill.backoffice.labels import ORDER_STATUS
 from opentill.backoffice.lists import Days, Pager
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
@@ -22,12 +23,13 @@ from opentill.db.database import Tx
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
 from opentill.orders import Concerned, Order, OrdersQuery, Status
+from opentill.web.translations import N_, NC_
 
 _LONGEST: Final = 500  # characters of the search box
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the address asks for; ``errors`` are the keys of sentences by field."""
+    """What the address asks for; ``errors`` are texts by field."""
 
     query: str
     merchant: str
@@ -71,7 +73,7 @@ async def show(request: PageRequest) -> Response:
         found=[(one, request.localizer.amount(Money(one.amount_minor, one.currency)))
                for one in found],
         pager=pager,
-        statuses=[(one, request.localizer.say(f"status_{one}")) for one in get_args(Status)],
+        statuses=[(one, request.localizer.gettext(ORDER_STATUS[one])) for one in get_args(Status)],
         zone=ZONE,
     )  # fmt: skip
 
@@ -90,7 +92,11 @@ async def _merchant(tx: Tx, asked: Asked) -> Merchant | None:
     exact = [one for one in found if asked.merchant in {one.id, one.name}]
     if len(exact) == 1 or len(found) == 1:
         return (exact or found)[0]
-    asked.errors["merchant"] = "payments_error_merchants" if found else "payments_error_merchant"
+    asked.errors["merchant"] = (
+        N_("Several merchants have this in their name. Enter all of the name, or the id")
+        if found
+        else N_("No merchant has this id or name")
+    )
     return None
 
 
@@ -124,10 +130,13 @@ async def _page(
             here, merchant.id, msgspec.convert(wanted, OrdersQuery)
         )
     except (Invalid, msgspec.ValidationError):
-        asked.errors["query"] = "payments_error_query"
+        asked.errors["query"] = N_(
+            "Too much is found by this, or it is too long. Enter more of "
+            "what you look for, or add days"
+        )
         return [], Pager(1, 0)
     return found, Pager(number, total)
 
 
 PLACE: Final = f"{OF_CONSOLE}/payments"
-pages: Final = (Page("GET", PLACE, "payments.read", show, menu="menu_payments"),)
+pages: Final = (Page("GET", PLACE, "payments.read", show, menu=NC_("console menu", "Payments")),)

@@ -11,12 +11,14 @@ from opentill.approvals.model import Action
 from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.payout_labels import PAYOUT_ERROR
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout, Status
+from opentill.web.translations import N_
 
 _FIELDS: Final = ("reference", "reason")
 # What can be recorded of a payout with a status: the forms of its page, in their order.
@@ -90,14 +92,14 @@ async def record(request: PageRequest) -> Response:
         return await _page(request, 400)
     actor = people.actor_of(request.login, typed["reason"])
     if not typed["reason"]:
-        return await _page(request, 400, event, {"reason": "payout_error_reason"}, typed)
+        return await _page(request, 400, event, {"reason": N_("Say why, in a few words.")}, typed)
     try:
         done = await request.app.db.run(
             lambda tx: _record(tx, request, event, typed["reference"], actor)
         )
     except Invalid as problem:
         field = _FIELD_OF.get(str(problem.field), "payout")
-        error = {field: f"payout_error_{field}"}
+        error = {field: PAYOUT_ERROR[field]}
         return await _page(request, 400, event, error, typed)
     waits = isinstance(done, WaitingAction)
     return render.see_other(request, f"{request.path}?{'waits' if waits else 'done'}={event}")

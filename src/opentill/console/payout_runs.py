@@ -12,6 +12,7 @@ from opentill.backoffice import downloads, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.approvals import approver
+from opentill.console.payout_labels import RUN_ERROR, RUN_FILE_ERROR, RUN_PAYMENT_ERROR
 from opentill.console.zone import ZONE
 from opentill.core import bankaccounts
 from opentill.core.errors import Invalid, PayloadTooLarge
@@ -19,6 +20,7 @@ from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.http.responses import Download
 from opentill.payouts import RunRequest
+from opentill.web.translations import N_
 
 _MOST_DUE: Final = 500
 _PAYOUTS: Final = 100
@@ -96,7 +98,7 @@ async def begin(request: PageRequest) -> Response:
         )
         run = await request.app.db.run(lambda tx: payouts.start_run(tx, wanted, request.now))
     except Invalid as problem:
-        return await _all(request, 400, {str(problem.field): f"run_error_{problem.field}"}, typed)
+        return await _all(request, 400, {str(problem.field): RUN_ERROR[str(problem.field)]}, typed)
     return await _perform(request, run)
 
 
@@ -159,7 +161,7 @@ async def take(request: PageRequest) -> Response:
         )
         run = await payouts.send_run(app.db, run_id, wanted, app.settings.secret_key, request.now)
     except Invalid as problem:
-        return await _one(request, 400, {"form": f"run_error_take_{problem.field}"})
+        return await _one(request, 400, {"form": RUN_FILE_ERROR[str(problem.field)]})
     file = await payouts.make_file(app.db, run_id, app.settings.secret_key)
     return await downloads.file(
         Download(
@@ -186,7 +188,7 @@ async def pay(request: PageRequest) -> Response:
         paid = await payouts.pay_run(request.app.db, run_id, reference, actor, now)
     except Invalid as problem:
         field = "reference" if problem.field == "bank-reference" else str(problem.field)
-        errors = {field: f"run_error_pay_{field}"}
+        errors = {field: RUN_PAYMENT_ERROR[field]}
         return await _one(request, 400, errors, {"reference": reference, "reason": reason})
     return render.see_other(request, f"{PLACE}/{run_id}?paid={paid}")
 
@@ -196,10 +198,12 @@ async def report(request: PageRequest) -> Response:
     try:
         files = await request.files()
     except PayloadTooLarge:
-        return await _all(request, 413, {"report": "run_error_report_size"})
+        return await _all(
+            request, 413, {"report": N_("Choose a file of at most 2 MB, or use the command line.")}
+        )
     given = files.get("report")
     if given is None or not given.content:
-        return await _all(request, 400, {"report": "run_error_report_none"})
+        return await _all(request, 400, {"report": N_("Choose a file.")})
     actor = people.actor_of(request.login, "uploaded in the console")
     try:
         done = await reconciliation.apply_bank_report(
@@ -207,7 +211,16 @@ async def report(request: PageRequest) -> Response:
             rules=approvals.Rules.of(request.app.settings),
         )  # fmt: skip
     except Invalid:
-        return await _all(request, 400, {"report": "run_error_report"})
+        return await _all(
+            request,
+            400,
+            {
+                "report": N_(
+                    "The file is no camt report and no CSV with the columns that "
+                    "are needed. Nothing was changed."
+                )
+            },
+        )
     counts = f"sent={done.sent}&returned={done.returned}&known={done.known}&found={done.found}"
     counts = f"{counts}&waiting={len(done.waiting)}"
     return render.see_other(request, f"{PLACE}?read={'new' if done.is_new else 'before'}&{counts}")
@@ -215,7 +228,7 @@ async def report(request: PageRequest) -> Response:
 
 PLACE: Final = f"{OF_CONSOLE}/payouts"
 pages: Final = (
-    Page("GET", PLACE, "payouts.read", show, menu="menu_runs"),
+    Page("GET", PLACE, "payouts.read", show, menu=N_("Payout runs")),
     Page("POST", f"{PLACE}/run", "payouts.manage", begin),
     Page("POST", f"{PLACE}/report", "payouts.manage", report, files=_REPORT),
     Page("GET", f"{PLACE}/{{run:id}}", "payouts.read", show_one),

@@ -16,10 +16,20 @@ from opentill.db.database import Tx
 from opentill.merchants import Actor, Key
 from opentill.people import STAFF_ROLES, NewLink, StaffRole
 from opentill.people.model import HOUR_MS
+from opentill.web.translations import N_, NC_
 
 _REASON: Final = "in the console"
 # Why somebody cannot be the second person, by the field of the refusal.
-_NOT_SECOND: Final = {"invited": "approvals_error_invited", "browser": "approvals_error_browser"}
+_NOT_SECOND: Final = {
+    "invited": N_(
+        "Whoever asked for this has invited this person or given them "
+        "a new password within the last 72 hours. Somebody else must "
+        "approve."
+    ),
+    "browser": N_(
+        "Whoever asked for this has logged in in this browser. Approve it in a browser of your own."
+    ),
+}
 _KEYS: Final = ("revoke", "keep")  # what becomes of the keys of somebody who is removed
 
 
@@ -66,9 +76,11 @@ async def invite(request: PageRequest) -> Response:
     role, language = _role(form), mail_language.chosen(request, form)
     typed = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
-        return await _people(request, 400, {"role": "error_role"}, **typed)
+        return await _people(request, 400, {"role": N_("Choose one of the roles")}, **typed)
     if language is None:
-        return await _people(request, 400, {"language": "error_mail_language"}, **typed, role=role)
+        return await _people(
+            request, 400, {"language": N_("Choose one of the languages")}, **typed, role=role
+        )
     actor = people.actor_of(request.login, _REASON)
     wanted = mail.NewInvitation(
         email=typed["email"], by=request.login.name, language=language, staff_role=role
@@ -80,11 +92,37 @@ async def invite(request: PageRequest) -> Response:
     try:
         made = await request.app.db.run(work)
     except mail.TooManyInvitations:
-        return await _people(request, 429, {"email": "error_invited_often"}, **typed, role=role)
+        return await _people(
+            request,
+            429,
+            {
+                "email": N_(
+                    "A person may invite 50 times within 24 hours, and a merchant "
+                    "200 times. Try again later"
+                )
+            },
+            **typed,
+            role=role,
+        )
     except mail.TooManyMails:
-        return await _people(request, 429, {"email": "error_mail_often"}, **typed, role=role)
+        return await _people(
+            request,
+            429,
+            {
+                "email": N_(
+                    "Ten messages were sent to this address on request within an "
+                    "hour. Try again later"
+                )
+            },
+            **typed,
+            role=role,
+        )
     except Invalid as problem:
-        error = "error_staff" if "staff" in (problem.reason or "") else "error_email"
+        error = (
+            N_("This person is staff already")
+            if "staff" in (problem.reason or "")
+            else NC_("error", "Enter an e-mail address such as name@example.com")
+        )
         return await _people(request, 400, {"email": error}, **typed, role=role)
     link = settings.public_url.rstrip("/") + made.path if made.is_shown else ""
     return await _people(request, link=link, invited=made.link.email)
@@ -95,17 +133,23 @@ async def ask_reset(request: PageRequest) -> Response:
     form = await request.form()
     email, reason = form.get("lost", ""), form.get("reason", "").strip()
     if not reason:
-        return await _people(request, 400, {"reason": "error_lost_reason"}, lost=email)
+        return await _people(request, 400, {"reason": N_("Say why")}, lost=email)
     actor = Actor(people.actor_of(request.login, "").who, reason)
     try:
         await request.app.db.run(
             lambda tx: people.lost_factors.request_reset(tx, email, request.now, actor=actor)
         )
     except NotFound:
-        return await _people(request, 400, {"lost": "error_lost"}, lost=email)
+        return await _people(
+            request, 400, {"lost": N_("Nobody with this address has a second factor")}, lost=email
+        )
     except Invalid as problem:
         is_open = "open" in (problem.reason or "")
-        error = "error_lost_open" if is_open else "error_lost"
+        error = (
+            N_("A reset of their factors is open already")
+            if is_open
+            else N_("Nobody with this address has a second factor")
+        )
         return await _people(request, 400, {"lost": error}, lost=email)
     return render.see_other(request, PLACE)
 
@@ -122,7 +166,13 @@ async def confirm_reset(request: PageRequest) -> Response:
             )
         )  # fmt: skip
     except Invalid as problem:
-        error = _NOT_SECOND.get(problem.field or "", "error_lost_same")
+        error = _NOT_SECOND.get(
+            problem.field or "",
+            N_(
+                "Another administrator must confirm it: neither the one who "
+                "requested it, nor the person it is for"
+            ),
+        )
         return await _people(request, 400, {"lost": error})
     return render.see_other(request, PLACE)
 
@@ -180,14 +230,18 @@ async def change_role(request: PageRequest) -> Response:
     """Give somebody another role."""
     role, person_id = _role(await request.form()), request.ids["person"]
     if role is None:
-        return await _person(request, 400, {"role": "error_role"})
+        return await _person(request, 400, {"role": N_("Choose one of the roles")})
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
             lambda tx: people.change_staff_role(tx, person_id, role, request.now, actor=actor)
         )
     except Invalid:
-        return await _person(request, 400, {"role": "error_last_admin"})
+        return await _person(
+            request,
+            400,
+            {"role": N_("There is always an administrator: make somebody else one first")},
+        )
     return render.see_other(request, PLACE)
 
 
@@ -208,7 +262,11 @@ async def remove(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _person(request, 400, {"role": "error_last_admin"})
+        return await _person(
+            request,
+            400,
+            {"role": N_("There is always an administrator: make somebody else one first")},
+        )
     own = person_id == request.login.person_id
     return render.see_other(request, "/dashboard" if own else PLACE)
 
@@ -224,7 +282,7 @@ async def end_logins(request: PageRequest) -> Response:
 PLACE: Final = f"{OF_CONSOLE}/people"
 _ONE: Final = f"{PLACE}/{{person:id}}"
 pages: Final = (
-    Page("GET", PLACE, "people.read", show, menu="menu_people"),
+    Page("GET", PLACE, "people.read", show, menu=N_("People")),
     Page("POST", f"{PLACE}/invite", "people.manage", invite),
     Page("POST", f"{PLACE}/withdraw", "people.manage", withdraw),
     Page("POST", f"{PLACE}/factors", "people.manage", ask_reset),

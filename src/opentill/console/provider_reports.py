@@ -24,6 +24,7 @@ from opentill.disputes import Unmatched
 from opentill.people import Permission, command_permission
 from opentill.refunds import RefundCase
 from opentill.web import refund_failures
+from opentill.web.translations import N_
 
 MOST: Final = 200  # that are listed
 _LONGEST_REASON: Final = 255
@@ -31,7 +32,7 @@ Report = Unmatched | RefundCase
 
 
 class ReportKind(NamedTuple):
-    """A kind of report; ``name`` is its need's, and what its sentences begin with."""
+    """A kind of report; ``name`` is its need's."""
 
     name: str
     place: str
@@ -111,7 +112,9 @@ async def dismiss(request: PageRequest, kind: ReportKind) -> Response:
     key = (form.get("merchant", ""), form.get("gateway", ""), form.get("ref", ""))
     reason = form.get("reason", "").strip()
     if not 0 < len(reason) <= _LONGEST_REASON:
-        return await _list(request, kind, 400, Typed(key, reason, "report_error_reason"))
+        return await _list(
+            request, kind, 400, Typed(key, reason, N_("Say why, in 1 to 255 characters"))
+        )
     actor = people.actor_of(request.login, reason)
 
     async def work(tx: Tx) -> str:
@@ -129,7 +132,20 @@ async def dismiss(request: PageRequest, kind: ReportKind) -> Response:
     try:
         await once.make(request, work)
     except (Invalid, KeyReused, NotFound):
-        return await _list(request, kind, 409, Typed(key, reason, "report_error_stale"))
+        return await _list(
+            request,
+            kind,
+            409,
+            Typed(
+                key,
+                reason,
+                N_(
+                    "It has changed since this was shown: somebody has dismissed "
+                    "it, it was applied to its order, or the gateway has reported "
+                    "more."
+                ),
+            ),
+        )
     return render.see_other(request, f"{kind.place}?done=1")
 
 

@@ -10,6 +10,7 @@ from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
+from opentill.web.translations import N_
 
 LATE_MS: Final = 300_000  # as the alert OpenTillQueueLate in deploy/prometheus/alerts.yml
 _ASIDE: Final = 50  # events put aside that are listed
@@ -44,4 +45,4 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-pages: Final = (Page("GET", f"{OF_CONSOLE}/queues", "deployment.read", show, menu="menu_queues"),)
+pages: Final = (Page("GET", f"{OF_CONSOLE}/queues", "deployment.read", show, menu=N_("Queues")),)

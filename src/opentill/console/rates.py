@@ -17,6 +17,7 @@ from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
 from opentill.rates.model import DAY_MS
+from opentill.web.translations import N_
 
 _FIELDS: Final = ("base", "quote", "rate")
 _MOST_BYTES: Final = 8 * 1024 * 1024  # all days since 1999 are some 3 MB
@@ -38,7 +39,7 @@ async def _rates(
     problems = dict(errors or {})
     known = code in money.EXPONENTS
     if code and not known:
-        problems["currency"] = "error_currency"
+        problems["currency"] = N_("Enter an ISO 4217 code such as USD")
     oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
     async with request.app.db.connection() as tx:
         found = await rates.list_current(tx, now, code if known else None)
@@ -65,7 +66,7 @@ async def _rates(
 
 
 def _state(rate: rates.ListedRate, oldest: int) -> str:
-    """Return whether a rate is used, and if not why: the end of a sentence's key."""
+    """Return whether a rate is used, and if not why: a key of ``RATE_STATE``."""
     if rate.counts(oldest):
         return "counts"
     return "dropped" if rate.is_dropped else "too_old"
@@ -78,7 +79,11 @@ async def put(request: PageRequest) -> Response:
     try:
         rate = Decimal(form.get("rate", "").strip())
     except InvalidOperation:
-        return await _rates(request, form, {"rate": "error_rate"})
+        return await _rates(
+            request,
+            form,
+            {"rate": N_("Enter a positive decimal number of at most 18 digits, such as 1.08")},
+        )
     actor = people.actor_of(request.login, "on the page of exchange rates")
 
     async def work(tx: Tx) -> str:
@@ -91,12 +96,26 @@ async def put(request: PageRequest) -> Response:
         await once.make(request, work)
     except Invalid as problem:
         same = problem.field == "quote" and base == quote
-        error = "error_rate" if problem.field == "rate" else "error_currency"
+        error = (
+            N_("Enter a positive decimal number of at most 18 digits, such as 1.08")
+            if problem.field == "rate"
+            else N_("Enter an ISO 4217 code such as USD")
+        )
         return await _rates(
-            request, form, {problem.field or "rate": "error_same" if same else error}
+            request,
+            form,
+            {
+                problem.field or "rate": N_("Enter another currency than the first one")
+                if same
+                else error
+            },
         )
     except KeyReused:
-        return await _rates(request, form, {"rate": "error_sent"})
+        return await _rates(
+            request,
+            form,
+            {"rate": N_("This form has set a rate already. Look at the list, then send it again")},
+        )
     return render.see_other(request, f"{PLACE}?currency={base}&done=1")
 
 
@@ -105,10 +124,10 @@ async def bring_in(request: PageRequest) -> Response:
     try:
         files = await request.files()
     except PayloadTooLarge:
-        return await _rates(request, errors={"file": "error_rates_size"})
+        return await _rates(request, errors={"file": N_("Choose a file of at most 8 MB")})
     file = files.get("file")
     if file is None or not file.content:
-        return await _rates(request, errors={"file": "error_rates_none"})
+        return await _rates(request, errors={"file": N_("Choose the file")})
     actor = people.actor_of(request.login, f"import of {file.name[:100]}")
 
     async def work(tx: Tx) -> None:
@@ -120,13 +139,21 @@ async def bring_in(request: PageRequest) -> Response:
         sheet = await asyncio.to_thread(rates.read_file, file.content)
         await request.app.db.run(work)
     except Invalid:
-        return await _rates(request, errors={"file": "error_rates_file"})
+        return await _rates(
+            request,
+            errors={
+                "file": N_(
+                    "Choose a file of reference rates of the European Central "
+                    "Bank, with days of the last three months and none to come"
+                )
+            },
+        )
     return render.see_other(request, f"{PLACE}?done=1")
 
 
 PLACE: Final = f"{OF_CONSOLE}/rates"
 pages: Final = (
-    Page("GET", PLACE, "rates.read", show, menu="menu_rates"),
+    Page("GET", PLACE, "rates.read", show, menu=N_("Exchange rates")),
     Page("POST", f"{PLACE}/set", "rates.manage", put),
     Page("POST", f"{PLACE}/import", "rates.manage", bring_in, files=_MOST_BYTES),
 )

@@ -10,11 +10,13 @@ from opentill.adjustments import KINDS, AdjustmentRequest, Kind
 from opentill.backoffice import lists, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import DIFFERENCE_ERROR
 from opentill.console.zone import ZONE
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, PayloadTooLarge
 from opentill.db.database import Tx
 from opentill.reconciliation import Report
+from opentill.web.translations import N_
 
 _MOST: Final = 200
 _FILE: Final = 2 * 1024 * 1024
@@ -59,18 +61,28 @@ async def compare(request: PageRequest) -> Response:
     try:
         form, files = await request.form(), await request.files()
     except PayloadTooLarge:
-        return await _all(request, 413, {"file": "inbox_error_size"})
+        return await _all(
+            request, 413, {"file": N_("Choose a file of at most 2 MB, or use the command line.")}
+        )
     gateway, given = form.get("gateway", ""), files.get("file")
     if gateway not in request.app.settings.gateways:
-        return await _all(request, 400, {"gateway": "inbox_error_gateway"})
+        return await _all(request, 400, {"gateway": N_("Choose a gateway.")})
     if given is None or not given.content:
-        return await _all(request, 400, {"file": "inbox_error_none"})
+        return await _all(request, 400, {"file": N_("Choose a file.")})
     actor = people.actor_of(request.login, "uploaded in the console")
     report = Report(gateway=gateway, file=io.BytesIO(given.content), name=given.name)
     try:
         done = await reconciliation.reconcile_file(request.app.db, report, actor, request.now)
     except Invalid:
-        return await _all(request, 400, {"file": "inbox_error_file"})
+        return await _all(
+            request,
+            400,
+            {
+                "file": N_(
+                    "The file is no report with the columns that are needed. Nothing was recorded."
+                )
+            },
+        )
     return render.see_other(
         request, f"{PLACE}?rows={done.rows}&matched={done.matched}&found={done.found}"
     )
@@ -109,7 +121,7 @@ async def resolve(request: PageRequest) -> Response:
     typed = {name: form.get(name, "").strip() for name in _FIELDS}
     difference_id = request.ids["difference"]
     if not typed["reason"]:
-        return await _one(request, 400, {"reason": "inbox_error_reason"}, typed)
+        return await _one(request, 400, {"reason": N_("Say why, in a few words.")}, typed)
     actor = people.actor_of(request.login, typed["reason"])
     above = request.app.settings.approval_above
 
@@ -123,7 +135,7 @@ async def resolve(request: PageRequest) -> Response:
         await request.app.db.run(work)
     except Invalid as problem:
         field = str(problem.field)
-        return await _one(request, 400, {field: f"inbox_error_{field}"}, typed)
+        return await _one(request, 400, {field: DIFFERENCE_ERROR[field]}, typed)
     return render.see_other(request, f"{PLACE}?done=1")
 
 
@@ -157,7 +169,7 @@ async def _adjustment(
 
 PLACE: Final = f"{OF_CONSOLE}/reconciliation"
 pages: Final = (
-    Page("GET", PLACE, "balance.read", show, menu="menu_inbox"),
+    Page("GET", PLACE, "balance.read", show, menu=N_("Reconciliation")),
     Page("POST", f"{PLACE}/compare", "balance.adjust", compare, files=_FILE),
     Page("GET", f"{PLACE}/{{difference:id}}", "balance.read", show_one),
     Page("POST", f"{PLACE}/{{difference:id}}/resolve", "balance.adjust", resolve),

@@ -8,6 +8,7 @@ from opentill.backoffice import render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
 from opentill.gateways.masked_settings import masked_rows
+from opentill.web.translations import N_
 
 
 async def show(request: PageRequest) -> Response:
@@ -16,5 +17,5 @@ async def show(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{OF_CONSOLE}/settings", "deployment.read", show, menu="menu_settings"),
+    Page("GET", f"{OF_CONSOLE}/settings", "deployment.read", show, menu=N_("Settings")),
 )

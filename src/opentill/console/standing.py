@@ -14,6 +14,7 @@ from opentill import merchants, onboarding, people
 from opentill.backoffice import mail_language, once, render
 from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused
@@ -21,6 +22,7 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.merchants import Capability, Status, StatusEvent
 from opentill.onboarding import NotClosable
+from opentill.web.translations import N_
 
 # What a status allows: the forms of its page, in their order.
 _EVENTS: Final[Mapping[Status, tuple[StatusEvent, ...]]] = {
@@ -113,7 +115,7 @@ async def take(request: PageRequest) -> Response:
     async def invited(tx: Tx) -> _Made:
         language, settings = mail_language.chosen(request, form), request.app.settings
         if language is None:
-            raise _Refused(Typed(errors={"language": "error_mail_language"}), 400)
+            raise _Refused(Typed(errors={"language": N_("Choose one of the languages")}), 400)
         approved = await onboarding.approve(
             tx, settings, merchant_id, actor, now, notes=notes, language=language
         )
@@ -142,7 +144,14 @@ async def _check_confirmed(tx: Tx, merchant_id: str, form: Mapping[str, str]) ->
     """Raise _Refused unless the merchant's name was typed."""
     merchant = await merchants.find(tx, merchant_id)
     if form.get("confirm", "").strip() != merchant.name:
-        raise _Refused(Typed(errors={"confirm": "error_standing_confirm"}), 400)
+        raise _Refused(
+            Typed(
+                errors={
+                    "confirm": N_("Type the merchant's name as it stands at the top of this page")
+                }
+            ),
+            400,
+        )
 
 
 async def switch(request: PageRequest) -> Response:
@@ -197,16 +206,27 @@ async def _again(
         case _Refused():
             status, errors = problem.status, dict(problem.typed.errors)
         case NotClosable():
-            status, errors = 409, {"reason": "error_standing_left"}
+            status, errors = (
+                409,
+                {"reason": N_("The merchant still has money or something under way, see below")},
+            )
         case Invalid(field="reason"):
-            errors = {"reason": "error_standing_reason"}
+            errors = {"reason": N_("Give a reason: up to 500 characters on one line")}
         case Invalid(field="notes"):
-            errors = {"notes": "error_standing_notes"}
+            errors = {"notes": N_("Notes may have up to 2,000 printable characters")}
         case _:  # somebody else was faster, or the form was used for something else
             async with request.app.db.connection() as tx:
                 now = (await merchants.find(tx, request.merchant_id)).status
-            status, errors = 409, {"reason": "error_standing_stale"}
-            wait = request.localizer.say(f"standing_{now}")
+            status, errors = (
+                409,
+                {
+                    "reason": N_(
+                        "Somebody else has changed this merchant meanwhile: {wait}. "
+                        "Look again, and send the form anew if it still makes sense"
+                    )
+                },
+            )
+            wait = request.localizer.gettext(MERCHANT_STATUS[now])
     kept = {field: form.get(field, "") for field in ("reason", "notes", "confirm")}
     return await _page(request, status, Typed(form=name, errors=errors, wait=wait, **kept))
 
@@ -225,7 +245,7 @@ def _path(merchant_id: str) -> str:
 _STANDING: Final = f"{PLACE}/{{merchant:id}}/standing"
 pages: Final = (
     Page("GET", f"{OF_CONSOLE}/applications", "merchants.read", applications,
-         menu="menu_applications"),
+         menu=N_("Applications")),
     Page("GET", _STANDING, "merchants.read", show),
     Page("POST", _STANDING, "merchants.manage", take),
     Page("POST", f"{_STANDING}/capability", "merchants.manage", switch),

@@ -15,12 +15,14 @@ from opentill import merchants, people
 from opentill.backoffice import once, render
 from opentill.backoffice.model import Page
 from opentill.backoffice.request import PageRequest
+from opentill.console.labels import TERM_ERROR
 from opentill.console.merchants import PLACE
 from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
 from opentill.merchants import FeePolicy, Merchant
 from opentill.merchants.model import Calendar
+from opentill.web.translations import N_
 
 Kind = Literal["percent", "amount", "days", "choice", "rows", "addresses"]
 
@@ -102,7 +104,7 @@ def changes(merchant: Merchant, typed: Mapping[str, str]) -> tuple[dict[str, Any
         try:
             value = _read(field, text, merchant.settlement_currency)
         except ValueError:
-            errors[field.name] = f"terms_error_{field.kind}"
+            errors[field.name] = TERM_ERROR[field.kind]
             continue
         if field.kind == "rows":
             terms["fee_changes"] = _fee_changes(merchant, value)
@@ -155,7 +157,7 @@ async def save(request: PageRequest) -> Response:
     terms, errors = changes(merchant, typed)
     reason = form.get("reason", "").strip()
     if not reason:
-        errors["reason"] = "terms_error_reason"
+        errors["reason"] = N_("Say why, in a few words")
     if errors:
         return await _page(request, 400, errors, form)
     actor = people.actor_of(request.login, reason)
@@ -173,7 +175,17 @@ async def save(request: PageRequest) -> Response:
     try:
         await once.make(request, work)
     except (_Stale, KeyReused):
-        return await _page(request, 409, {"terms": "terms_error_stale"}, form)
+        return await _page(
+            request,
+            409,
+            {
+                "terms": N_(
+                    "The terms were changed meanwhile. Compare what you entered "
+                    "with what holds now, then send it again"
+                )
+            },
+            form,
+        )
     except Invalid as problem:
         return await _page(request, 400, {_name(problem.field): _error(problem)}, form)
     return render.see_other(request, f"{PLACE}/{merchant_id}")
@@ -189,7 +201,7 @@ def _name(refused: str | None) -> str:
 
 def _error(problem: Invalid) -> str:
     kind = next((one.kind for one in FIELDS if one.name == _name(problem.field)), None)
-    return f"terms_error_{kind}" if kind else "terms_error_terms"
+    return TERM_ERROR[kind] if kind else N_("The terms could not be set like this")
 
 
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/terms"

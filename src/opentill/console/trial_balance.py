@@ -15,6 +15,7 @@ from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.ledger.postings import ACCOUNTS
 from opentill.list_counts import FOREVER
+from opentill.web.translations import N_
 
 _MOST: Final = 200  # merchants that are listed; the command line lists all
 
@@ -28,7 +29,10 @@ async def show(request: PageRequest) -> Response:
     form = "ledger-" if of_ledger else ""
     errors = {form + name: sentence for name, sentence in days.errors.items()}
     if merchant_id and not is_id(merchant_id):
-        errors["merchant"], merchant_id = "error_merchant", ""
+        errors["merchant"], merchant_id = (
+            N_("Enter the id of a merchant, such as mer_…, or nothing"),
+            "",
+        )
     at = days.until if days.last and not days.errors else None
     async with request.app.db.snapshot() as tx:
         whose = merchant_id or None
@@ -78,6 +82,6 @@ async def export(request: PageRequest) -> Response:
 
 PLACE: Final = f"{OF_CONSOLE}/trial-balance"
 pages: Final = (
-    Page("GET", PLACE, "balance.read", show, menu="menu_trial"),
+    Page("GET", PLACE, "balance.read", show, menu=N_("Trial balance")),
     Page("GET", f"{PLACE}/ledger.csv", "balance.read", export),
 )

@@ -11,6 +11,7 @@ from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.web.markdown import markdown
+from opentill.web.translations import N_
 
 
 async def show(request: PageRequest) -> Response:
@@ -47,7 +48,7 @@ async def accept(request: PageRequest) -> Response:
     form, login = await request.form(), request.login
     document = agreement.current(request.app.settings)
     if form.get("accepted") != "yes":
-        return await _page(request, 400, {"accepted": "error_not_accepted"})
+        return await _page(request, 400, {"accepted": N_("Tick the box to accept the agreement")})
     by = agreement.AcceptedBy(
         person_id=login.person_id,
         name=login.name,
@@ -62,12 +63,21 @@ async def accept(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _page(request, 409, {"accepted": "error_agreement_changed"})
+        return await _page(
+            request,
+            409,
+            {
+                "accepted": N_(
+                    "The agreement has changed since you opened this page. Nothing "
+                    "was accepted: read the text below again"
+                )
+            },
+        )
     return render.see_other(request, f"/dashboard/{request.merchant_id}/agreement")
 
 
 _PLACE: Final = f"{OF_MERCHANT}/agreement"
 pages: Final = (
-    Page("GET", _PLACE, "agreement.read", show, menu="menu_agreement"),
+    Page("GET", _PLACE, "agreement.read", show, menu=N_("Agreement")),
     Page("POST", f"{_PLACE}/accept", "agreement.accept", accept),
 )

@@ -17,6 +17,7 @@ from opentill.dashboard import (
     events,
     home,
     keys,
+    labels,
     links,
     mails,
     payment,
@@ -30,7 +31,6 @@ from opentill.dashboard import (
     webhook,
     webhooks,
 )
-from opentill.dashboard.catalogue import PARTS
 
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
@@ -58,5 +58,5 @@ PAGES: Final[tuple[Page, ...]] = (
     *team.pages,
 )
 
-FACE: Final = Face(PAGES, OF_MERCHANT, Path(__file__).parent / "templates", PARTS)
+FACE: Final = Face(PAGES, OF_MERCHANT, Path(__file__).parent / "templates", (labels,))
 routes: Final = endpoint.routes(FACE, "/dashboard")

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from opentill import figures, ledger, merchants
 from opentill.backoffice import downloads, lists, render
+from opentill.backoffice.labels import ENTRY_TYPE
 from opentill.backoffice.lists import Days, Pager
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
@@ -20,6 +21,7 @@ from opentill.figures.model import local
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
 from opentill.web.language import Localizer
+from opentill.web.translations import N_
 
 # The merchant's accounts in the order of the pages: what people ask for first comes first.
 _ACCOUNTS: Final = ("available", "pending", "frozen", "reserve")
@@ -76,7 +78,7 @@ async def show(request: PageRequest) -> Response:
         zone=zone,
         days=days,
         kind=kind,
-        types=[(one, localizer.say(f"type_{one}")) for one in ledger.TYPES],
+        types=[(one, localizer.gettext(ENTRY_TYPE[one])) for one in ledger.TYPES],
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
         currencies=currencies,
@@ -124,7 +126,7 @@ async def statement(request: PageRequest) -> Response:
         zone=zone,
         days=days,
         merchant=merchant,
-        months={"this_month": _month(today), "last_month": _month(before)},
+        months={N_("This month until today"): _month(today), N_("Last month"): _month(before)},
         accounts=_ACCOUNTS,
         first=_day(request.localizer, days, days.first),
         last=_day(request.localizer, days, days.last),
@@ -217,7 +219,7 @@ async def _file(name: str, days: Days, chunks: AsyncGenerator[bytes, None]) -> R
 # Both files hold what the pages show to whoever has the permission, and nothing about customers:
 # so they need no more than the pages (payments.export is for files with customers' addresses).
 pages: Final = (
-    Page("GET", f"{OF_MERCHANT}/balance", "balance.read", show, menu="menu_balance"),
+    Page("GET", f"{OF_MERCHANT}/balance", "balance.read", show, menu=N_("Balance")),
     Page("GET", f"{OF_MERCHANT}/balance.csv", "balance.read", movements_file),
     Page("GET", f"{OF_MERCHANT}/balance/statement", "balance.read", statement),
     Page("GET", f"{OF_MERCHANT}/balance/statement.csv", "balance.read", statement_file),

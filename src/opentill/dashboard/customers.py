@@ -15,6 +15,7 @@ from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.dashboard import payments_columns
 from opentill.list_counts import FOREVER
+from opentill.web.translations import N_
 
 _LOOKED_AT: Final = 500  # payments, whose customers are shown before one is searched
 _COLUMNS: Final = (
@@ -42,7 +43,7 @@ async def show(request: PageRequest) -> Response:
         try:
             found = await orders.find_customers(here, request.merchant_id, email)
         except Invalid:
-            errors["email"] = "customers_error_many"
+            errors["email"] = N_("More than 200 addresses begin so: enter more of it")
     if len(found) == 1 and found[0].email.lower() == email.lower():
         return render.see_other(request, _place(request, found[0].email))
     pager = Pager(lists.page_number(request), len(found))
@@ -98,6 +99,6 @@ async def show_one(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{OF_MERCHANT}/customers"
 pages: Final = (
-    Page("GET", _PLACE, "customers.read", show, menu="menu_customers"),
+    Page("GET", _PLACE, "customers.read", show, menu=N_("Customers")),
     Page("GET", f"{_PLACE}/one", "customers.read", show_one),
 )

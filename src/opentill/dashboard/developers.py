@@ -8,6 +8,7 @@ from opentill.backoffice import render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.people import Permission
+from opentill.web.translations import N_
 
 PLACE: Final = f"{OF_MERCHANT}/developers"
 # The pages below this one, and who sees them.
@@ -27,4 +28,4 @@ async def show(request: PageRequest) -> Response:
 
 
 # Whoever sees any of the parts sees this one: support has the endpoints.
-pages: Final = (Page("GET", PLACE, "endpoints.read", show, menu="menu_developers"),)
+pages: Final = (Page("GET", PLACE, "endpoints.read", show, menu=N_("Developers")),)

@@ -13,11 +13,13 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
+from opentill.dashboard.labels import EVIDENCE_ERROR
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
 from opentill.ledger import Entry
 from opentill.orders import HistoryRow
 from opentill.web import responses
+from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a dispute"
 _FILE: Final = "file"
@@ -164,11 +166,28 @@ async def add_note(request: PageRequest) -> Response:
     try:
         await once.make(request, work)
     except KeyReused:
-        return await _dispute(request, 422, {"note": "error_form_used"}, text)
+        return await _dispute(
+            request,
+            422,
+            {
+                "note": N_(
+                    "This form was sent before, with other entries, and has done "
+                    "its work. Send it again if you want another one"
+                )
+            },
+            text,
+        )
     except NotesFull:
-        return await _dispute(request, 409, {"note": "disputes_error_notes_full"}, text)
+        return await _dispute(
+            request,
+            409,
+            {"note": N_("A dispute has at most 100 notes, so this one was not added")},
+            text,
+        )
     except Invalid:
-        return await _dispute(request, 400, {"note": "disputes_error_note"}, text)
+        return await _dispute(
+            request, 400, {"note": N_("Enter plain text of 1 to 5,000 characters")}, text
+        )
     return _back(request, "note")
 
 
@@ -189,9 +208,9 @@ async def add_evidence(request: PageRequest) -> Response:
             now=request.now,
         )
     except PayloadTooLarge:
-        return await _dispute(request, 413, {_FILE: "disputes_error_size"})
+        return await _dispute(request, 413, {_FILE: N_("Choose a file of at most 5 MB")})
     except EvidenceRefused as refused:
-        return await _dispute(request, 400, {_FILE: f"disputes_error_{refused.why}"})
+        return await _dispute(request, 400, {_FILE: EVIDENCE_ERROR[refused.why]})
     return _back(request, "file")
 
 
@@ -213,7 +232,7 @@ async def download(request: PageRequest) -> Response:
 _LIST: Final = f"{OF_MERCHANT}/disputes"
 _ONE: Final = f"{_LIST}/{{dispute:id}}"
 pages: Final = (
-    Page("GET", _LIST, "disputes.read", show_list, menu="menu_disputes"),
+    Page("GET", _LIST, "disputes.read", show_list, menu=N_("Disputes")),
     Page("GET", f"{_LIST}.csv", "disputes.read", show_file),
     Page("GET", _ONE, "disputes.read", show),
     Page("POST", f"{_ONE}/notes", "disputes.respond", add_note),

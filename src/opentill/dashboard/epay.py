@@ -16,6 +16,7 @@ from opentill.core.errors import ConfigurationError, Invalid, NotFound
 from opentill.dashboard import developers
 from opentill.db.database import Tx
 from opentill.epay import Credentials, NewCredentials, NoticeState
+from opentill.web.translations import N_
 
 _REASON: Final = "on the page of Epay"
 _MOST: Final = 100  # notifications
@@ -108,7 +109,11 @@ async def _made(request: PageRequest, work: Callable[[Tx], Awaitable[NewCredenti
         new = await once.make_secret(request, work, NewCredentials)
     except ConfigurationError as error:
         _log.error("Epay credentials cannot be made", reason=str(error))
-        return await _epay(request, 503, {"epay": "error_epay_setup"})
+        return await _epay(
+            request,
+            503,
+            {"epay": N_("Nothing was changed: the operator has to set up the service’s key first")},
+        )
     return await _epay(request, new=new) if new.key else _back(request)
 
 
@@ -134,7 +139,11 @@ async def _unconfirmed(request: PageRequest, field: str) -> dict[str, str]:
     form = await request.form()
     async with request.app.db.connection() as tx:
         known = await epay.find(tx, request.merchant_id)
-    return {} if form.get(field, "").strip() == str(known.pid) else {field: "error_epay_pid"}
+    return (
+        {}
+        if form.get(field, "").strip() == str(known.pid)
+        else {field: N_("Enter the pid of these credentials")}
+    )
 
 
 async def resend(request: PageRequest) -> Response:
@@ -146,7 +155,11 @@ async def resend(request: PageRequest) -> Response:
             lambda tx: epay.resend(tx, request.merchant_id, order_id, request.now, actor=actor)
         )
     except Invalid:
-        return await _epay(request, 409, {"notices": "error_epay_notice"})
+        return await _epay(
+            request,
+            409,
+            {"notices": N_("This order was not paid, so there is nothing to notify of")},
+        )
     return _back(request, "?done=resent")
 
 

@@ -13,6 +13,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.web.translations import N_
 from opentill.webhooks import TYPES, Endpoint, LogQuery, StoredEvent
 
 
@@ -107,7 +108,9 @@ async def resend(request: PageRequest) -> Response:
     except Invalid as problem:
         if problem.field != "id":
             raise
-        return await _event(request, 400, {"endpoints": "error_hook_disabled"})
+        return await _event(
+            request, 400, {"endpoints": N_("The endpoint is disabled: enable it first")}
+        )
     return render.see_other(request, f"{here}?done=resent")
 
 

@@ -27,7 +27,7 @@ class Next(msgspec.Struct, frozen=True):
 
 def chart(localizer: Localizer, days: Sequence[Day], one: Expected | CurrencyFigures) -> Chart:
     """Return the chart of what becomes available on the coming days."""
-    currency, say = one.balance.currency, localizer.say
+    currency, _ = one.balance.currency, localizer.gettext
 
     def amount(minor: int) -> str:
         return localizer.amount(Money(minor, currency))
@@ -40,18 +40,18 @@ def chart(localizer: Localizer, days: Sequence[Day], one: Expected | CurrencyFig
     ]  # fmt: skip
     return Chart(
         id=f"awaited-{currency}",
-        title=say("chart_awaited", currency=currency),
-        summary=say(
-            "chart_awaited_summary",
+        title=_("What becomes available ({currency})", currency=currency),
+        summary=_(
+            "{soon} within {days} days, {later} later. Held back, such as for disputes: {held}.",
             soon=amount(sum(one.pending.days) + sum(one.reserve.days)),
             days=len(rows),
             later=amount(one.pending.later + one.reserve.later),
             held=amount(one.pending.held + one.reserve.held),
         ),
-        about=say("column_day"),
+        about=_("Day"),
         series=[
-            Series(say("series_pending"), "bars", currency),
-            Series(say("series_reserve"), "bars", currency),
+            Series(_("From pending"), "bars", currency),
+            Series(_("From the reserve"), "bars", currency),
         ],
         rows=rows,
     )

@@ -23,6 +23,7 @@ from opentill.core.money import Money
 from opentill.dashboard import home_figures
 from opentill.db.database import Tx
 from opentill.orders import Order
+from opentill.web.translations import N_
 
 _NEWEST: Final = 10
 _DAY_MS: Final = 86_400_000
@@ -74,19 +75,40 @@ async def _todo(tx: Tx, request: PageRequest) -> list[Todo]:
     found: list[Todo] = []
     if access.may("disputes.read"):
         number = await disputes.count_open(tx, merchant_id)
-        found.append(Todo("todo_disputes", number, "/disputes", disputes.MOST_COUNTED))
+        found.append(
+            Todo(N_("Open disputes: {number}"), number, "/disputes", disputes.MOST_COUNTED)
+        )
     if access.may("agreement.read"):
         accepted = await agreement.acceptances(tx, merchant_id)
         status = agreement.status(agreement.current(request.app.settings), accepted)
-        found.append(Todo("todo_agreement", int(status != "ACCEPTED"), "/agreement"))
+        found.append(
+            Todo(
+                N_("The merchant services agreement is to be accepted"),
+                int(status != "ACCEPTED"),
+                "/agreement",
+            )
+        )
     if access.may("endpoints.read"):
         endpoints = await webhooks.search(tx, merchant_id)
         disabled = sum(one.status == "DISABLED" for one in endpoints)
-        found.append(Todo("todo_endpoints", disabled, "/developers/webhooks"))
+        found.append(
+            Todo(
+                N_("Webhook endpoints that are disabled: {number}"),
+                disabled,
+                "/developers/webhooks",
+            )
+        )
     if access.may("payouts.read"):
         since = request.now - _RECENT_MS
         failed = await payouts.failed_since(tx, merchant_id, since)
-        found.append(Todo("todo_payouts", len(failed), "/payouts", payouts.MOST_FAILED))
+        found.append(
+            Todo(
+                N_("Payouts of the last two weeks that failed: {number}"),
+                len(failed),
+                "/payouts",
+                payouts.MOST_FAILED,
+            )
+        )
     return [one for one in found if one.number]
 
 
@@ -97,26 +119,34 @@ async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> l
     has_product = product is not None or await products.has_any(tx, merchant_id)
     unpaid = [one for one in newest if one.status == "PENDING"]
     way = [
-        Todo("start_product", int(has_product), "/products"),
+        Todo(N_("Add a product"), int(has_product), "/products"),
         Todo(
-            "start_session",
+            N_("Open a checkout session"),
             int(bool(newest)),
             "/products" if product is None else f"/products/{product.id}",
         ),
-        Todo("start_payment", 0, f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/sessions"),
+        Todo(
+            N_("Have it paid"), 0, f"/sessions/{unpaid[0].checkout_id}" if unpaid else "/sessions"
+        ),
     ]
     shop: list[Todo] = []
     if access.may("keys.read"):
         keys = await merchants.keys(tx, merchant_id)
         key = any(one.revoked_at is None for one in keys)
-        shop.append(Todo("start_key", int(key), "/developers/keys"))
+        shop.append(Todo(N_("Create an API key"), int(key), "/developers/keys"))
     if access.may("endpoints.read"):
         endpoints = await webhooks.search(tx, merchant_id)
-        shop.append(Todo("start_endpoint", int(bool(endpoints)), "/developers/webhooks"))
+        shop.append(
+            Todo(
+                N_("Add a webhook endpoint, so that your shop is notified of payments"),
+                int(bool(endpoints)),
+                "/developers/webhooks",
+            )
+        )
     return [way[0], *shop, *way[1:]]
 
 
 pages: Final = (
     Page("GET", "/dashboard", "a person", choose),
-    Page("GET", OF_MERCHANT, "home.read", show, menu="menu_home"),
+    Page("GET", OF_MERCHANT, "home.read", show, menu=N_("Home")),
 )

@@ -9,10 +9,12 @@ from markupsafe import Markup
 
 from opentill.core.money import Money
 from opentill.dashboard import expected
+from opentill.dashboard.labels import PERIOD
 from opentill.figures import Attempts, CurrencyFigures, Figures, Period
 from opentill.web import charts
 from opentill.web.charts import Cell, Chart, Row, Series
 from opentill.web.language import Localizer
+from opentill.web.translations import N_
 
 _MOST: Final = 10  # times as much, beyond which a percentage says nothing
 
@@ -20,7 +22,7 @@ _MOST: Final = 10  # times as much, beyond which a percentage says nothing
 class Measure(msgspec.Struct, frozen=True):
     """One number of a period beside that of the one before; ``change`` is "" where there is none.
 
-    ``name`` is the key of a sentence.
+    ``name`` is a text.
     """
 
     name: str
@@ -43,7 +45,7 @@ class CurrencyShown(msgspec.Struct, frozen=True):
     currency: str
     cards: tuple[PeriodCard, ...]
     charts: tuple[Chart, ...]
-    balance: dict[str, str]  # by the end of a sentence's key
+    balance: dict[str, str]  # by account
 
 
 class Shown:
@@ -54,7 +56,7 @@ class Shown:
     ) -> None:
         """``with_balance``: whoever looks may see the balance and what becomes available."""
         self._localizer = localizer
-        self._say = localizer.say
+        self._gettext = localizer.gettext
         self._zone = zone
         self._found = found
         self._days = [
@@ -86,27 +88,27 @@ class Shown:
         for compared, attempts in zip(one.comparisons, tries, strict=True):
             now, before = compared.now, compared.before
             measures = [
-                self._money(one, "measure_paid", now.paid_minor, before.paid_minor),
-                self._money(one, "measure_refunded", now.refunded_minor, before.refunded_minor),
-                self._money(one, "measure_fees", now.fees_minor, before.fees_minor),
-                self._money(one, "measure_net", now.net_minor, before.net_minor),
-                self._count("measure_payments", now.payments, before.payments),
+                self._money(one, N_("Volume"), now.paid_minor, before.paid_minor),
+                self._money(one, N_("Refunds"), now.refunded_minor, before.refunded_minor),
+                self._money(one, N_("Fees"), now.fees_minor, before.fees_minor),
+                self._money(one, N_("Net"), now.net_minor, before.net_minor),
+                self._count(N_("Payments"), now.payments, before.payments),
             ]
             if now.disputed_minor or before.disputed_minor:
                 lost = self._money(
-                    one, "measure_disputed", now.disputed_minor, before.disputed_minor
+                    one, N_("Lost to disputes"), now.disputed_minor, before.disputed_minor
                 )
                 measures.insert(2, lost)
             if only_one:  # an attempt that failed has no settlement currency
                 measures.append(self._rate(attempts.now, attempts.before))
-            name = f"period_{compared.period.days}"
+            name = PERIOD[str(compared.period.days)]
             made.append(PeriodCard(name, self._compared(compared.period), tuple(measures)))
         return made
 
     def _compared(self, period: Period) -> Markup:
         moment = self._localizer.moment_in
-        return self._say(
-            "compared",
+        return self._gettext(
+            "beside {since} to {until}",
             since=moment(period.before_since, self._zone),
             until=moment(period.before_until, self._zone),
         )
@@ -125,7 +127,7 @@ class Shown:
 
     def _rate(self, now: Attempts, before: Attempts) -> Measure:
         cells = [charts.percent(self._localizer, one.success_rate) for one in (now, before)]
-        return Measure("measure_rate", cells[0].text, cells[1].text, "")
+        return Measure(N_("Success rate"), cells[0].text, cells[1].text, "")
 
     def _change(self, now: int, before: int) -> str:
         """Write by how much a number grew, as a share of the one before; "" if that says little."""
@@ -136,7 +138,7 @@ class Shown:
 
     def _volume(self, one: CurrencyFigures) -> Chart:
         """Return the chart of what came in by day, and what was left of it."""
-        currency, say = one.balance.currency, self._say
+        currency, _ = one.balance.currency, self._gettext
         rows = [
             Row(name, short, tuple(
                 charts.money(self._localizer, Money(minor, currency))
@@ -146,10 +148,10 @@ class Shown:
         ]  # fmt: skip
         most = max(range(len(one.days)), key=lambda index: one.days[index].paid_minor)
         total = sum(day.paid_minor for day in one.days)
-        summary = say("chart_empty", days=len(one.days))
+        summary = _("Nothing in these {days} days.", days=len(one.days))
         if total:
-            summary = say(
-                "chart_volume_summary",
+            summary = _(
+                "{total} in {days} days; the most was {most} on {day}.",
                 total=self._amount(total, currency),
                 days=len(one.days),
                 most=self._amount(one.days[most].paid_minor, currency),
@@ -157,19 +159,19 @@ class Shown:
             )
         return Chart(
             id=f"volume-{currency}",
-            title=say("chart_volume", currency=currency),
+            title=_("Volume by day ({currency})", currency=currency),
             summary=summary,
-            about=say("column_day"),
+            about=_("Day"),
             series=[
-                Series(say("measure_paid"), "bars", currency),
-                Series(say("measure_net"), "line", currency),
+                Series(_("Volume"), "bars", currency),
+                Series(_("Net"), "line", currency),
             ],
             rows=rows,
         )
 
     def _attempts(self) -> Chart:
         """Return the chart of payments and their success rate by day, over all currencies."""
-        say, localizer = self._say, self._localizer
+        _, localizer = self._gettext, self._localizer
         rows = [
             Row(name, short, (
                 charts.count(localizer, day.payments),
@@ -185,20 +187,20 @@ class Shown:
         rate: Cell = charts.percent(localizer, whole.success_rate)
         return Chart(
             id="attempts",
-            title=say("chart_attempts"),
-            summary=say("chart_empty", days=len(rows))
+            title=_("Payments and success rate by day"),
+            summary=_("Nothing in these {days} days.", days=len(rows))
             if whole.success_rate is None
-            else say(
-                "chart_attempts_summary",
+            else _(
+                "{payments} payments in {days} days; {rate} of the attempts succeeded.",
                 payments=localizer.number(whole.payments),
                 days=len(rows),
                 rate=rate.text,
             ),
-            about=say("column_day"),
+            about=_("Day"),
             series=[
-                Series(say("measure_payments"), "bars", "count"),
-                Series(say("series_failed"), "bars", "count"),
-                Series(say("measure_rate"), "line", "percent"),
+                Series(_("Payments"), "bars", "count"),
+                Series(_("Failed attempts"), "bars", "count"),
+                Series(_("Success rate"), "line", "percent"),
             ],
             rows=rows,
         )

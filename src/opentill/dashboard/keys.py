@@ -18,6 +18,7 @@ from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
 from opentill.people import key_scopes
+from opentill.web.translations import N_
 
 State = Literal["valid", "expired", "revoked"]
 _REASON: Final = "on the page of API keys"
@@ -89,15 +90,15 @@ async def create(request: PageRequest) -> Response:
         merchant = await merchants.find(tx, request.merchant_id)
     errors: dict[str, str] = {}
     if not name:
-        errors["name"] = "error_key_name"
+        errors["name"] = N_("Enter a name of 1 to 100 characters")
     end = _end_of(typed, ZoneInfo(merchant.time_zone))
     if typed and end is None:
-        errors["expires"] = "error_day"
+        errors["expires"] = N_("Enter a day as 2026-01-31")
     elif end is not None and end <= request.now:
-        errors["expires"] = "error_key_expires"
+        errors["expires"] = N_("Enter today or a later day")
     scopes = _scopes(request, form)
     if scopes == []:
-        errors["scopes"] = "error_key_scopes"
+        errors["scopes"] = N_("Select at least one permission")
     if errors:
         return await _list(request, 400, errors, typed=form)
     key_scopes.check(request.access.role, scopes)
@@ -115,7 +116,9 @@ async def create(request: PageRequest) -> Response:
     try:
         new = await once.make_secret(request, work, NewKey)
     except Invalid:
-        return await _list(request, 400, {"name": "error_key_name"}, typed=form)
+        return await _list(
+            request, 400, {"name": N_("Enter a name of 1 to 100 characters")}, typed=form
+        )
     return await _list(request, new=new)
 
 
@@ -183,7 +186,9 @@ async def rename(request: PageRequest) -> Response:
     key_scopes.check(request.access.role, key.scopes)
     name = form.get("name", "").strip()
     if not name:
-        return await _one(request, key, 400, {"name": "error_key_name"}, form)
+        return await _one(
+            request, key, 400, {"name": N_("Enter a name of 1 to 100 characters")}, form
+        )
 
     async def work(tx: Tx) -> None:
         actor, ids = people.actor_of(request.login, _REASON), (request.merchant_id, key.id)
@@ -192,7 +197,9 @@ async def rename(request: PageRequest) -> Response:
     try:
         await request.app.db.run(work)
     except Invalid:
-        return await _one(request, key, 400, {"name": "error_key_name"}, form)
+        return await _one(
+            request, key, 400, {"name": N_("Enter a name of 1 to 100 characters")}, form
+        )
     return render.see_other(
         request, f"/dashboard/{request.merchant_id}/developers/keys/{key.id}?done=renamed"
     )
@@ -203,7 +210,13 @@ async def regenerate(request: PageRequest) -> Response:
     form, key = await request.form(), await _find(request)
     key_scopes.check(request.access.role, key.scopes)
     if form.get("replace", "").strip() != _word(key):
-        return await _one(request, key, 400, {"replace": "error_key_word"}, form)
+        return await _one(
+            request,
+            key,
+            400,
+            {"replace": N_("Enter the last four characters of this key, with the same capitals")},
+            form,
+        )
 
     async def work(tx: Tx) -> NewKey:
         actor = people.actor_of(request.login, _REASON)
@@ -212,7 +225,12 @@ async def regenerate(request: PageRequest) -> Response:
     try:
         new = await once.make_secret(request, work, NewKey)
     except (Invalid, NotFound):
-        return await _one(request, await _find(request), 409, {"key": "error_key_over"})
+        return await _one(
+            request,
+            await _find(request),
+            409,
+            {"key": N_("This key is not valid any more, so it was not replaced")},
+        )
     return await _list(request, new=new)
 
 
@@ -220,7 +238,13 @@ async def revoke(request: PageRequest) -> Response:
     """Revoke a key at once; one that is revoked stays so."""
     form, key = await request.form(), await _find(request)
     if form.get("revoke", "").strip() != _word(key):
-        return await _one(request, key, 400, {"revoke": "error_key_word"}, form)
+        return await _one(
+            request,
+            key,
+            400,
+            {"revoke": N_("Enter the last four characters of this key, with the same capitals")},
+            form,
+        )
 
     async def work(tx: Tx) -> None:
         actor = people.actor_of(request.login, _REASON)

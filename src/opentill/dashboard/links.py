@@ -28,6 +28,7 @@ from opentill.payment_links import (
     state_of,
 )
 from opentill.products import Product, ProductsQuery
+from opentill.web.translations import N_
 
 Entries = dict[str, str]  # what was typed, by the name of its field
 
@@ -39,19 +40,34 @@ _FIELDS: Final = (
     "product", "name", "currency", "price", "least", "most", "quantity", "uses", "expires",
     "reference",
 )  # fmt: skip
-# field of the service → field of the form, and the key of the sentence that says what it accepts
+# field of the service → field of the form, and the text that says what it accepts
 _ERRORS: Final = {
-    "productId": ("product", "error_link_product"),
-    "item.name": ("name", "error_product_name"),
-    "item.currency": ("currency", "error_product_currency"),
-    "item.price": ("price", "error_product_price"),
-    "item.minAmount": ("least", "error_product_price"),
-    "item.maxAmount": ("most", "error_link_most"),
-    "item": ("price", "error_link_price"),
-    "maxQuantity": ("quantity", "error_link_quantity"),
-    "maxUses": ("uses", "error_link_uses"),
-    "expiresAt": ("expires", "error_link_expires"),
-    "clientReference": ("reference", "error_link_reference"),
+    "productId": ("product", N_("Choose one of your active products")),
+    "item.name": ("name", N_("Enter a name of 1 to 200 characters")),
+    "item.currency": ("currency", N_("Choose one of the currencies")),
+    "item.price": (
+        "price",
+        N_(
+            "Enter an amount from 0.01 to 99999999.99 with a point and at "
+            "most two decimals, such as 9.99"
+        ),
+    ),
+    "item.minAmount": (
+        "least",
+        N_(
+            "Enter an amount from 0.01 to 99999999.99 with a point and at "
+            "most two decimals, such as 9.99"
+        ),
+    ),
+    "item.maxAmount": ("most", N_("Enter an amount that is more than the least one")),
+    "item": ("price", N_("Enter either a price, or a least and a largest amount")),
+    "maxQuantity": (
+        "quantity",
+        N_("Enter a whole number from 1 to 99; 1 where the customer enters the amount"),
+    ),
+    "maxUses": ("uses", N_("Enter a whole number from 1 to 100000, or leave it empty")),
+    "expiresAt": ("expires", N_("Choose today or a day to come, or leave it empty")),
+    "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
 }
 
 
@@ -171,10 +187,20 @@ def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
         field = (problem.reason or "").partition(" ")[0]
         if field == "item":
             field = _malformed(entries)
-    name, sentence = _ERRORS.get(field, ("add", "error_link"))
+    name, sentence = _ERRORS.get(
+        field, ("add", N_("The link could not be made. Check what you entered"))
+    )
     whole = EXPONENTS.get(entries["currency"]) == 0
-    if sentence == "error_product_price" and whole and "." in entries.get(name, ""):
-        sentence = "error_product_price_whole"
+    if (
+        sentence
+        == N_(
+            "Enter an amount from 0.01 to 99999999.99 with a point and at "
+            "most two decimals, such as 9.99"
+        )
+        and whole
+        and "." in entries.get(name, "")
+    ):
+        sentence = N_("This currency has no decimals: enter an amount such as 1200")
     return {name: sentence}
 
 
@@ -205,7 +231,17 @@ async def create(request: PageRequest) -> Response:
 
         made = await once.make(request, work)
     except KeyReused:
-        return await _list(request, 422, {"add": "error_form_used"}, entries)
+        return await _list(
+            request,
+            422,
+            {
+                "add": N_(
+                    "This form was sent before, with other entries, and has done "
+                    "its work. Send it again if you want another one"
+                )
+            },
+            entries,
+        )
     except Invalid as problem:
         return await _list(request, 400, _error(problem, entries), entries)
     return _to(request, made, "made")
@@ -313,7 +349,17 @@ async def change(request: PageRequest) -> Response:
             )
         )
     except payment_links.Outdated:
-        return await _link(request, 409, {"edit": "error_link_changed"}, entries)
+        return await _link(
+            request,
+            409,
+            {
+                "edit": N_(
+                    "Somebody has changed this link since you opened the form; "
+                    "what is so now stands above"
+                )
+            },
+            entries,
+        )
     except Invalid as problem:
         return await _link(request, 400, _change_error(problem, entries), entries)
     return _to(request, link_id, "saved")
@@ -323,9 +369,11 @@ def _change_error(problem: Invalid, entries: Entries) -> dict[str, str]:
     """Return which field of the form was refused, and the key of what it accepts."""
     if problem.field == "item":
         if len(entries["description"]) > _LONGEST_DESCRIPTION:
-            return {"description": "error_product_description"}
-        return {"name": "error_product_name"}
-    name, sentence = _ERRORS.get(problem.field or "", ("edit", "error_link_change"))
+            return {"description": N_("Enter at most 1,000 characters")}
+        return {"name": N_("Enter a name of 1 to 200 characters")}
+    name, sentence = _ERRORS.get(
+        problem.field or "", ("edit", N_("The link could not be changed. Check what you entered"))
+    )
     return {name: sentence}
 
 
@@ -346,7 +394,7 @@ async def switch(request: PageRequest) -> Response:
 _PLACE: Final = f"{OF_MERCHANT}/links"
 _ONE: Final = f"{_PLACE}/{{link:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "payments.read", show, menu="menu_links"),
+    Page("GET", _PLACE, "payments.read", show, menu=N_("Payment links")),
     Page("POST", _PLACE, "sessions.write", create),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", _ONE, "sessions.write", change),

@@ -11,9 +11,11 @@ from opentill.backoffice import lists, once, render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
+from opentill.dashboard.labels import MAIL_STATUS
 from opentill.db import rate_limits
 from opentill.db.database import Tx
-from opentill.web.catalogue import LANGUAGES
+from opentill.web.language import names
+from opentill.web.translations import N_
 
 _REASON: Final = "on the page of mail"
 _LONGEST_ADDRESS: Final = 254
@@ -50,13 +52,13 @@ async def _page(
         zone=ZoneInfo(merchant.time_zone),
         mails=shown,
         before=shown[-1].id if more else "",
-        options=[(one, request.localizer.say(f"mail_{one}")) for one in mail.STATUSES],
+        options=[(one, request.localizer.gettext(MAIL_STATUS[one])) for one in mail.STATUSES],
         chosen=chosen,
         email=email,
         sends=request.app.settings.sends_mail,
         preferences=preferences,
         switches=mail.SWITCHES,
-        tongues=LANGUAGES,
+        tongues=names("merchant"),
         form_id=once.new_form_id,
     )
 
@@ -108,9 +110,27 @@ async def _again(request: PageRequest, send: Callable[[Tx], Awaitable[mail.Mail]
     except KeyReused:
         return render.see_other(request, here)
     except mail.TooManyMails:
-        return await _page(request, 429, {"mails": "error_mail_often"})
+        return await _page(
+            request,
+            429,
+            {
+                "mails": N_(
+                    "Ten messages were sent to this address on request within an "
+                    "hour. Try again later"
+                )
+            },
+        )
     except Invalid:
-        return await _page(request, 409, {"mails": "error_mail_again"})
+        return await _page(
+            request,
+            409,
+            {
+                "mails": N_(
+                    "This one cannot be sent again: it is still on its way, or its "
+                    "link works only once"
+                )
+            },
+        )
     return render.see_other(request, f"{here}?done=again")
 
 
@@ -143,13 +163,13 @@ async def save(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _page(request, 400, {"language": "error_mail_language"})
+        return await _page(request, 400, {"language": N_("Choose one of the languages")})
     return render.see_other(request, f"/dashboard/{request.merchant_id}/mails?done=saved")
 
 
 _PLACE: Final = f"{OF_MERCHANT}/mails"
 pages: Final = (
-    Page("GET", _PLACE, "mails.read", show, menu="menu_mails"),
+    Page("GET", _PLACE, "mails.read", show, menu=N_("Mail")),
     Page("POST", f"{_PLACE}/preferences", "settings.manage", save),
     Page("POST", f"{_PLACE}/{{mail:id}}/resend", "mails.resend", resend),
     Page("POST", f"{OF_MERCHANT}/payments/{{order:id}}/receipt", "mails.resend", send_receipt),

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, webhooks
 from opentill.backoffice import once, payment_page, payment_reading, render
+from opentill.backoffice.labels import PAYMENT_METHOD
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.payment_reading import amounts
 from opentill.backoffice.request import PageRequest
@@ -15,6 +16,7 @@ from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.dashboard import payment_refund
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.web.translations import N_, NC_
 
 _REASON: Final = "on the page of a payment"
 
@@ -67,7 +69,7 @@ async def receipt(request: PageRequest) -> Response:
         refunds=done,
         earlier=order.refunded_minor - sum(one.amount_minor for one in done),
         kept=order.amount_minor - order.refunded_minor,
-        method=localizer.say(f"method_{order.payment_method}")
+        method=localizer.gettext(PAYMENT_METHOD[order.payment_method])
         if order.payment_method
         else Markup(),
         card=found.card,
@@ -87,7 +89,16 @@ async def expire(request: PageRequest) -> Response:
     try:
         await request.app.db.run(close)
     except Invalid:
-        return await _payment(request, 409, {"close": "error_close"})
+        return await _payment(
+            request,
+            409,
+            {
+                "close": N_(
+                    "This payment cannot be closed: it was paid, or a payment of "
+                    "it is on its way. Look at it again in a moment"
+                )
+            },
+        )
     return _back(request)
 
 
@@ -114,7 +125,11 @@ async def resend(request: PageRequest) -> Response:
     try:
         sent = await app.db.run(send)
     except Invalid:  # it has been disabled since
-        return await _payment(request, 409, {event_id: "error_endpoint"})
+        return await _payment(
+            request,
+            409,
+            {event_id: N_("This endpoint is disabled. Enable it first, then send the event again")},
+        )
     return _back(request, f"?resent={'1' if sent else '0'}#{event_id}")
 
 
@@ -132,11 +147,31 @@ async def add_note(request: PageRequest) -> Response:
     try:
         await once.make(request, work)
     except KeyReused:
-        return await _payment(request, 422, {"note": "error_form_used"}, note=text)
+        return await _payment(
+            request,
+            422,
+            {
+                "note": N_(
+                    "This form was sent before, with other entries, and has done "
+                    "its work. Send it again if you want another one"
+                )
+            },
+            note=text,
+        )
     except NotesFull:
-        return await _payment(request, 409, {"note": "error_note_full"}, note=text)
+        return await _payment(
+            request,
+            409,
+            {"note": N_("There are as many notes as there may be, so this one was not added")},
+            note=text,
+        )
     except Invalid:
-        return await _payment(request, 400, {"note": "error_note"}, note=text)
+        return await _payment(
+            request,
+            400,
+            {"note": NC_("error", "Enter plain text of 1 to 5,000 characters")},
+            note=text,
+        )
     return _back(request, "?noted=1")
 
 

@@ -6,8 +6,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from opentill.backoffice.labels import ORDER_STATUS
 from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
+from opentill.dashboard.labels import PAYMENT_COLUMN, PAYMENT_METHOD_NAME
 from opentill.orders import Order
 from opentill.web.language import Localizer
 
@@ -36,7 +38,7 @@ class Cells:
 
     def status(self) -> str:
         """Where it stands."""
-        return self._localizer.say(f"status_{self._order.status}")
+        return self._localizer.gettext(ORDER_STATUS[self._order.status])
 
     def customer(self) -> str:
         """The e-mail of the customer."""
@@ -53,7 +55,7 @@ class Cells:
     def method(self) -> str:
         """By what it was paid."""
         method = self._order.payment_method
-        return _NOTHING if method is None else self._localizer.say(f"payments_method_{method}")
+        return _NOTHING if method is None else self._localizer.gettext(PAYMENT_METHOD_NAME[method])
 
     def order(self) -> str:
         """Its id."""
@@ -125,7 +127,7 @@ class Column(NamedTuple):
     @property
     def title(self) -> str:
         """The key of its heading."""
-        return f"payments_column_{self.name}"
+        return PAYMENT_COLUMN[self.name]
 
 
 class Row(NamedTuple):

@@ -16,9 +16,11 @@ from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.dashboard import payments_columns
+from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
 from opentill.list_counts import FOREVER
 from opentill.orders import ExportQuery, Order, OrdersQuery
 from opentill.web import responses
+from opentill.web.translations import N_, NC_
 
 _LONGEST: Final = 2000  # characters of a field; what a filter takes is shorter
 
@@ -31,7 +33,7 @@ class _Field(NamedTuple):
 
     @property
     def error(self) -> str:
-        return f"payments_error_{self.name}"
+        return PAYMENT_FILTER_ERROR[self.name]
 
 
 _FIELDS: Final = (
@@ -49,7 +51,7 @@ _MORE: Final = ("product", "email", "amount", _KEY, _VALUE)
 class Asked(msgspec.Struct, frozen=True):
     """What the form asks for: its filters by their names in the API, and what was typed.
 
-    ``errors`` are the keys of sentences by field; a field with one is no filter.
+    ``errors`` are texts by field; a field with one is no filter.
     """
 
     filters: dict[str, Any]
@@ -80,12 +82,14 @@ async def _read(request: PageRequest, zone: ZoneInfo) -> Asked:
     if key and value and _is_filter("metadata", {key: value}):
         filters["metadata"] = {key: value}
     elif key or value:
-        errors[_VALUE if key else _KEY] = "payments_error_metadata"
+        errors[_VALUE if key else _KEY] = N_(
+            "Enter a key of at most 64 characters and the value that it has"
+        )
     product = filters.get("productId")
     if product is not None and not await orders.has_product(
         request.app.replica.reading(), request.merchant_id, product
     ):
-        errors["product"] = "payments_error_product"
+        errors["product"] = N_("Enter the id of one of your products, as prod_…")
         del filters["productId"]
     if days.since > 0:
         filters["startDate"] = days.since
@@ -110,7 +114,7 @@ async def _page(request: PageRequest, asked: Asked) -> tuple[list[Order], Pager]
         query = msgspec.convert({**asked.filters, **more}, OrdersQuery)
         found, total = await orders.list_page(here, request.merchant_id, query)
     except Invalid:
-        asked.errors["query"] = "payments_error_many"
+        asked.errors["query"] = N_("More than 200 addresses begin so: enter more of it")
         del asked.filters["query"]
         query = msgspec.convert({**asked.filters, **more}, OrdersQuery)
         found, total = await orders.list_page(here, request.merchant_id, query)
@@ -221,6 +225,6 @@ def _back(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{OF_MERCHANT}/payments"
 pages: Final = (
-    Page("GET", _PLACE, "payments.read", show, menu="menu_payments"),
+    Page("GET", _PLACE, "payments.read", show, menu=NC_("menu", "Payments")),
     Page("GET", f"{_PLACE}.csv", "payments.export", export),
 )

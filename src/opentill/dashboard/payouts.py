@@ -12,6 +12,8 @@ from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
 from opentill.dashboard import expected, movements
+from opentill.dashboard.labels import PAYOUT_STATUS
+from opentill.web.translations import N_
 
 
 async def show(request: PageRequest) -> Response:
@@ -38,7 +40,7 @@ async def show(request: PageRequest) -> Response:
         zone=zone,
         days=days,
         chosen=status,
-        statuses=[(one, localizer.say(f"payout_{one}")) for one in payouts.STATUSES],
+        statuses=[(one, localizer.gettext(PAYOUT_STATUS[one])) for one in payouts.STATUSES],
         pager=Pager(number, total),
         behind=coming.as_of if coming.as_of < request.now else None,
         next=expected.next_of(localizer, coming),
@@ -74,6 +76,6 @@ async def show_one(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{OF_MERCHANT}/payouts", "payouts.read", show, menu="menu_payouts"),
+    Page("GET", f"{OF_MERCHANT}/payouts", "payouts.read", show, menu=N_("Payouts")),
     Page("GET", f"{OF_MERCHANT}/payouts/{{payout:id}}", "payouts.read", show_one),
 )

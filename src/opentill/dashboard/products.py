@@ -21,6 +21,7 @@ from opentill.merchants import Merchant
 from opentill.orders import Order, OrdersQuery
 from opentill.products import Product, ProductBody, ProductsQuery, ProductUpdate
 from opentill.web.pictures import Pictures
+from opentill.web.translations import N_
 
 Entries = dict[str, str]  # what was typed, by the name of its field
 B = TypeVar("B", ProductBody, ProductUpdate)
@@ -35,13 +36,20 @@ _COLUMNS: Final = (
 )
 _REASON: Final = "on the page of products"
 _VERSION: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
-# field of the service → key of the sentence that says what it accepts
+# field of the service → the text that says what it accepts
 _ERRORS: Final = {
-    "name": "error_product_name",
-    "price": "error_product_price",
-    "currency": "error_product_currency",
-    "description": "error_product_description",
-    "image": "error_web_address",
+    "name": N_("Enter a name of 1 to 200 characters"),
+    "price": N_(
+        "Enter an amount from 0.01 to 99999999.99 with a point and at "
+        "most two decimals, such as 9.99"
+    ),
+    "currency": N_("Choose one of the currencies"),
+    "description": N_("Enter at most 1,000 characters"),
+    "image": N_(
+        "Enter a whole address such as https://shop.example.com/page, "
+        "of at most 2,048 characters, without spaces, user name and "
+        "password"
+    ),
 }
 
 
@@ -126,7 +134,7 @@ def _error(problem: Invalid, entries: Entries) -> dict[str, str]:
     """Return which field was refused, and the key of what it accepts."""
     field = problem.field or ""
     if field == "price" and EXPONENTS.get(entries["currency"]) == 0 and "." in entries["price"]:
-        return {field: "error_product_price_whole"}
+        return {field: N_("This currency has no decimals: enter an amount such as 1200")}
     return {field: _ERRORS[field]}
 
 
@@ -143,7 +151,17 @@ async def create(request: PageRequest) -> Response:
 
         made = await once.make(request, work)
     except KeyReused:
-        return await _list(request, 422, {"add": "error_form_used"}, entries)
+        return await _list(
+            request,
+            422,
+            {
+                "add": N_(
+                    "This form was sent before, with other entries, and has done "
+                    "its work. Send it again if you want another one"
+                )
+            },
+            entries,
+        )
     except Invalid as problem:
         return await _list(request, 400, _error(problem, entries), entries)
     return _to(request, made)
@@ -257,7 +275,18 @@ async def change(request: PageRequest) -> Response:
             )
         )
     except products.Outdated:
-        return await page_of(request, 409, {"edit": "error_product_changed"}, entries)
+        return await page_of(
+            request,
+            409,
+            {
+                "edit": N_(
+                    "Somebody has changed this product since you opened the form; "
+                    "at the top is how it is now. Save again to replace that with "
+                    "your entries"
+                )
+            },
+            entries,
+        )
     except Invalid as problem:
         return await page_of(request, 400, _error(problem, entries), entries)
     return _to(request, product_id, "saved")
@@ -276,7 +305,7 @@ async def archive(request: PageRequest) -> Response:
 _PLACE: Final = f"{OF_MERCHANT}/products"
 _ONE: Final = f"{_PLACE}/{{product:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "products.read", show, menu="menu_products"),
+    Page("GET", _PLACE, "products.read", show, menu=N_("Products")),
     Page("POST", _PLACE, "products.write", create),
     Page("GET", _ONE, "products.read", show_one),
     Page("POST", _ONE, "products.write", change),

@@ -22,19 +22,30 @@ from opentill.db.database import Tx
 from opentill.http import inputs, strictjson
 from opentill.orders import Order
 from opentill.products import Product, ProductsQuery
+from opentill.web.translations import N_
 
 _STATUSES: Final[tuple[checkouts.Status, ...]] = get_args(checkouts.Status)
 _MOST_CHOICES: Final = 100  # products; the page of any other leads to its sessions
 _REASON: Final = "on the page of sessions"
-# field of the service → field of the form, and the key of the sentence that says what it accepts
+# field of the service → field of the form, and the text that says what it accepts
 _ERRORS: Final = {
-    "customerEmail": ("email", "error_email"),
-    "successUrl": ("success", "error_web_address"),
-    "quantity": ("quantity", "error_session_quantity"),
-    "clientReference": ("reference", "error_link_reference"),
-    "expiresIn": ("lasting", "error_session_lasting"),
-    "locale": ("locale", "error_session_lasting"),
-    "paymentMethods": ("methods", "error_session_methods"),
+    "customerEmail": ("email", N_("Enter an e-mail address such as name@example.com")),
+    "successUrl": (
+        "success",
+        N_(
+            "Enter a whole address such as https://shop.example.com/page, "
+            "of at most 2,048 characters, without spaces, user name and "
+            "password"
+        ),
+    ),
+    "quantity": (
+        "quantity",
+        N_("Enter a whole number from 1 to 99, so that the total is at most 99,999,999.99"),
+    ),
+    "clientReference": ("reference", N_("Enter at most 200 characters, or leave it empty")),
+    "expiresIn": ("lasting", N_("Choose one of the list")),
+    "locale": ("locale", N_("Choose one of the list")),
+    "paymentMethods": ("methods", N_("Choose methods that are on offer")),
 }
 _FIELDS: Final = (
     "email", "success", "quantity", "reference", "lasting", "locale",
@@ -99,7 +110,7 @@ async def _product(tx: Tx, request: PageRequest) -> tuple[Product | None, dict[s
             return await products.find(tx, request.merchant_id, product_id), {}
     except NotFound:
         pass
-    return None, {"product": "error_session_product"}
+    return None, {"product": N_("Choose one of your products")}
 
 
 async def _choices(request: PageRequest, chosen: Product | None) -> list[Product]:
@@ -116,7 +127,7 @@ def _email(request: PageRequest) -> tuple[str, dict[str, str]]:
     try:
         return (inputs.check_email("email", typed) if typed else ""), {}
     except Invalid:
-        return typed, {"email": "error_email"}
+        return typed, {"email": N_("Enter an e-mail address such as name@example.com")}
 
 
 async def open_one(request: PageRequest) -> Response:
@@ -146,16 +157,33 @@ async def open_one(request: PageRequest) -> Response:
         )
         made = await once.make(request, work)
     except KeyReused:
-        return await page_of(request, 422, {"open": "error_form_used"}, opening=opening)
+        return await page_of(
+            request,
+            422,
+            {
+                "open": N_(
+                    "This form was sent before, with other entries, and has done "
+                    "its work. Send it again if you want another one"
+                )
+            },
+            opening=opening,
+        )
     except merchants.CapabilityOff as problem:
-        errors = {"open": "error_session_off"}
+        errors = {
+            "open": N_("No session can be opened. The operator has switched payments off: {wait}")
+        }
         return await page_of(request, 403, errors, opening=opening, wait=problem.why)
     except NotPermitted:
-        errors = {"open": "error_session_agreement"}
+        errors = {
+            "open": N_(
+                "No session can be opened before an owner has accepted the "
+                "merchant services agreement"
+            )
+        }
         return await page_of(request, 403, errors, opening=opening)
     except TooManyRequests as problem:
         wait = request.localizer.duration(problem.retry_after_s * 1000)
-        errors = {"open": "error_session_busy"}
+        errors = {"open": N_("Too many sessions were opened within a minute. Try again in {wait}")}
         return await page_of(request, 429, errors, opening=opening, wait=wait)
     except Invalid as problem:
         return await page_of(request, 400, await _refused(request, problem), opening=opening)
@@ -181,17 +209,27 @@ def _body(product_id: str, opening: dict[str, str]) -> SessionBody:
 
 
 async def _refused(request: PageRequest, problem: Invalid) -> dict[str, str]:
-    """Return the field and the key of the sentence that says why no session was opened."""
+    """Return the field and the text that says why no session was opened."""
     found = _ERRORS.get(problem.field or "")
     if found is not None:
         return dict([found])
     async with request.app.db.connection() as tx:
         product = await products.find(tx, request.merchant_id, request.ids["product"])
     if product.status == "ARCHIVED":
-        return {"main": "error_session_archived"}
+        return {"main": N_("This product is archived: no session can be opened for it")}
     if isinstance(problem, AmountOutOfBounds):
-        return {"open": "error_session_amount"}
-    return {"open": "error_session_rate"}
+        return {
+            "open": N_(
+                "At the exchange rate of today this price is worth too little "
+                "or too much: choose another price"
+            )
+        }
+    return {
+        "open": N_(
+            "There is no exchange rate for the currency of this product. "
+            "The operator of this service sets it"
+        )
+    }
 
 
 def _to(request: PageRequest, session_id: str, done: str) -> Response:
@@ -241,7 +279,11 @@ async def end(request: PageRequest) -> Response:
         async with request.app.db.connection() as tx:
             session = await checkouts.find(tx, merchant_id, session_id)
         paid = session.status == "COMPLETE"
-        error = "error_session_paid" if paid else "error_session_waiting"
+        error = (
+            N_("This session is paid already")
+            if paid
+            else N_("A payment of this session is on its way. Try again in a moment")
+        )
         return await _one(request, 409, {"main": error})
     return _to(request, session_id, "ended")
 
@@ -249,7 +291,7 @@ async def end(request: PageRequest) -> Response:
 _PLACE: Final = f"{OF_MERCHANT}/sessions"
 _ONE: Final = f"{_PLACE}/{{session:id}}"
 pages: Final = (
-    Page("GET", _PLACE, "payments.read", show, menu="menu_sessions"),
+    Page("GET", _PLACE, "payments.read", show, menu=N_("Checkout sessions")),
     Page("POST", f"{OF_MERCHANT}/products/{{product:id}}/sessions", "sessions.write", open_one),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", f"{_ONE}/end", "sessions.write", end),

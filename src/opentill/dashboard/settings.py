@@ -15,8 +15,10 @@ from opentill.backoffice import render
 from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, PayloadTooLarge
+from opentill.dashboard.labels import ACCENT_NOTE, LOGO_ERROR, PROFILE_ERROR
 from opentill.merchants import MAX_LOGO_BYTES, PROFILE_FIELDS, Merchant
 from opentill.web import accent
+from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the settings"
 _NO_PLACES: Final = ("Factory", "localtime", "posixrules")  # in the database, and no zones
@@ -46,7 +48,10 @@ async def _page(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
     saved = {field: str(getattr(merchant, field) or "") for field in PROFILE_FIELDS}
-    changed_by_others = errors is not None and errors.get("profile") == "error_stale"
+    changed_by_others = errors is not None and errors.get("profile") == N_(
+        "Somebody else has changed the settings since you opened this "
+        "page. Nothing was saved: compare, and save again"
+    )
     return render.page(
         request,
         "settings.html",
@@ -71,7 +76,7 @@ def _adjusted(merchant: Merchant) -> list[tuple[str, str]]:
         return []
     schemes: tuple[accent.Scheme, ...] = ("light", "dark")
     shown = [(scheme, accent.shade(color, scheme).ground) for scheme in schemes]
-    return [(f"accent_{scheme}", ground) for scheme, ground in shown if ground != color]
+    return [(ACCENT_NOTE[scheme], ground) for scheme, ground in shown if ground != color]
 
 
 async def save(request: PageRequest) -> Response:
@@ -83,7 +88,7 @@ async def save(request: PageRequest) -> Response:
         try:
             merchants.check_profile(field, text)
         except Invalid:
-            errors[field] = f"error_{field}"
+            errors[field] = PROFILE_ERROR[field]
     if errors:
         return await _page(request, 400, errors, typed)
     actor = people.actor_of(request.login, _REASON)
@@ -99,7 +104,17 @@ async def save(request: PageRequest) -> Response:
             )
         )
     except merchants.Stale:
-        return await _page(request, 409, {"profile": "error_stale"}, typed)
+        return await _page(
+            request,
+            409,
+            {
+                "profile": N_(
+                    "Somebody else has changed the settings since you opened this "
+                    "page. Nothing was saved: compare, and save again"
+                )
+            },
+            typed,
+        )
     return _saved(request)
 
 
@@ -108,10 +123,10 @@ async def save_logo(request: PageRequest) -> Response:
     try:
         form, files = await request.form(), await request.files()
     except PayloadTooLarge:
-        return await _page(request, 413, {"logo": "error_logo_size"})
+        return await _page(request, 413, {"logo": N_("The picture is too large: 256 kB at most")})
     file = files.get("logo")
     if file is None or not file.content:
-        return await _page(request, 400, {"logo": "error_logo_none"})
+        return await _page(request, 400, {"logo": N_("Choose a picture first")})
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -125,9 +140,19 @@ async def save_logo(request: PageRequest) -> Response:
             )
         )
     except merchants.LogoRefused as problem:
-        return await _page(request, 400, {"logo": f"error_logo_{problem.why}"})
+        return await _page(request, 400, {"logo": LOGO_ERROR[problem.why]})
     except merchants.Stale:
-        return await _page(request, 409, {"logo": "error_logo_stale"})
+        return await _page(
+            request,
+            409,
+            {
+                "logo": N_(
+                    "Somebody else has changed the logo since you opened this "
+                    "page. This is the one that is shown now. Choose your picture "
+                    "again to replace it"
+                )
+            },
+        )
     return _saved(request)
 
 
@@ -141,7 +166,17 @@ async def remove_logo(request: PageRequest) -> Response:
             )
         )
     except merchants.Stale:
-        return await _page(request, 409, {"logo": "error_logo_stale"})
+        return await _page(
+            request,
+            409,
+            {
+                "logo": N_(
+                    "Somebody else has changed the logo since you opened this "
+                    "page. This is the one that is shown now. Choose your picture "
+                    "again to replace it"
+                )
+            },
+        )
     return _saved(request)
 
 
@@ -151,7 +186,7 @@ def _saved(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{OF_MERCHANT}/settings"
 pages: Final = (
-    Page("GET", _PLACE, "settings.read", show, menu="menu_settings"),
+    Page("GET", _PLACE, "settings.read", show, menu=N_("Settings")),
     Page("POST", f"{_PLACE}/profile", "settings.manage", save),
     Page("POST", f"{_PLACE}/logo", "settings.manage", save_logo, files=MAX_LOGO_BYTES),
     Page("POST", f"{_PLACE}/logo/remove", "settings.manage", remove_logo),

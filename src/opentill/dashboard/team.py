@@ -12,6 +12,7 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
+from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the team"
 _KEYS: Final = ("revoke", "keep")  # what becomes of the keys of somebody who is removed
@@ -58,9 +59,11 @@ async def invite(request: PageRequest) -> Response:
     language = mail_language.chosen(request, form)
     typed = {"email": form.get("email", ""), "language": language or ""}
     if role is None:
-        return await _team(request, 400, {"role": "error_role"}, **typed)
+        return await _team(request, 400, {"role": N_("Choose one of the roles")}, **typed)
     if language is None:
-        return await _team(request, 400, {"language": "error_mail_language"}, **typed, role=role)
+        return await _team(
+            request, 400, {"language": N_("Choose one of the languages")}, **typed, role=role
+        )
     actor = people.actor_of(request.login, _REASON)
     wanted = mail.NewInvitation(
         email=typed["email"],
@@ -77,12 +80,38 @@ async def invite(request: PageRequest) -> Response:
     try:
         made = await request.app.db.run(work)
     except mail.TooManyInvitations:
-        return await _team(request, 429, {"email": "error_invited_often"}, **typed, role=role)
+        return await _team(
+            request,
+            429,
+            {
+                "email": N_(
+                    "A person may invite 50 times within 24 hours, and a merchant "
+                    "200 times. Try again later"
+                )
+            },
+            **typed,
+            role=role,
+        )
     except mail.TooManyMails:
-        return await _team(request, 429, {"email": "error_mail_often"}, **typed, role=role)
+        return await _team(
+            request,
+            429,
+            {
+                "email": N_(
+                    "Ten messages were sent to this address on request within an "
+                    "hour. Try again later"
+                )
+            },
+            **typed,
+            role=role,
+        )
     except Invalid as problem:
         member = "member" in (problem.reason or "")
-        error = "error_member" if member else "error_email"
+        error = (
+            N_("This person is a member already")
+            if member
+            else N_("Enter an e-mail address such as name@example.com")
+        )
         return await _team(request, 400, {"email": error}, **typed, role=role)
     link = request.app.settings.public_url.rstrip("/") + made.path if made.is_shown else ""
     return await _team(request, link=link, invited=made.link.email)
@@ -92,7 +121,7 @@ async def change_role(request: PageRequest) -> Response:
     """Give a member another role."""
     form, role = await request.form(), _role(await request.form())
     if role is None:
-        return await _team(request, 400, {"members": "error_role"})
+        return await _team(request, 400, {"members": N_("Choose one of the roles")})
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
@@ -101,7 +130,11 @@ async def change_role(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _team(request, 400, {"members": "error_last_owner"})
+        return await _team(
+            request,
+            400,
+            {"members": N_("A merchant always has an owner: make somebody else one first")},
+        )
     return _back(request)
 
 
@@ -129,7 +162,11 @@ async def remove(request: PageRequest) -> Response:
             )
         )
     except Invalid:
-        return await _team(request, 400, {"members": "error_last_owner"})
+        return await _team(
+            request,
+            400,
+            {"members": N_("A merchant always has an owner: make somebody else one first")},
+        )
     if person == request.login.person_id:
         return render.see_other(request, "/dashboard")
     return _back(request)
@@ -152,7 +189,7 @@ def _back(request: PageRequest) -> Response:
 
 _PLACE: Final = f"{OF_MERCHANT}/team"
 pages: Final = (
-    Page("GET", _PLACE, "team.read", show, menu="menu_team"),
+    Page("GET", _PLACE, "team.read", show, menu=N_("Team")),
     Page("POST", f"{_PLACE}/invite", "team.manage", invite),
     Page("POST", f"{_PLACE}/role", "team.manage", change_role),
     Page("POST", f"{_PLACE}/remove", "team.manage", remove),

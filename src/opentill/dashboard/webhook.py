@@ -15,9 +15,11 @@ from opentill.backoffice.request import PageRequest
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
+from opentill.dashboard.labels import DELIVERY_STATUS
 from opentill.dashboard.webhooks import PLACE, REASON, WHY_DISABLED, refused, typed
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.web.translations import N_
 from opentill.webhooks import (
     DELIVERY_STATUSES,
     TYPES,
@@ -57,7 +59,9 @@ async def show(request: PageRequest) -> Response:
         deliveries=found,
         days=days,
         state=state,
-        states=[(one, request.localizer.say(f"sent_{one}")) for one in DELIVERY_STATUSES],
+        states=[
+            (one, request.localizer.gettext(DELIVERY_STATUS[one])) for one in DELIVERY_STATUSES
+        ],
         test=test,
         done=lists.choice(request, "done", _DONE),
         refresh={"after_s": _REFRESH_S, "address": request.here()} if waits else None,
@@ -131,7 +135,17 @@ async def change(request: PageRequest) -> Response:
         seen_at = int(seen) if is_time else 0
         await _update(request, EndpointFields(**wanted, seen_at=seen_at))
     except Stale:
-        return await _page(request, 409, {"change": "error_hook_stale"}, form=wanted)
+        return await _page(
+            request,
+            409,
+            {
+                "change": N_(
+                    "Somebody has changed this endpoint meanwhile. Above is how it "
+                    "is now; send the form again to replace that"
+                )
+            },
+            form=wanted,
+        )
     except Invalid as problem:
         errors, reason = refused(problem)
         return await _page(request, 400, errors, form=wanted, seen_at=seen, wait=reason)
@@ -176,7 +190,9 @@ async def remove(request: PageRequest) -> Response:
     try:
         await once.make(request, work)
     except Invalid:
-        return await _page(request, 400, {"confirm": "error_hook_confirm"}, confirm=confirm)
+        return await _page(
+            request, 400, {"confirm": N_("Type the host exactly as it is shown")}, confirm=confirm
+        )
     place = f"/dashboard/{request.merchant_id}/developers/webhooks"
     return render.see_other(request, f"{place}?done=removed")
 
@@ -190,7 +206,9 @@ async def reveal(request: PageRequest) -> Response:
             lambda tx: webhooks.reveal_secret(tx, *ids, key, request.now, actor=actor)
         )
     except WrongKey:
-        return await _page(request, 409, {"secret": "error_hook_key"})
+        return await _page(
+            request, 409, {"secret": N_("The secret cannot be read any more: make a new one")}
+        )
     return render.page(request, "webhook_secret.html", secret=secret, back=_path(request))
 
 
@@ -249,7 +267,7 @@ async def _sending(
     except Invalid as problem:
         if problem.field != "id":
             raise
-        return await _page(request, 400, {"test": "error_hook_disabled"})
+        return await _page(request, 400, {"test": N_("The endpoint is disabled: enable it first")})
     return render.see_other(request, _path(request, after.format(made)))
 
 

@@ -12,19 +12,20 @@ from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
+from opentill.web.translations import N_
 from opentill.webhooks import TYPES, EndpointFields, UrlCheck
 
 REASON: Final = "on the page of webhooks"
 PLACE: Final = f"{OF_MERCHANT}/developers/webhooks"
-# Why an endpoint is disabled, as it is stored: the key of its sentence.
+# Why an endpoint is disabled, as it is stored: its text.
 WHY_DISABLED: Final[Mapping[str, str]] = {
-    webhooks.REASON_SWITCHED_OFF: "hook_paused",
-    webhooks.REASON_GONE: "hook_gone",
-    webhooks.REASON_FAILING: "hook_failing",
+    webhooks.REASON_SWITCHED_OFF: N_("It was switched off"),
+    webhooks.REASON_GONE: N_("It responded with 410 Gone"),
+    webhooks.REASON_FAILING: N_("It failed for five days without a success"),
 }
 _ERRORS: Final[Mapping[str, str]] = {
-    "url": "error_hook_url",
-    "description": "error_hook_description",
+    "url": N_("The address must be {wait}"),
+    "description": N_("Enter at most 255 characters"),
 }
 
 
@@ -96,7 +97,16 @@ async def add(request: PageRequest) -> Response:
     try:
         made = await once.make(request, work)
     except KeyReused:  # another endpoint, typed into a form that has made one
-        return await _endpoints(request, 409, {"url": "error_hook_added"}, form=wanted)
+        return await _endpoints(
+            request,
+            409,
+            {
+                "url": N_(
+                    "This form has added an endpoint already. Send it again to add this one too"
+                )
+            },
+            form=wanted,
+        )
     except Invalid as problem:
         errors, reason = refused(problem)
         kept = form.get(once.FIELD, "")

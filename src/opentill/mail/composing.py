@@ -6,6 +6,7 @@ import msgspec
 
 from opentill import orders, people
 from opentill.core.errors import Invalid, NotFound, TooManyRequests
+from opentill.core.languages import Language
 from opentill.core.settings import Settings
 from opentill.db import rate_limits
 from opentill.db.database import Tx
@@ -22,7 +23,6 @@ from opentill.mail.model import (
 )
 from opentill.merchants import Actor
 from opentill.people import MerchantRole, NewLink, ShownTo, StaffRole, normalize_email
-from opentill.web.catalogue import Language
 
 # In which one address gets one link to a new password, whoever asks for it and how often: nobody
 # can use up what somebody else needs.

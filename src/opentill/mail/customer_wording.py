@@ -1,64 +1,85 @@
 """Messages to customers: what each says (``contents.py``), in words."""
 
 from opentill.mail.contents import Receipt, Refund
+from opentill.mail.customer_labels import PAYMENT_METHOD
 from opentill.mail.words import Fact, Message, Words
+from opentill.web.translations import NC_
 
 
 def _reference(reference: str, words: Words) -> list[Fact]:
-    return [(words.say("fact_reference"), reference)] if reference else []
+    return [(words.gettext("Order number of the shop"), reference)] if reference else []
 
 
 def receipt(it: Receipt, words: Words) -> Message:
     """Write of an order that was paid, to its customer."""
-    say = words.say
+    _ = words.gettext
     return Message(
-        subject=say("receipt_subject", shop=words.shop),
-        paragraphs=[say("receipt_text", shop=words.shop, amount=words.amount(it.amount))],
+        subject=_("Your receipt from {shop}", shop=words.shop),
+        paragraphs=[
+            _(
+                "Thank you. {shop} has received your payment of {amount}.",
+                shop=words.shop,
+                amount=words.amount(it.amount),
+            )
+        ],
         facts=[
-            (say("fact_item"), it.item),
-            (say("fact_amount"), words.amount(it.amount)),
-            (say("fact_method"), say(it.method) if it.method else "–"),
-            (say("fact_paid_at"), words.when(it.paid_at)),
-            (say("fact_order"), it.order_id),
+            (_("Item"), it.item),
+            (_("Amount"), words.amount(it.amount)),
+            (_("Paid with"), _(PAYMENT_METHOD[it.method]) if it.method else "–"),
+            (_("Paid"), words.when(it.paid_at)),
+            (_("Order"), it.order_id),
             *_reference(it.reference, words),
         ],
-        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
+        action=(_("See the receipt"), words.url(f"/receipt/{it.session_id}")),
     )
 
 
 def refund(it: Refund, words: Words) -> Message:
     """Write of money given back, to its customer."""
-    say, amount = words.say, words.amount(it.amount)
+    _, amount = words.gettext, words.amount(it.amount)
     return Message(
-        subject=say("refund_subject", shop=words.shop, amount=amount),
-        paragraphs=[say("refund_text", shop=words.shop, amount=amount), say("refund_days")],
+        subject=_("{shop} has given back {amount}", shop=words.shop, amount=amount),
+        paragraphs=[
+            _("{shop} has given back {amount} to you.", shop=words.shop, amount=amount),
+            _("It can take some days until your bank shows it."),
+        ],
         facts=[
-            (say("fact_item"), it.item),
-            (say("fact_refund"), amount),
-            (say("fact_refunded"), words.amount(it.refunded)),
-            (say("fact_refunded_at"), words.when(it.at)),
-            (say("fact_order"), it.order_id),
+            (_("Item"), it.item),
+            (_("Given back"), amount),
+            (_("Given back in all"), words.amount(it.refunded)),
+            (_(NC_("refund", "When")), words.when(it.at)),
+            (_("Order"), it.order_id),
             *_reference(it.reference, words),
         ],
-        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
+        action=(_("See the receipt"), words.url(f"/receipt/{it.session_id}")),
     )
 
 
 def refund_failed(it: Refund, words: Words) -> Message:
     """Write of a refund whose money came back to the shop, to its customer."""
-    say, amount = words.say, words.amount(it.amount)
+    _, amount = words.gettext, words.amount(it.amount)
     return Message(
-        subject=say("refund_failed_subject", shop=words.shop, amount=amount),
+        subject=_("{shop}: your refund of {amount} failed", shop=words.shop, amount=amount),
         paragraphs=[
-            say("refund_failed_text", shop=words.shop, amount=amount),
-            say("refund_failed_else", shop=words.shop),
+            _(
+                "{shop} refunded {amount} to you, but your bank or payment "
+                "provider sent the money back. The refund to your card or "
+                "account could not be completed.",
+                shop=words.shop,
+                amount=amount,
+            ),
+            _(
+                "{shop} has been informed and can refund you again. If it does "
+                "not contact you, please contact the shop.",
+                shop=words.shop,
+            ),
         ],
         facts=[
-            (say("fact_item"), it.item),
-            (say("fact_amount"), amount),
-            (say("fact_when"), words.when(it.at)),
-            (say("fact_order"), it.order_id),
+            (_("Item"), it.item),
+            (_("Amount"), amount),
+            (_("When"), words.when(it.at)),
+            (_("Order"), it.order_id),
             *_reference(it.reference, words),
         ],
-        action=(say("receipt_open"), words.url(f"/receipt/{it.session_id}")),
+        action=(_("See the receipt"), words.url(f"/receipt/{it.session_id}")),
     )

@@ -22,7 +22,6 @@ from opentill.core.settings import Settings
 from opentill.db.database import Db, Tx
 from opentill.mail import address, outbox, preferences
 from opentill.mail.address import BadAddress
-from opentill.mail.catalogue import SENTENCES
 from opentill.mail.model import Mail
 from opentill.mail.topics import BY_NAME
 from opentill.mail.words import Message, Words
@@ -71,9 +70,10 @@ async def write(db: Db, settings: Settings, mail: Mail, now: int) -> bytes:
 
     merchant, secret = await db.run(read)
     said = msgspec.json.decode(mail.data, type=topic.data)
+    to_customer = mail.topic in preferences.OF_CUSTOMERS
     own_name = "" if merchant is None else merchant.display_name or merchant.name
     words = Words(
-        localizer=Localizer(SENTENCES, mail.language),
+        localizer=Localizer("customer" if to_customer else "merchant", mail.language),
         zone=_UTC if merchant is None else ZoneInfo(merchant.time_zone),
         public_url=settings.public_url,
         shop=getattr(said, "shop", own_name),
@@ -124,7 +124,8 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
     except BadAddress as error:
         msg = f"not sent: {error}"
         raise Unwritable(msg) from None
-    subject = f"[{words.say('test_mark')}] {message.subject}" if draft.test else message.subject
+    test_mark = words.gettext("TEST")
+    subject = f"[{test_mark}] {message.subject}" if draft.test else message.subject
     made["Subject"] = address.one_line(subject)
     made["Message-ID"] = mail.message_id
     made["Date"] = formatdate()  # the real time, whatever a sandbox makes of its own
@@ -133,7 +134,8 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
     values = {
         "message": message,
         "words": words,
-        "language": mail.language,
+        "_": words.gettext,
+        "language": words.localizer.language,
         "test": draft.test,
         "shade": shade,
         "contact": merchant.support_email if to_customer and merchant is not None else None,
@@ -142,7 +144,7 @@ def encoded(settings: Settings, draft: Draft, merchant: Merchant | None) -> byte
     made.set_content(_TEXT.get_template("mail.txt").render(values), cte="quoted-printable")
     html = _HTML.get_template("mail.html").render(values)
     made.add_alternative(html, subtype="html", cte="quoted-printable")
-    made["Content-Language"] = mail.language
+    made["Content-Language"] = words.localizer.language
     return made.as_bytes()
 
 

@@ -5,7 +5,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from opentill.core.errors import TooManyRequests
-from opentill.web.catalogue import Language
+from opentill.core.languages import Language
 
 Status = Literal["WAITING", "SENDING", "SENT", "FAILED", "UNKNOWN"]
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)

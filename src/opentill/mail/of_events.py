@@ -11,13 +11,13 @@ import msgspec
 from opentill import checkouts, orders
 from opentill.checkouts import Session
 from opentill.core import money
+from opentill.core.languages import Language
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.mail import contents, preferences, recipients, reversed_refunds
 from opentill.mail.model import NewMail, Preferences
 from opentill.mail.topics import BY_NAME
 from opentill.orders import Order
-from opentill.web.catalogue import Language
 from opentill.web.language import supported
 from opentill.webhooks import NumberedEvent
 
@@ -252,7 +252,7 @@ async def _language(tx: Tx, order: Order, session: Session, otherwise: Preferenc
     """Return the language in which a customer paid, or for which the session was opened."""
     if order.paid_attempt_id is not None:
         attempt = await orders.find_attempt(tx, order.merchant_id, order.paid_attempt_id)
-        if (chosen := supported(attempt.locale)) is not None:
+        if (chosen := supported("customer", attempt.locale)) is not None:
             return chosen
     return session.locale or otherwise.language
 

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from opentill import merchants
+from opentill.core import languages
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.mail import queries
 from opentill.mail.model import Preferences
 from opentill.merchants import Actor
-from opentill.web.catalogue import LANGUAGES
 from opentill.web.language import supported
 
 OF_CUSTOMERS: Final = ("receipt", "refund", "refund_failed")
@@ -49,9 +49,11 @@ async def change(
     actor: Actor,
 ) -> Preferences:
     """Set what a merchant wants; what is so already is no change. Raises Invalid and NotFound."""
-    chosen = supported(language)
+    chosen = supported("merchant", language)
     if chosen is None:
-        raise Invalid("language", f"language must be one of {', '.join(LANGUAGES)}")
+        raise Invalid(
+            "language", f"language must be one of {', '.join(languages.offered('merchant'))}"
+        )
     await merchants.lock(tx, merchant_id)
     old = await of(tx, merchant_id)
     new = msgspec.structs.replace(old, **switches, language=chosen)

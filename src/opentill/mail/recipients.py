@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from opentill import merchants, people
+from opentill.core.languages import Language
 from opentill.db.database import Tx
 from opentill.mail import preferences, queries
 from opentill.mail.model import OF_NOBODY, NewMail, StaffReader
 from opentill.mail.topics import Topic
-from opentill.web.catalogue import Language
 
 
 class Recipients(msgspec.Struct, frozen=True):

@@ -11,7 +11,6 @@ from opentill.core.ids import new_id
 from opentill.core.settings import Settings
 from opentill.http import inputs
 from opentill.mail import contents, letters
-from opentill.mail.catalogue import SENTENCES
 from opentill.mail.letters import Draft, Unwritable
 from opentill.mail.model import OF_NOBODY, Mail
 from opentill.mail.smtp import Connection, Outcome, Server
@@ -64,7 +63,7 @@ async def try_out(settings: Settings, recipient: str, now: int) -> Outcome:
         updated_at=now,
     )
     words = Words(
-        localizer=Localizer(SENTENCES, "en"),
+        localizer=Localizer("merchant", "en"),
         zone=ZoneInfo("UTC"),
         public_url=settings.public_url,
         shop="",

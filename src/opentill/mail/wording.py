@@ -21,8 +21,10 @@ from opentill.mail.contents import (
     Test,
     Violated,
 )
+from opentill.mail.labels import ACCOUNT_CHANGE, MOVEMENT_KIND
 from opentill.mail.words import Fact, Message, Words
 from opentill.web import refund_failures
+from opentill.web.translations import N_, NC_
 
 _DAY_MS: Final = 86_400_000
 
@@ -31,19 +33,19 @@ def refund_report(subject: str, text: str) -> Callable[[RefundReport, Words], Me
     """Return what writes of a refund that was reversed or made at the provider."""
 
     def compose(it: RefundReport, words: Words) -> Message:
-        say, amount = words.say, words.amount(it.amount)
+        _, amount = words.gettext, words.amount(it.amount)
         language = words.localizer.language
         return Message(
-            subject=say(subject, amount=amount),
-            paragraphs=[say(text, shop=words.shop, amount=amount)],
+            subject=_(subject, amount=amount),
+            paragraphs=[_(text, shop=words.shop, amount=amount)],
             facts=[
-                (say("fact_amount"), amount),
-                (say("fact_reason"), refund_failures.text_of(it.reason, language) or "–"),
-                (say("fact_when"), words.when(it.at)),
-                (say("fact_order"), it.order_id),
+                (_("Amount"), amount),
+                (_("Reason"), refund_failures.text_of(it.reason, language) or "–"),
+                (_("When"), words.when(it.at)),
+                (_("Order"), it.order_id),
             ],
             action=(
-                say("refund_report_open"),
+                _("See the payment"),
                 words.url(f"/dashboard/{it.merchant_id}/payments/{it.order_id}"),
             ),
         )
@@ -53,19 +55,28 @@ def refund_report(subject: str, text: str) -> Callable[[RefundReport, Words], Me
 
 def dispute(it: Dispute, words: Words) -> Message:
     """Write of a dispute that was opened."""
-    say = words.say
-    deadline = say("dispute_no_deadline") if it.respond_by is None else words.when(it.respond_by)
+    _ = words.gettext
+    deadline = (
+        _("nobody has named a time yet") if it.respond_by is None else words.when(it.respond_by)
+    )
     return Message(
-        subject=say("dispute_subject", amount=words.amount(it.amount)),
-        paragraphs=[say("dispute_text", shop=words.shop)],
+        subject=_("A payment of {amount} is disputed", amount=words.amount(it.amount)),
+        paragraphs=[
+            _(
+                "A customer of {shop} disputes a payment. If you can show that "
+                "it was right, hand in evidence before the deadline: without a "
+                "response the money is usually lost.",
+                shop=words.shop,
+            )
+        ],
         facts=[
-            (say("fact_amount"), words.amount(it.amount)),
-            (say("fact_reason"), it.reason or "–"),
-            (say("fact_deadline"), deadline),
-            (say("fact_order"), it.order_id),
+            (_("Amount"), words.amount(it.amount)),
+            (_("Reason"), it.reason or "–"),
+            (_("Respond until"), deadline),
+            (_("Order"), it.order_id),
         ],
         action=(
-            say("dispute_open"),
+            _("Respond to the dispute"),
             words.url(f"/dashboard/{it.merchant_id}/disputes/{it.dispute_id}"),
         ),
     )
@@ -75,22 +86,40 @@ def payout(subject: str, text: str) -> Callable[[Payout, Words], Message]:
     """Return what writes of a payout, paid or failed."""
 
     def compose(it: Payout, words: Words) -> Message:
-        say, amount = words.say, words.amount(it.amount)
-        returned = ("payout_returned_subject", "payout_returned_text")
+        _, amount = words.gettext, words.amount(it.amount)
+        returned = (
+            N_("Your bank returned a payout of {amount}"),
+            N_(
+                "Your bank returned a payout of {shop} that had been sent. Its "
+                "money is available again."
+            ),
+        )
         own_subject, own_text = returned if it.returned else (subject, text)
         is_held = it.returned or payouts.names_account(it.reason)
-        waits = [say("payout_waits_text")] if is_held else []
+        waits = (
+            [
+                _(
+                    "Unless you have changed your bank account since then, the "
+                    "next payout waits until an owner of your team enters another "
+                    "account or the operator confirms this one. If it is closed or "
+                    "wrong, enter another one on the page of payouts; if it is "
+                    "right, write to the operator."
+                )
+            ]
+            if is_held
+            else []
+        )
         facts = [
-            (say("fact_amount"), amount),
-            (say("fact_bank"), it.reference),
-            (say("fact_reason"), it.reason),
+            (_("Amount"), amount),
+            (_("Bank reference"), it.reference),
+            (_("Reason"), it.reason),
         ]
         return Message(
-            subject=say(own_subject, amount=amount),
-            paragraphs=[say(own_text, shop=words.shop, amount=amount), *waits],
+            subject=_(own_subject, amount=amount),
+            paragraphs=[_(own_text, shop=words.shop, amount=amount), *waits],
             facts=[fact for fact in facts if fact[1]],
             action=(
-                say("payout_open"),
+                _("See the payout"),
                 words.url(f"/dashboard/{it.merchant_id}/payouts/{it.payout_id}"),
             ),
         )
@@ -102,16 +131,16 @@ def entry(subject: str, text: str, label: str, page: str) -> Callable[[Entry, Wo
     """Return what writes of a change that somebody made, and of the page where it stands."""
 
     def compose(it: Entry, words: Words) -> Message:
-        say = words.say
+        _ = words.gettext
         return Message(
-            subject=say(subject, shop=words.shop),
-            paragraphs=[say(text, shop=words.shop)],
+            subject=_(subject, shop=words.shop),
+            paragraphs=[_(text, shop=words.shop)],
             facts=[
-                (say("fact_what"), f"{it.action}: {it.subject}"),
-                (say("fact_who"), it.who),
-                (say("fact_when"), words.when(it.at)),
+                (_("What"), f"{it.action}: {it.subject}"),
+                (_("By whom"), it.who),
+                (_("When"), words.when(it.at)),
             ],
-            action=(say(label), words.url(f"/dashboard/{it.merchant_id}/{page}")),
+            action=(_(label), words.url(f"/dashboard/{it.merchant_id}/{page}")),
         )
 
     return compose
@@ -119,159 +148,214 @@ def entry(subject: str, text: str, label: str, page: str) -> Callable[[Entry, Wo
 
 def account_change(it: AccountChange, words: Words) -> Message:
     """Write of a change of an account, to its person."""
-    say = words.say
-    change = say(f"change_{it.change}")
+    _ = words.gettext
+    change = _(ACCOUNT_CHANGE[it.change])
     return Message(
-        subject=say("account_change_subject", change=change),
+        subject=_("{change}", change=change),
         paragraphs=[
-            say("account_change_text", change=change, email=it.email),
-            say("account_change_else"),
+            _("{change}. It is your account {email}.", change=change, email=it.email),
+            _(
+                "If you did not expect this, change your password at once and "
+                "contact the operator of this service."
+            ),
         ],
         facts=_facts_of_change(it, change, words),
-        action=(say("account_change_open"), words.url("/security")),
+        action=(_("See your account"), words.url("/security")),
     )
 
 
 def account_change_staff(it: AccountChange, words: Words) -> Message:
     """Write of a change of an account, to other administrators."""
-    say = words.say
-    change = say(f"change_{it.change}")
+    _ = words.gettext
+    change = _(ACCOUNT_CHANGE[it.change])
     return Message(
-        subject=say("account_change_staff_subject", change=change, email=it.email),
+        subject=_("{change}: {email}", change=change, email=it.email),
         paragraphs=[
-            say("account_change_staff_text", change=change, email=it.email),
-            say("account_change_staff_else"),
+            _(
+                "{change}. It is the account of somebody on the staff: {email}.",
+                change=change,
+                email=it.email,
+            ),
+            _("If nobody on the staff expected this, end the person’s logins and ask them."),
         ],
         facts=_facts_of_change(it, change, words),
-        action=(say("account_change_staff_open"), words.url("/console/people")),
+        action=(_("See the staff"), words.url("/console/people")),
     )
 
 
 def _facts_of_change(it: AccountChange, change: str, words: Words) -> list[Fact]:
-    say = words.say
+    _ = words.gettext
     return [
-        (say("fact_what"), change),
-        (say("fact_who"), it.who),
-        (say("fact_reason"), it.reason),
-        (say("fact_when"), words.when(it.at)),
+        (_("What"), change),
+        (_("By whom"), it.who),
+        (_("Reason"), it.reason),
+        (_("When"), words.when(it.at)),
     ]
 
 
 def factors_waiting(it: FactorsWaiting, words: Words) -> Message:
     """Write to whom second factors end after a waiting time, with the link that stops it."""
-    say = words.say
+    _ = words.gettext
     return Message(
-        subject=say("factors_waiting_subject"),
-        paragraphs=[say("factors_waiting_text", time=words.when(it.until))],
-        facts=[(say("fact_when"), words.when(it.at))],
-        action=(say("factors_waiting_open"), words.url(words.secret)) if words.secret else None,
-        note=say("factors_waiting_else"),
+        subject=_("Your second factors are about to be reset"),
+        paragraphs=[
+            _(
+                "Your passkeys, authenticator and recovery codes are removed "
+                "on {time}. After that, you can log in with your password "
+                "alone.",
+                time=words.when(it.until),
+            )
+        ],
+        facts=[(_("When"), words.when(it.at))],
+        action=(_("Stop the reset"), words.url(words.secret)) if words.secret else None,
+        note=_("If you still have your second factors, or did not ask for this, stop it."),
     )
 
 
 def login(it: Login, words: Words) -> Message:
     """Write of a login from elsewhere."""
-    say = words.say
+    _ = words.gettext
     return Message(
-        subject=say("login_subject"),
-        paragraphs=[say("login_text"), say("login_else")],
-        facts=[
-            (say("fact_when"), words.when(it.at)),
-            (say("fact_device"), it.device or "–"),
-            (say("fact_address"), it.address),
+        subject=_("New login to your account"),
+        paragraphs=[
+            _("Somebody has logged in to your account where it was not seen before."),
+            _(
+                "If that was you, there is nothing to do. If not, end that "
+                "login and change your password at once."
+            ),
         ],
-        action=(say("login_open"), words.url("/security")),
+        facts=[
+            (_("When"), words.when(it.at)),
+            (_("Device"), it.device or "–"),
+            (_("Address"), it.address),
+        ],
+        action=(_("See your logins"), words.url("/security")),
     )
 
 
 def invitation(it: Invitation, words: Words) -> Message:
     """Write to whom somebody invites: subject and sentences have no words of the inviter's."""
-    say = words.say
-    of_merchant = [(say("fact_calls_itself"), words.shop)] if words.shop else []
+    _ = words.gettext
+    of_merchant = [(_("The merchant calls itself"), words.shop)] if words.shop else []
     return Message(
-        subject=say("invitation_subject"),
-        paragraphs=[say("invitation_text"), say("link_once")],
+        subject=_("You are invited to a team on OpenTill"),
+        paragraphs=[
+            _(
+                "You are invited to a team on OpenTill. Whoever invites you "
+                "chose the names below themselves; nobody has checked them."
+            ),
+            _("The link works once, for 24 hours. Whoever has it can use it: do not pass it on."),
+        ],
         facts=[
             *of_merchant,
-            (say("fact_invited_by"), it.by),
-            (say("fact_until"), words.when(it.expires_at)),
+            (_("Invited by"), it.by),
+            (_("Works until"), words.when(it.expires_at)),
         ],
         is_branded=False,
-        action=(say("invitation_open"), words.url(words.secret)),
-        note=say("invitation_else"),
+        action=(_("Accept the invitation"), words.url(words.secret)),
+        note=_("If you did not expect this, ignore this mail."),
     )
 
 
 def reset(_it: Reset, words: Words) -> Message:
     """Write to whoever wants a new password; without a link where staff have made one."""
-    say = words.say
+    _ = words.gettext
     if not words.secret:
         return Message(
-            subject=say("reset_subject"),
-            paragraphs=[say("reset_text"), say("reset_offered")],
-            note=say("reset_else"),
+            subject=_("Choose a new password"),
+            paragraphs=[
+                _("Somebody, hopefully you, wants to choose a new password for this address."),
+                _(
+                    "Whoever runs the payments has made a link for that, which "
+                    "still works: follow that one. If you do not have it, ask them "
+                    "for another."
+                ),
+            ],
+            note=_("If that was not you, ignore this mail: your password stays as it is."),
         )
     return Message(
-        subject=say("reset_subject"),
-        paragraphs=[say("reset_text"), say("link_once")],
-        action=(say("reset_open"), words.url(words.secret)),
-        note=say("reset_else"),
+        subject=_("Choose a new password"),
+        paragraphs=[
+            _("Somebody, hopefully you, wants to choose a new password for this address."),
+            _("The link works once, for 24 hours. Whoever has it can use it: do not pass it on."),
+        ],
+        action=(_("Choose a new password"), words.url(words.secret)),
+        note=_("If that was not you, ignore this mail: your password stays as it is."),
     )
 
 
 def digest(it: Digest, words: Words) -> Message:
     """Write of what a day brought."""
-    say = words.say
+    _ = words.gettext
     date = words.localizer.moment_in(it.at, words.zone).rpartition(",")[0]
     facts: list[Fact] = []
     for day in it.days:
         currency = day.paid[1]
         facts += [
-            (f"{say('digest_payments')} ({currency})", words.localizer.number(day.payments)),
-            (say("digest_paid"), words.amount(day.paid)),
-            (say("digest_refunded"), words.amount(day.refunded)),
-            (say("digest_disputed"), words.amount(day.disputed)),
-            (say("digest_net"), words.amount(day.net)),
+            (_("Payments") + f" ({currency})", words.localizer.number(day.payments)),
+            (_(NC_("daily summary", "Paid")), words.amount(day.paid)),
+            (_(NC_("daily summary", "Refunded")), words.amount(day.refunded)),
+            (_("Lost to disputes"), words.amount(day.disputed)),
+            (_("Left, after fees"), words.amount(day.net)),
         ]
     return Message(
-        subject=say("digest_subject", shop=words.shop, date=date),
+        subject=_("{shop}: {date}", shop=words.shop, date=date),
         paragraphs=[
-            say("digest_text" if facts else "digest_nothing", date=date, zone=words.zone.key)
+            _(
+                N_("What happened on {date} ({zone}).")
+                if facts
+                else N_("Nothing was paid, refunded or disputed on {date} ({zone})."),
+                date=date,
+                zone=words.zone.key,
+            )
         ],
         facts=facts,
-        action=(say("digest_open"), words.url(f"/dashboard/{it.merchant_id}/")),
-        note=say("digest_off"),
+        action=(_("See the dashboard"), words.url(f"/dashboard/{it.merchant_id}/")),
+        note=_("An owner can turn this daily message off in the settings."),
     )
 
 
 def test(it: Test, words: Words) -> Message:
     """Write to see that mail arrives."""
     return Message(
-        subject=words.say("test_subject"),
-        paragraphs=[words.say("test_text")],
-        facts=[(words.say("fact_when"), words.when(it.at))],
+        subject=words.gettext("A test of OpenTill's mail"),
+        paragraphs=[words.gettext("If you read this, mail works.")],
+        facts=[(words.gettext("When"), words.when(it.at))],
     )
 
 
 def violated(it: Violated, words: Words) -> Message:
     """Write of books that are wrong."""
-    say = words.say
+    _ = words.gettext
     return Message(
-        subject=say("violated_subject"),
-        paragraphs=[say("violated_text", number=words.localizer.number(it.found))],
+        subject=_("The books are wrong"),
+        paragraphs=[
+            _(
+                "The continuous check of the ledger has found {number} "
+                "violations. Look into them before you pay anybody out:",
+                number=words.localizer.number(it.found),
+            )
+        ],
         note="opentill ledger check",
     )
 
 
 def stuck(it: Stuck, words: Words) -> Message:
     """Write of a gateway that says nothing."""
-    say = words.say
+    _ = words.gettext
     return Message(
-        subject=say("stuck_subject", gateway=it.gateway),
-        paragraphs=[say("stuck_text", gateway=it.gateway)],
+        subject=_("The gateway {gateway} does not respond", gateway=it.gateway),
+        paragraphs=[
+            _(
+                "Payments through {gateway} have been waiting for a response "
+                "for a long time. Customers may have paid; OpenTill goes on "
+                "asking.",
+                gateway=it.gateway,
+            )
+        ],
         facts=[
-            (say("stuck_payments"), words.localizer.number(it.payments)),
-            (say("stuck_since"), words.when(it.since)),
+            (_("Payments"), words.localizer.number(it.payments)),
+            (_("The oldest since"), words.when(it.since)),
         ],
         note="opentill orders",
     )
@@ -279,19 +363,25 @@ def stuck(it: Stuck, words: Words) -> Message:
 
 def approval(it: Approval, words: Words) -> Message:
     """Write of something that waits for a second person."""
-    say, amount = words.say, words.amount(it.amount)
+    _, amount = words.gettext, words.amount(it.amount)
     return Message(
-        subject=say("approval_subject", kind=say(f"approval_{it.kind}"), amount=amount),
-        paragraphs=[say("approval_text")],
-        facts=[
-            (say("fact_what"), say(f"approval_{it.kind}")),
-            (say("fact_amount"), amount),
-            (say("fact_merchant"), it.shop),
-            (say("fact_reason"), it.reason),
-            (say("fact_who"), it.who),
-            (say("fact_when"), words.when(it.at)),
+        subject=_(
+            "{kind} of {amount}: a second person is needed",
+            kind=_(MOVEMENT_KIND[it.kind]),
+            amount=amount,
+        ),
+        paragraphs=[
+            _("This waits for somebody else than who asked for it. Nothing has moved yet.")
         ],
-        action=(say("approval_open"), words.url("/console/approvals")),
+        facts=[
+            (_("What"), _(MOVEMENT_KIND[it.kind])),
+            (_("Amount"), amount),
+            (_("Merchant"), it.shop),
+            (_("Reason"), it.reason),
+            (_("By whom"), it.who),
+            (_("When"), words.when(it.at)),
+        ],
+        action=(_("See the approvals"), words.url("/console/approvals")),
     )
 
 
@@ -299,20 +389,24 @@ def deadline(text: str, text_responded: str, label: str) -> Callable[[Deadline, 
     """Return what writes of a dispute's deadline, to members or to staff."""
 
     def compose(it: Deadline, words: Words) -> Message:
-        say, amount = words.say, words.amount(it.amount)
+        _, amount = words.gettext, words.amount(it.amount)
         left = words.localizer.duration(it.days * _DAY_MS)
         facts: list[Fact] = [
-            (say("fact_amount"), amount),
-            (say("fact_merchant"), it.shop),
-            (say("fact_reason"), it.reason or "–"),
-            (say("fact_deadline"), words.when(it.respond_by)),
-            (say("fact_order"), it.order_id),
+            (_("Amount"), amount),
+            (_("Merchant"), it.shop),
+            (_("Reason"), it.reason or "–"),
+            (_("Respond until"), words.when(it.respond_by)),
+            (_("Order"), it.order_id),
         ]
         return Message(
-            subject=say("deadline_subject", amount=amount, left=left),
-            paragraphs=[say(text_responded if it.responded else text, shop=it.shop, left=left)],
+            subject=_(
+                "Disputed payment of {amount}: less than {left} to respond",
+                amount=amount,
+                left=left,
+            ),
+            paragraphs=[_(text_responded if it.responded else text, shop=it.shop, left=left)],
             facts=facts,
-            action=(say(label), words.url(it.path)),
+            action=(_(label), words.url(it.path)),
         )
 
     return compose

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from opentill.core.money import Money
-from opentill.mail.catalogue import SENTENCES
+from opentill.web import translations
 from opentill.web.language import Localizer
 
 Fact = tuple[str, str]  # a name and a value
@@ -32,9 +32,10 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     shop: str  # the merchant, as its customers know it; "" where there is none
     secret: str = ""
 
-    def say(self, key: str, **values: object) -> str:
-        """Return a sentence as plain text: what is filled in stays as it is."""
-        return SENTENCES[self.localizer.language][key].format(**values)
+    def gettext(self, message: str, /, **values: object) -> str:
+        """Translate a text as plain text: what is filled in stays as it is."""
+        localizer = self.localizer
+        return translations.translate(localizer.area, localizer.language, message).format(**values)
 
     def amount(self, amount: Amount) -> str:
         """Write an amount with its currency: ``$9.99 USD``."""

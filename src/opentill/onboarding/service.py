@@ -5,13 +5,13 @@ from typing import NamedTuple
 from opentill import ledger, mail, merchants, webhooks
 from opentill.core import structs
 from opentill.core.errors import or_not_found
+from opentill.core.languages import Language
 from opentill.core.settings import Settings
 from opentill.db.database import Tx
 from opentill.merchants import Actor, Merchant
 from opentill.onboarding import queries
 from opentill.onboarding.model import MANY, NotClosable, Unfinished
 from opentill.people import NewLink
-from opentill.web.catalogue import Language
 
 
 class Approved(NamedTuple):

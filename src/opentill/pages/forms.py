@@ -7,6 +7,7 @@ from typing import Final
 from opentill.core.errors import Invalid
 from opentill.http import inputs
 from opentill.pages.model import Entries, Payment
+from opentill.web.translations import N_
 
 _MAX_NAME: Final = 200
 _UNPRINTABLE: Final = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\udfff]")
@@ -18,15 +19,15 @@ def entries(form: Mapping[str, str]) -> Entries:
 
 
 def errors(typed: Entries, payment: Payment) -> dict[str, str]:
-    """Check entries: field → key of the sentence that says what would be accepted."""
+    """Check entries: field → the text that says what would be accepted."""
     found: dict[str, str] = {}
     if typed.email or not payment.email_optional:
         try:
             inputs.check_email("email", typed.email)
         except Invalid:
-            found["email"] = "error_email"
+            found["email"] = N_("Enter an e-mail address such as name@example.com")
     if len(typed.name) > _MAX_NAME or _UNPRINTABLE.search(typed.name):
-        found["name"] = "error_name"
+        found["name"] = N_("Enter a name of at most 200 characters, or leave it empty")
     if typed.method not in payment.methods:
-        found["method"] = "error_method"
+        found["method"] = N_("Choose one of the payment methods")
     return found

@@ -26,6 +26,7 @@ from opentill.payment_links import Held, Offered, Unusable, Wanted
 from opentill.web import cookies, qr
 from opentill.web.forms import check_origin, read
 from opentill.web.responses import GUARDS, drawing, see_other
+from opentill.web.translations import N_
 
 _log: Final = structlog.get_logger()
 _SLUG: Final = re.compile(r"[0-9a-z]{32}", re.ASCII)
@@ -140,10 +141,14 @@ async def go_on(request: PageRequest, slug: str) -> Response:
 def _errors(problem: Invalid, entries: model.LinkEntries, offer: Offered) -> dict[str, str]:
     """Return the field that the customer can put right, and the key of what it accepts."""
     if problem.field == "amount":
-        return {"amount": "error_amount"}
+        return {"amount": N_("Enter an amount from {least} to {most}")}
     if problem.field == "quantity":
         fits = 1 <= _quantity(entries) <= offer.link.max_quantity
-        return {"quantity": "error_quantity_less" if fits else "error_quantity"}
+        return {
+            "quantity": N_("Enter a smaller number: the total is too large")
+            if fits
+            else N_("Enter a whole number from 1 to {most}")
+        }
     return {}
 
 

@@ -13,6 +13,7 @@ import msgspec
 from opentill.core.links import safe_url
 from opentill.core.money import Money
 from opentill.gateways.model import Method
+from opentill.pages.labels import DECLINE_REASON
 from opentill.web import declines
 
 State = Literal[
@@ -193,11 +194,11 @@ def state_of(payment: Payment, now: int) -> State:
 
 
 def decline_of(payment: Payment) -> str | None:
-    """Name the sentence that says why the last attempt did not go through, or None."""
+    """Return the text that says why the last attempt did not go through, or None."""
     attempt = payment.attempt
     if attempt is None or attempt.status not in DECLINED:
         return None
-    return declines.reason_of(attempt.reason)
+    return DECLINE_REASON[declines.reason_of(attempt.reason)]
 
 
 def unfinished(payment: Payment) -> Attempt | None:

@@ -21,19 +21,23 @@ from opentill import checkouts, context, gateways, merchants, orders
 from opentill.context import App
 from opentill.core import log
 from opentill.core.errors import Invalid, MethodNotAllowed, NotFound, TooManyRequests
+from opentill.core.languages import Language
 from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.pages import branding, forms, model, prefill, render
-from opentill.pages.catalogue import SENTENCES
 from opentill.pages.responses import page, trouble
 from opentill.web import language, qr
-from opentill.web.catalogue import Language
 from opentill.web.forms import check_origin, read
 from opentill.web.responses import drawing, see_other
+from opentill.web.translations import N_
 
 _log: Final = structlog.get_logger()
 _ASK_GATEWAY_S: Final = 3.0
-_REFUSED: Final = {"attempts": {"method": "error_attempts"}}  # field of a problem → of the form
+_REFUSED: Final = {
+    "attempts": {
+        "method": N_("This payment has been tried too often. Please start again at the shop.")
+    }
+}  # field of a problem → of the form
 _COUNT: Final = re.compile(r"\d{1,4}", re.ASCII)
 
 
@@ -69,12 +73,12 @@ class PageRequest:
 
     def _localizer(self, wanted: str | None) -> language.Localizer:
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
-        before = language.remembered(self.headers) or self.locale
-        return language.choose(SENTENCES, wanted, accepted, self.default_language, before)
+        before = language.remembered("customer", self.headers) or self.locale
+        return language.choose("customer", wanted, accepted, self.default_language, before)
 
     def remembering(self, response: Response) -> Response:
         """Let the browser remember a language that its reader chose on the page before."""
-        chosen = language.supported(self.query.get("lang"))
+        chosen = language.supported("customer", self.query.get("lang"))
         if chosen is not None and chosen != self._localizer(None).language:
             made = language.cookie(chosen, self.app.settings.public_url)
             response.headers.append("set-cookie", made)
@@ -211,7 +215,10 @@ async def submit(request: PageRequest, session_id: str) -> Response:
             )
         except Invalid as problem:
             _log.info("payment form refused", field=problem.field)
-            errors = _REFUSED.get(problem.field or "", {"email": "error_form"})
+            errors = _REFUSED.get(
+                problem.field or "",
+                {"email": N_("The payment could not be started. Please try once more.")},
+            )
     if errors:
         made = render.open_page(payment, visit, entries, errors)
         return page(made, visit.localizer.language, 400)

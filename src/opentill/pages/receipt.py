@@ -17,11 +17,13 @@ from opentill.core.errors import NotFound, TooManyRequests
 from opentill.core.money import Money
 from opentill.db import rate_limits
 from opentill.pages import model, pdf, render
+from opentill.pages.labels import PAYMENT_METHOD
 from opentill.pages.payment_page import Endpoint, PageRequest
 from opentill.pages.pdf import NoFont, Sheet
 from opentill.pages.responses import page
 from opentill.refunds import Refund
 from opentill.web.responses import attachment, see_other
+from opentill.web.translations import N_
 
 MOST_REFUNDS: Final = 100  # that are listed, the newest
 _PER_MINUTE: Final = 30  # PDFs of one address
@@ -115,8 +117,8 @@ async def _count(request: PageRequest) -> None:
 def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) -> Sheet:
     payment, localizer = receipt.payment, visit.localizer
 
-    def say(key: str, **values: object) -> str:
-        return localizer.say(key, **values).unescape()
+    def _(message: str, **values: object) -> str:
+        return localizer.gettext(message, **values).unescape()
 
     def when(at: int, zone: ZoneInfo) -> str:
         return f"{localizer.moment_in(at, zone)} ({zone.key})"
@@ -124,34 +126,37 @@ def _sheet(receipt: model.Receipt, visit: render.Visit, request: PageRequest) ->
     def amount(money: Money) -> str:
         return f"{localizer.amount(money)} {money.currency}"
 
-    method = say(payment.method) if payment.method else "–"
+    method = _(PAYMENT_METHOD[payment.method]) if payment.method else "–"
     many = payment.quantity > 1
     item = f"{payment.quantity} × {payment.item.name}" if many else payment.item.name
     zones = dict.fromkeys((receipt.own_zone, receipt.shop_zone))
     facts = [
-        (say("receipt_reference"), payment.order_id),
-        (say("receipt_item"), item),
-        (say("amount"), amount(payment.amount)),
-        (say("paid_with"), ", ".join(filter(None, (method, receipt.card.replace("•", "*"))))),
-        *((say("paid_at"), when(payment.paid_at or 0, zone)) for zone in zones),
+        (_("Reference"), payment.order_id),
+        (_("Item"), item),
+        (_("Amount"), amount(payment.amount)),
+        (_("Paid with"), ", ".join(filter(None, (method, receipt.card.replace("•", "*"))))),
+        *((_("Paid"), when(payment.paid_at or 0, zone)) for zone in zones),
     ]
     if payment.email:
-        facts.append((say("receipt_for"), render.masked(payment.email).replace("•", "*")))
+        facts.append((_("Receipt for"), render.masked(payment.email).replace("•", "*")))
     for one in receipt.refunds:
         at = when(one.at, receipt.own_zone)
-        facts.append((say("receipt_given_back", time=at), amount(one.amount)))
+        facts.append((_("Given back on {time}", time=at), amount(one.amount)))
     brand = payment.brand
     notes = [visit.public_url.rstrip("/") + f"/receipt/{payment.session_id}"]
     if payment.reference:
-        notes.insert(0, say("reference_of", reference=payment.reference))
+        notes.insert(0, _("Your order number: {reference}", reference=payment.reference))
     return Sheet(
         language=localizer.language,
-        title=say("receipt_title"),
+        title=_("Receipt"),
         shop=payment.merchant,
         contact=[text for text in (brand.email, brand.url) if text],
-        mark="" if payment.livemode else say("test_mode"),
+        mark="" if payment.livemode else _("Test mode – no real money"),
         facts=facts,
-        total=(say("receipt_kept" if receipt.refunds else "receipt_paid"), amount(receipt.kept)),
+        total=(
+            _(N_("Paid, less what was given back") if receipt.refunds else N_("Total paid")),
+            amount(receipt.kept),
+        ),
         notes=notes,
         fonts=pdf.places(request.app.settings.receipt_font),
     )

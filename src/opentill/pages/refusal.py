@@ -4,7 +4,6 @@ from starlette.responses import Response
 
 from opentill.core.settings import Settings
 from opentill.pages import render, responses
-from opentill.pages.catalogue import SENTENCES
 from opentill.web import language
 
 
@@ -16,7 +15,7 @@ def submission_refused(
     The page is in Chinese unless the browser asks for another language; the message, which is for
     the shop, always is.
     """
-    localizer = language.choose(SENTENCES, None, accept_language, "zh-Hans")
+    localizer = language.choose("customer", None, accept_language, "zh-Hans")
     visit = render.Visit(
         localizer=localizer,
         now=now,

@@ -12,9 +12,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from opentill.core.links import safe_url
-from opentill.pages import model
-from opentill.web import accent, assets, pictures, templates
-from opentill.web.catalogue import LANGUAGES
+from opentill.pages import labels, model
+from opentill.web import accent, assets, language, pictures, templates
 from opentill.web.language import Localizer
 
 # seconds until the waiting page asks again: soon at first, seldom later
@@ -63,7 +62,7 @@ def open_page(
     entries: model.Entries | None = None,
     errors: dict[str, str] | None = None,
 ) -> Page:
-    """Draw the payment form. ``errors``: field → key of the sentence that says what is wrong."""
+    """Draw the payment form. ``errors``: field → the text that says what is wrong."""
     if entries is None:
         first = payment.methods[0] if payment.methods else ""
         entries = model.Entries(payment.email, payment.name, first)
@@ -170,7 +169,7 @@ def link_page(
     entries: model.LinkEntries,
     errors: dict[str, str] | None = None,
 ) -> Page:
-    """Draw the page of a payment link. ``errors``: field → key of the sentence about it."""
+    """Draw the page of a payment link. ``errors``: field → the text about it."""
     here = f"{visit.base}/pay/{link.slug}?{urlencode({'lang': visit.localizer.language})}"
     going_on = None
     if link.unfinished is not None:
@@ -246,12 +245,12 @@ def _page(
 ) -> Page:
     html = ENVIRONMENT.get_template(template).render(
         localizer=visit.localizer,
-        say=visit.localizer.say,
-        languages=LANGUAGES,
+        languages=language.names("customer"),
         now=visit.now,
         asset=assets.finder(visit.base),
         isolated=templates.isolated,
         test_mode=visit.test_mode if test_mode is None else test_mode,
+        **visit.localizer.functions,
         **values,
     )
     return Page(html, picture_origin)
@@ -269,5 +268,7 @@ def masked(email: str) -> str:
     return f"{local[:1]}•••@{domain}"
 
 
-ENVIRONMENT: Final = templates.create_environment(Path(__file__).parent / "templates")
+ENVIRONMENT: Final = templates.create_environment(
+    Path(__file__).parent / "templates", labels=labels
+)
 ENVIRONMENT.filters["masked"] = masked

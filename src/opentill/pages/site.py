@@ -8,11 +8,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from opentill import agreement, context
-from opentill.pages.catalogue import SENTENCES
 from opentill.pages.render import ENVIRONMENT
 from opentill.web import assets, templates
 from opentill.web.markdown import markdown
 from opentill.web.responses import GUARDS, POLICY
+from opentill.web.translations import N_
 
 _PUBLIC: Final[Mapping[str, str]] = {
     **GUARDS,
@@ -43,7 +43,7 @@ def _html(template: str, base: str, **values: object) -> Response:
 def _badge(request: Request) -> str:
     """Return what a page says where no money is real, empty where some is."""
     livemode = context.app_of(request.scope).settings.livemode
-    return "" if livemode else SENTENCES["en"]["test_mode"]
+    return "" if livemode else N_("Test mode – no real money")
 
 
 def _base(request: Request) -> str:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from opentill.core.languages import Language
 from opentill.people.permissions import (
     RULES,
     MerchantRole,
@@ -21,7 +22,6 @@ LinkKind = Literal["INVITATION", "RESET"]
 # people or runs a command; or a member of a merchant, who may invite only to that merchant.
 ShownTo = Literal["nobody", "operator", "member"]
 ResetKind = Literal["LOST", "PASSWORD"]  # why a person's factors end
-Language = Literal["en", "zh-Hans", "zh-Hant"]
 TokenUse = Literal["browser", "command"]  # what the token of a login is for
 
 MINUTE_MS: Final = 60_000

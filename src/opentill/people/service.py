@@ -8,6 +8,7 @@ import msgspec
 from opentill import merchants
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.core.ids import new_id
+from opentill.core.languages import Language
 from opentill.db.database import Db, Tx
 from opentill.http import inputs
 from opentill.merchants import Actor
@@ -16,7 +17,6 @@ from opentill.people.logins import Credentials, NewLogin, normalize_email
 from opentill.people.model import (
     LINK_MS,
     Browser,
-    Language,
     Link,
     LinkKind,
     Login,

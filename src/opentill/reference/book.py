@@ -19,7 +19,6 @@ from opentill.reference import search
 from opentill.reference.chapters import BY_NAME, CHAPTERS, Texts
 from opentill.reference.document import EVENTS, Document, Group
 from opentill.web import assets, templates
-from opentill.web.catalogue import FRAME
 from opentill.web.language import Localizer
 from opentill.web.markdown import inline
 
@@ -114,8 +113,8 @@ class Book:
 
     def _html(self, template: str, contents: _Contents, path: str, **values: Any) -> str:
         return ENVIRONMENT.get_template(template).render(
-            localizer=(localizer := Localizer(FRAME, "en")),
-            say=localizer.say,
+            localizer=(localizer := Localizer("customer", "en")),
+            **localizer.functions,
             asset=assets.finder(self._base),
             refresh=None,
             test_mode=not self._settings.livemode,

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from opentill.sandbox.language import N_
 from opentill.sandbox.model import PaymentStatus
 
 Aftermath = Literal["dispute", "refunds_fail", "challenge"]
@@ -20,7 +21,7 @@ class TestCard(msgspec.Struct, frozen=True):
     __test__ = False  # not a test case, whatever pytest makes of the name
 
     number: str
-    what: str  # the key of a sentence
+    what: str  # a text
     status: PaymentStatus
     decline_code: str | None = None
     aftermath: Aftermath | None = None
@@ -32,16 +33,16 @@ class TestCard(msgspec.Struct, frozen=True):
 
 
 TEST_CARDS: Final = (
-    TestCard("4242424242424242", "does_pay", "succeeded"),
-    TestCard("4000002500003155", "does_challenge", "action_required", None, "challenge"),
-    TestCard("4000000000000002", "does_decline", "declined", "card_declined"),
-    TestCard("4000000000009995", "does_insufficient_funds", "declined", "insufficient_funds"),
-    TestCard("4000000000000069", "does_expired_card", "declined", "expired_card"),
-    TestCard("4000000000000127", "does_incorrect_cvc", "declined", "incorrect_cvc"),
-    TestCard("4000000000000119", "does_process", "processing", "processing_error"),
-    TestCard("4000000000009987", "does_refuse", "refused", "lost_card"),
-    TestCard("4000000000000259", "does_dispute", "succeeded", None, "dispute"),
-    TestCard("4000000000005126", "does_fail_refunds", "succeeded", None, "refunds_fail"),
+    TestCard("4242424242424242", N_("Pays"), "succeeded"),
+    TestCard("4000002500003155", N_("Asks for 3-D Secure"), "action_required", None, "challenge"),
+    TestCard("4000000000000002", N_("Declined"), "declined", "card_declined"),
+    TestCard("4000000000009995", N_("Insufficient funds"), "declined", "insufficient_funds"),
+    TestCard("4000000000000069", N_("Expired card"), "declined", "expired_card"),
+    TestCard("4000000000000127", N_("Wrong security code"), "declined", "incorrect_cvc"),
+    TestCard("4000000000000119", N_("No response, fails later"), "processing", "processing_error"),
+    TestCard("4000000000009987", N_("Refused for good"), "refused", "lost_card"),
+    TestCard("4000000000000259", N_("Pays, disputed later"), "succeeded", None, "dispute"),
+    TestCard("4000000000005126", N_("Pays, refunds fail later"), "succeeded", None, "refunds_fail"),
 )
 _BY_NUMBER: Final = {card.number: card for card in TEST_CARDS}
 
@@ -62,7 +63,7 @@ class CardForm(msgspec.Struct, frozen=True):
 
 
 def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, dict[str, str]]:
-    """Return the card, or None and, for each field that is wrong, the key of a sentence.
+    """Return the card, or None and, for each field that is wrong, a text.
 
     ``year`` and ``month`` are today's: a card is good until the end of the month printed on it.
     """
@@ -70,29 +71,33 @@ def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, d
     number = re.sub(r"[\s-]", "", form.number)
     card = _BY_NUMBER.get(number)
     if not number:
-        errors["number"] = "error_number_missing"
+        errors["number"] = N_("Enter a card number.")
     elif not _NUMBER.fullmatch(number):
-        errors["number"] = "error_number_form"
+        errors["number"] = N_("A card number has 12 to 19 digits; spaces are fine.")
     elif card is None:
-        errors["number"] = "error_number_other"
+        errors["number"] = N_(
+            "This is not one of the test cards on this page. The sandbox "
+            "bank takes no other, and nothing was charged. Never type a "
+            "real card number here."
+        )
     if wrong := _wrong_expiry(form.exp.strip(), year, month):
         errors["exp"] = wrong
     if not _CSC.fullmatch(form.csc.strip()):
-        errors["csc"] = "error_csc"
+        errors["csc"] = N_("Enter the 3 or 4 digits of the security code, such as 123.")
     return (None, errors) if errors else (card, errors)
 
 
 def _wrong_expiry(text: str, year: int, month: int) -> str | None:
     found = _EXPIRY.fullmatch(text)
     if found is None:
-        return "error_exp_form"
+        return N_("Enter month and year of the expiry date as MM/YY, such as 12/34.")
     card_month = int(found[1])
     short = len(found[2]) < len("YYYY")
     card_year = int(found[2]) + (2000 if short else 0)
     if not 1 <= card_month <= _MONTHS:
-        return "error_exp_month"
+        return N_("The month of the expiry date must be from 01 to 12.")
     if (card_year, card_month) < (year, month):
-        return "error_exp_past"
+        return N_("This expiry date is in the past.")
     if card_year > year + _YEARS_AHEAD:
-        return "error_exp_far"
+        return N_("This expiry date is too far in the future.")
     return None

@@ -1,14 +1,28 @@
 """Chooses the language of the bank's pages: the payment page's, otherwise the browser's.
 
-The region (en-GB, zh-HK) is the browser's, so that an amount looks as on the shop's page.
+The region (en-GB, zh-HK) is the browser's, so that an amount looks as on the shop's page. Its texts
+are English in the source, and translated by the catalogues ``sandbox.po`` of ``locale``.
 """
 
+import io
+from functools import cache
+from gettext import GNUTranslations, NullTranslations
+from pathlib import Path
 from typing import Final
 
+from babel.messages import mofile, pofile
 from markupsafe import Markup, escape
 
-from opentill.sandbox.catalogue import SENTENCES, Language
-
+Language = str  # BCP 47 tag
+_FOLDER: Final = Path(__file__).parents[1] / "locale"
+LANGUAGES: Final[tuple[Language, ...]] = (
+    "en",
+    *(
+        file.parents[1].name.replace("_", "-")
+        for file in sorted(_FOLDER.glob("*/LC_MESSAGES/sandbox.po"))
+    ),
+)
+_CONTEXT: Final = "\x04"  # ends the context of a text, as in compiled catalogues
 _LONGEST_HEADER: Final = 500
 _TRADITIONAL: Final = frozenset({"HANT", "TW", "HK", "MO"})
 # language → regions whose conventions are used if the browser names them
@@ -19,18 +33,45 @@ _REGIONS: Final[dict[Language, frozenset[str]]] = {
 }
 
 
+def N_(message: str) -> str:  # noqa: N802 - gettext's own name
+    """Mark a text that is translated where it is shown."""
+    return message
+
+
+def NC_(context: str, message: str) -> str:  # noqa: N802 - the name that GLib has given it
+    """Mark a text with its context: the same English may have another meaning elsewhere."""
+    return f"{context}{_CONTEXT}{message}"
+
+
 class Localizer:
     """One language, for templates; immutable."""
 
     def __init__(self, language: Language, locale: str = "") -> None:
-        """Take the sentences of the language; ``locale`` is for amounts, if it says more."""
+        """Take the texts of the language; ``locale`` is for amounts, if it says more."""
         self.language: Language = language
         self.locale = locale or language
-        self._sentences = SENTENCES[language]
+        self._catalogue = _catalogue(language)
 
-    def say(self, key: str, /, **values: object) -> Markup:
-        """Return a sentence with values filled in, each escaped unless it is markup already."""
-        return Markup(str(escape(self._sentences[key]))).format(**values)  # noqa: S704 - escaped
+    def gettext(self, message: str, /, **values: object) -> Markup:
+        """Translate a text and fill values in, each escaped unless it is markup already."""
+        text = self._catalogue.gettext(message).rpartition(_CONTEXT)[2]
+        return Markup(str(escape(text))).format(**values)  # noqa: S704 - escaped
+
+    def pgettext(self, context: str, message: str, /, **values: object) -> Markup:
+        """Translate a text whose meaning needs a context."""
+        return self.gettext(NC_(context, message), **values)
+
+
+@cache
+def _catalogue(language: Language) -> NullTranslations:
+    if language == "en":
+        return NullTranslations()
+    file = _FOLDER / language.replace("-", "_") / "LC_MESSAGES" / "sandbox.po"
+    compiled = io.BytesIO()
+    with file.open("rb") as source:
+        mofile.write_mo(compiled, pofile.read_po(source, ignore_obsolete=True))
+    compiled.seek(0)
+    return GNUTranslations(compiled)
 
 
 def choose(locale: str, accept_language: str) -> Localizer:
@@ -66,13 +107,12 @@ def _ranges(header: str) -> list[str]:
 def _match(tag: str) -> Language | None:
     """Return our language for a tag such as ``zh-HK``, or None."""
     first, *rest = tag.replace("_", "-").upper().split("-")
-    if first == "EN":
-        return "en"
-    if first != "ZH":
-        return None
-    return "zh-Hant" if _TRADITIONAL.intersection(rest) and "HANS" not in rest else "zh-Hans"
+    if first == "ZH":
+        is_traditional = _TRADITIONAL.intersection(rest) and "HANS" not in rest
+        return "zh-Hant" if is_traditional else "zh-Hans"
+    return next((language for language in LANGUAGES if language.upper() == first), None)
 
 
 def _region(tag: str, language: Language) -> str | None:
     rest = tag.replace("_", "-").upper().split("-")[1:]
-    return next((part for part in rest if part in _REGIONS[language]), None)
+    return next((part for part in rest if part in _REGIONS.get(language, ())), None)

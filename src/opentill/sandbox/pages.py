@@ -20,10 +20,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from opentill.sandbox import amounts, language
+from opentill.sandbox import amounts, labels, language
 from opentill.sandbox.bank import Bank
 from opentill.sandbox.cards import TEST_CARDS, CardForm, read_card
 from opentill.sandbox.http import bank_of, read_form, store_of
+from opentill.sandbox.labels import PAYMENT_METHOD
+from opentill.sandbox.language import N_, NC_
 from opentill.sandbox.model import Payment, PaymentStatus, Refusal
 from opentill.sandbox.storage import Tx
 from opentill.sandbox.timers import now_ms
@@ -48,7 +50,7 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-# The tone of each end of a payment; heading and sentence are in the catalogue.
+# The tone of each end of a payment; heading and text are in ``labels``.
 _ENDS: Final[dict[PaymentStatus, str]] = {
     "succeeded": "good",
     "declined": "bad",
@@ -56,11 +58,14 @@ _ENDS: Final[dict[PaymentStatus, str]] = {
     "voided": "bad",
     "processing": "wait",
 }
-# What is said of an error, by status: heading and sentence.
+# What is said of an error, by status: heading and text.
 _TROUBLES: Final = {
-    404: ("missing_title", "missing_text"),
-    400: ("trouble_title", "incomplete_text"),
-    409: ("trouble_title", "desk_refused_text"),
+    404: (N_("Page not found"), N_("There is no such payment at the sandbox bank.")),
+    400: (N_("That did not work"), N_("The form was not complete. Go back and try again.")),
+    409: (
+        N_("That did not work"),
+        N_("The bank does not do that: the payment or refund does not allow it."),
+    ),
 }
 
 
@@ -109,14 +114,18 @@ class Pages:
         localizer = language.choose(locale, request.headers.get("accept-language", ""))
         if payment is not None:
             amount = amounts.show(payment.amount_minor, payment.currency, localizer.locale)
-            merchant = payment.merchant_name or localizer.say("shop")
+            merchant = payment.merchant_name or localizer.gettext("the shop")
             words |= {"payment": payment, "amount": amount, "merchant": merchant}
-            words |= {"method": localizer.say(payment.method)}
+            words |= {"method": localizer.gettext(PAYMENT_METHOD[payment.method])}
         text = self._templates.get_template(template).render(
             **words,
             base=self.base,
             version=_VERSION,
-            say=localizer.say,
+            _=localizer.gettext,
+            pgettext=localizer.pgettext,
+            labels=labels,
+            N_=N_,
+            NC_=NC_,
             language=localizer.language,
         )
         headers = {
@@ -135,7 +144,10 @@ class Pages:
 
 def refusal(request: Request, status: int) -> Response:
     """Return the page of a refusal with this HTTP status."""
-    heading, text = _TROUBLES.get(status, ("trouble_title", "trouble_text"))
+    heading, text = _TROUBLES.get(
+        status,
+        (N_("That did not work"), N_("Go back and try again; you will not be charged twice.")),
+    )
     return _pages(request).show(request, "message.html", status=status, heading=heading, text=text)
 
 
@@ -171,7 +183,12 @@ def _go_on(request: Request, payment: Payment) -> Response:
 
 async def home(request: Request) -> Response:
     """Say what this is."""
-    return _pages(request).show(request, "message.html", heading="home_title", text="home_text")
+    return _pages(request).show(
+        request,
+        "message.html",
+        heading=N_("A bank for tests"),
+        text=N_("Shops on trial send their customers here to pay. No real money moves."),
+    )
 
 
 async def pay_page(request: Request) -> Response:

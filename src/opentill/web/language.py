@@ -1,20 +1,20 @@
-"""The reader's language, and localized formats of amounts, times and durations.
+"""The reader's language: translated texts, and localized amounts, times and durations.
 
 ``?lang=`` takes precedence over the remembered language, and that over Accept-Language. The region
-(en-GB, zh-HK) comes from Accept-Language, so that formats are the reader's own. Each face has its
-own sentences.
+(en-GB, zh-HK) comes from Accept-Language, so that formats are the reader's own. Customers may have
+more languages to choose from than merchants (``core/languages.py``).
 
 The choice is remembered in a cookie that contains only the language (decision 0063). It is set only
 if ``?lang=`` changes the language, because the site's own links contain the present one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache, lru_cache
 from typing import Final
 
-from babel import Locale
+from babel import Locale, localedata
 from babel.dates import format_date, format_skeleton, format_timedelta
 from babel.numbers import (
     NumberPattern,
@@ -25,21 +25,21 @@ from babel.numbers import (
 )
 from markupsafe import Markup, escape
 
-from opentill.core import times
+from opentill.core import languages, times
+from opentill.core.languages import ENGLISH, Area, Language
 from opentill.core.money import Money, exponent
-from opentill.web import cookies
-from opentill.web.catalogue import LANGUAGES, Language
+from opentill.web import cookies, translations
+from opentill.web.translations import NC_
 
 _LONGEST_S: Final = 10**11  # the longest formatted duration; stored values may be arbitrary
 
-Sentences = Mapping[Language, Mapping[str, str]]  # language → key → sentence
-# language → regions whose conventions are used if the browser requests them
+# Language → regions whose conventions are used if the browser requests them; of another
+# language, all that Babel knows.
 _REGIONS: Final[dict[Language, frozenset[str]]] = {
     "en": frozenset({"US", "GB", "AU", "NZ", "CA", "IE", "IN", "SG", "HK", "ZA"}),
     "zh-Hans": frozenset({"CN", "SG", "MY"}),
     "zh-Hant": frozenset({"TW", "HK", "MO"}),
 }
-_BABEL: Final[dict[Language, str]] = {"en": "en", "zh-Hans": "zh_Hans", "zh-Hant": "zh_Hant"}
 _LONGEST_HEADER: Final = 500
 COOKIE: Final = "opentill_language"
 _A_YEAR_S: Final = 365 * 86_400
@@ -48,16 +48,44 @@ _A_YEAR_S: Final = 365 * 86_400
 class Localizer:
     """A language with the conventions of a region; immutable. ``choose`` creates it."""
 
-    def __init__(self, sentences: Sentences, language: Language, region: str | None = None) -> None:
-        """``region`` is an ISO 3166 code of ``_REGIONS``, or None."""
-        self.language: Language = language
-        self._locale = _locale(_BABEL[language], region)
-        self._sentences = sentences[language]
+    def __init__(self, area: Area, language: Language, region: str | None = None) -> None:
+        """``region`` is an ISO 3166 code, or None.
 
-    def say(self, key: str, /, **values: object) -> Markup:
-        """Return a sentence with values inserted, each escaped unless it is markup."""
-        sentence = _escaped(self._sentences[key])
-        return sentence.format(**values) if "{" in sentence or "}" in sentence else sentence
+        A language that the area does not have becomes English.
+        """
+        self.area: Area = area
+        self.language: Language = language if language in languages.offered(area) else ENGLISH
+        self._locale = _locale(self.language.replace("-", "_"), region)
+
+    @property
+    def functions(self) -> dict[str, Callable[..., Markup]]:
+        """What templates translate with."""
+        return {
+            "_": self.gettext,
+            "gettext": self.gettext,
+            "ngettext": self.ngettext,
+            "pgettext": self.pgettext,
+            "npgettext": self.npgettext,
+        }
+
+    def gettext(self, message: str, /, **values: object) -> Markup:
+        """Translate a text and fill values in, each escaped unless it is markup already."""
+        return _filled(_translated(self.area, self.language, message), values)
+
+    def pgettext(self, context: str, message: str, /, **values: object) -> Markup:
+        """Translate a text whose meaning needs a context."""
+        return self.gettext(NC_(context, message), **values)
+
+    def ngettext(self, singular: str, plural: str, count: int, /, **values: object) -> Markup:
+        """Translate a text of a number of things, which it names ``{number}``."""
+        text = translations.translate_plural(self.area, self.language, singular, plural, count)
+        return _filled(escape(text), {"number": self.number(count), **values})
+
+    def npgettext(
+        self, context: str, singular: str, plural: str, count: int, /, **values: object
+    ) -> Markup:
+        """Translate a text of a number of things whose meaning needs a context."""
+        return self.ngettext(NC_(context, singular), plural, count, **values)
 
     def amount(self, money: Money) -> str:
         """Format an amount with the decimals of ISO 4217: ``$9.99``, ``¥1,000``."""
@@ -100,7 +128,7 @@ class Localizer:
 
 
 def choose(
-    sentences: Sentences,
+    area: Area,
     requested: str | None,
     accept_language: str | None,
     default: Language = "en",
@@ -111,23 +139,35 @@ def choose(
     ``default`` applies if the browser requests no language, English if it requests other ones.
     """
     ranges = _ranges((accept_language or "")[:_LONGEST_HEADER])
-    fixed = supported(requested) or remembered
+    fixed = supported(area, requested) or supported(area, remembered)
     for tag in ranges:
-        language, region = _match(tag)
+        language, region = _match(area, tag)
         if language is not None and fixed in {None, language}:
-            return Localizer(sentences, language, region)
+            return Localizer(area, language, region)
     is_unspecified = all(tag in {"", "*", "*/*"} for tag in ranges)
-    return Localizer(sentences, fixed or (default if is_unspecified else "en"))
+    return Localizer(area, fixed or (default if is_unspecified else ENGLISH))
 
 
-def supported(tag: str | None) -> Language | None:
-    """Return a tag as a supported language, None if it is not supported."""
-    return next((language for language in LANGUAGES if language == tag), None)
+def supported(area: Area, tag: str | None) -> Language | None:
+    """Return a tag as a language that an area is offered in, None if it is not."""
+    return tag if tag in languages.offered(area) else None
 
 
-def remembered(headers: Mapping[bytes, bytes]) -> Language | None:
+@cache
+def names(area: Area) -> Mapping[Language, str]:
+    """Return the languages that an area is offered in, each with its own name."""
+    return {language: _own_name(language) for language in languages.offered(area)}
+
+
+def _own_name(language: Language) -> str:
+    locale = Locale.parse(language.replace("-", "_"))
+    own_names: Mapping[str, str] = locale.languages
+    return own_names.get(str(locale)) or locale.get_display_name() or language
+
+
+def remembered(area: Area, headers: Mapping[bytes, bytes]) -> Language | None:
     """Return the language in the browser's cookie, None without one."""
-    return supported(cookies.read_cookie(headers, COOKIE).decode("latin-1"))
+    return supported(area, cookies.read_cookie(headers, COOKIE).decode("latin-1"))
 
 
 def cookie(language: Language, public_url: str) -> str:
@@ -154,19 +194,32 @@ def _ranges(header: str) -> tuple[str, ...]:
     return tuple(tag for _, tag in sorted(weighted, key=lambda pair: pair[0]))
 
 
-def _match(tag: str) -> tuple[Language | None, str | None]:
-    """Return the supported language and region of a range such as ``zh-HK``, or (None, None)."""
-    parts = tag.replace("_", "-").split("-")
-    rest = {part.upper() for part in parts[1:]}
-    match parts[0].lower():
-        case "en":
-            language: Language = "en"
-        case "zh":
-            hant = "HANT" in rest or (rest & _REGIONS["zh-Hant"] and "HANS" not in rest)
-            language = "zh-Hant" if hant else "zh-Hans"
-        case _:
-            return None, None
-    return language, next(iter(rest & _REGIONS[language]), None)
+def _match(area: Area, tag: str) -> tuple[Language | None, str | None]:
+    """Return the supported language and region of a range such as ``zh-HK``, or (None, None).
+
+    Of several with the same first part, the one whose script or region the range names, else the
+    first.
+    """
+    first, *others = tag.replace("_", "-").split("-")
+    rest = {part.upper() for part in others}
+    alike = [
+        language
+        for language in languages.offered(area)
+        if language.partition("-")[0] == first.lower()
+    ]
+    if not alike:
+        return None, None
+    by_script = [each for each in alike if rest.intersection(each.upper().split("-")[1:])]
+    by_region = [each for each in alike if rest & _regions(each)]
+    language = [*by_script, *by_region, *alike][0]
+    return language, next(iter(rest & _regions(language)), None)
+
+
+@cache
+def _regions(language: Language) -> frozenset[str]:
+    prefix = language.replace("-", "_") + "_"
+    known = {name.removeprefix(prefix) for name in localedata.locale_identifiers()}
+    return _REGIONS.get(language) or frozenset(name for name in known if name.isupper())
 
 
 @lru_cache
@@ -174,9 +227,13 @@ def _locale(name: str, region: str | None) -> Locale:
     return Locale.parse(f"{name}_{region}" if region else name)
 
 
-@cache  # unbounded, since it contains only the catalogues' sentences
-def _escaped(sentence: str) -> Markup:
-    return escape(sentence)
+@lru_cache(maxsize=8192)
+def _translated(area: Area, language: Language, message: str) -> Markup:
+    return escape(translations.translate(area, language, message))
+
+
+def _filled(text: Markup, values: Mapping[str, object]) -> Markup:
+    return text.format(**values) if "{" in text or "}" in text else text
 
 
 @lru_cache(maxsize=4096)

@@ -5,12 +5,14 @@ Every value is escaped automatically; an undefined name in a template is an erro
 
 import re
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import jinja2
 
 from opentill.core import times
+from opentill.web.translations import N_, NC_
 
 # characters that reorder or hide adjacent text; attributes and titles cannot contain <bdi>
 _MARKS: Final = re.compile(
@@ -20,8 +22,11 @@ _FIRST_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _SHARED: Final = Path(__file__).parent / "templates"
 
 
-def create_environment(*folders: Path) -> jinja2.Environment:
-    """Create the environment of a face; ``folders`` of templates are searched in order."""
+def create_environment(*folders: Path, labels: ModuleType | None = None) -> jinja2.Environment:
+    """Create the environment of a face; ``folders`` of templates are searched in order.
+
+    ``labels`` has the tables of texts that its templates choose by a value.
+    """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, _SHARED]),
         autoescape=True,
@@ -31,6 +36,9 @@ def create_environment(*folders: Path) -> jinja2.Environment:
         auto_reload=False,
     )
     environment.filters["iso"] = _iso
+    # Jinja2 takes anything here, but type checkers infer the values of its own defaults.
+    names = cast("dict[str, Any]", environment.globals)
+    names.update(N_=N_, NC_=NC_, labels=labels)
     return environment
 
 

@@ -1,0 +1,207 @@
+"""Texts that all pages with a login choose by a value: statuses, kinds, fields in error."""
+
+from typing import Final
+
+from opentill.web.translations import N_, NC_
+
+APPLICATION_ERROR: Final = {
+    "merchant": N_("Enter the name of the shop: up to 200 characters on one line"),
+    "website": N_("Enter a whole address such as https://shop.example.com, or nothing"),
+    "business": N_("Say in some words what you sell: up to 2,000 characters"),
+    "currency": N_("Choose a currency of the list"),
+    "name": N_("Enter your name: up to 200 characters on one line"),
+    "email": N_("Enter an e-mail address such as ada@example.com"),
+    "wait": N_("Too many applications are being sent. Try again in {wait}"),
+}
+ATTEMPT_STATUS: Final = {
+    "ACTION_REQUIRED": N_("The customer has to act on the bank’s page"),
+    "PENDING": N_("The bank has not confirmed yet"),
+    "DECLINED": N_("The attempt was declined"),
+    "REFUSED": N_("The attempt was refused for good"),
+    "VOIDED": N_("The authorization was voided"),
+    "DUPLICATE": N_("A second payment came in and is to be given back"),
+    "GIVEN_BACK": N_("The second payment was given back"),
+}
+BANK_ACCOUNT_ERROR: Final = {
+    "street": N_("Enter at most 70 characters."),
+    "building": N_("Enter at most 16 characters."),
+    "postcode": N_("Enter at most 16 characters."),
+    "town": N_("Enter the town, at most 35 characters."),
+    "addresscountry": N_("Enter the two letters of the country, such as DE."),
+    "reason": N_("Say why, in a few words."),
+    "holder": N_("Enter the account holder’s name, at most 70 characters."),
+    "account": N_(
+        "Enter an IBAN whose check digits are right, or an account "
+        "number of 3 to 34 letters and digits."
+    ),
+    "country": N_("Enter the two letters of the bank’s country, such as US."),
+    "clearing": N_(
+        "Enter the bank’s code with as many digits as its country has, or the BIC instead."
+    ),
+    "bic": N_("Enter the BIC: 8 or 11 letters and digits, such as COBADEFFXXX."),
+    "stale": N_(
+        "Somebody else has changed the account since you opened this "
+        "page. Nothing was saved; above is the account now."
+    ),
+}
+DECLINE_REASON: Final = {
+    "declined": N_("The customer’s bank declined it."),
+    "insufficient_funds": N_("There was not enough money on the account or card."),
+    "expired_card": N_("The card has expired."),
+    "incorrect_cvc": N_("The security code of the card was wrong."),
+    "processing_error": N_("The bank could not process it at that moment."),
+    "authentication_failed": N_("The customer did not confirm it with the bank."),
+    "canceled": N_("The customer cancelled it."),
+    "invalid_card": N_("The card number was not accepted."),
+    "limit_exceeded": N_("It was over the limit of the card or account."),
+    "unavailable": N_("The bank could not be reached."),
+}
+DELIVERY_OUTCOME: Final = {
+    "delivered": N_("delivered"),
+    "refused": N_("refused"),
+    "no_answer": N_("no response"),
+    "unreachable": N_("unreachable"),
+    "forbidden": N_("address not allowed"),
+}
+DELIVERY_STATUS: Final = {
+    "PENDING": N_("Waiting"),
+    "SUCCEEDED": N_("Delivered"),
+    "FAILED": N_("Not delivered"),
+}
+DISPUTE_ENDED: Final = {
+    "WON": N_("Dispute won: {amount}"),
+    "LOST": N_("Dispute lost: {amount}"),
+    "RECOVERED": N_("Recovered after the loss: {amount}"),
+}
+ENTRY_TYPE: Final = {
+    "PAYMENT": N_("Payment"),
+    "SETTLEMENT": N_("Settlement"),
+    "PAYOUT": N_("Payout"),
+    "FREEZE": N_("Freeze"),
+    "UNFREEZE": N_("Unfreeze"),
+    "CHARGEBACK": N_("Chargeback"),
+    "CHARGEBACK_FEE": N_("Chargeback fee"),
+    "CHARGEBACK_RECOVERY": N_("Chargeback recovered"),
+    "ROLLING_RESERVE_RECOVERY": N_("Reserve restored"),
+    "ROLLING_RESERVE": N_("Reserve held"),
+    "ROLLING_RESERVE_RELEASE": N_("Reserve released"),
+    "ROLLING_RESERVE_OFFSET": N_("Reserve used for a loss"),
+    "ADMIN_RECHARGE": N_("Credit by the operator"),
+    "REFUND": N_("Refund"),
+    "FEE": N_("Fee"),
+    "BALANCE_CORRECTION": N_("Correction"),
+}
+FACTOR_ERROR: Final = {
+    "code": N_("This code is wrong or was already used"),
+    "passkey": N_("This passkey was not accepted. Please try again"),
+}
+HISTORY_EVENT: Final = {
+    "expired": N_("Closed: it can no longer be paid"),
+    "refused": N_("Failed: it can no longer be paid"),
+    "voided": N_("Revoked: it can no longer be paid"),
+    "carried_over": N_("What was left of it has left the pending balance"),
+    "reserve_released": N_("The reserve was released"),
+    "amount_differs": N_("The bank reports another amount than the one due"),
+    "payment_not_given_back": N_(
+        "The second payment could not be given back; the operator takes care of it"
+    ),
+    "dispute_amount_differs": N_("The bank reports another amount for the dispute"),
+    "refund_at_gateway_unmatched": N_(
+        "A refund at the payment provider does not fit this payment; the operator takes care of it"
+    ),
+}
+ORDER_SOURCE: Final = {
+    "API": N_("The API"),
+    "EPAY": N_("The Epay API"),
+}
+ORDER_STATUS: Final = {
+    "CREATING": N_("Waiting for the bank"),
+    "PENDING": N_("Not paid yet"),
+    "PAID": NC_("order status", "Paid"),
+    "SETTLED": NC_("order status", "Settled"),
+    "REFUNDED": N_("Refunded"),
+    "DISPUTED": N_("Disputed"),
+    "CHARGEBACK": NC_("order status", "Charged back"),
+    "FAILED": N_("Failed"),
+    "CLOSED": N_("Closed"),
+    "REVOKED": N_("Revoked"),
+}
+PAYMENT_METHOD: Final = {
+    "CREDIT_CARD": N_("Card"),
+    "ALIPAY": N_("Alipay"),
+    "WECHAT_PAY": N_("WeChat Pay"),
+    "PAYNOW": N_("PayNow"),
+    "CRYPTO": N_("Cryptocurrency"),
+    "BANK_TRANSFER": N_("Bank transfer"),
+}
+PERIOD_END: Final = {
+    "from": NC_("period", "From"),
+    "to": N_("Until"),
+}
+REFUND_ACCOUNT: Final = {
+    "pending": N_("Pending balance"),
+    "available": N_("Available balance"),
+}
+REFUND_FEE_POLICY: Final = {
+    "KEPT": N_("The platform fee is not given back."),
+    "RETURNED": N_("The platform fee is given back in proportion."),
+}
+REFUND_NOTE: Final = {
+    "PROCESSING": N_(
+        "The refund of {amount} is on its way. The bank has not "
+        "confirmed it yet; its end is shown here."
+    ),
+    "SUCCEEDED": N_("The refund of {amount} is done."),
+    "FAILED": N_("The refund of {amount} failed. Its money is yours again."),
+}
+RESEND_RESULT: Final = {
+    "1": N_("The event is sent again now. Reload the page to see what comes of it."),
+    "0": N_("It was sent in the meantime; nothing was sent twice. The outcome is below."),
+}
+RESERVE_STATUS: Final = {
+    "NONE": N_("nothing held"),
+    "HELD": N_("held"),
+    "OFFSET": N_("used for a chargeback"),
+    "RELEASED": N_("released"),
+}
+ROLE: Final = {
+    "owner": N_("Owner"),
+    "finance": N_("Finance"),
+    "support": N_("Support"),
+    "developer": N_("Developer"),
+    "viewer": N_("Viewer"),
+}
+SESSION_STATUS: Final = {
+    "OPEN": NC_("session of a payment", "Open"),
+    "COMPLETE": N_("Complete"),
+    "EXPIRED": N_("Expired"),
+}
+SHOP_NOTICE: Final = {
+    "WAITING": N_("The shop’s Epay notification is being sent"),
+    "DELIVERED": N_("The shop has the Epay notification"),
+    "FAILED": N_("The shop did not take the Epay notification"),
+}
+STAFF_ROLE: Final = {
+    "admin": N_("Staff: administrator"),
+    "finance": N_("Staff: finance"),
+    "support": N_("Staff: support"),
+    "auditor": N_("Staff: auditor"),
+}
+TROUBLE_TEXT: Final = {
+    "forbidden": N_(
+        "Your role at this merchant does not include it. An owner of the team can change your role."
+    ),
+    "missing": N_(
+        "The address may be incomplete, or the link was used already or is older than 24 hours."
+    ),
+    "refused": N_("Nothing was changed. Please open the page again and start from there."),
+    "busy": N_("Please wait a moment, then try again."),
+    "unavailable": N_("The page cannot be shown just now. Please try again soon."),
+}
+TROUBLE_TITLE: Final = {
+    "forbidden": N_("You may not do this"),
+    "missing": N_("We cannot find this page"),
+    "refused": N_("This request cannot be processed"),
+    "busy": N_("Too many requests"),
+    "unavailable": N_("We will be back in a moment"),
+}

@@ -1,0 +1,443 @@
+"""Texts that the console choose by a value: statuses, kinds, fields in error."""
+
+from typing import Final
+
+from opentill.mail.labels import MOVEMENT_KIND  # noqa: F401 - for templates
+from opentill.web.translations import N_, NC_
+
+ABOUT_DIFFERENCE: Final = {
+    "missing_in_ledger": N_("The report has something that nobody here knows."),
+    "missing_in_report": N_(
+        "The books have something that the report has not. A later "
+        "report that has it resolves this by itself."
+    ),
+    "double_in_report": N_("The report has the same thing more than once."),
+    "different": N_("Amount, currency or state are not the same."),
+}
+ABOUT_PAYMENT_ACTION: Final = {
+    "confirm": N_(
+        "For money that arrived without a gateway’s word, such as a "
+        "bank transfer. It cannot be undone, only refunded."
+    ),
+    "revoke": N_("It cannot be paid any more. No money moves."),
+    "refund-done": N_(
+        "When you know that the customer has the money, and the gateway does not report it."
+    ),
+    "refund-failed": N_(
+        "When you know that the money was not sent. It returns to the "
+        "merchant’s balance, and the merchant reads the reason."
+    ),
+    "refund-reversed": N_(
+        "When you know that the money of the refund came back. It "
+        "returns to the merchant’s balance, and the payment can be "
+        "refunded again."
+    ),
+    "given-back": N_(
+        "When a gateway refuses for good to give a second payment "
+        "back, or does not say what became of it, and you know that "
+        "the customer has the money, by a transfer for example. "
+        "Nothing moves in the books, which never had it."
+    ),
+    "dispute-open": N_(
+        "When the customer takes the payment back through the bank, "
+        "and the gateway does not report it. A payment that has "
+        "settled is frozen so far."
+    ),
+    "dispute-won": N_("The bank decided for the merchant. What was frozen is free."),
+    "dispute-lost": N_(
+        "The bank decided for the customer: a chargeback. What is held "
+        "in reserve of this payment covers it first."
+    ),
+    "dispute-recovered": N_(
+        "The bank has returned the money. The fee stays lost, and what "
+        "the reserve had covered is held again."
+    ),
+    "notify": N_(
+        "The shop is notified again that this payment was paid, at "
+        "once and with all attempts. No money moves."
+    ),
+}
+ABOUT_REPORT: Final = {
+    "refund_cases": N_(
+        "The money of a reversed refund is back on the merchant’s "
+        "balance: the customer did not get it. A refund that is not "
+        "applied has left the gateway, but not the merchant’s balance: "
+        "correct the balance, unless the refund will soon fit its "
+        "order."
+    ),
+    "unmatched": N_(
+        "Where the gateway has decided, money moved there that the "
+        "books do not have: correct the merchant’s balance first. "
+        "Dismiss one that is dealt with; if the gateway reports "
+        "something new of it, it comes back."
+    ),
+}
+ABOUT_STAFF_ROLE: Final = {
+    "admin": N_("Everything, also people and terms."),
+    "finance": N_("Payouts, balances, exchange rates and approvals."),
+    "support": N_("Sees the merchants’ pages, decides disputes."),
+    "auditor": N_("Reads everything, changes nothing."),
+}
+ABOUT_STANDING_ACTION: Final = {
+    "approved": N_(
+        "The merchant can take payments at once. You get a link that "
+        "makes the applicant its owner; send it to them."
+    ),
+    "declined": N_("The merchant is closed. Nobody is notified: let the applicant know."),
+    "suspended": N_(
+        "From the next request on no session is opened, no payment "
+        "started and no payout made. What is under way goes on, and "
+        "customers still get refunds."
+    ),
+    "resumed": N_("What is switched off by itself below stays off."),
+    "closed": N_("Keys, members, endpoints and Epay are shut. Staff go on reading its books."),
+}
+ACCOUNT: Final = {
+    "pending": N_("Pending"),
+    "available": NC_("balance", "Available"),
+    "frozen": N_("Frozen"),
+    "reserve": N_("In reserve"),
+}
+ADJUSTMENT_ERROR: Final = {
+    "kind": N_("Choose what is to be done"),
+    "amount": N_("Enter an amount above 0, such as 25.00"),
+    "balance": N_("The balance does not allow this amount: see what it has now"),
+    "account": N_("Choose available money: only a correction may be of pending money"),
+    "order": N_(
+        "Enter the id of an order of this merchant for a correction, and none for anything else"
+    ),
+    "reference": N_(
+        "Enter up to 64 printable characters that no other adjustment of this merchant has"
+    ),
+    "reason": N_("Say why, in up to 500 printable characters"),
+}
+ADJUSTMENT_KIND: Final = {
+    "freeze": N_("Freeze available money"),
+    "unfreeze": N_("Unfreeze what an operator froze"),
+    "recharge": N_("Recharge: money that the merchant sent to your bank"),
+    "correct": N_("Correct because of an order"),
+    "fee": N_("Take a fee"),
+}
+ADJUSTMENT_RESULT: Final = {
+    "DONE": N_("{kind} of {amount}: done."),
+    "WAITING": N_("{kind} of {amount}: waits for a second person. Nothing has moved yet."),
+    "REJECTED": N_("{kind} of {amount}: rejected. Nothing was moved."),
+}
+ADJUSTMENT_STATUS: Final = {
+    "DONE": N_("Done"),
+    "WAITING": N_("Waits"),
+    "REJECTED": N_("Rejected"),
+}
+ADJUSTMENT_SUBMIT: Final = {
+    "do": N_("Adjust the balance now"),
+    "wait": N_("Ask for approval"),
+}
+AGREEMENT_STATUS: Final = {
+    "NONE": N_("No version is accepted."),
+    "ACCEPTED": N_("The current version is accepted."),
+    "OUTDATED": N_("An earlier version is accepted, the current one is not."),
+}
+APPROVAL_RESULT: Final = {
+    "approved": N_("Approved."),
+    "rejected": N_("Rejected. Nothing was moved."),
+}
+AUDIT_FINDING: Final = {
+    "altered": N_("Row {number} was altered:"),
+    "removed": N_("Row {number} was removed:"),
+    "inserted": N_("Row {number} was inserted:"),
+}
+BANK_ACCOUNT_ERROR: Final = {
+    "street": N_("Enter at most 70 characters."),
+    "building": N_("Enter at most 16 characters."),
+    "postcode": N_("Enter at most 16 characters."),
+    "town": N_("Enter the town, at most 35 characters."),
+    "addresscountry": N_("Enter the two letters of the country, such as DE."),
+    "reason": N_("Say why, in a few words."),
+    "holder": N_("Enter the account holder’s name, at most 70 characters."),
+    "account": N_(
+        "Enter an IBAN whose check digits are right, or an account "
+        "number of 3 to 34 letters and digits."
+    ),
+    "country": N_("Enter the two letters of the bank’s country, such as US."),
+    "clearing": N_(
+        "Enter the bank’s code with as many digits as its country has, or the BIC instead."
+    ),
+    "bic": N_("Enter the BIC: 8 or 11 letters and digits, such as COBADEFFXXX."),
+    "stale": N_(
+        "Somebody else has changed the account since you opened this "
+        "page. Nothing was saved; above is the account now."
+    ),
+    "held": N_(
+        "Nothing was confirmed: the account or its payouts have changed since you opened this page."
+    ),
+}
+CAPABILITY: Final = {
+    "charge": N_("Take payments"),
+    "refund": N_("Refund"),
+    "payout": N_("Be paid out"),
+}
+DIFFERENCE: Final = {
+    "missing_in_ledger": N_("Missing in the books"),
+    "missing_in_report": N_("Missing in the report"),
+    "double_in_report": N_("Twice in the report"),
+    "different": N_("Not the same"),
+}
+DIFFERENCE_ERROR: Final = {
+    "reason": N_("Say why, in a few words."),
+    "adjust": N_("Choose an adjustment, or leave amount and order empty. Nothing was moved."),
+    "amount": N_("Enter an amount that this merchant’s balance allows, such as 25.00."),
+    "merchant": N_("Enter the id of the merchant whose balance is adjusted."),
+    "order": N_("Enter the order that the correction is about; other adjustments have none."),
+    "account": N_("This adjustment must be positive."),
+    "difference": N_("Somebody else has resolved this difference already. Nothing was moved."),
+    "gateway": N_("Choose a gateway."),
+    "file": N_("The file is no report with the columns that are needed. Nothing was recorded."),
+    "size": N_("Choose a file of at most 2 MB, or use the command line."),
+    "none": N_("Choose a file."),
+}
+DISPUTE_RESULT: Final = {
+    "deadline": N_("The deadline is named."),
+    "note": N_("The note is added."),
+}
+DISPUTE_STATUS: Final = {
+    "SOON": N_("Open, due within three days"),
+    "OPEN": N_("Open"),
+    "WON": N_("Won"),
+    "LOST": N_("Lost"),
+    "RECOVERED": N_("Recovered"),
+}
+MERCHANT_EVENT: Final = {
+    "created": NC_("event", "Created"),
+    "applied": NC_("event", "Applied"),
+    "approved": N_("Approved"),
+    "declined": N_("Declined"),
+    "suspended": NC_("event", "Suspended"),
+    "resumed": N_("Resumed"),
+    "closed": NC_("event", "Closed"),
+    "capability_on": NC_("event", "Switched on"),
+    "capability_off": NC_("event", "Switched off"),
+    "noted": N_("Note"),
+}
+MERCHANT_STATUS: Final = {
+    "APPLIED": NC_("merchant status", "Applied"),
+    "ACTIVE": NC_("merchant status", "Active"),
+    "SUSPENDED": N_("Suspended"),
+    "CLOSED": N_("Closed"),
+}
+NEED: Final = {
+    "books": N_("Findings in the books: {number}"),
+    "differences": N_("Differences between reports and books: {number}"),
+    "disputes": N_("Disputes near their deadline: {number}"),
+    "unmatched": N_("Disputes without an order: {number}"),
+    "refund_cases": N_("Refunds that need attention: {number}"),
+    "duplicates": N_("Second payments not given back: {number}"),
+    "paid_twice": N_("Epay numbers that were paid twice: {number}"),
+    "refunds": N_("Refunds that no gateway reports: {number}"),
+    "stuck": N_("Payments of which no gateway knows the end: {number}"),
+    "endpoints": N_("Webhook endpoints that are disabled: {number}"),
+    "notices": N_("Epay shops without their notification: {number}"),
+    "approvals": N_("Waiting for a second person: {number}"),
+    "applications": N_("Applications that wait to be decided: {number}"),
+    "returned": N_("Payouts that banks returned: {number}"),
+}
+NEED_TEXT: Final = {
+    "disputes": N_(
+        "They are to be responded to at the gateway within three days, or are late already."
+    ),
+    "unmatched": N_(
+        "A gateway reported them, and they cannot be applied to their "
+        "order, or not in whole. They are tried again by themselves."
+    ),
+    "refund_cases": N_(
+        "Refunds that a gateway reversed, and refunds that were made "
+        "at a gateway but do not fit their order. The latter are "
+        "retried automatically."
+    ),
+    "duplicates": N_("Their order was paid already. They should have gone back within an hour."),
+    "paid_twice": N_(
+        "Two orders under the same out_trade_no are paid: the payment "
+        "of an older one arrived late. Refund one of them."
+    ),
+    "refunds": N_(
+        "They were made more than a day ago, and no gateway has "
+        "reported whether they happened, or a gateway does not take "
+        "them. The merchants’ money is held."
+    ),
+    "stuck": N_(
+        "They were submitted more than 15 minutes ago. The gateway is "
+        "asked until it knows; where it reported another amount, "
+        "somebody has to decide."
+    ),
+    "endpoints": N_("Their shops get no events until somebody enables them again."),
+    "notices": N_("Notifications of paid orders of the last two weeks that were given up."),
+    "returned": N_(
+        "They were paid and came back; the money is available again. "
+        "Ask the merchant for the right account. A payout leaves this "
+        "list with the merchant’s next payout, another bank account, "
+        "or once you confirm the account on its page."
+    ),
+}
+NEED_TIME: Final = {
+    "unmatched": N_("Reported"),
+    "refund_cases": N_("Reported"),
+    "disputes": N_("Respond by"),
+    "duplicates": N_("Came in"),
+    "paid_twice": N_("Paid twice since"),
+    "refunds": N_("Made"),
+    "stuck": NC_("needs attention", "Since"),
+    "endpoints": NC_("needs attention", "Last changed"),
+    "notices": N_("Last tried"),
+    "returned": NC_("needs attention", "Came back"),
+}
+NEED_TITLE: Final = {
+    "disputes": N_("Disputes near their deadline"),
+    "unmatched": N_("Disputes without an order"),
+    "refund_cases": N_("Refunds that need attention"),
+    "duplicates": N_("Second payments not given back"),
+    "paid_twice": N_("Epay numbers that were paid twice"),
+    "refunds": N_("Refunds that no gateway reports"),
+    "stuck": N_("Payments without an end"),
+    "endpoints": N_("Disabled webhook endpoints"),
+    "notices": N_("Epay shops without their notification"),
+    "returned": N_("Payouts that banks returned"),
+}
+OPEN_ITEM: Final = {
+    "pending": N_("Pending balance:"),
+    "available": N_("Available balance:"),
+    "frozen": N_("Frozen balance:"),
+    "reserve": N_("In reserve:"),
+    "payments": N_("Payments under way:"),
+    "refunds": N_("Refunds under way:"),
+    "disputes": N_("Open disputes:"),
+    "payouts": N_("Payouts that the bank has not confirmed:"),
+    "approvals": N_("Payouts and adjustments that wait for a second person:"),
+}
+PAYMENT_ACTION: Final = {
+    "confirm": N_("Confirm that it was paid"),
+    "revoke": N_("Revoke it"),
+    "refund-done": N_("End a refund as done"),
+    "refund-failed": N_("End a refund as failed"),
+    "refund-reversed": N_("Reverse a refund"),
+    "given-back": N_("Second payment given back"),
+    "dispute-open": N_("Open a dispute"),
+    "dispute-won": N_("Dispute won"),
+    "dispute-lost": N_("Dispute lost"),
+    "dispute-recovered": N_("Money recovered after a loss"),
+    "notify": N_("Send the Epay notification again"),
+}
+PAYMENT_ACTION_RESULT: Final = {
+    "confirm": N_("The payment is confirmed."),
+    "revoke": N_("The payment is revoked."),
+    "refund-done": N_("The refund has ended as done."),
+    "refund-failed": N_("The refund has ended as failed."),
+    "refund-reversed": N_("The refund is reversed."),
+    "given-back": N_("That the second payment went back is recorded."),
+    "dispute-open": N_("The dispute is open."),
+    "dispute-won": N_("The dispute has ended as won."),
+    "dispute-lost": N_("The dispute has ended as lost."),
+    "dispute-recovered": N_("That the money was recovered is recorded."),
+    "notify": N_("The notification is sent again now."),
+    "refund": N_("The refund is on its way. Its end is shown in the timeline."),
+    "note": N_("The note is added. It stands in the timeline."),
+}
+PROVIDER_REPORT: Final = {
+    "REVERSED": N_("Reversed"),
+    "UNMATCHED": N_("Made at the gateway, not applied to the order"),
+    "OPENED": NC_("unmatched dispute", "Opened"),
+    "WON": N_("Won"),
+    "LOST": N_("Lost"),
+    "RECOVERED": N_("Recovered"),
+}
+QUEUE: Final = {
+    "webhooks": N_("Webhook deliveries, with those that are tried again later"),
+    "mail": N_("Mails, with those that are tried again later"),
+    "payment_checks": N_("Payment attempts about which a gateway is to be asked"),
+    "refunds": N_("Refunds to be sent"),
+    "settlements": N_("Orders to be settled"),
+    "reserve_releases": N_("Rolling reserves to be released"),
+    "session_expiries": N_("Sessions to be expired"),
+    "epay_notifications": N_("Epay notifications to be sent"),
+    "search": N_("Changes that the search has not taken in; it takes them in batches"),
+    "figures": N_("Ledger entries that the figures have not counted"),
+}
+RATE_STATE: Final = {
+    "counts": NC_("exchange rate", "Used"),
+    "too_old": N_("Too old"),
+    "dropped": N_("No longer in the file"),
+}
+STAFF_ROLE_NAME: Final = {
+    "admin": N_("Administrator"),
+    "finance": N_("Finance"),
+    "support": N_("Support"),
+    "auditor": N_("Auditor"),
+}
+STANDING_ACTION: Final = {
+    "approved": NC_("merchant status", "Approve"),
+    "declined": N_("Decline"),
+    "suspended": N_("Suspend"),
+    "resumed": NC_("merchant status", "Resume"),
+    "closed": N_("Close for good"),
+}
+STANDING_RESULT: Final = {
+    "suspended": N_("The merchant is suspended."),
+    "resumed": N_("The merchant is active again."),
+    "declined": N_("The application is declined."),
+    "closed": N_("The merchant is closed."),
+    "switched": N_("The capability is switched."),
+    "noted": N_("The note is added."),
+}
+TERM: Final = {
+    "platform_fee_rate": NC_("terms", "Fee"),
+    "fees": N_("Fee schedule"),
+    "refund_fee_policy": N_("Fee of a refunded payment"),
+    "overdraft_minor": N_("Overdraft limit of refunds"),
+    "settlement_delay_days": N_("Days until settlement"),
+    "settlement_calendar": N_("Days that count for settlement"),
+    "reserve_rate": N_("Rolling reserve"),
+    "reserve_days": N_("Days that the reserve is held"),
+    "dispute_fee_minor": N_("Fee of a lost dispute"),
+    "payout_minimum_minor": N_("Smallest payout"),
+    "ip_allowlist": N_("Addresses that may call"),
+}
+TERM_ERROR: Final = {
+    "reason": N_("Say why, in a few words"),
+    "percent": N_("Enter a number from 0 to below 100 with at most four decimals, such as 2.9"),
+    "amount": N_("Enter an amount such as 15.00"),
+    "days": N_("Enter a whole number of days: at most 365 until settlement, 3650 for the reserve"),
+    "choice": N_("Choose one of the values"),
+    "rows": N_(
+        "Enter rows such as CREDIT_CARD:EUR=0.014+0.25, with a method and a currency that exist"
+    ),
+    "addresses": N_("Enter addresses or networks such as 192.0.2.0/24"),
+    "terms": N_("The terms could not be set like this"),
+    "stale": N_(
+        "The terms were changed meanwhile. Compare what you entered "
+        "with what holds now, then send it again"
+    ),
+}
+TERM_HINT: Final = {
+    "percent": N_("A number from 0 to below 100, such as 2.9"),
+    "amount": N_("An amount such as 15.00"),
+    "rows": N_(
+        "A row for each, such as CREDIT_CARD:EUR=0.014+0.25; the rate "
+        "is a share, what follows is fixed."
+    ),
+    "addresses": N_(
+        "An address or network in each row, such as 192.0.2.0/24; none: from everywhere."
+    ),
+}
+TERM_VALUE: Final = {
+    "KEPT": N_("kept"),
+    "RETURNED": N_("returned in proportion"),
+    "EVERY_DAY": N_("every day"),
+    "WEEKDAYS": N_("weekdays"),
+}
+TRIAL_ACCOUNT: Final = {
+    "pending": N_("Pending"),
+    "available": N_("Available"),
+    "frozen": N_("Frozen"),
+    "reserve": N_("Reserve"),
+    "gateway": N_("At gateways"),
+    "bank": N_("In the bank"),
+    "platform": N_("Platform"),
+}

@@ -1,0 +1,349 @@
+"""Texts that the dashboard choose by a value: statuses, kinds, fields in error."""
+
+from typing import Final
+
+from opentill.web.translations import N_, NC_
+
+ABOUT_BALANCE: Final = {
+    "available": N_(
+        "What can be paid out to your bank. Below zero when refunds or "
+        "chargebacks took more than there was."
+    ),
+    "pending": N_("What customers have paid and what has not been settled yet."),
+    "frozen": N_("What is held for refunds on their way and for open disputes."),
+    "reserve": N_(
+        "Your rolling reserve: a share of each payment, kept for a time in case of chargebacks."
+    ),
+}
+ABOUT_PART: Final = {
+    "keys": N_(
+        "Create, replace and revoke the keys that your shop calls the "
+        "API with, and see when each was last used."
+    ),
+    "webhooks": N_("Where your shop is notified of payments, and what was delivered."),
+    "events": N_("What happened, what each event says, and where it was sent."),
+    "requests": N_("What the API refused lately and why, and fields that it does not know."),
+    "epay": N_("Credentials for shops that speak Epay, and the notifications that they got."),
+}
+ABOUT_PAYOUT_STATUS: Final = {
+    "PENDING": N_("The operator has sent it or will soon; your bank has not confirmed it yet."),
+    "PAID": N_("The bank has confirmed it."),
+    "FAILED": N_("It came back, and the money is available again."),
+}
+ABOUT_ROLE: Final = {
+    "owner": N_("Everything, the team and the agreement too."),
+    "finance": N_("Balance, payouts, refunds and exports."),
+    "support": N_("Payments, refunds, customers and disputes."),
+    "developer": N_("API keys, endpoints, events and Epay."),
+    "viewer": N_("Sees everything but secrets, changes nothing."),
+}
+ACCENT_NOTE: Final = {
+    "light": N_(
+        "In the light design it is shown as {color}, so that the button stands out from the page."
+    ),
+    "dark": N_(
+        "In the dark design it is shown as {color}, so that the button stands out from the page."
+    ),
+}
+ACCOUNT: Final = {
+    "available": N_("available"),
+    "pending": N_("pending"),
+    "frozen": N_("frozen"),
+    "reserve": N_("reserve"),
+    "gateway": N_("customer"),
+    "bank": N_("bank"),
+    "platform": N_("platform"),
+}
+AGREEMENT_STATUS: Final = {
+    "NONE": N_("The agreement is not accepted yet"),
+    "OUTDATED": N_("Version {version} is new, and is not accepted yet"),
+}
+ATTEMPT_OUTCOME: Final = {
+    "no_answer": N_("No response"),
+    "unreachable": N_("Not reachable"),
+    "forbidden": N_("Not sent: the address is not allowed"),
+}
+BALANCE: Final = {
+    "available": N_("Available"),
+    "pending": N_("Pending"),
+    "frozen": N_("Frozen"),
+    "reserve": N_("In reserve"),
+}
+CAPABILITY_NOTE: Final = {
+    "charge": N_("No sessions can be opened and no payments started."),
+    "refund": N_("Payments cannot be refunded."),
+    "payout": N_("The balance is not paid out."),
+}
+CHANGE_REASON: Final = {
+    "payments": NC_("dashboard", "Payments"),
+    "refunds": N_("Refunds"),
+    "disputes": N_("Lost to disputes, less what was recovered"),
+    "fees": N_("Fees, less those returned"),
+    "payouts": N_("Payouts, less those that came back"),
+    "recharges": N_("Credits by the operator"),
+    "corrections": N_("Corrections by the operator"),
+}
+CUSTOMER_COLUMN: Final = {
+    "payments": N_("Payments"),
+    "unpaid": N_("Not paid"),
+    "disputed": N_("Disputed"),
+    "paid": NC_("customer", "Paid"),
+    "refunded": N_("Refunded"),
+}
+DELIVERY_STATUS: Final = {
+    "PENDING": NC_("webhook delivery", "Waiting"),
+    "SUCCEEDED": N_("Delivered"),
+    "FAILED": NC_("webhook delivery", "Failed"),
+}
+DISPUTE_COLUMN: Final = {
+    "opened": NC_("dispute list", "Opened"),
+    "amount": NC_("dispute list", "Disputed"),
+    "state": N_("Status"),
+    "deadline": N_("Deadline"),
+    "reason": N_("Reason"),
+}
+DISPUTE_EVENT: Final = {
+    "opened": NC_("dispute history", "Opened"),
+    "note": N_("Note"),
+    "file": N_("File added:"),
+    "WON": N_("Won: the money stays yours"),
+    "LOST": N_("Lost: the customer has the money back"),
+    "RECOVERED": N_("Recovered: the bank returned the money"),
+}
+DISPUTE_RESULT: Final = {
+    "note": N_("Your note is added."),
+    "file": N_("Your file is added."),
+}
+DISPUTE_STATUS: Final = {
+    "OPEN": N_("Open"),
+    "WON": N_("Won"),
+    "LOST": N_("Lost"),
+    "RECOVERED": N_("Recovered"),
+}
+ENDPOINT_PART: Final = {
+    "webhooks": N_("Webhook endpoints"),
+    "events": N_("Events"),
+}
+ENDPOINT_RESULT: Final = {
+    "added": N_("The endpoint was added. Its secret is below."),
+    "changed": N_("The endpoint was changed."),
+    "enabled": N_("The endpoint is enabled. What was pending is sent now."),
+    "disabled": N_("The endpoint is disabled."),
+    "rotated": N_("There is a new secret. The old one signs along for 24 hours."),
+    "resent": N_("It is sent again now."),
+    "removed": N_("The endpoint was removed."),
+}
+ENDPOINT_STATUS: Final = {
+    "ENABLED": N_("Enabled"),
+    "DISABLED": N_("Disabled"),
+}
+ENTRY_SOURCE: Final = {
+    "order": N_("Payment"),
+    "refund": N_("Refunded payment"),
+    "dispute": NC_("source", "Dispute"),
+    "payout": N_("Payout"),
+    "operator": N_("Operator"),
+}
+EPAY_STATE: Final = {
+    "ENABLED": N_("Enabled"),
+    "DISABLED": N_("Disabled"),
+}
+EVIDENCE_ERROR: Final = {
+    "note": N_("Enter plain text of 1 to 5,000 characters"),
+    "notes_full": N_("A dispute has at most 100 notes, so this one was not added"),
+    "missing": N_("Choose a file that is not empty"),
+    "kind": N_("Choose a PDF, PNG or JPEG file: this one has other content, or is not whole"),
+    "size": N_("Choose a file of at most 5 MB"),
+    "many": N_("A dispute has at most 10 files"),
+    "closed": N_("The dispute is decided: no more files are taken"),
+}
+KEY_STATE: Final = {
+    "valid": N_("Valid"),
+    "expired": NC_("API key", "Expired"),
+    "revoked": NC_("API key", "Revoked"),
+}
+LINK_RESULT: Final = {
+    "made": N_("The link is ready. Give it to your customers."),
+    "on": N_("The link is switched on."),
+    "off": N_("The link is switched off."),
+    "saved": N_("The change is saved."),
+}
+LINK_STATE: Final = {
+    "ACTIVE": N_("Active"),
+    "INACTIVE": N_("Inactive"),
+    "EXPIRED": N_("Expired"),
+    "USED_UP": N_("Used up"),
+}
+LINK_SWITCH: Final = {
+    "on": N_("Switched on"),
+    "off": N_("Switched off"),
+}
+LOGO_ERROR: Final = {
+    "none": N_("Choose a picture first"),
+    "size": N_("The picture is too large: 256 kB at most"),
+    "kind": N_("Choose a PNG, JPEG or WebP picture. SVG is not accepted"),
+    "broken": N_("The picture is damaged or incomplete. Choose another file"),
+    "moving": N_("Choose a picture that does not move"),
+    "dimensions": N_(
+        "Choose a picture with sides of 32 to 2048 pixels, the longer "
+        "one at most ten times the shorter"
+    ),
+    "stale": N_(
+        "Somebody else has changed the logo since you opened this "
+        "page. This is the one that is shown now. Choose your picture "
+        "again to replace it"
+    ),
+}
+MAIL_RESULT: Final = {
+    "again": N_("It is sent once more."),
+    "saved": N_("Saved."),
+}
+MAIL_STATUS: Final = {
+    "WAITING": NC_("mail", "Waiting"),
+    "SENDING": NC_("mail", "On its way"),
+    "SENT": N_("Sent"),
+    "FAILED": NC_("mail", "Not sent"),
+    "UNKNOWN": N_("Unknown"),
+}
+MAIL_SWITCH: Final = {
+    "receipts": N_("Receipts to customers"),
+    "refunds": N_("To customers, what was given back to them"),
+    "digest": N_("To owners and finance, every morning, what the day before brought"),
+}
+MAIL_TOPIC: Final = {
+    "receipt": N_("Receipt"),
+    "refund": N_("Refund"),
+    "refund_failed": N_("Refund not completed"),
+    "refund_reversed": N_("Refund reversed"),
+    "refund_at_gateway": N_("Refund made at the provider"),
+    "dispute_opened": N_("Dispute opened"),
+    "dispute_deadline": N_("Dispute near its deadline"),
+    "payout_paid": N_("Payout paid"),
+    "payout_failed": N_("Payout failed"),
+    "endpoint_disabled": N_("Endpoint switched off"),
+    "key_changed": N_("API key changed"),
+    "endpoint_changed": N_("Webhook address changed"),
+    "account_changed": N_("Bank account changed"),
+    "digest": N_("Daily digest"),
+    "invitation": N_("Invitation"),
+}
+NOTICE_STATE: Final = {
+    "WAITING": N_("Waiting"),
+    "DELIVERED": N_("Delivered"),
+    "FAILED": N_("Failed"),
+}
+PART: Final = {
+    "keys": N_("API keys"),
+    "webhooks": N_("Webhook endpoints"),
+    "events": N_("Events"),
+    "requests": N_("Refused requests"),
+    "epay": N_("Epay"),
+}
+PAYMENT_COLUMN: Final = {
+    "when": N_("Created"),
+    "status": N_("Status"),
+    "customer": N_("Customer"),
+    "name": NC_("payment list", "Name"),
+    "product": NC_("payment list", "Product"),
+    "method": N_("Method"),
+    "order": N_("Order id"),
+    "paid": N_("Paid"),
+    "settled": N_("Settled"),
+    "metadata": N_("Metadata"),
+    "refunded": N_("Refunded"),
+    "fee": N_("Fee"),
+    "net": N_("Net"),
+    "amount": N_("Amount"),
+}
+PAYMENT_FILTER: Final = {
+    "query": N_("Search"),
+    "email": NC_("payment filter", "E-mail"),
+    "amount": N_("Exact amount"),
+    "product": N_("Product id"),
+    "metadata_key": N_("Metadata key"),
+    "metadata_value": N_("Metadata value"),
+}
+PAYMENT_FILTER_ERROR: Final = {
+    "query": N_("Search for at most 200 characters"),
+    "many": N_("More than 200 addresses begin so: enter more of it"),
+    "status": N_("Choose one of the statuses"),
+    "email": N_("Enter the whole e-mail address, as ada@example.com"),
+    "amount": N_("Enter an amount as 9.99"),
+    "product": N_("Enter the id of one of your products, as prod_…"),
+    "metadata": N_("Enter a key of at most 64 characters and the value that it has"),
+}
+PAYMENT_METHOD_NAME: Final = {
+    "CREDIT_CARD": NC_("payment list", "Card"),
+    "ALIPAY": N_("Alipay"),
+    "WECHAT_PAY": N_("WeChat Pay"),
+    "PAYNOW": N_("PayNow"),
+    "CRYPTO": N_("Crypto"),
+    "BANK_TRANSFER": N_("Bank transfer"),
+}
+PAYOUT_STATUS: Final = {
+    "PENDING": N_("On its way"),
+    "PAID": N_("Arrived"),
+    "FAILED": N_("Came back"),
+}
+PERIOD: Final = {
+    "1": N_("Today so far"),
+    "7": N_("Last 7 days"),
+    "30": N_("Last 30 days"),
+}
+PRODUCT_RESULT: Final = {
+    "saved": N_("The product is saved."),
+    "archived": N_("The product is archived. No new session can be opened for it."),
+}
+PRODUCT_STATUS: Final = {
+    "ACTIVE": N_("On sale"),
+    "ARCHIVED": N_("Archived"),
+}
+PROFILE_ERROR: Final = {
+    "display_name": N_("Enter a name of at most 80 characters, or none"),
+    "accent_color": N_("Enter a colour of six hexadecimal digits such as #0d5c49, or none"),
+    "support_email": N_("Enter an e-mail address such as help@example.com, or none"),
+    "support_url": N_("Enter an address such as https://example.com/help, or none"),
+    "terms_url": N_("Enter an address such as https://example.com/terms, or none"),
+    "time_zone": N_("Choose a time zone from the list, such as Europe/Berlin"),
+}
+PROFILE_FIELD: Final = {
+    "display_name": N_("Name shown to customers"),
+    "accent_color": N_("Accent colour"),
+    "support_email": N_("E-mail for support"),
+    "support_url": N_("Help page"),
+    "terms_url": N_("Your terms"),
+}
+REFUSAL: Final = {
+    "403": N_("This is not permitted"),
+    "404": N_("There is no such address, or nothing of yours with this id"),
+    "405": N_("This address does not take this method"),
+    "409": N_("The first request with this Idempotency-Key was still running"),
+    "413": N_("The body was larger than 64 KiB"),
+    "415": N_("The body was not sent as application/json"),
+    "422": N_("The Idempotency-Key was used for another request before"),
+    "429": N_("There were too many requests in a minute"),
+    "500": N_("This was our fault. Nothing was changed"),
+    "503": N_("The service could not be reached. Repeat the request"),
+}
+SESSION_RESULT: Final = {
+    "opened": N_("The session is open. Send the link below to your customer."),
+    "ended": N_("The session is ended. Nobody can pay it any more."),
+}
+SESSION_STATUS: Final = {
+    "OPEN": NC_("checkout session", "Open"),
+    "COMPLETE": NC_("checkout session", "Complete"),
+    "EXPIRED": N_("Expired"),
+}
+STANDING_NOTE: Final = {
+    "APPLIED": N_("The application for this account has not been decided yet."),
+    "SUSPENDED": N_(
+        "This account is suspended. Payments that are on their way "
+        "still arrive, and what was paid still settles."
+    ),
+    "CLOSED": N_("This account is closed."),
+}
+TEST_RESULT: Final = {
+    "SUCCEEDED": N_("Your server has taken it."),
+    "PENDING": N_("Your server has not taken it."),
+    "FAILED": N_("Your server has not taken it. It is not sent any more."),
+}
