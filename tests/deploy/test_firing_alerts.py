@@ -64,7 +64,8 @@ from opentill.worker import JOBS
 names = ("stripe", "epay", "manual")
 settings = Settings(gateways=names, gateway_options=json.loads(sys.argv[2]))
 gateways.initialize_metrics(gateways.load(names, settings), orders.ENDS)
-metrics.begin_jobs([job.name for job in JOBS], ("done", "failed"), ("delivered", "unreachable"))
+kinds = [job.name for job in JOBS]
+metrics.start_job_series(kinds, ("done", "failed"), ("delivered", "unreachable"))
 before = metrics.render().decode()
 exec(sys.argv[1])
 print(json.dumps([before, metrics.render().decode()]))

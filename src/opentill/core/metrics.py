@@ -178,7 +178,7 @@ def start_gateway_series(
 def start_job_series(
     kinds: Iterable[str], outcomes: Iterable[str], deliveries: Iterable[str]
 ) -> None:
-    """Start the series of a worker at 0, like ``begin_gateways``."""
+    """Start the series of a worker at 0, like ``start_gateway_series``."""
     counter, seconds = _series(_JOBS)
     outcomes = list(outcomes)
     for kind in kinds:
