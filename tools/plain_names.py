@@ -30,7 +30,6 @@ UNCHECKED: Final = (
     "mutants",
     "src/opentill/approvals",
     "src/opentill/backoffice",
-    "src/opentill/cli",
     "src/opentill/client",
     "src/opentill/console",
     "src/opentill/dashboard",

@@ -1,8 +1,7 @@
-"""The command line: one file for each group of commands.
+"""The command line: one module for each group of commands.
 
-A file offers ``register(app)``, which adds its commands or groups. It is imported when one of them
-is run, and imports what is slow (the database, the framework) inside the commands, so that
-``--help`` prints at once.
+A module's ``register(app)`` adds its commands. It is imported when one of them runs, and imports
+slow modules (the database, the framework) inside the commands, so that ``--help`` is fast.
 """
 
 import importlib
@@ -12,7 +11,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-# By who needs them. The summaries are the first sentences of the commands' own help.
+# Grouped by user. The summaries are the first sentences of the commands' help.
 SECTIONS: Final = {
     "Every day": (
         # name       file          summary
@@ -95,12 +94,12 @@ _FILES: Final = {name: file for rows in SECTIONS.values() for name, file, _ in r
 
 
 class _Commands(MutableMapping[str, Any]):
-    """All commands by name. A command's file is imported when the command is looked up."""
+    """All commands by name. A command's module is imported when the command is looked up."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
 
-    def __getitem__(self, name: str) -> Any:  # a command of typer, whose type it does not export
+    def __getitem__(self, name: str) -> Any:  # a typer command, whose type is not exported
         if name not in self._loaded:
             part = typer.Typer(rich_markup_mode=None)
             importlib.import_module(f"opentill.cli.{_FILES[name]}").register(part)
@@ -121,26 +120,26 @@ class _Commands(MutableMapping[str, Any]):
 
 
 class Root(TyperGroup):
-    """``opentill``: its help has the commands in sections, without importing their files."""
+    """``opentill``: its help lists the commands in sections without importing their modules."""
 
-    def __init__(self, **given: Any) -> None:
-        """As typer does it."""
-        super().__init__(**given)
+    def __init__(self, **options: Any) -> None:
+        """Create the group like typer."""
+        super().__init__(**options)
         self.commands = _Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
-        """Name the commands in the order of ``--help``."""
+        """Return the commands' names in the order of ``--help``."""
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - likewise
-        """Write a section for each kind of user."""
+        """Write a section for each group of users."""
         for title, rows in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(10), summary) for name, _, summary in rows])
 
 
 def build() -> typer.Typer:
-    """Make the application with all its commands."""
+    """Create the application with all commands."""
     app = typer.Typer(
         cls=Root,
         name="opentill",
@@ -155,8 +154,8 @@ def build() -> typer.Typer:
     return app
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's way
-    if wanted:
+def _version(is_requested: bool) -> None:  # noqa: FBT001 - typer's way
+    if is_requested:
         from opentill import __version__
 
         typer.echo(f"opentill {__version__}")

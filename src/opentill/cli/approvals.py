@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentill.people import Approver
 
 _COLUMNS = ("id", "kind", "merchantId", "amount", "currency", "about", "askedBy", "createdAt")
-_BY_APPROVALS = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
+_BY_APPROVALS = ("preq_", "areq_")  # prefixes of ids that ``approvals`` handles
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def approver() -> "Approver":
-    """Return who runs the command as who approves: somebody who has logged in."""
+    """Return the logged-in person who runs the command, as approver."""
     from opentill.people import Approver
 
     return Approver(inputs.actor("", as_root=False).who, lambda _account: False)

@@ -45,10 +45,10 @@ def _head(text: str | None) -> "AuditHead | None":
 
     if text is None:
         return None
-    found = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text)
+    if match is None:
         raise Invalid("expect", "expect must be NUMBER:HASH as an earlier verify printed it")
-    return AuditHead(int(found[1]), found[2])
+    return AuditHead(int(match[1]), match[2])
 
 
 def verify(
@@ -64,13 +64,13 @@ def verify(
 
     expected = _head(expect)
     with progress("verifying the audit log"):
-        found = session.query(lambda tx: merchants.verify_audit(tx, expected), snapshot=True)
+        verdict = session.query(lambda tx: merchants.verify_audit(tx, expected), snapshot=True)
     if as_json:
-        output.show(found, as_json=True)
+        output.show(verdict, as_json=True)
     else:
-        if found.breaks:
-            output.show(found.breaks, as_json=False)
-        head = f"{found.head.number}:{found.head.hash}" if found.head else "missing"
-        output.say(f"{found.rows} rows, {len(found.breaks)} breaks, head {head}")
-    if found.breaks:
+        if verdict.breaks:
+            output.show(verdict.breaks, as_json=False)
+        head = f"{verdict.head.number}:{verdict.head.hash}" if verdict.head else "missing"
+        output.say(f"{verdict.rows} rows, {len(verdict.breaks)} breaks, head {head}")
+    if verdict.breaks:
         raise typer.Exit(1)

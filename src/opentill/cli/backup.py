@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import backup_file, commands, inputs, output, parts, session
+from opentill.cli import atomic_write, backup_file, commands, inputs, output, session
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
 
@@ -83,7 +83,7 @@ def backup(
     with (
         session.running_database(settings) as ready,
         _file(file, "written"),
-        parts.part(file) as (part, target),
+        atomic_write.open_part(file) as (part, target),
     ):
         tools, contents = _tools(settings, ready)
         tools.dump(target)
@@ -101,7 +101,7 @@ def backup(
 
 
 def _check_file(file: Path) -> output.Result:
-    """Read all of a file. Raises ConfigurationError where it is not a whole backup."""
+    """Read a complete backup. Raises ConfigurationError if it is damaged."""
     from opentill.cli import dumps
 
     with _file(file, "read"):
@@ -124,7 +124,7 @@ def _describe(file: Path, rows: Mapping[str, int]) -> dict[str, object]:
 
 
 def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, Contents]":
-    """Return the programs for a running database, and what the database has."""
+    """Return the programs for a running database, and its contents."""
     from opentill.cli import dumps
 
     version, contents = session.run(_look_at_server(ready, counts=True))
@@ -134,7 +134,7 @@ def _tools(settings: Settings, ready: Settings) -> "tuple[dumps.Tools, Contents]
 
 
 async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Contents]":
-    """Return the server's major version and, where it ``counts``, what the database has.
+    """Return the server's major version and, with ``counts``, the database's contents.
 
     Without ``counts`` the database must be empty. Raises ConfigurationError.
     """
@@ -167,7 +167,7 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Conte
 
 
 def _check_contents(rows: Mapping[str, int], contents: "Contents") -> None:
-    """Check that a dump has what the database had before. Raises ConfigurationError."""
+    """Check that a dump has at least the database's earlier contents. Raises ConfigurationError."""
     tables = {
         "schema_migrations": contents.migrations,
         "merchants": contents.merchants,
@@ -186,7 +186,7 @@ def _check_contents(rows: Mapping[str, int], contents: "Contents") -> None:
 
 @contextmanager
 def _file(file: Path, done: str) -> Iterator[None]:
-    """Raise ConfigurationError where a file cannot be ``done``: written or read."""
+    """Convert OSError to ConfigurationError: the file cannot be ``done`` (written, read)."""
     try:
         yield
     except OSError as error:
@@ -195,12 +195,12 @@ def _file(file: Path, done: str) -> Iterator[None]:
 
 
 def _name(part: Path, file: Path) -> None:
-    """Give a file its name, unless another has it meanwhile. Raises ConfigurationError."""
+    """Rename a file without replacing an existing one. Raises ConfigurationError."""
     try:
         os.link(part, file)
     except FileExistsError:
         raise ConfigurationError(_THERE.format(file)) from None
-    except OSError:  # a file system where a file has one name
+    except OSError:  # a file system without hard links
         try:
             os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -253,7 +253,7 @@ def _restore_embedded(settings: Settings, source: IO[bytes]) -> "Contents":
 
     restoring = RestoreDirectory(settings.data_dir)
     try:
-        EmbeddedPostgres.discard(restoring.path)  # of a restore that was killed
+        EmbeddedPostgres.discard(restoring.path)  # of a killed restore
         with EmbeddedPostgres.start(restoring.path) as server:
             tools = dumps.Tools.embedded(restoring.path, server.url)
             ready = msgspec.structs.replace(settings, database_url=server.url)
@@ -272,7 +272,7 @@ def _restore_own(settings: Settings, source: IO[bytes]) -> "Contents":
 
 
 def _restore(tools: "dumps.Tools", ready: Settings, source: IO[bytes]) -> "Contents":
-    """Restore a dump that has a deployment, and bring the schema up to date."""
+    """Restore a deployment's dump and migrate the schema."""
     from opentill.db import migrations
 
     if not tools.count_rows(source).get("schema_migrations"):

@@ -1,4 +1,4 @@
-"""The end of a backup's file: its length and its digest, so that one that was cut is refused.
+"""The trailer of a backup file: length and digest, by which a truncated file is refused.
 
 The programs of PostgreSQL read a dump up to what they need and may not notice that its end is
 missing. They read nothing of this either, so that a file with it is restored by them, too.
@@ -19,7 +19,7 @@ _PIECE: Final = 1 << 20
 
 
 def finish(path: Path, file: IO[bytes]) -> None:
-    """Write the end of a file that has its dump, and have it outlive a power cut."""
+    """Append the trailer to a file with a dump, and make it durable (fsync)."""
     length = path.stat().st_size
     file.seek(0, os.SEEK_END)
     file.write(_END.format(length=length, digest=_digest(path, length)).encode())
@@ -28,18 +28,18 @@ def finish(path: Path, file: IO[bytes]) -> None:
 
 
 def check(path: Path) -> None:
-    """Check that a file is as it was finished. Raises ConfigurationError."""
+    """Verify a file's trailer. Raises ConfigurationError."""
     length = path.stat().st_size - _SIZE
     with path.open("rb") as file:
         file.seek(max(0, length))
-        found = _FORM.fullmatch(file.read())
-    if found is None:
+        match = _FORM.fullmatch(file.read())
+    if match is None:
         message = (
             f"{path} is not whole: it does not end as `opentill backup` ends a file; restore"
             " another one, or, if it is a dump of pg_dump's own, say --unchecked"
         )
         raise ConfigurationError(message)
-    if (int(found[1]), found[2].decode()) != (length, _digest(path, length)):
+    if (int(match[1]), match[2].decode()) != (length, _digest(path, length)):
         message = f"{path} is damaged: it has another length or digest than it was written with"
         raise ConfigurationError(message)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
-from opentill.cli import found, identity, inputs, output, session
+from opentill.cli import identity, inputs, output, resolve, session
 from opentill.cli.approvals import approver
 from opentill.cli.commands import acting, add, add_group
 
@@ -30,20 +30,20 @@ def register(app: typer.Typer) -> None:
     summary = "A merchant's balance, and its adjustments by operators."
     group = add_group(app, "balance", summary, show=show)
     for kind, help_text in _SIMPLE:
-        add(group, kind, _command(kind, help_text), of="balance", ignore_unknown_options=True)
-    # So that a negative amount is an amount and not an unknown option.
-    add(group, "correct", correct, of="balance", ignore_unknown_options=True)
+        add(group, kind, _command(kind, help_text), group="balance", ignore_unknown_options=True)
+    # So that a negative amount is not parsed as an unknown option.
+    add(group, "correct", correct, group="balance", ignore_unknown_options=True)
     for command in (waiting, approve, reject):
-        add(group, command.__name__, command, of="balance")
+        add(group, command.__name__, command, group="balance")
 
 
-def show(merchant: found.AnyId) -> dict[str, Any]:
+def show(merchant: resolve.AnyId) -> dict[str, Any]:
     """Show a merchant's balances."""
     from opentill import adjustments, ledger
     from opentill.core import money
 
     async def work(tx: "Tx") -> dict[str, Any]:
-        whose = await found.merchant(tx, merchant)
+        whose = await resolve.merchant(tx, merchant)
         currency = whose.settlement_currency
         held_now = await ledger.find_balance(tx, whose.id, currency)
         names = ("available", "pending", "frozen", "reserve")
@@ -63,7 +63,7 @@ def show(merchant: found.AnyId) -> dict[str, Any]:
 
 
 def _command(kind: "Kind", summary: str) -> "Callable[..., None]":
-    """Make the command of an adjustment that needs an amount only."""
+    """Create the command of an adjustment that needs only an amount."""
 
     @acting()
     def command(
@@ -111,7 +111,7 @@ def _adjust(
         minor = inputs.amount("amount", amount.removeprefix("-") if takes else amount, currency)
         if minor is None:
             raise AssertionError
-        asked = adjustments.AdjustmentRequest(
+        request = adjustments.AdjustmentRequest(
             kind=kind,
             amount_minor=-minor if takes else minor,
             reason=actor.reason,
@@ -120,9 +120,9 @@ def _adjust(
             account=held or "available",
             order_id=order,
         )
-        made = await adjustments.request(tx, merchant_id, asked, above, now)
-        identity.check_asker(waits=made.status == "WAITING")
-        return made
+        adjustment = await adjustments.request(tx, merchant_id, request, above, now)
+        identity.check_asker(waits=adjustment.status == "WAITING")
+        return adjustment
 
     return _shown_after(work)
 
@@ -154,13 +154,13 @@ def reject(adjustment_id: str, *, actor: "Actor") -> output.Result:
 
 
 def _shown_after(work: "Callable[[Tx, int], Awaitable[Adjustment]]") -> output.Result:
-    """Do ``work`` in a transaction, and return the adjustment after it, as it is shown."""
+    """Run ``work`` in a transaction and return its adjustment as a result."""
     from opentill import adjustments
 
-    made = session.transact(work)
-    waits = f"waits for a second person: opentill balance approve {made.id}"
-    note = waits if made.status == "WAITING" else ""
-    return output.Result(adjustments.AdjustmentOut.from_adjustment(made), note=note)
+    adjustment = session.transact(work)
+    waits = f"waits for a second person: opentill balance approve {adjustment.id}"
+    note = waits if adjustment.status == "WAITING" else ""
+    return output.Result(adjustments.AdjustmentOut.from_adjustment(adjustment), note=note)
 
 
 def waiting(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
@@ -168,7 +168,7 @@ def waiting(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
     from opentill import adjustments
 
     async def work(tx: "Tx") -> "list[AdjustmentOut]":
-        found = await adjustments.list_waiting(tx, merchant_id)
-        return [adjustments.AdjustmentOut.from_adjustment(one) for one in found]
+        pending = await adjustments.list_waiting(tx, merchant_id)
+        return [adjustments.AdjustmentOut.from_adjustment(adjustment) for adjustment in pending]
 
     return output.Result(session.query(work), _COLUMNS)

@@ -28,17 +28,17 @@ def register(app: typer.Typer) -> None:
 
 
 def duration(text: str) -> int:
-    """Turn ``8d``, ``2h``, ``30m`` or several together (``1d12h``) into ms. Raises Invalid."""
+    """Parse ``8d``, ``2h``, ``30m`` or a combination (``1d12h``) into ms. Raises Invalid."""
     from opentill.core.errors import Invalid
 
-    found = times.duration_ms(text)
-    if found is None:
+    duration_ms = times.duration_ms(text)
+    if duration_ms is None:
         raise Invalid("by", "by must be how far ahead, such as 8d, 2h, 30m or 1d12h")
-    return found
+    return duration_ms
 
 
-def _movable() -> None:
-    """Raise ConfigurationError where real money could be concerned."""
+def _check_movable() -> None:
+    """Raise ConfigurationError if business time cannot be moved, as real money may be involved."""
     from opentill.core.errors import ConfigurationError
     from opentill.db import clock
 
@@ -72,7 +72,7 @@ async def _state(tx: "Tx") -> output.Result:
 
 def show() -> output.Result:
     """Show business time and how far it is ahead of the real one."""
-    _movable()
+    _check_movable()
     return session.query(_state)
 
 
@@ -91,7 +91,7 @@ def advance(
     from opentill.core.errors import Invalid
     from opentill.db import clock
 
-    _movable()
+    _check_movable()
     by_ms = duration(by)
 
     async def move(tx: "Tx") -> output.Result:
@@ -104,7 +104,7 @@ def advance(
             async with db.connection() as tx:
                 ahead_ms = await clock.ahead_ms(tx)
                 allowed = ahead_ms + by_ms <= clock.FURTHEST_MS
-                ending = allowed and await _warned(tx, clock.now_ms() + ahead_ms + by_ms)
+                ending = allowed and await _warn_of_expiries(tx, clock.now_ms() + ahead_ms + by_ms)
             if ending and not yes and sys.stdin.isatty():
                 typer.confirm("Move the time and end them?", abort=True, err=True)
             return await db.run(move)
@@ -112,8 +112,8 @@ def advance(
     return session.run(work())
 
 
-async def _warned(tx: "Tx", time: int) -> bool:
-    """Say which open sessions end when business time comes to be ``time``, in Unix ms."""
+async def _warn_of_expiries(tx: "Tx", time: int) -> bool:
+    """List the open sessions that expire by business time ``time`` (Unix ms), if any."""
     from opentill.checkouts import jobs
 
     count, first = await jobs.list_due(tx, time, _MOST_NAMED)
@@ -137,7 +137,7 @@ def reset() -> output.Result:
     from opentill.refunds import jobs as refund_jobs
     from opentill.webhooks import jobs as webhook_jobs
 
-    _movable()
+    _check_movable()
 
     async def work(tx: "Tx", _: int) -> output.Result:
         await clock.reset(tx)

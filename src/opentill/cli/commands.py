@@ -1,7 +1,7 @@
-"""How commands are added, and the options that many of them share.
+"""Registration of commands, and options that many of them share.
 
-``add`` and ``add_group`` give every command ``--json`` and print what it returns; a command that
-takes ``as_json`` prints by itself. ``acting`` gives a command ``--reason`` and ``--as-root``.
+``add`` and ``add_group`` give every command ``--json`` and print its result; a command with a
+parameter ``as_json`` prints by itself. ``acting`` adds ``--reason`` and ``--as-root``.
 """
 
 import functools
@@ -20,52 +20,53 @@ def add_group(app: typer.Typer, name: str, summary: str, /, **commands: Command)
     """Add ``opentill NAME COMMAND`` for each command, in the order of its ``--help``."""
     group = typer.Typer(help=summary, no_args_is_help=True)
     for command, function in commands.items():
-        add(group, command, function, of=name)
+        add(group, command, function, group=name)
     app.add_typer(group, name=name)
     return group
 
 
-def add(app: typer.Typer, name: str, function: Command, *, of: str = "", **settings: bool) -> None:
-    """Add a command, ``of`` a group; ``settings`` are click's context settings."""
-    made = _printing(function, f"{of} {name}".strip())
-    app.command(name, context_settings=settings or None)(made)
+def add(
+    app: typer.Typer, name: str, function: Command, *, group: str = "", **settings: bool
+) -> None:
+    """Add a command of a group; ``settings`` are click's context settings."""
+    command = _printing(function, f"{group} {name}".strip())
+    app.command(name, context_settings=settings or None)(command)
 
 
 def _printing(function: Command, name: str) -> Command:
-    """Give a command ``--json``, and print what it returns, unless it takes ``as_json`` itself."""
+    """Give a command ``--json`` and print its result, unless it takes ``as_json`` itself."""
     if "as_json" in inspect.signature(function).parameters:
 
         @functools.wraps(function)
-        def printing(**given: Any) -> None:
+        def printing(**arguments: Any) -> None:
             identity.begin(name)
-            _check_not_empty(function, given)
-            function(**given)
+            _check_not_empty(function, arguments)
+            function(**arguments)
 
         return printing
 
     @functools.wraps(function)
-    def command(*, as_json: bool, **given: Any) -> None:
+    def command(*, as_json: bool, **arguments: Any) -> None:
         identity.begin(name)
-        _check_not_empty(function, given)
-        output.show(function(**given), as_json=as_json)
+        _check_not_empty(function, arguments)
+        output.show(function(**arguments), as_json=as_json)
 
     return with_options(command, {"as_json": (output.Json, False)})
 
 
-def _check_not_empty(function: Command, given: Mapping[str, Any]) -> None:
-    """Refuse an empty text of a command that only reads, as the API does.
+def _check_not_empty(function: Command, arguments: Mapping[str, Any]) -> None:
+    """Refuse an empty option of a read-only command, like the API.
 
-    A script whose variable is empty would read what the option was to exclude. A command that
-    writes has ``--reason``, and for some of its options an empty text has a meaning of its own;
-    an option whose default is the empty text may be left out.
-    Raises Invalid that names the option.
+    A script with an empty variable would read more than intended. Commands that write have
+    ``--reason``, and for some of their options an empty text has a meaning; an option whose
+    default is empty may be omitted. Raises Invalid, which names the option.
     """
     from opentill.core.errors import Invalid
 
-    if "reason" in given:
+    if "reason" in arguments:
         return
     parameters = inspect.signature(function).parameters
-    for name, value in given.items():
+    for name, value in arguments.items():
         is_left_out = value == parameters[name].default
         if not is_left_out and (value == "" or (isinstance(value, list) and "" in value)):
             shown = _shown_name(parameters[name])
@@ -73,7 +74,7 @@ def _check_not_empty(function: Command, given: Mapping[str, Any]) -> None:
 
 
 def _shown_name(parameter: inspect.Parameter) -> str:
-    """Return what a command calls an option or an argument."""
+    """Return the name of an option or argument on the command line."""
     for part in getattr(parameter.annotation, "__metadata__", ()):
         for declared in getattr(part, "param_decls", None) or ():
             return str(declared).lstrip("-")
@@ -82,18 +83,18 @@ def _shown_name(parameter: inspect.Parameter) -> str:
 
 
 def acting(*, without_reason: str | None = None) -> Callable[[Command], Command]:
-    """Give a command ``--reason`` and ``--as-root``, which it gets as its parameter ``actor``.
+    """Give a command ``--reason`` and ``--as-root``, which it receives as parameter ``actor``.
 
-    ``without_reason`` is the reason where none is given. Without it there must be one: what writes
-    to the audit log refuses an empty reason. Who acts, and may, is for ``identity`` to say.
+    ``without_reason`` is the default reason; without it the option is required, because the audit
+    log refuses an empty reason. ``identity`` determines the actor and checks permissions.
     """
     kind = inputs.Reason if without_reason is None else inputs.OptionalReason
 
     def decorate(function: Command) -> Command:
         @functools.wraps(function)
-        def command(*, reason: str, as_root: bool, **given: Any) -> Any:
+        def command(*, reason: str, as_root: bool, **arguments: Any) -> Any:
             return function(
-                actor=inputs.actor(reason, without_reason or "", as_root=as_root), **given
+                actor=inputs.actor(reason, without_reason or "", as_root=as_root), **arguments
             )
 
         options = {"reason": (kind, ""), "as_root": (inputs.AsRoot, False)}
@@ -105,20 +106,20 @@ def acting(*, without_reason: str | None = None) -> Callable[[Command], Command]
 def with_options(
     function: Command, options: Mapping[str, tuple[Any, Any]], instead_of: str = ""
 ) -> Command:
-    """Declare options of a command that its own signature does not have; typer reads them.
+    """Declare options for typer that are not in a command's own signature.
 
-    ``options`` are annotations and defaults by name. They take the place of the keyword-only
-    parameter ``instead_of``, or come last.
+    ``options`` are annotations and defaults by name. They replace the keyword-only parameter
+    ``instead_of``, or are appended.
     """
     declared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in options.items()
     ]
     parameters: list[inspect.Parameter] = []
-    for one in inspect.signature(function).parameters.values():
-        parameters += declared if one.name == instead_of else [one]
+    for parameter in inspect.signature(function).parameters.values():
+        parameters += declared if parameter.name == instead_of else [parameter]
     if not instead_of:
         parameters += declared
     vars(function)["__signature__"] = inspect.Signature(parameters)
-    function.__annotations__ = {one.name: one.annotation for one in parameters}
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return function

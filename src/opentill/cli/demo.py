@@ -1,7 +1,7 @@
-"""``opentill demo``: a running server with a merchant, its owner, and a session to be paid.
+"""``opentill demo``: a running server with a merchant, its owner, and a session to pay.
 
-The merchant and the key are made once and stored in ``demo.json`` of the data directory, readable
-by its owner alone; the product and the session are made over the API, as any merchant would.
+The merchant and the key are created once and stored in ``demo.json`` of the data directory (mode
+0600). The product and the session are created by the API.
 """
 
 import shlex
@@ -28,7 +28,7 @@ EMAIL = "customer@example.com"
 OWNER = "owner@example.com"
 ADMIN = "admin@example.com"
 CARD = "4242 4242 4242 4242"
-# What one of each is worth in USD: examples of about the right size, not of any day.
+# Approximate values in USD, as examples.
 RATES: Final = {
     "EUR": Decimal("1.08"),
     "GBP": Decimal("1.27"),
@@ -40,7 +40,7 @@ RATES: Final = {
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """What is stored between two runs."""
+    """The content of ``demo.json``."""
 
     merchant_id: str
     product_id: str
@@ -65,7 +65,7 @@ def demo(
     from opentill.server.embedded.datadir import ServerRunning, lock_serve
 
     settings = session.settings(creates=True)
-    if settings.livemode:  # its merchant and its administrator would be real ones, its rates not
+    if settings.livemode:  # merchant and administrator would be real, and the rates wrong
         message = (
             "the demonstration is with the sandbox bank only; OPENTILL_GATEWAYS has"
             f" {','.join(settings.gateways)}. To run this deployment: opentill serve"
@@ -77,7 +77,7 @@ def demo(
         except ServerRunning as running:
             if running.url not in ("", settings.public_url):
                 raise
-            # It runs already: show its addresses only.
+            # A server is running: only show its addresses.
             with session.running_database(settings) as ready:
                 _show(ready)
             return
@@ -89,24 +89,24 @@ def demo(
 
 
 def _show_or_say(settings: Settings) -> None:
-    """In a thread: a problem ends the demonstration's output and not the server."""
+    """Run in a thread: an error ends the output but not the server."""
     try:
         _show(settings)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
+    except Exception as error:  # noqa: BLE001 - the server continues after any error
         output.say(f"opentill: the demonstration cannot go on: {error}")
 
 
 def _show(settings: Settings) -> None:
-    kept = _kept(settings.data_dir / FILE) or session.run(_make_merchant(settings))
-    if not kept.product_id:
-        kept = _with_product(settings, kept)
-    checkout = _post(settings, kept.key, "/v1/checkouts", {"productId": kept.product_id})
-    links = session.run(_links(settings, kept.merchant_id))
-    typer.echo(_text(settings, kept, str(checkout["url"]), *links))
+    demo = _stored_demo(settings.data_dir / FILE) or session.run(_make_merchant(settings))
+    if not demo.product_id:
+        demo = _with_product(settings, demo)
+    checkout = _post(settings, demo.key, "/v1/checkouts", {"productId": demo.product_id})
+    links = session.run(_links(settings, demo.merchant_id))
+    typer.echo(_text(settings, demo, str(checkout["url"]), *links))
     sys.stdout.flush()
 
 
-def _kept(path: Path) -> Demo | None:
+def _stored_demo(path: Path) -> Demo | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Demo)
     except (OSError, msgspec.DecodeError):
@@ -114,7 +114,7 @@ def _kept(path: Path) -> Demo | None:
 
 
 async def _make_merchant(settings: Settings) -> Demo:
-    """Make the merchant, with a month of history where its bank can be given one too."""
+    """Create the merchant, with a month of history if the sandbox bank can have it too."""
     from opentill import merchants
     from opentill.cli.demo_history import DAYS, NAME, History
     from opentill.db.database import Db
@@ -151,13 +151,13 @@ async def _make_merchant(settings: Settings) -> Demo:
         await db.close()
     if has_bank:
         await history.record_at_bank(settings)
-    made = Demo(new.merchant_id, "", new.key)
-    write_private(settings.data_dir / FILE, msgspec.json.encode(made).decode())
-    return made
+    new_demo = Demo(new.merchant_id, "", new.key)
+    write_private(settings.data_dir / FILE, msgspec.json.encode(new_demo).decode())
+    return new_demo
 
 
 async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
-    """Return where dashboard and console are opened, each with how."""
+    """Return the addresses of dashboard and console, each with instructions."""
     from opentill import merchants, people
     from opentill.core.errors import Invalid
     from opentill.db.database import Db
@@ -169,10 +169,10 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
     async def invited(email: str, what: str, **place: Any) -> tuple[str, str]:
         now = await session.now(db)
         try:
-            made = await db.run(lambda tx: people.invite(tx, email, now, actor=actor, **place))
-        except Invalid:  # they are there
+            new_link = await db.run(lambda tx: people.invite(tx, email, now, actor=actor, **place))
+        except Invalid:  # already a member or staff
             return f"{base}/login", f"log in as {email}, with the password that you chose"
-        return base + made.path, f"choose a name and a password: you are {what}, {email}"
+        return base + new_link.path, f"choose a name and a password: you are {what}, {email}"
 
     try:
         return [
@@ -184,7 +184,7 @@ async def _links(settings: Settings, merchant_id: str) -> list[tuple[str, str]]:
 
 
 async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
-    """Set examples of exchange rates, so that products in other currencies can be sold."""
+    """Set example exchange rates, so that products can be sold in other currencies."""
     from opentill import merchants, rates
 
     for base, rate in RATES.items():
@@ -194,7 +194,7 @@ async def _set_rates(tx: "Tx", actor: "Actor", now: int) -> None:
             await merchants.record_audit(tx, actor, "rates set", "", subject, now)
 
 
-def _with_product(settings: Settings, kept: Demo) -> Demo:
+def _with_product(settings: Settings, demo: Demo) -> Demo:
     from opentill.server.embedded.datadir import write_private
 
     product = {
@@ -203,20 +203,20 @@ def _with_product(settings: Settings, kept: Demo) -> Demo:
         "price": "4.20",
         "currency": "USD",
     }
-    made = _post(settings, kept.key, "/v1/products", product)
-    kept = msgspec.structs.replace(kept, product_id=str(made["id"]))
-    write_private(settings.data_dir / FILE, msgspec.json.encode(kept).decode())
-    return kept
+    created_product = _post(settings, demo.key, "/v1/products", product)
+    demo = msgspec.structs.replace(demo, product_id=str(created_product["id"]))
+    write_private(settings.data_dir / FILE, msgspec.json.encode(demo).decode())
+    return demo
 
 
 def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict[str, object]:
-    """Call the API as a merchant's program would; raises ``ConfigurationError`` if it refuses."""
+    """Call the API like a merchant's program. Raises ``ConfigurationError`` for an error."""
     import httpx2
 
     from opentill import config
     from opentill.core.errors import ConfigurationError
 
-    # Straight to the server: the public address may lead through what is not there yet.
+    # Directly to the server, because the public URL may lead to a proxy that is not running yet.
     url = config.base_url(settings.host, settings.port) + path
     try:
         response = httpx2.post(url, json=body, headers={"x-api-key": key}, timeout=10)
@@ -225,21 +225,21 @@ def _post(settings: Settings, key: str, path: str, body: dict[str, str]) -> dict
         raise ConfigurationError(message) from None
     if response.status_code != HTTPStatus.CREATED:
         message = f"{path} responded with {response.status_code} {response.text}"
-        if response.status_code == HTTPStatus.UNAUTHORIZED:  # not the key's database
+        if response.status_code == HTTPStatus.UNAUTHORIZED:  # the key belongs to another database
             message += f"; remove {settings.data_dir / FILE} to begin anew"
         raise ConfigurationError(message)
     data: dict[str, object] = response.json()["data"]
     return data
 
 
-def _write_environment(settings: Settings, kept: Demo) -> Path:
-    """Write what the README's examples need, for a shell to read; gives the absolute path."""
+def _write_environment(settings: Settings, demo: Demo) -> Path:
+    """Write the README's environment variables as a shell script; return its absolute path."""
     from opentill import config
     from opentill.server.embedded.datadir import write_private
 
     data_dir = settings.data_dir.absolute()
     values = {
-        "KEY": kept.key,
+        "KEY": demo.key,
         "API": f"{config.base_url(settings.host, settings.port)}/v1",
         "OPENTILL_DATA_DIR": str(data_dir),
     }
@@ -250,7 +250,7 @@ def _write_environment(settings: Settings, kept: Demo) -> Path:
 
 
 def _text(
-    settings: Settings, kept: Demo, url: str, dashboard: tuple[str, str], console: tuple[str, str]
+    settings: Settings, demo: Demo, url: str, dashboard: tuple[str, str], console: tuple[str, str]
 ) -> str:
     file = settings.data_dir.absolute() / FILE
     shown = (
@@ -258,10 +258,10 @@ def _text(
         ("Pay here", url, f"card {CARD}, any later date, any CVC; e-mail {EMAIL}"),
         ("Dashboard", *dashboard),
         ("Console", *console),
-        ("API key", kept.key, f"kept in {file}; its payments are not real money"),
+        ("API key", demo.key, f"kept in {file}; its payments are not real money"),
     )
     lines = [f"\n{what + ':':10} {value}\n{'':10} ({about})" for what, value, about in shown]
-    environment = shlex.quote(str(_write_environment(settings, kept)))
+    environment = shlex.quote(str(_write_environment(settings, demo)))
     last = (
         "\nFor the examples in README.md open a second terminal and begin with this line:"
         f"\n  . {environment}\n"

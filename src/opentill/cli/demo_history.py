@@ -1,8 +1,8 @@
-"""A month in the life of the demonstration's merchant: what it sold, and what became of it.
+"""A month of history for the demonstration's merchant.
 
-Everything is done by the services that do it for real, in the order in which it happened and with
-the business time at which it did, in one transaction: nobody sees half a month. The same month
-every time. The sandbox bank is given the payments too, so that they can be refunded.
+The ordinary services create it in chronological order, with the business time of each action, in
+one transaction. It is the same every time. The sandbox bank gets the payments too, so that they can
+be refunded.
 """
 
 import heapq
@@ -61,7 +61,7 @@ Happening = Callable[["Tx", int], Awaitable[None]]
 
 
 class BankPayment(msgspec.Struct, frozen=True):
-    """A payment as the sandbox bank is to know it; minor units, Unix ms."""
+    """A payment for the sandbox bank; minor units, Unix ms."""
 
     id: str
     amount_minor: int
@@ -72,18 +72,18 @@ class BankPayment(msgspec.Struct, frozen=True):
 
 
 class History:
-    """The month of one merchant; ``bank`` is what its bank has to know afterwards."""
+    """The month of one merchant; ``bank`` are the payments for the sandbox bank."""
 
     def __init__(self, merchant_id: str) -> None:
-        """Nothing has happened yet."""
+        """Start without history."""
         self.bank: dict[str, BankPayment] = {}
         self.merchant_id = merchant_id
-        self._chance = random.Random(7)  # noqa: S311 - the same month for everybody
+        self._chance = random.Random(7)  # noqa: S311 - reproducible
         self._happenings: list[tuple[int, int, Happening]] = []
         self._numbers = itertools.count()
 
     async def record_at_bank(self, settings: Settings) -> None:
-        """Have the sandbox bank of the data directory know the payments."""
+        """Store the payments in the sandbox bank of the data directory."""
         from opentill.sandbox import PastPayment, add_past
 
         url = orders.callback_url(settings.public_url, _GATEWAY)
@@ -108,11 +108,11 @@ class History:
 
     @property
     def paid(self) -> int:
-        """How many orders were paid so far."""
+        """The number of paid orders so far."""
         return len(self.bank)
 
     async def happen(self, tx: "Tx", now: int) -> None:
-        """Let the month before ``now`` (Unix ms) happen, in the order of time."""
+        """Create the month before ``now`` (Unix ms), in chronological order."""
         first = now - DAYS * _DAY
         offers = [
             (await products.create(tx, self.merchant_id, _product(offer), first)).id
@@ -135,7 +135,7 @@ class History:
             await happening(tx, at)
 
     def _customers(self, day: int, midnight: int) -> int:
-        """Return how many come on a day: more at weekends, and more and more."""
+        """Return the number of customers of a day: more at weekends, and increasing."""
         weekend = (midnight // _DAY + 3) % 7 >= 5  # noqa: PLR2004 - 1970-01-01 was a Thursday
         return 2 + day // 12 + 3 * weekend + self._chance.randrange(3)
 
@@ -146,7 +146,7 @@ class History:
         heapq.heappush(self._happenings, (at, next(self._numbers), happening))
 
     async def _visit(self, product_id: str, tx: "Tx", now: int) -> None:
-        """Open a session, and pay it, most of the time."""
+        """Open a session and, most of the time, pay it."""
         body = SessionBody(product_id=product_id)
         session = await checkouts.open_session(tx, self.merchant_id, body, now)
         what = self._chance.random()
@@ -172,7 +172,7 @@ class History:
     async def _pay(
         self, order_id: str, payer: Payer, method: Method, status: str, tx: "Tx", now: int
     ) -> None:
-        """Pay an order, or have it declined; some of what is paid is not left at that."""
+        """Pay or decline an order; some paid orders are refunded or disputed later."""
         order = await orders.lock(tx, self.merchant_id, order_id)
         attempt = await orders.start_attempt(tx, order, _GATEWAY, method, payer, now)
         declined = status == "DECLINED"
@@ -190,12 +190,12 @@ class History:
             attempt.id, order.amount_minor, order.currency, method, now + 2000
         )
         number = self.paid
-        if number % 17 == 5:  # noqa: PLR2004 - given back, every third time in part
+        if number % 17 == 5:  # noqa: PLR2004 - refunded, every third time partially
             back = "5.00" if number % 3 == 0 else None
             self._plan(now + _DAY + self._some(3 * _DAY), partial(self._refund, order_id, back))
         elif number in (34, 101):
             self._plan(now + 3 * _DAY, partial(self._dispute, order_id, "OPENED"))
-            if number == 34:  # noqa: PLR2004 - the other one is still open
+            if number == 34:  # noqa: PLR2004 - the other remains open
                 self._plan(now + 8 * _DAY, partial(self._dispute, order_id, "WON"))
 
     async def _refund(self, order_id: str, amount: str | None, tx: "Tx", now: int) -> None:
@@ -204,9 +204,9 @@ class History:
         outcome = RefundOutcome(status="SUCCEEDED", provider_ref=refund.id)
         ids = (self.merchant_id, refund.id)
         await refunds.apply_outcome(tx, *ids, outcome, now + 3000, gateway=_GATEWAY)
-        known = self.bank[refund.attempt_id]
-        self.bank[known.id] = msgspec.structs.replace(
-            known, refunded_minor=known.refunded_minor + refund.amount_minor
+        payment = self.bank[refund.attempt_id]
+        self.bank[payment.id] = msgspec.structs.replace(
+            payment, refunded_minor=payment.refunded_minor + refund.amount_minor
         )
 
     async def _dispute(self, order_id: str, status: str, tx: "Tx", now: int) -> None:
@@ -228,10 +228,10 @@ class History:
         await orders.settle_batch(tx, self.merchant_id, now)
 
     async def _pay_out(self, reference: str, tx: "Tx", now: int) -> None:
-        wanted = payouts.PayoutRequest(
+        request = payouts.PayoutRequest(
             amount_minor=None, reference=reference, reason="weekly payout", by="opentill demo"
         )
-        payout = await payouts.create(tx, self.merchant_id, wanted, None, now)
+        payout = await payouts.create(tx, self.merchant_id, request, None, now)
         self._plan(now + _DAY, partial(self._arrive, payout.id))
 
     async def _arrive(self, payout_id: str, tx: "Tx", now: int) -> None:

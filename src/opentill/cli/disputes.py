@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from opentill.cli import (
-    found,
     inputs,
     manual_actions,
     output,
     provider_reports,
+    resolve,
     session,
     times,
 )
@@ -191,12 +191,12 @@ def list_(
     from opentill import disputes, merchants
     from opentill.disputes.model import STATUSES
 
-    wanted = inputs.choice("status", status, STATUSES)
+    chosen_status = inputs.choice("status", status, STATUSES)
 
     async def work(tx: "Tx") -> "list[Dispute]":
         if merchant is not None:
             await merchants.find(tx, merchant)
-        return await disputes.search(tx, merchant, wanted)
+        return await disputes.search(tx, merchant, chosen_status)
 
     rows = [_shown(dispute) for dispute in session.query(work)]
     return output.Result(rows, _COLUMNS)
@@ -211,11 +211,15 @@ def show(
     from opentill import disputes
 
     async def work(tx: "Tx") -> "tuple[Dispute, list[Note], list[Evidence]]":
-        one = await found.dispute(tx, dispute)
-        return one, await disputes.notes(tx, one), await disputes.list_evidence(tx, one)
+        dispute_row = await resolve.dispute(tx, dispute)
+        return (
+            dispute_row,
+            await disputes.notes(tx, dispute_row),
+            await disputes.list_evidence(tx, dispute_row),
+        )
 
-    shown_one, notes, kept = session.query(work)
-    files = [_shown_file(file) for file in kept]
+    shown_one, notes, evidence = session.query(work)
+    files = [_shown_file(file) for file in evidence]
     shown = {
         "merchantId": shown_one.merchant_id,
         "gateway": shown_one.gateway,
@@ -243,10 +247,10 @@ def evidence(
     from opentill.core.errors import Invalid
 
     async def work(tx: "Tx") -> "list[tuple[Evidence, bytes]]":
-        one = await found.dispute(tx, dispute)
+        dispute_row = await resolve.dispute(tx, dispute)
         return [
             (file, await disputes.read_evidence(tx, file.merchant_id, file.id))
-            for file in await disputes.list_evidence(tx, one)
+            for file in await disputes.list_evidence(tx, dispute_row)
         ]
 
     rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""``opentill doctor``: looks at everything a deployment needs and says what to do about it."""
+"""``opentill doctor``: checks everything that a deployment needs, and gives advice."""
 
 import asyncio
 import os
@@ -57,20 +57,20 @@ def doctor(*, statements: Statements = False, as_json: Json = False) -> None:
 
 
 def _survey(*, as_json: bool) -> NoReturn:
-    """Try the statements, nothing else."""
+    """Only survey the statements."""
     from opentill.cli import doctor_statements
 
-    found = doctor_statements.look(session.settings())
+    survey = doctor_statements.survey_database(session.settings())
     if as_json:
-        output.show(found, as_json=True)
+        output.show(survey, as_json=True)
     else:
-        for finding in doctor_statements.findings(found):
+        for finding in doctor_statements.findings(survey):
             _print(finding)
-    sys.exit(1 if doctor_statements.failed(found) else 0)
+    sys.exit(1 if doctor_statements.failed(survey) else 0)
 
 
 def _print(finding: Finding) -> None:
-    """Print a finding; on a terminal its text breaks between words only."""
+    """Print a finding; on a terminal its text wraps between words."""
     level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
     text = terminal.escape(finding.text)
     room = (output.width() or _MARGIN + len(text)) - _MARGIN
@@ -81,7 +81,7 @@ def _print(finding: Finding) -> None:
 
 
 def examine() -> Iterator[Finding]:
-    """Check one thing after another; without settings nothing further can be checked."""
+    """Run all checks. Without valid settings nothing else can be checked."""
     yield _python()
     missing = ""
     try:
@@ -116,10 +116,10 @@ def _python() -> Finding:
 
 def _data_dir(settings: Settings) -> Finding:
     path = settings.data_dir.absolute()
-    if not path.exists():  # with a database elsewhere and real gateways
+    if not path.exists():  # with an own database and real gateways
         return Finding("data dir", "ok", "not used")
     try:
-        prepare(path)  # what of it was open to others is closed by this
+        prepare(path)  # also removes permissions of other users
     except ConfigurationError as error:
         return Finding("data dir", "fail", str(error))
     status = os.statvfs(path)
@@ -150,7 +150,7 @@ def _sandbox(settings: Settings) -> Finding:
 
 
 def _gateways(settings: Settings) -> Iterator[Finding]:
-    """Say what each gateway takes; whether the sandbox bank responds is reported before."""
+    """Report the methods and currencies of each gateway, and check its credentials."""
     from opentill import gateways
     from opentill.core.money import EXPONENTS
 
@@ -179,7 +179,7 @@ def _gateways(settings: Settings) -> Iterator[Finding]:
 
 
 async def _problem(gateway: "Gateway", checks: "Checks") -> str | None:
-    """Return what is wrong with a gateway's responses, None if nothing is."""
+    """Return the problem of a gateway's responses, None if there is none."""
     try:
         return await checks.check()
     finally:
@@ -187,7 +187,7 @@ async def _problem(gateway: "Gateway", checks: "Checks") -> str | None:
 
 
 def _several(currencies: list[str]) -> str:
-    many = len(currencies) > 5  # noqa: PLR2004 - as many as are read at a glance
+    many = len(currencies) > 5  # noqa: PLR2004 - a readable number
     return f"{len(currencies)} currencies" if many else " ".join(currencies)
 
 
@@ -208,7 +208,7 @@ def _public_url(settings: Settings) -> Finding:
 
 
 def _listening(subject: str, host: str, port: int, variable: str) -> Finding:
-    """Report whether a port is free, or an OpenTill server or sandbox bank listens there."""
+    """Report whether a port is free or used by an OpenTill server or sandbox bank."""
     from opentill.server.http_server import ServeError, bind
 
     try:
@@ -222,7 +222,7 @@ def _listening(subject: str, host: str, port: int, variable: str) -> Finding:
 
 
 def _is_ours(host: str, port: int) -> bool:
-    """Return whether an OpenTill server or sandbox bank responds there."""
+    """Whether an OpenTill server or sandbox bank responds at an address."""
     import httpx2
 
     try:

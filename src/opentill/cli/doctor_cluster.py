@@ -1,4 +1,4 @@
-"""What ``opentill doctor`` finds out about a cluster of Citus: nodes, places and settings."""
+"""Checks of ``opentill doctor`` on a Citus cluster: nodes, placement and settings."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,42 +10,42 @@ from opentill.cli.exposure import Finding
 if TYPE_CHECKING:
     from opentill.db.database import Tx
 
-LEAST_PREPARED: Final = 10  # what a worker prepares at once, at the least; else nothing is atomic
+LEAST_PREPARED: Final = 10  # prepared transactions that a worker needs for atomic commits
 
 
 class Node(msgspec.Struct, frozen=True):
-    """What a node says of itself; ``facts`` is None where it does not respond."""
+    """A node and its facts, None if it does not respond."""
 
     name: str
     facts: "NodeFacts | None"
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """Settings of a node, and what was left there."""
+    """Settings of a node, and its orphaned transactions."""
 
-    prepared: int  # how many transactions may be prepared
+    prepared: int  # max_prepared_transactions
     wal_level: str
-    left: int  # transactions that have been prepared for five minutes
+    left: int  # transactions prepared more than five minutes ago
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """A database with Citus."""
+    """A Citus cluster."""
 
     citus: str
     nodes: Sequence[Node]
     unplaced: Sequence[str]
-    settings: Sequence[str]  # that are not as they should be
-    repairs: bool  # whether somebody ends transactions that were left prepared
+    settings: Sequence[str]  # those with a wrong value
+    repairs: bool  # whether orphaned prepared transactions are recovered
     burdened: str | None  # the coordinator's address, if merchants' rows are on it
 
     @property
     def silent(self) -> list[str]:
-        """The nodes that do not respond: what is about all merchants cannot be asked."""
+        """The nodes that do not respond; queries over all merchants fail then."""
         return [node.name for node in self.nodes if node.facts is None]
 
 
-async def ask(connection: "Tx") -> Cluster | None:
-    """Ask a cluster about itself; None for a database on one machine. Raises what asyncpg does."""
+async def inspect(connection: "Tx") -> Cluster | None:
+    """Inspect a cluster; None for a database on one machine. Raises asyncpg's errors."""
     from opentill.cli import doctor_queries as queries
     from opentill.db import distribution
 
@@ -65,42 +65,44 @@ async def ask(connection: "Tx") -> Cluster | None:
     )
 
 
-def findings(found: Cluster) -> Iterator[Finding]:
-    """Say what is right and what to do."""
-    if found.unplaced:
-        text = f"{len(found.unplaced)} tables are on one machine; `opentill migrate --distributed`"
+def findings(cluster: Cluster) -> Iterator[Finding]:
+    """Report the state of a cluster, with advice."""
+    if cluster.unplaced:
+        text = (
+            f"{len(cluster.unplaced)} tables are on one machine; `opentill migrate --distributed`"
+        )
         yield Finding("cluster", "fail", text)
         return
-    if found.silent:
+    if cluster.silent:
         text = (
-            f"{', '.join(found.silent)} does not respond: until it is back, merchants there get"
+            f"{', '.join(cluster.silent)} does not respond: until it is back, merchants there get"
             " 503, and the worker sends nobody's events, refunds and mails"
         )
         yield Finding("cluster", "fail", text)
     else:
-        text = f"{found.citus}, {len(found.nodes)} nodes, all tables placed"
+        text = f"{cluster.citus}, {len(cluster.nodes)} nodes, all tables placed"
         yield Finding("cluster", "ok", text)
-    if found.settings:
-        text = f"{'; '.join(found.settings)}: run `opentill migrate --distributed` again"
+    if cluster.settings:
+        text = f"{'; '.join(cluster.settings)}: run `opentill migrate --distributed` again"
         yield Finding("cluster", "fail", text)
-    if not found.repairs:
+    if not cluster.repairs:
         text = (
             "nobody ends transactions that a crash left prepared, whose rows stay locked: raise"
             " max_worker_processes on the coordinator and restart it"
         )
         yield Finding("cluster", "fail", text)
-    if found.burdened is not None:
-        host, _, port = found.burdened.rpartition(":")
+    if cluster.burdened is not None:
+        host, _, port = cluster.burdened.rpartition(":")
         text = (
             "the coordinator has shards itself, and loses some 100 kB of memory with each prepared"
             f" statement that it runs on them: `select citus_drain_node('{host}', {port})`"
         )
         yield Finding("cluster", "fail", text)
-    for node in found.nodes:
-        yield from _of_node(node)
+    for node in cluster.nodes:
+        yield from _node_findings(node)
 
 
-def _of_node(node: Node) -> Iterator[Finding]:
+def _node_findings(node: Node) -> Iterator[Finding]:
     if node.facts is None:
         return
     if node.facts.prepared < LEAST_PREPARED:

@@ -1,4 +1,4 @@
-"""What ``opentill doctor`` finds out about the database and what is stored in it."""
+"""Checks of ``opentill doctor`` on the database and its content."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -25,53 +25,53 @@ _REINDEX: Final = (
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
-    """Start the database if it is embedded and does not run, ask it, and report on it."""
+    """Start an embedded database if necessary, inspect it, and report."""
     from opentill import epay
 
     where = "embedded" if settings.database_url is None else "OPENTILL_DATABASE_URL"
     try:
         with session.running_database(settings) as ready:
-            found = session.run(_ask(ready))
+            facts = session.run(_inspect(ready))
     except ConfigurationError as error:
         yield Finding("database", "fail", str(error))
         return
-    if isinstance(found, doctor_cluster.Cluster):
-        yield from doctor_cluster.findings(found)
+    if isinstance(facts, doctor_cluster.Cluster):
+        yield from doctor_cluster.findings(facts)
         return
-    major = found.version // 10_000
+    major = facts.version // 10_000
     if major < OLDEST_POSTGRES:
         text = f"PostgreSQL {major} is too old; use {OLDEST_POSTGRES} or newer"
         yield Finding("database", "fail", text)
-    elif found.newer:
-        text = f"PostgreSQL {major}, {where}; {session.NEWER.format(found.newer[-1])}"
+    elif facts.newer:
+        text = f"PostgreSQL {major}, {where}; {session.NEWER.format(facts.newer[-1])}"
         yield Finding("database", "warn", text)
     else:
         yield Finding("database", "ok", f"PostgreSQL {major}, {where}, schema as it should be")
-    yield _collation(found.collation)
-    if abs(found.clock_ahead_s) > CLOCK_TOLERANCE_S:
-        difference = f"differs from the database's by {found.clock_ahead_s:.1f} s"
+    yield _collation(facts.collation)
+    if abs(facts.clock_ahead_s) > CLOCK_TOLERANCE_S:
+        difference = f"differs from the database's by {facts.clock_ahead_s:.1f} s"
         yield Finding("clock", "warn", f"{difference}; synchronise both with NTP")
     else:
         yield Finding("clock", "ok", "agrees with the database's")
-    yield _business_time(settings, found.ahead_ms)
-    if found.stuck:
+    yield _business_time(settings, facts.ahead_ms)
+    if facts.stuck:
         text = (
-            f"{found.stuck} have waited for a bank's response for over 15 minutes; see the log, and"
+            f"{facts.stuck} have waited for a bank's response for over 15 minutes; see the log, and"
         )
         yield Finding("orders", "warn", f"{text} `opentill orders history ORDER`")
     else:
         yield Finding("orders", "ok", "none has waited too long for a bank's response")
-    yield _rates(found.lacking, found.expiring)
-    if found.cluster is not None:
-        yield from doctor_cluster.findings(found.cluster)
-    if found.epay_opens:
+    yield _rates(facts.lacking, facts.expiring)
+    if facts.cluster is not None:
+        yield from doctor_cluster.findings(facts.cluster)
+    if facts.epay_opens:
         yield Finding("epay", "ok", "the keys that there are can be read")
     else:
         yield Finding("epay", "fail", epay.WRONG_KEY)
 
 
 def _collation(collation: "Collation") -> Finding:
-    """Judge how the database sorts text: an index is in that order, for ever."""
+    """Report the database's collation, in whose order all indexes are."""
     sorts = f"text is sorted by {collation.locale}"
     if collation.recorded != collation.actual:
         text = (
@@ -117,8 +117,8 @@ def _pairs(rates: list["MissingRate"]) -> str:
     return f"{named} and {len(rates) - _SHOWN_PAIRS} more" if len(rates) > _SHOWN_PAIRS else named
 
 
-class _Asked(msgspec.Struct, frozen=True):
-    """What the database says."""
+class _Facts(msgspec.Struct, frozen=True):
+    """Facts about the database."""
 
     version: int  # of PostgreSQL, such as 170002
     clock_ahead_s: float  # how far this machine's clock is ahead of the database's
@@ -132,8 +132,8 @@ class _Asked(msgspec.Struct, frozen=True):
     collation: "Collation"
 
 
-async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
-    """Ask; of a cluster that lacks a node only what it says of itself."""
+async def _inspect(settings: Settings) -> _Facts | doctor_cluster.Cluster:
+    """Inspect the database; if a node of a cluster is missing, only the cluster."""
     from opentill import epay, rates
     from opentill.cli import doctor_queries
     from opentill.db import clock, migrations
@@ -146,12 +146,12 @@ async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
     )
     try:
         await fit_statements(connection)
-        cluster = await doctor_cluster.ask(connection)
+        cluster = await doctor_cluster.inspect(connection)
         if cluster is not None and cluster.silent:
             return cluster
         version = await doctor_queries.VERSION.get(connection) or 0
         database_ms = await doctor_queries.CLOCK.get(connection) or 0
-        # Compared at once: an embedded database takes its time to stop afterwards.
+        # Compared immediately, because an embedded database takes some time to stop afterwards.
         clock_ahead_s = (clock.now_ms() - database_ms) / 1000
         ahead_ms = await clock.ahead_ms(connection)
         now = await clock.business_now(connection, settings.gateways)
@@ -162,7 +162,7 @@ async def _ask(settings: Settings) -> _Asked | doctor_cluster.Cluster:
         expiring = await rates.list_expiring(connection, now, settings.rates_max_age_days)
         newer = await migrations.check(connection)
         collation = await doctor_queries.COLLATION.one(connection)
-        return _Asked(
+        return _Facts(
             version, clock_ahead_s, ahead_ms, stuck, opens, lacking, expiring, newer, cluster,
             collation,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What ``opentill doctor`` says of the mail server."""
+"""The check of ``opentill doctor`` on the mail server."""
 
 from opentill import config
 from opentill.cli import session
@@ -7,7 +7,7 @@ from opentill.core.settings import Settings
 
 
 def finding(settings: Settings) -> Finding:
-    """Connect to the mail server and log in, and say what to do if that fails."""
+    """Connect and log in to the mail server, and report."""
     if not settings.sends_mail:
         text = "no mail server: nothing is mailed, links are shown to whoever makes them"
         return Finding("mail", "ok", text)

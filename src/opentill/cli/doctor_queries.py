@@ -1,4 +1,4 @@
-"""What ``opentill doctor`` asks PostgreSQL about itself."""
+"""Queries of ``opentill doctor`` about PostgreSQL itself."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import msgspec
 
 from opentill.db.query import Command, Query, Value
 
-# Plain text: only a database with Citus has these functions.
+# Plain text and not ``Query``, because only Citus has these functions.
 CITUS: Final = "select citus_version()"
 NODES: Final = """
 select n.nodename || ':' || n.nodeport as name, coalesce(r.success, false) as ok, r.result
@@ -24,7 +24,7 @@ select exists (select from pg_stat_activity
     where datname = current_database() and backend_type = 'Citus Maintenance Daemon'
         or application_name like 'Citus Maintenance Daemon%' and datname = current_database())
 """
-# The address of a coordinator that has rows of merchants itself.
+# The address of a coordinator that stores merchants' rows itself.
 BURDENED: Final = """
 select n.nodename || ':' || n.nodeport from pg_dist_node n
 where n.groupid = 0 and exists (
@@ -35,13 +35,13 @@ where n.groupid = 0 and exists (
 
 
 class Collation(msgspec.Struct, frozen=True):
-    """How a database sorts text, and by which version of that: when it was made, and now."""
+    """A database's collation, with its recorded and actual version."""
 
     provider: str  # c: the system's library, i: ICU, b: PostgreSQL itself
     locale: str
     recorded: str | None
     actual: str | None
-    differing: str | None  # collations of columns of ours whose version is another one
+    differing: str | None  # collations of columns whose version differs
 
 
 COLLATION: Final = Query(
@@ -62,14 +62,14 @@ COLLATION: Final = Query(
 )
 VERSION: Final = Value(int, "select current_setting('server_version_num')::int")
 ENGINE: Final = Value(str, "select version()")
-# Unix ms, at the moment at which the statement runs.
+# Unix ms at the execution of the statement.
 CLOCK: Final = Value(int, "select (extract(epoch from clock_timestamp()) * 1000)::bigint")
-# What bounds the statements of a survey: until its transaction ends.
+# Timeouts of a survey's statements, until the end of its transaction.
 STATEMENT_TIMEOUT: Final = Command("set local statement_timeout = '10s'")
 LOCK_TIMEOUT: Final = Command("set local lock_timeout = '2s'")
 IMMEDIATELY: Final = Command("set constraints all immediate")
 HAS_MERCHANTS: Final = Value(bool, "select exists(select from merchants)")
-# The tables with triggers of ours that this transaction has written no row to.
+# Tables with triggers to which this transaction has not written.
 UNTOUCHED: Final = Value(
     str,
     """

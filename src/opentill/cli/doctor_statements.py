@@ -1,4 +1,4 @@
-"""``opentill doctor --statements``: whether a database does what OpenTill asks of one."""
+"""``opentill doctor --statements``: whether a database supports OpenTill's statements."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from opentill.core.settings import Settings
 
 
-def look(settings: "Settings") -> "Survey":
-    """Make the survey of the database of the settings; an embedded one is started if need be.
+def survey_database(settings: "Settings") -> "Survey":
+    """Survey the database of the settings, starting an embedded one if necessary.
 
     Raises ``ConfigurationError``.
     """
     with session.running_database(settings) as ready:
-        return session.run(of_database(ready))
+        return session.run(survey_url(ready))
 
 
-async def of_database(settings: "Settings") -> "Survey":
-    """Make the survey of a database that is there and has our schema. Raises what asyncpg does."""
+async def survey_url(settings: "Settings") -> "Survey":
+    """Survey a running database with the current schema. Raises asyncpg's errors."""
     from functools import partial
 
     from opentill.cli.survey import survey
@@ -35,25 +35,27 @@ async def of_database(settings: "Settings") -> "Survey":
     return await survey(connect, STATEMENTS, PaidOrder(clock.now_ms()).actions())
 
 
-def failed(found: "Survey") -> bool:
-    """Return whether the database did not do all of it."""
-    return bool(found.order) or any(feature.failures for feature in found.features)
+def failed(survey: "Survey") -> bool:
+    """Whether any statement or action failed."""
+    return bool(survey.order) or any(feature.failures for feature in survey.features)
 
 
-def findings(found: "Survey") -> "Iterator[Finding]":
-    """Say it to people: a line for each feature and each failure."""
-    yield Finding("database", "ok", found.version)
-    for feature in found.features:
+def findings(survey: "Survey") -> "Iterator[Finding]":
+    """Report a line for each feature and each failure."""
+    yield Finding("database", "ok", survey.version)
+    for feature in survey.features:
         yield Finding(feature.feature, "fail" if feature.failures else "ok", _counts(feature))
-        yield from (Finding(feature.feature, "fail", _said(one)) for one in feature.failures)
-    if found.order:
-        yield from (Finding("paid order", "fail", _said(one)) for one in found.order)
+        yield from (
+            Finding(feature.feature, "fail", _describe(failure)) for failure in feature.failures
+        )
+    if survey.order:
+        yield from (Finding("paid order", "fail", _describe(failure)) for failure in survey.order)
     else:
         yield Finding("paid order", "ok", "opened, paid, settled, refunded, disputed, paid out")
-    if found.untouched:
-        text = f"their triggers were not fired, since nothing was written to {found.untouched}"
+    if survey.untouched:
+        text = f"their triggers were not fired, since nothing was written to {survey.untouched}"
         yield Finding("not covered", "warn", text)
-    if found.has_merchants:
+    if survey.has_merchants:
         text = (
             "this database has merchants: what is not about one of them was planned, not run;"
             " an empty one shows all"
@@ -70,6 +72,6 @@ def _counts(feature: "Feature") -> str:
     return "; ".join(parts)
 
 
-def _said(failure: "Failure") -> str:
+def _describe(failure: "Failure") -> str:
     state = f" {failure.sqlstate}" if failure.sqlstate else ""
     return f"{failure.name}, {failure.phase}:{state} {failure.message}"

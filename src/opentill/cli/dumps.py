@@ -1,6 +1,6 @@
-"""pg_dump and pg_restore, on the embedded PostgreSQL and on one of the operator's own.
+"""pg_dump and pg_restore, for the embedded PostgreSQL or the operator's own.
 
-A dump counts only when pg_restore has read all of it and it has what the database had.
+A dump is valid only if pg_restore can read all of it and it has the database's content.
 """
 
 import os
@@ -20,7 +20,7 @@ from opentill.core.settings import Settings
 from opentill.server.embedded import sysuser
 from opentill.server.embedded.programs import Programs, find_programs
 
-OLDEST: Final = 10  # whose version number is one number
+OLDEST: Final = 10  # the first with a single major version number
 _FOLDERS: Final = (
     "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
     "/usr/pgsql-*/bin",  # the PostgreSQL project's packages for Red Hat
@@ -31,7 +31,7 @@ _VERSION: Final = re.compile(rb"\(PostgreSQL\) (\d+)")
 _COPY: Final = re.compile(rb'COPY (?:"?public"?\.)?"?(\w+)"? \(.*\) FROM stdin;\n')
 _END_OF_DATA: Final = b"\\.\n"
 _MASK: Final = "********"
-# Parameters of an address that libpq knows; asyncpg gives all others to the server as settings.
+# URL parameters of libpq; asyncpg passes all others to the server as settings.
 _LIBPQ_PARAMETERS: Final = """
     application_name channel_binding client_encoding connect_timeout dbname
     fallback_application_name gssdelegation gssencmode gsslib host hostaddr keepalives
@@ -40,19 +40,19 @@ _LIBPQ_PARAMETERS: Final = """
     ssl_min_protocol_version sslcert sslcompression sslcrl sslcrldir sslkey sslmode sslnegotiation
     sslpassword sslrootcert sslsni target_session_attrs tcp_user_timeout user
 """
-_OF_LIBPQ: Final = frozenset(_LIBPQ_PARAMETERS.split())
+_LIBPQ_NAMES: Final = frozenset(_LIBPQ_PARAMETERS.split())
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A database as PostgreSQL's programs reach it: the password is not in their arguments."""
+    """A database for PostgreSQL's programs, with the password not in their arguments."""
 
     address: str
     password: str
     options: str  # of PGOPTIONS
 
     @classmethod
-    def of(cls, url: str) -> "Target":
-        """Make it of an address that asyncpg reads."""
+    def from_url(cls, url: str) -> "Target":
+        """Convert a URL in asyncpg's form."""
         parts = urlsplit(url)
         user, at, hosts = parts.netloc.rpartition("@")
         user, _, password = user.partition(":")
@@ -62,31 +62,31 @@ class Target(msgspec.Struct, frozen=True):
                 password = quote(value, safe="")
             elif name == "database":
                 query.append(("dbname", value))
-            elif name in _OF_LIBPQ:
+            elif name in _LIBPQ_NAMES:
                 query.append((name, value))
             else:
                 settings.append(f"-c {name}={_escape_option(value)}")
-        # libpq decodes percent signs only, forms also +.
+        # libpq decodes percent signs but no +.
         text = "&".join(f"{name}={quote(value, safe='/')}" for name, value in query)
         address = urlunsplit((parts.scheme, f"{user}{at}{hosts}", parts.path, text, ""))
         return cls(address, unquote(password), " ".join(settings))
 
     def environment(self) -> dict[str, str]:
-        """Return what its programs need beside their arguments."""
+        """Return the environment variables for the programs."""
         names = ("HOME", "KRB5CCNAME", "KRB5_CONFIG", "TMPDIR")
-        given = {
+        variables = {
             name: value
             for name, value in os.environ.items()
             if name in names or name.startswith("PG")
         }
         if self.password:
-            given["PGPASSWORD"] = self.password
+            variables["PGPASSWORD"] = self.password
         if self.options:
-            given["PGOPTIONS"] = f"{given.get('PGOPTIONS', '')} {self.options}".strip()
-        return given
+            variables["PGOPTIONS"] = f"{variables.get('PGOPTIONS', '')} {self.options}".strip()
+        return variables
 
     def mask(self, text: str) -> str:
-        """Replace the password in a text, as it is and percent-encoded."""
+        """Mask the password in a text, plain and percent-encoded."""
         for secret in {self.password, quote(self.password, safe=""), quote(self.password)} - {""}:
             text = text.replace(secret, _MASK)
         return text
@@ -97,27 +97,27 @@ def _escape_option(value: str) -> str:
 
 
 class Tools:
-    """The programs for one database."""
+    """PostgreSQL's client programs for a database."""
 
     def __init__(self, programs: Programs, target: Target) -> None:
-        """Use ``embedded`` or ``own``."""
+        """Use ``embedded``, ``own`` or ``any`` instead."""
         self._programs = programs
         self._target = target
 
     @classmethod
     def embedded(cls, data_dir: Path, url: str) -> "Tools":
-        """Return the embedded PostgreSQL's own programs, run as its user."""
-        return cls(Programs(sysuser.user_ids(data_dir / "postgres")), Target.of(url))
+        """Return the bundled programs, run as the embedded PostgreSQL's user."""
+        return cls(Programs(sysuser.user_ids(data_dir / "postgres")), Target.from_url(url))
 
     @classmethod
     def own(cls, settings: Settings, server: int) -> "Tools":
-        """Return programs that fit a server's major version. Raises ConfigurationError."""
+        """Return programs for a server's major version. Raises ConfigurationError."""
         programs = choose(server, candidates(os.environ.get("PATH", "")))
-        return cls(Programs(None, programs), Target.of(settings.database_url or ""))
+        return cls(Programs(None, programs), Target.from_url(settings.database_url or ""))
 
     @classmethod
     def any(cls) -> "Tools":
-        """Return the newest programs of this machine, to read files. Raises ConfigurationError."""
+        """Return the newest programs on this machine, to read dumps. Raises ConfigurationError."""
         versions = candidates(os.environ.get("PATH", ""))
         programs = choose(max(versions, default=OLDEST), versions)
         return cls(Programs(None, programs), Target("", "", ""))
@@ -128,15 +128,15 @@ class Tools:
         self._run("pg_dump", [*words, self._database()], subprocess.DEVNULL, target)
 
     def restore(self, source: IO[bytes]) -> None:
-        """Restore all of a dump in one transaction. Raises ConfigurationError."""
+        """Restore a dump in one transaction. Raises ConfigurationError."""
         words = ["--exit-on-error", "--no-owner", "--no-privileges", "--single-transaction"]
         source.seek(0)
         self._run("pg_restore", [*words, self._database()], source.fileno(), subprocess.DEVNULL)
 
     def count_rows(self, file: IO[bytes]) -> dict[str, int]:
-        """Read all of a dump and return how many rows it has of each table.
+        """Read all of a dump and return its number of rows by table.
 
-        Raises ConfigurationError where it cannot be read to its end.
+        Raises ConfigurationError if it cannot be read completely.
         """
         rows: dict[str, int] = {}
         words = ["--data-only", "--file=-"]
@@ -175,7 +175,7 @@ class Tools:
 
 
 def _count(rows: dict[str, int], output: IO[bytes]) -> None:
-    """Count the lines between each COPY and its end."""
+    """Count the lines of each COPY."""
     table, count = "", 0
     for line in output:
         if not table:
@@ -191,7 +191,7 @@ def _count(rows: dict[str, int], output: IO[bytes]) -> None:
 def candidates(path: str) -> dict[int, Path]:
     """Return the directories with pg_dump on this machine, by major version.
 
-    Those of PATH win, then those of the system's packages; the last are those that OpenTill brings.
+    PATH takes precedence over the system's packages, and these over the bundled programs.
     """
     folders = [Path(folder) for folder in path.split(os.pathsep) if folder]
     for pattern in _FOLDERS:
@@ -214,11 +214,11 @@ def _version(folder: Path) -> int | None:
     if shutil.which("pg_restore", path=str(folder)) is None:
         return None
     program = shutil.which("pg_dump", path=str(folder))
-    # Debian's wrapper runs the version of a cluster, whichever that is.
+    # Debian's wrapper runs the version of some cluster.
     if program is None or Path(program).resolve().name == "pg_wrapper":
         return None
     try:
-        ran = subprocess.run(  # noqa: S603 - a program of the operator's
+        ran = subprocess.run(  # noqa: S603 - the operator's program
             [program, "--version"], check=False, capture_output=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -228,10 +228,10 @@ def _version(folder: Path) -> int | None:
 
 
 def choose(server: int, versions: Mapping[int, Path]) -> tuple[int, Path]:
-    """Choose programs of the server's major version, or else the oldest newer ones.
+    """Choose programs of the server's major version, else the oldest newer ones.
 
-    pg_dump reads no server that is newer than itself, and what a newer pg_restore writes an older
-    server may not read. Raises ConfigurationError.
+    pg_dump supports no server newer than itself, and an older server may not accept the output of a
+    newer pg_restore. Raises ConfigurationError.
     """
     fitting = sorted(version for version in versions if version >= server)
     if fitting:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from opentill.cli import found, inputs, output, session
+from opentill.cli import inputs, output, resolve, session
 from opentill.cli.commands import acting, add_group
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _plain(credentials: "Credentials", settings: "Settings") -> dict[str, Any]:
-    """Return credentials as they may be shown again: without the key."""
+    """Return credentials without the key."""
     return {
         "merchantId": credentials.merchant_id,
         "pid": credentials.pid,
@@ -81,14 +81,14 @@ def disable(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     return _plain(closed, settings)
 
 
-def show(merchant: found.AnyId) -> dict[str, Any]:
+def show(merchant: resolve.AnyId) -> dict[str, Any]:
     """Show a merchant's credentials, without the key."""
     from opentill import epay
 
     settings = session.settings()
 
     async def work(tx: "Tx") -> "Credentials":
-        return await epay.find(tx, (await found.merchant(tx, merchant)).id)
+        return await epay.find(tx, (await resolve.merchant(tx, merchant)).id)
 
     return _plain(session.query(work, settings), settings)
 
@@ -98,7 +98,10 @@ def list_() -> output.Result:
     from opentill import epay
 
     settings = session.settings()
-    rows = [_plain(one, settings) for one in session.query(epay.list_credentials, settings)]
+    rows = [
+        _plain(credentials, settings)
+        for credentials in session.query(epay.list_credentials, settings)
+    ]
     return output.Result(rows, _COLUMNS)
 
 
@@ -116,13 +119,13 @@ def notices(
     from opentill import epay
     from opentill.epay.model import NoticeState
 
-    wanted: NoticeState | None = inputs.choice(
+    notice_state: NoticeState | None = inputs.choice(
         "state", state.upper() if state else None, get_args(NoticeState)
     )
 
     async def work(tx: "Tx") -> "list[NoticeOfOrder]":
         await epay.find(tx, merchant_id)
-        return await epay.list_notices(tx, merchant_id, wanted, limit)
+        return await epay.list_notices(tx, merchant_id, notice_state, limit)
 
     return output.Result(session.query(work), _NOTICES)
 

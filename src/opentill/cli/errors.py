@@ -23,19 +23,21 @@ def report(error: "Problem | ConfigurationError | typer.TyperException", *, as_j
 
 
 def _body(error: "Problem | ConfigurationError | typer.TyperException") -> dict[str, Any]:
-    """Return the error body (contract.md#error-body); what the parser refuses is ``Invalid``."""
+    """Return the error body (contract.md#error-body); the parser's errors are ``Invalid``."""
     if isinstance(error, ConfigurationError):
         details: dict[str, Any] = {"reason": str(error)}
         return {"code": error.code, "message": error.message, "error": details}
     if not isinstance(error, Problem):
         error = Invalid(_parameter(error), error.format_message())
     details = {"field": error.field, "reason": error.reason}
-    given = {name: text for name, text in details.items() if text is not None}
-    return {"code": error.code, "message": error.message} | ({"error": given} if given else {})
+    details_given = {name: text for name, text in details.items() if text is not None}
+    return {"code": error.code, "message": error.message} | (
+        {"error": details_given} if details_given else {}
+    )
 
 
 def _parameter(error: "typer.TyperException") -> str:
-    """Return which option or argument the parser refused, as far as it says."""
+    """Return the option or argument that the parser refused, if it says so."""
     parameter = getattr(error, "param", None)
     name: str | None = getattr(parameter, "name", None) or getattr(error, "option_name", None)
     return (name or "command").lstrip("-").replace("_", "-")

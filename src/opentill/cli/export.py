@@ -15,13 +15,13 @@ def register(app: typer.Typer) -> None:
 
 @order_search.filtered
 def export(
-    merchant_id: str, *, to_file: inputs.Output = None, bom: inputs.Bom = False, **given: Any
+    merchant_id: str, *, to_file: inputs.Output = None, bom: inputs.Bom = False, **filters: Any
 ) -> None:
     """Write a merchant's orders as CSV, oldest first, as the API exports them."""
     from opentill import merchants, orders
     from opentill.http import csvfile
 
-    query = order_search.query_of(given)
+    query = order_search.query_of(filters)
 
     async def work() -> None:
         settings = session.settings()

@@ -1,4 +1,4 @@
-"""Checks of ``opentill doctor`` on a deployment that others can reach: proxies, TLS, test mode."""
+"""Checks of ``opentill doctor`` on an exposed deployment: proxies, TLS, test mode."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,8 @@ import msgspec
 from opentill.core.settings import SANDBOX, Settings
 
 Level = Literal["ok", "warn", "fail"]
-_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # of public networks: nobody owns wider ones
-# sslmode (libpq §34.19) → what is wrong with it. asyncpg's default is "prefer".
+_SHORTEST_PREFIX: Final = {4: 8, 6: 16}  # of public networks; wider ones have no single owner
+# sslmode (libpq §34.19) → its weakness. asyncpg's default is "prefer".
 _MODES: Final[Mapping[str, str]] = {
     "disable": "the connection is not encrypted",
     "allow": "the connection may be unencrypted",
@@ -23,7 +23,7 @@ _MODES: Final[Mapping[str, str]] = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line: what was checked, how it is, and what to do about it."""
+    """The result of a check, with advice."""
 
     subject: str
     level: Level
@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def test_mode(settings: Settings) -> Finding | None:
-    """Report whether the sandbox bank may take payments here; None if that is fine."""
+    """Report that the sandbox bank may take payments, None if that is expected."""
     from opentill.config import is_loopback
 
     if settings.sandbox_refused:
@@ -48,7 +48,7 @@ def test_mode(settings: Settings) -> Finding | None:
 
 
 def too_broad(settings: Settings) -> list[IPv4Network | IPv6Network]:
-    """Return the trusted proxies that are networks as wide as much of the internet."""
+    """Return the trusted proxies that include large public networks."""
     return [
         network
         for network in settings.trusted_proxies
@@ -56,8 +56,8 @@ def too_broad(settings: Settings) -> list[IPv4Network | IPv6Network]:
     ]
 
 
-def believes_everybody(networks: list[IPv4Network | IPv6Network]) -> str:
-    """Return what trusting such networks means."""
+def explain_public_trust(networks: list[IPv4Network | IPv6Network]) -> str:
+    """Explain that any client can forge its address if such networks are trusted."""
     named = ", ".join(map(str, networks))
     return (
         f"OPENTILL_TRUSTED_PROXIES has {named}: everybody is believed to come from whatever address"
@@ -67,11 +67,11 @@ def believes_everybody(networks: list[IPv4Network | IPv6Network]) -> str:
 
 
 def proxies(settings: Settings) -> Finding:
-    """Report how client addresses are known."""
+    """Report how client addresses are determined."""
     from opentill.config import is_loopback
 
     if broad := too_broad(settings):
-        return Finding("proxies", "fail", believes_everybody(broad))
+        return Finding("proxies", "fail", explain_public_trust(broad))
     if settings.trusted_proxies:
         named = ", ".join(map(str, settings.trusted_proxies))
         return Finding("proxies", "ok", f"X-Forwarded-For is believed of {named}")
@@ -117,7 +117,7 @@ def _hosts(url: str, query: Mapping[str, list[str]]) -> list[str]:
 
 
 def _bare(place: str) -> str:
-    """Return a host without its port: IPv6 stands in brackets."""
+    """Return a host without port and brackets."""
     if place.startswith("["):
         return place[1:].partition("]")[0]
     return place if place.startswith("/") else place.partition(":")[0]

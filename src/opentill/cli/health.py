@@ -20,6 +20,6 @@ def health(*, as_json: Json = False) -> None:
 
     if not as_json:
         sys.exit(healthcheck.main())
-    found = healthcheck.check(config.load(os.environ))
-    output.show(found, as_json=True)
-    sys.exit(0 if found.ready else 1)
+    result = healthcheck.check(config.load(os.environ))
+    output.show(result, as_json=True)
+    sys.exit(0 if result.ready else 1)

@@ -1,10 +1,9 @@
-"""Who runs a command: somebody of the staff who has logged in, or the machine's owner.
+"""The identity of a command's user: a staff member who has logged in, or the machine's owner.
 
-``opentill login`` keeps the token of a login in a file that only its user can read. A command that
-acts names the person of that login in the audit log, after looking whether the login still holds
-and whether their role may do what the command does. ``--as-root`` runs it as the machine's owner,
-and so does a deployment that has no staff yet, or no real money (decision 0098). What needs two
-persons is asked for and approved by people alone.
+``opentill login`` stores the login's token in a private file. Commands that write check that the
+login is active and its role has the permission, and name the person in the audit log. With
+``--as-root``, or in a deployment without staff or real money, they run as the machine's owner
+(decision 0098). Actions that need two persons can only be requested and approved by persons.
 """
 
 import hashlib
@@ -29,41 +28,41 @@ if TYPE_CHECKING:
     from opentill.merchants import Actor
     from opentill.people import Login, Permission
 
-# Whoever approves is a person who has logged in: the machine's owner could be the one who asked.
+# An approver must have logged in, because the machine's owner could be the requesting person.
 _BY_PEOPLE: Final = "approvals.decide"
 
 
 class NotAllowed(ConfigurationError):
-    """Who runs the command may not, or is not known; the text is one line that says what to do."""
+    """The user may not run the command or is unknown. The text is one line that says what to do."""
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A login as its file has it."""
+class StoredLogin(msgspec.Struct, frozen=True):
+    """A login in the file of logins."""
 
     name: str  # of the person, as the audit log names them
     token: str
 
 
 class _Claim(msgspec.Struct, frozen=True):
-    """Who a command says that it is run by, until a database was asked."""
+    """The claimed identity, until it is verified against the database."""
 
     permission: "Permission"
-    login: Kept | None = None
+    login: StoredLogin | None = None
     as_root: bool = False
 
 
-_command = ""  # that this process runs
-_claim: _Claim | None = None  # of that command
+_command = ""  # the command of this process
+_claim: _Claim | None = None  # its claimed identity
 
 
 def begin(command: str) -> None:
-    """Note which command this process runs; ``command`` is its name without ``opentill``."""
+    """Set the command of this process; ``command`` is its name without ``opentill``."""
     global _command, _claim
     _command, _claim = command, None
 
 
 def actor(reason: str, *, as_root: bool) -> "Actor":
-    """Return who runs the command, for the audit log; the database is asked when it is opened.
+    """Return the claimed actor of the command; opening the database verifies the claim.
 
     Raises NotAllowed.
     """
@@ -77,7 +76,7 @@ def actor(reason: str, *, as_root: bool) -> "Actor":
         _check_owner(permission)
         _claim = _Claim(permission, as_root=True)
         return Actor(f"root ({user})", reason)
-    login = kept()
+    login = stored_login()
     _claim = _Claim(permission, login)
     if permission == _BY_PEOPLE:
         require_person()
@@ -85,12 +84,12 @@ def actor(reason: str, *, as_root: bool) -> "Actor":
 
 
 def is_root() -> bool:
-    """Return whether the command runs as the machine's owner, by ``--as-root``."""
+    """Whether the command runs as the machine's owner by ``--as-root``."""
     return _claim is not None and _claim.as_root
 
 
 def require_person(what: str = "do this") -> None:
-    """Check that somebody who has logged in runs the command. Raises NotAllowed."""
+    """Raise NotAllowed unless a logged-in person runs the command."""
     if _claim is None or _claim.login is None:
         hint = ", and no --as-root" if _claim is not None and _claim.as_root else ""
         message = f"somebody who has logged in must {what}: opentill login{hint}"
@@ -98,9 +97,9 @@ def require_person(what: str = "do this") -> None:
 
 
 def check_asker(*, waits: bool) -> None:
-    """Check who asks for something that needs a second person: a person, too. Raises NotAllowed.
+    """Raise NotAllowed unless a person makes a request that ``waits`` for a second person.
 
-    Whoever may act as the machine's owner could approve it by their own login. Called before the
+    The machine's owner could otherwise approve it by their own login. Must be called before the
     request is committed.
     """
     if waits:
@@ -108,7 +107,7 @@ def check_asker(*, waits: bool) -> None:
 
 
 def system_user() -> str:
-    """Return the name of the user who runs this process, whatever the environment says."""
+    """Return the name of the user of this process, ignoring the environment."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a user without a name, as in a container
@@ -116,7 +115,7 @@ def system_user() -> str:
 
 
 def _check_owner(permission: "Permission") -> None:
-    """Check that this process is run by the machine's owner. Raises NotAllowed."""
+    """Raise NotAllowed unless this process runs as the machine's owner."""
     from opentill import config
 
     if permission == _BY_PEOPLE:
@@ -131,24 +130,24 @@ def _check_owner(permission: "Permission") -> None:
     sys.stderr.write("opentill: as the machine's owner; the audit log says so\n")
 
 
-async def verify(db: "Db", found: "Settings") -> None:
-    """Check who runs the command against the database. Raises NotAllowed."""
+async def verify(db: "Db", settings: "Settings") -> None:
+    """Verify the claimed identity against the database. Raises NotAllowed."""
     claim = _claim
     if claim is None or claim.as_root:
         return
     if claim.login is None:
-        if found.livemode and await _has_staff(db):
+        if settings.livemode and await _has_staff(db):
             message = "who acts must have logged in: opentill login, or --as-root on this machine"
             raise NotAllowed(message)
         return
-    login = await find(db, claim.login.token, found)
+    login = await find(db, claim.login.token, settings)
     _check_role(login, claim.permission)
     from opentill import people
     from opentill.cli import session
     from opentill.people import NEED_PROOF
 
     if people.actor_of(login, "").who != claim.login.name:
-        # The file is its user's own, who could have written any name beside the token.
+        # The user could have written any name into the file.
         message = f"{_file()} names somebody else than who has logged in: opentill login"
         raise NotAllowed(message)
 
@@ -157,8 +156,8 @@ async def verify(db: "Db", found: "Settings") -> None:
         raise NotAllowed(message)
 
 
-async def find(db: "Db", token: str, found: "Settings") -> "Login":
-    """Return the login of somebody of the staff. Raises NotAllowed if it does not hold."""
+async def find(db: "Db", token: str, settings: "Settings") -> "Login":
+    """Return the active login of a staff member. Raises NotAllowed."""
     from opentill import people
     from opentill.cli import session
 
@@ -166,20 +165,20 @@ async def find(db: "Db", token: str, found: "Settings") -> "Login":
     if login is None:
         message = "your login has ended: opentill login"
         raise NotAllowed(message)
-    check_staff(login, found)
+    check_staff(login, settings)
     return login
 
 
-def check_staff(login: "Login", found: "Settings") -> None:
-    """Check that a login is one of staff, as strong as it has to be. Raises NotAllowed."""
+def check_staff(login: "Login", settings: "Settings") -> None:
+    """Raise NotAllowed unless a login belongs to staff and has the required second factor."""
     if login.is_pending:
         message = "your login lacks the second factor that you have set up since: opentill login"
         raise NotAllowed(message)
     if login.staff_role is None:
         message = f"{login.email} is nobody of this deployment's staff"
         raise NotAllowed(message)
-    if found.livemode and not login.strong:
-        message = f"staff need a second factor: set one up at {found.public_url}/security"
+    if settings.livemode and not login.strong:
+        message = f"staff need a second factor: set one up at {settings.public_url}/security"
         raise NotAllowed(message)
 
 
@@ -198,15 +197,15 @@ async def _has_staff(db: "Db") -> bool:
         return bool((await people.all_members_and_staff(tx))[1])
 
 
-def kept() -> Kept | None:
-    """Return the login that was kept for this deployment. Raises NotAllowed for an open file."""
+def stored_login() -> StoredLogin | None:
+    """Return the stored login of this deployment. Raises NotAllowed for an unprotected file."""
     path = _file()
     try:
         with path.open("rb") as file:
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 message = f"{path} must be readable by you alone: chmod 600 {path}"
                 raise NotAllowed(message)
-            logins = msgspec.json.decode(file.read(), type=dict[str, Kept])
+            logins = msgspec.json.decode(file.read(), type=dict[str, StoredLogin])
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
@@ -215,12 +214,12 @@ def kept() -> Kept | None:
     return logins.get(_deployment())
 
 
-def keep(login: Kept | None) -> None:
-    """Keep a login of this deployment in the file, or forget it. Raises NotAllowed."""
+def store_login(login: StoredLogin | None) -> None:
+    """Store a login of this deployment in the file, or remove it. Raises NotAllowed."""
     path = _file()
-    logins: dict[str, Kept] = {}
+    logins: dict[str, StoredLogin] = {}
     with suppress(OSError, msgspec.DecodeError):
-        logins = msgspec.json.decode(path.read_bytes(), type=dict[str, Kept])
+        logins = msgspec.json.decode(path.read_bytes(), type=dict[str, StoredLogin])
     logins.pop(_deployment(), None)
     if login is not None:
         logins[_deployment()] = login
@@ -231,14 +230,14 @@ def keep(login: Kept | None) -> None:
 
 
 def check_writable() -> None:
-    """Check that a login can be kept, before there is one. Raises NotAllowed."""
+    """Raise NotAllowed if a login could not be stored; called before logging in."""
     with _new_file(_file()) as file:
         Path(file.name).unlink()
 
 
 @contextmanager
 def _new_file(path: Path) -> "Iterator[IO[bytes]]":
-    """Give a new file beside ``path`` that nobody else can read. Raises NotAllowed."""
+    """Create a private temporary file next to ``path``. Raises NotAllowed."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -255,9 +254,9 @@ def _file() -> Path:
 
 
 def _deployment() -> str:
-    """Return a name for the deployment of these settings: where its data is."""
+    """Return a key for the deployment: a digest of the place of its data."""
     from opentill import config
 
-    found = config.load(os.environ)
-    place = found.database_url or str(found.data_dir.resolve())
+    settings = config.load(os.environ)
+    place = settings.database_url or str(settings.data_dir.resolve())
     return hashlib.sha256(place.encode()).hexdigest()[:32]

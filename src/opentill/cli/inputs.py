@@ -1,4 +1,4 @@
-"""What commands take: options, amounts, rates and dates as text, and who runs the command."""
+"""Options of commands, and parsing of amounts, rates, dates and files."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Final, Protocol, TypeVar
 
 import typer
 
-from opentill.cli import parts, times
+from opentill.cli import atomic_write, times
 from opentill.cli.progress import progress
 from opentill.core.terminal import Terminal
 
@@ -67,14 +67,14 @@ Bom = Annotated[
 
 
 class Target(Protocol):
-    """Where a file is written to."""
+    """A destination of bytes."""
 
     def write(self, data: bytes, /) -> object:
         """Write bytes."""
         ...
 
     def flush(self) -> object:
-        """Pass on what was written."""
+        """Flush written bytes."""
         ...
 
 
@@ -92,25 +92,25 @@ def target(path: Path | None) -> Iterator[Target]:
             yield _Counted(sys.stdout.buffer)
         return
     with progress(f"writing {path.name}") as advance, contextlib.ExitStack() as stack:
-        made: Path | None = None
+        temporary: Path | None = None
         with _writable():
             if _is_replaced(path):
-                made, file = stack.enter_context(parts.part(path))
+                temporary, file = stack.enter_context(atomic_write.open_part(path))
             else:
-                file = stack.enter_context(parts.closing(path.open("wb")))
+                file = stack.enter_context(atomic_write.closing(path.open("wb")))
         written = _Counted(file, advance)
         yield written
         written.flush()
-        if made is not None:
+        if temporary is not None:
             with _writable():
-                _give_rights(file, path)
+                _copy_permissions(file, path)
                 os.fsync(file.fileno())
-                _give_name(made, path)
+                _rename(temporary, path)
 
 
 @contextmanager
 def _writable() -> Iterator[None]:
-    """Raise Invalid where a file cannot be written; whoever reads a pipe may leave it."""
+    """Convert write errors to Invalid, except a closed pipe."""
     from opentill.core.errors import Invalid
 
     try:
@@ -123,7 +123,7 @@ def _writable() -> Iterator[None]:
 
 
 def _is_replaced(path: Path) -> bool:
-    """Return whether a new file can take the name: not that of a device, a pipe or a link.
+    """Whether a new file can replace the path: not a device, a pipe or a link.
 
     Nor that of a file of another user or of a group that this one is not in, or in a directory
     where no file can be made.
@@ -140,8 +140,8 @@ def _is_replaced(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and ours
 
 
-def _give_rights(file: IO[bytes], path: Path) -> None:
-    """Give a file the rights of the one at ``path``, or those of any new file.
+def _copy_permissions(file: IO[bytes], path: Path) -> None:
+    """Copy permissions from the file at ``path``, or apply those of a new file.
 
     As far as the system lets it, and never more than these.
     """
@@ -156,19 +156,19 @@ def _give_rights(file: IO[bytes], path: Path) -> None:
         try:
             os.fchown(file.fileno(), -1, status.st_gid)
         except PermissionError:
-            mode &= ~stat.S_IRWXG  # they were another group's
-    with contextlib.suppress(PermissionError):  # a mount where all files are another user's
+            mode &= ~stat.S_IRWXG  # permissions of another group
+    with contextlib.suppress(PermissionError):  # a mount where all files belong to another user
         os.fchmod(file.fileno(), mode)
 
 
-def _give_name(made: Path, path: Path) -> None:
-    """Give a file its name; one that is mounted by itself keeps its own, and gets the contents."""
+def _rename(temporary: Path, path: Path) -> None:
+    """Rename a complete file to ``path``; if ``path`` is a mount point, copy its content."""
     try:
-        made.replace(path)
+        temporary.replace(path)
     except OSError as error:
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
-        with made.open("rb") as whole, path.open("wb") as file:
+        with temporary.open("rb") as whole, path.open("wb") as file:
             shutil.copyfileobj(whole, file)
 
 
@@ -187,7 +187,7 @@ def source(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Counted:
-    """A target that reports how many bytes were written, and raises Invalid where none can be."""
+    """A target that reports written bytes and raises Invalid for write errors."""
 
     def __init__(self, file: Target, advance: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
@@ -204,14 +204,14 @@ class _Counted:
 
 
 def actor(reason: str, without_reason: str = "", *, as_root: bool) -> "Actor":
-    """Return who runs this command and why, for the audit log. Raises ``identity.NotAllowed``."""
+    """Return the actor of this command. Raises ``identity.NotAllowed``."""
     from opentill.cli import identity
 
     return identity.actor(reason.strip() or without_reason, as_root=as_root)
 
 
 def rate(field: str, text: str | None) -> Decimal | None:
-    """Turn decimal text into a rate. Raises Invalid."""
+    """Parse decimal text into a rate. Raises Invalid."""
     from opentill.core.errors import Invalid
 
     if text is None:
@@ -223,7 +223,7 @@ def rate(field: str, text: str | None) -> Decimal | None:
 
 
 def amount(field: str, text: str | None, currency: str) -> int | None:
-    """Turn ``12.50``, ``12.50 USD`` or ``USD 12.50`` into minor units. Raises Invalid.
+    """Parse ``12.50``, ``12.50 USD`` or ``USD 12.50`` into minor units. Raises Invalid.
 
     A currency that is written must be ``currency``, and a fraction one that it has.
     """
@@ -252,7 +252,7 @@ def _example(currency: str) -> str:
 
 
 def moment(field: str, text: str | None, *, end: bool = False, ahead: bool = False) -> int | None:
-    """Turn a time as people write it, in UTC, into Unix ms (decision 0062). Raises Invalid.
+    """Parse a time in UTC into Unix ms (decision 0062). Raises Invalid.
 
     A day is its first millisecond, or its last with ``end``. A duration such as ``7d`` is so long
     ago, or from now on with ``ahead``; now is business time.
@@ -263,17 +263,17 @@ def moment(field: str, text: str | None, *, end: bool = False, ahead: bool = Fal
         return None
     text = text.strip()
     if times.is_relative(text):
-        found = times.relative(text, _now(), ahead=ahead)
+        span = times.relative(text, _now(), ahead=ahead)
     elif (written := times.written(text)) is not None:
-        found = written
+        span = written
     else:
         duration = "90d (from now)" if ahead else "7d (ago)"
         raise Invalid(field, f"{field} must be {_ACCEPTED.format(duration=duration)}")
-    return found.last if end else found.first
+    return span.last if end else span.first
 
 
 def _now() -> int:
-    """Return business time: the machine's, unless the operator of a sandbox moved it."""
+    """Return business time."""
     from opentill.cli import session
     from opentill.db import clock
 
@@ -284,7 +284,7 @@ def _now() -> int:
 
 
 def period(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """Turn ``--from`` and ``--to`` into Unix ms, both inclusive. Raises Invalid."""
+    """Parse ``--from`` and ``--to`` into Unix ms, both inclusive. Raises Invalid."""
     from opentill.core.errors import Invalid
 
     start, end = moment("from", since), moment("to", until, end=True)
@@ -294,10 +294,10 @@ def period(since: str | None, until: str | None) -> tuple[int | None, int | None
 
 
 def choice(field: str, text: str | None, words: Sequence[W]) -> W | None:
-    """Return which of the words was given. Raises Invalid for any other."""
+    """Return the matching word. Raises Invalid for any other text."""
     from opentill.core.errors import Invalid
 
-    found = next((word for word in words if word == text), None)
-    if found is None and text is not None:
+    choice_word = next((word for word in words if word == text), None)
+    if choice_word is None and text is not None:
         raise Invalid(field, f"{field} must be one of {' '.join(words)}")
-    return found
+    return choice_word

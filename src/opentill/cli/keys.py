@@ -45,8 +45,8 @@ async def _key_id(tx: "Tx", which: str, now: int) -> str:
     return valid[0].id
 
 
-def _show(made: "NewKey", settings: "Settings", *, as_json: bool) -> None:
-    """Print a new key, and whether its payments are real money."""
+def _show(new_key: "NewKey", settings: "Settings", *, as_json: bool) -> None:
+    """Print a new key and whether its payments move real money."""
     from opentill.core.settings import SANDBOX
 
     note = ""
@@ -54,7 +54,7 @@ def _show(made: "NewKey", settings: "Settings", *, as_json: bool) -> None:
         note = "Payments through the sandbox bank, one of the gateways here, are not real money."
     elif SANDBOX in settings.gateways:
         note = "The money is not real: the sandbox bank is the only gateway here."
-    shown = {**output.plain(made), "livemode": settings.livemode}
+    shown = {**output.plain(new_key), "livemode": settings.livemode}
     output.show(output.Result(shown, note="" if as_json else note), as_json=as_json)
 
 
@@ -91,8 +91,8 @@ def create(
         environment = settings.environment
         return await merchants.create_key(tx, merchant_id, environment, now, fields, actor=actor)
 
-    made = session.transact(work, settings)
-    _show(made, settings, as_json=as_json)
+    new_key = session.transact(work, settings)
+    _show(new_key, settings, as_json=as_json)
 
 
 def list_(merchant_id: str) -> "list[Key]":

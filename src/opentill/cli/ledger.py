@@ -91,7 +91,7 @@ def accounts(
         return await ledger.trial_balance_at(tx, until, merchant_id)
 
     first = "merchantId" if by_merchant else "merchants"
-    found = [
+    balances = [
         {
             "currency": one.currency,
             first: getattr(one, "merchant_id" if by_merchant else "merchants"),
@@ -99,7 +99,7 @@ def accounts(
         }
         for one in session.query(work, snapshot=True)
     ]
-    return output.Result(found, ("currency", first, *ACCOUNTS))
+    return output.Result(balances, ("currency", first, *ACCOUNTS))
 
 
 def export(

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def _shown(tx: "Tx", links: "list[PaymentLink]", now: int) -> list[dict[str, Any]]:
-    """Show links as the API does, with whose they are and what they sell in a word."""
+    """Return links like the API, with the merchant and a short description."""
     from opentill import payment_links
     from opentill.payment_links import PaymentLinkOut
 
@@ -88,8 +88,8 @@ def create(  # noqa: PLR0913 - the fields of a link
         "expiresAt": inputs.moment("expires", expires, end=True, ahead=True),
         "clientReference": reference,
     }
-    given = {key: value for key, value in fields.items() if value is not None}
-    body = strictjson.decode(msgspec.json.encode(given), LinkBody)
+    set_fields = {key: value for key, value in fields.items() if value is not None}
+    body = strictjson.decode(msgspec.json.encode(set_fields), LinkBody)
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
         await merchants.find(tx, merchant_id)
@@ -109,8 +109,8 @@ def list_(
     from opentill import payment_links
 
     async def work(tx: "Tx") -> list[dict[str, Any]]:
-        found = await payment_links.search(tx, merchant_id, limit)
-        return await _shown(tx, found, await session.now(tx))
+        links = await payment_links.search(tx, merchant_id, limit)
+        return await _shown(tx, links, await session.now(tx))
 
     return output.Result(session.query(work), _COLUMNS)
 
@@ -128,19 +128,19 @@ def show(link_id: str) -> dict[str, Any]:
 
 
 def _update(fields: dict[str, Any]) -> "LinkUpdate":
-    """Return the change that some options ask for. Raises Invalid."""
+    """Return the update that the options describe. Raises Invalid."""
     import msgspec
 
     from opentill.core.errors import Invalid
     from opentill.http import strictjson
     from opentill.payment_links import LinkUpdate
 
-    given = {
+    set_fields = {
         key: None if value == _NONE else value for key, value in fields.items() if value is not None
     }
-    if not given:
+    if not set_fields:
         raise Invalid("link", "link must be given something to change, such as --inactive")
-    return strictjson.decode(msgspec.json.encode(given), LinkUpdate)
+    return strictjson.decode(msgspec.json.encode(set_fields), LinkUpdate)
 
 
 @acting(without_reason=inputs.NO_REASON)
@@ -180,8 +180,8 @@ def set_(  # noqa: PLR0913 - the fields of a link
     })  # fmt: skip
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        found = await payment_links.find_anywhere(tx, link_id)
-        link = await payment_links.update(tx, found.merchant_id, link_id, body, now, actor=actor)
+        links = await payment_links.find_anywhere(tx, link_id)
+        link = await payment_links.update(tx, links.merchant_id, link_id, body, now, actor=actor)
         (shown,) = await _shown(tx, [link], now)
         return shown
 

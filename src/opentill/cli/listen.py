@@ -62,7 +62,7 @@ def listen(
 async def _events(
     db: "Db", merchant_id: str, *, from_start: bool
 ) -> "AsyncIterator[NumberedEvent]":
-    """Yield events without an end; waits for a database that does not respond."""
+    """Yield events forever, waiting while the database does not respond."""
     from opentill import webhooks
     from opentill.cli import output
     from opentill.core.errors import Unavailable
@@ -71,15 +71,15 @@ async def _events(
     output.say("waiting for events; end with Ctrl-C")
     while True:
         try:
-            found = await webhooks.read(db, merchant_id, cursor, None, _BATCH)
+            events = await webhooks.read(db, merchant_id, cursor, None, _BATCH)
         except Unavailable as error:
             output.say(f"the database is away: {error.reason}")
             await asyncio.sleep(2)
             continue
-        for event in found.events:
+        for event in events.events:
             yield event
-        cursor = found.cursor
-        if not found.more:
+        cursor = events.cursor
+        if not events.more:
             await asyncio.sleep(_POLL_S)
 
 
@@ -95,14 +95,14 @@ def _print(event: "NumberedEvent", *, as_json: bool) -> None:
         return
     body = json.loads(event.body)
     head = f"{times.shown(body['created_at'])} {body['type']} {body['id']}"
-    # As ASCII: names that customers typed must not do anything to a terminal.
+    # In ASCII, so that customers' names cannot control a terminal.
     data = json.dumps(body["data"], indent=2)
     lines = table.wrapped(head, output.width() or len(head))
     typer.echo("\n".join([*lines, data]))
 
 
 class _Forward:
-    """Forwards events to the developer's URL, signed as deliveries are."""
+    """Forwards events to the developer's URL, signed like deliveries."""
 
     def __init__(self, url: str, header_prefix: str) -> None:
         from opentill.cli import output

@@ -47,27 +47,31 @@ async def _log_in(email: str, password: str, code: str) -> dict[str, Any]:
     from opentill.core.errors import Invalid, or_not_found
     from opentill.people import Browser, Credentials
 
-    found = session.settings()
+    settings = session.settings()
     device = f"opentill, {identity.system_user()} on {platform.node()}"
-    async with session.database(found) as db:
-        given = Credentials(
+    async with session.database(settings) as db:
+        credentials = Credentials(
             email=email, password=password, code=code, browser=Browser("127.0.0.1", device),
             is_known_browser=True,  # a user of commands has the deployment's secrets already
         )  # fmt: skip
         now = await session.now(db)
         try:
-            made = await people.log_in(db, given, found.secret_key, now, people.begin_for_commands)
+            new_login = await people.log_in(
+                db, credentials, settings.secret_key, now, people.begin_for_commands
+            )
         except people.WrongCredentials:
             reason = "password must be that of this e-mail address, with the code of its second"
             code = "where there is one: of the authenticator or, instead of a passkey, a recovery"
             raise Invalid("password", f"{reason} factor {code} code") from None
-        login = or_not_found(await people.find(db, made.token, "127.0.0.1", now, use="command"))
+        login = or_not_found(
+            await people.find(db, new_login.token, "127.0.0.1", now, use="command")
+        )
         try:
-            identity.check_staff(login, found)
+            identity.check_staff(login, settings)
         except identity.NotAllowed:
             await db.run(lambda tx: people.end(tx, login))
             raise
-    identity.keep(identity.Kept(people.actor_of(login, "").who, made.token))
+    identity.store_login(identity.StoredLogin(people.actor_of(login, "").who, new_login.token))
     return {"email": login.email, "name": login.name, "role": login.staff_role}
 
 
@@ -75,32 +79,32 @@ def logout() -> dict[str, Any]:
     """Log out: the login ends, and its file forgets it."""
     from opentill import people
 
-    kept = identity.kept()
-    if kept is None:
+    stored = identity.stored_login()
+    if stored is None:
         return {"loggedIn": False}
 
     async def work() -> None:
         async with session.database() as db:
             now = await session.now(db)
-            login = await people.find(db, kept.token, "127.0.0.1", now, use="command")
+            login = await people.find(db, stored.token, "127.0.0.1", now, use="command")
             if login is not None:
                 await db.run(lambda tx: people.end(tx, login))
 
     session.run(work())
-    identity.keep(None)
+    identity.store_login(None)
     return {"loggedIn": False}
 
 
 def whoami() -> dict[str, Any]:
     """Show who commands are run by."""
-    kept = identity.kept()
-    if kept is None:
+    stored = identity.stored_login()
+    if stored is None:
         return {"loggedIn": False, "user": identity.system_user(), "uid": os.getuid()}
 
     async def work() -> dict[str, Any]:
-        found = session.settings()
-        async with session.database(found) as db:
-            login = await identity.find(db, kept.token, found)
+        settings = session.settings()
+        async with session.database(settings) as db:
+            login = await identity.find(db, stored.token, settings)
         return {
             "loggedIn": True,
             "email": login.email,

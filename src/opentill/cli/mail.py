@@ -120,11 +120,11 @@ def resend(mail_id: str, *, actor: "Actor") -> dict[str, Any]:
     request_id = new_id("mail").partition("_")[2]
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        found = await mail.find_anywhere(tx, mail_id)
-        made = await mail.resend(tx, settings, found.merchant_id, mail_id, request_id, now)
-        subject = f"{mail_id} as {made.id}"
-        await merchants.record_audit(tx, actor, "mail resend", found.merchant_id, subject, now)
-        return _shown(made)
+        original = await mail.find_anywhere(tx, mail_id)
+        resent = await mail.resend(tx, settings, original.merchant_id, mail_id, request_id, now)
+        subject = f"{mail_id} as {resent.id}"
+        await merchants.record_audit(tx, actor, "mail resend", original.merchant_id, subject, now)
+        return _shown(resent)
 
     return session.transact(work)
 

@@ -1,4 +1,4 @@
-"""Manual actions by command, which above the limit need a second person."""
+"""Manual actions by command; above the limit they need a second person."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -28,23 +28,25 @@ def perform(
 
     async def work(tx: "Tx", now: int) -> output.Result:
         merchant_id = await find(tx)
-        asked = ActionRequest(action=action, merchant_id=merchant_id, subject=subject, actor=actor)
-        return await perform_in(tx, asked, shown, now)
+        request = ActionRequest(
+            action=action, merchant_id=merchant_id, subject=subject, actor=actor
+        )
+        return await perform_in(tx, request, shown, now)
 
     return session.transact(work)
 
 
 async def perform_in(
     tx: "Tx",
-    asked: "ActionRequest",
+    request: "ActionRequest",
     shown: "Callable[[Tx, Any], Awaitable[object]]",
     now: int,
 ) -> output.Result:
-    """As ``perform``, in a transaction of the caller's."""
+    """Like ``perform``, in the caller's transaction."""
     from opentill import approvals
 
     rules = approvals.Rules.of(session.settings())
-    done = await approvals.perform(tx, asked, rules, now)
+    done = await approvals.perform(tx, request, rules, now)
     if isinstance(done, approvals.WaitingAction):
         identity.check_asker(waits=True)
         note = f"waits for a second person: opentill approvals approve {done.id}"

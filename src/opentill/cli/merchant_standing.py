@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from opentill.cli import found, identity, inputs, output, session
+from opentill.cli import identity, inputs, output, resolve, session
 from opentill.cli.commands import Command, acting
 
 if TYPE_CHECKING:
@@ -26,20 +26,22 @@ _WAITING: Final = ("merchantId", "merchantName", "name", "email", "website", "ap
 
 
 def _shown(merchant: "Merchant") -> dict[str, Any]:
-    """Show a merchant's status, and why a capability is off: null while it is on."""
+    """Return a merchant's status and the reasons for capabilities that are off."""
     from opentill import merchants
 
     off = {f"{one}Off": merchant.off(one) for one in merchants.CAPABILITIES}
     return {"id": merchant.id, "name": merchant.name, "status": merchant.status, **off}
 
 
-def _taken(merchant_id: str, event: "StatusEvent", actor: "Actor", notes: str) -> dict[str, Any]:
+def _change_status(
+    merchant_id: str, event: "StatusEvent", actor: "Actor", notes: str
+) -> dict[str, Any]:
     from opentill import merchants
 
-    made = session.transact(
+    merchant = session.transact(
         lambda tx, now: merchants.change_status(tx, merchant_id, event, actor, now, notes=notes)
     )
-    return _shown(made)
+    return _shown(merchant)
 
 
 @acting()
@@ -63,8 +65,8 @@ def apply(
     )  # fmt: skip
 
     async def work(tx: "Tx", now: int) -> "Merchant":
-        made = await merchants.apply(tx, form, now, actor=actor)
-        return await merchants.find(tx, made)
+        merchant_id = await merchants.apply(tx, form, now, actor=actor)
+        return await merchants.find(tx, merchant_id)
 
     return _shown(session.transact(work))
 
@@ -104,9 +106,9 @@ def approve(
             shown=identity.is_root(),
         )  # fmt: skip
 
-    merchant, made, mailed = session.transact(work)
-    link = made.link
-    url = settings.public_url.rstrip("/") + made.path if made.is_shown else None
+    merchant, invitation, mailed = session.transact(work)
+    link = invitation.link
+    url = settings.public_url.rstrip("/") + invitation.path if invitation.is_shown else None
     shown = {**_shown(merchant), "url": url, "email": link.email, "expiresAt": link.expires_at}
     if url is None:
         return output.Result(shown, note=f"The link is on its way to {link.email} by mail.")
@@ -119,22 +121,22 @@ def decline(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str
     """Decline an application: the merchant is CLOSED."""
     from opentill import onboarding
 
-    made = session.transact(
+    merchant = session.transact(
         lambda tx, now: onboarding.decline(tx, merchant_id, actor, now, notes=notes)
     )
-    return _shown(made)
+    return _shown(merchant)
 
 
 @acting()
 def suspend(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
     """Suspend a merchant at once: no new sessions, payments or payouts. Refunds go on."""
-    return _taken(merchant_id, "suspended", actor, notes)
+    return _change_status(merchant_id, "suspended", actor, notes)
 
 
 @acting()
 def resume(merchant_id: str, *, notes: _Notes = "", actor: "Actor") -> dict[str, Any]:
     """End a suspension. What was switched off by itself stays off."""
-    return _taken(merchant_id, "resumed", actor, notes)
+    return _change_status(merchant_id, "resumed", actor, notes)
 
 
 @acting()
@@ -168,13 +170,13 @@ def capability(
     from opentill.core.errors import Invalid
 
     which = inputs.choice("capability", capability, merchants.CAPABILITIES)
-    wanted = inputs.choice("state", state, ("on", "off"))
-    if which is None or wanted is None:
+    on_or_off = inputs.choice("state", state, ("on", "off"))
+    if which is None or on_or_off is None:
         raise Invalid("capability", "capability must be given")
 
     async def work(tx: "Tx", now: int) -> "Merchant":
         return await merchants.set_capability(
-            tx, merchant_id, which, on=wanted == "on", actor=actor, now=now, notes=notes
+            tx, merchant_id, which, on=on_or_off == "on", actor=actor, now=now, notes=notes
         )
 
     return _shown(session.transact(work))
@@ -185,16 +187,16 @@ def note(merchant_id: str, notes: str, *, actor: "Actor") -> dict[str, Any]:
     """Add a note to a merchant, for staff alone."""
     from opentill import merchants
 
-    made = session.transact(lambda tx, now: merchants.add_note(tx, merchant_id, notes, actor, now))
-    return output.plain(made)
+    entry = session.transact(lambda tx, now: merchants.add_note(tx, merchant_id, notes, actor, now))
+    return output.plain(entry)
 
 
-def changes(merchant: found.AnyId) -> output.Result:
+def changes(merchant: resolve.AnyId) -> output.Result:
     """Show what became of a merchant: statuses, capabilities, notes, the newest first."""
     from opentill import merchants
 
     async def work(tx: "Tx") -> "list[MerchantChange]":
-        return await merchants.status_history(tx, (await found.merchant(tx, merchant)).id)
+        return await merchants.status_history(tx, (await resolve.merchant(tx, merchant)).id)
 
     return output.Result([output.plain(one) for one in session.query(work)], _COLUMNS)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from opentill.cli import found, inputs, merchant_standing, output, readable, session
+from opentill.cli import inputs, merchant_standing, output, readable, resolve, session
 from opentill.cli.commands import acting, add_group, with_options
 from opentill.cli.output import Json
 
@@ -71,36 +71,38 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _terms(currency: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Turn the options that were given into terms. Raises Invalid."""
+def _terms(currency: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Convert options to terms. Raises Invalid."""
     from opentill.core.errors import Invalid
     from opentill.core.money import EXPONENTS
 
     if currency not in EXPONENTS:
         raise Invalid("currency", "currency must be an active ISO 4217 code such as USD")
     for name, words in _WORDS.items():
-        if given[name] is not None and given[name] not in words:
+        if options[name] is not None and options[name] not in words:
             option = name.replace("_", "-")
             raise Invalid(option, f"{option} must be {' or '.join(words)}")
-    allow = given["allow"]
+    allow = options["allow"]
     terms = {
-        "platform_fee_rate": inputs.rate("fee-rate", given["fee_rate"]),
-        "fee_changes": tuple(given["fee"] or ()) or None,
-        "refund_fee_policy": given["refund_fee_policy"],
-        "overdraft_minor": inputs.amount("overdraft", given["overdraft"], currency),
-        "settlement_delay_days": given["settlement_delay_days"],
-        "settlement_calendar": given["settlement_calendar"],
-        "reserve_rate": inputs.rate("reserve-rate", given["reserve_rate"]),
-        "reserve_days": given["reserve_days"],
-        "dispute_fee_minor": inputs.amount("dispute-fee", given["dispute_fee"], currency),
-        "payout_minimum_minor": inputs.amount("payout-minimum", given["payout_minimum"], currency),
+        "platform_fee_rate": inputs.rate("fee-rate", options["fee_rate"]),
+        "fee_changes": tuple(options["fee"] or ()) or None,
+        "refund_fee_policy": options["refund_fee_policy"],
+        "overdraft_minor": inputs.amount("overdraft", options["overdraft"], currency),
+        "settlement_delay_days": options["settlement_delay_days"],
+        "settlement_calendar": options["settlement_calendar"],
+        "reserve_rate": inputs.rate("reserve-rate", options["reserve_rate"]),
+        "reserve_days": options["reserve_days"],
+        "dispute_fee_minor": inputs.amount("dispute-fee", options["dispute_fee"], currency),
+        "payout_minimum_minor": inputs.amount(
+            "payout-minimum", options["payout_minimum"], currency
+        ),
         "ip_allowlist": None if allow is None else [network for network in allow if network],
     }
     return {name: value for name, value in terms.items() if value is not None}
 
 
 def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
-    """Show a merchant with its fees as rows, or as text for people."""
+    """Return a merchant with its fees as rows, or as text for people."""
     from opentill import merchants
 
     rest = output.plain(merchant)
@@ -112,8 +114,8 @@ def _shown(merchant: "Merchant", *, as_json: bool) -> dict[str, Any]:
 
 
 def _with_terms(command: "Command") -> "Command":
-    """Give a command the options of ``_TERMS``, which it gets as ``given``: None if not given."""
-    return with_options(command, {name: (kind, None) for name, kind in _TERMS.items()}, "given")
+    """Give a command the options of ``_TERMS`` as keyword arguments, None if omitted."""
+    return with_options(command, {name: (kind, None) for name, kind in _TERMS.items()}, "options")
 
 
 @_with_terms
@@ -124,26 +126,28 @@ def create(
     currency: Annotated[str, typer.Option(help="Settlement currency.")] = "USD",
     actor: "Actor",
     as_json: Json = False,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Create a merchant."""
     from opentill import merchants, rates
 
-    terms = _terms(currency, given)
+    terms = _terms(currency, options)
 
     async def work(tx: "Tx", now: int) -> "tuple[Merchant, bool]":
-        made = await merchants.create(
+        merchant = await merchants.create(
             tx, name=name, now=now, settlement_currency=currency,
             who=actor.who, reason=actor.reason, **terms,
         )  # fmt: skip
-        return made, currency == "USD" or bool(await rates.find_newest(tx, currency, "USD", now))
+        return merchant, currency == "USD" or bool(
+            await rates.find_newest(tx, currency, "USD", now)
+        )
 
-    made, rated = session.transact(work)
+    merchant, rated = session.transact(work)
     note = (
         f"There is no exchange rate from {currency} to USD: sessions can be created without one,"
         f" but refunds are refused until `opentill rates set {currency} USD RATE`."
     )
-    shown = output.Result(_shown(made, as_json=as_json), note="" if rated else note)
+    shown = output.Result(_shown(merchant, as_json=as_json), note="" if rated else note)
     output.show(shown, as_json=as_json)
 
 
@@ -157,15 +161,15 @@ def list_(
     """List merchants."""
     from opentill import merchants
 
-    wanted = inputs.choice("status", status, merchants.STATUSES)
-    found = session.query(lambda tx: merchants.all_merchants(tx, wanted))
-    rows = [_shown(merchant, as_json=as_json) for merchant in found]
+    chosen_status = inputs.choice("status", status, merchants.STATUSES)
+    matching = session.query(lambda tx: merchants.all_merchants(tx, chosen_status))
+    rows = [_shown(merchant, as_json=as_json) for merchant in matching]
     output.show(output.Result(rows, _COLUMNS), as_json=as_json)
 
 
-def show(merchant: found.AnyId, *, as_json: Json = False) -> None:
+def show(merchant: resolve.AnyId, *, as_json: Json = False) -> None:
     """Show a merchant with its terms."""
-    shown = session.query(lambda tx: found.merchant(tx, merchant))
+    shown = session.query(lambda tx: resolve.merchant(tx, merchant))
     output.show(_shown(shown, as_json=as_json), as_json=as_json)
 
 
@@ -180,7 +184,7 @@ def set_(
     ] = None,
     actor: "Actor",
     as_json: Json = False,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Change a merchant's terms, for sessions created from now on."""
     from opentill import merchants
@@ -188,7 +192,7 @@ def set_(
 
     async def work(tx: "Tx", now: int) -> "Merchant":
         old = await merchants.find(tx, merchant_id)
-        terms = _terms(old.settlement_currency, given)
+        terms = _terms(old.settlement_currency, options)
         if name is not None:
             terms["name"] = name.strip()
         if time_zone is not None:
@@ -231,7 +235,7 @@ def _changes(before: "TermsVersion | None", version: "TermsVersion", currency: s
 
 
 def _shown_term(name: str, value: object, currency: str) -> str:
-    """Write a term the way it is given."""
+    """Format a term like its option."""
     from opentill import merchants
 
     if name.endswith("_minor"):

@@ -42,7 +42,9 @@ def migrate(*, distributed: Distributed = False, as_json: Json = False) -> None:
     if distributed and settings.database_url is None:
         message = "--distributed needs OPENTILL_DATABASE_URL: the embedded database is one machine"
         raise ConfigurationError(message)
-    signal.signal(signal.SIGTERM, session.leave)  # else the first process of a container has none
+    signal.signal(
+        signal.SIGTERM, session.leave
+    )  # the first process of a container has no default handler
     try:
         if settings.database_url is not None:
             session.wait_for(settings.database_url, prepared=False, patient=True, migrated=False)
@@ -52,7 +54,7 @@ def migrate(*, distributed: Distributed = False, as_json: Json = False) -> None:
                 else:
                     applied = session.run(migrations.migrate(settings.database_url))
         else:
-            config.with_keys(settings)  # they are there before the database, whoever makes it
+            config.with_keys(settings)  # the keys must exist before the database
             with progress("migrating"), EmbeddedPostgres.start(settings.data_dir) as server:
                 applied = session.run(migrations.migrate(server.url))
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:

@@ -1,4 +1,4 @@
-"""``opentill orders refund``: a refund by the operator, who sees first what it moves."""
+"""``opentill orders refund``: a refund by the operator, after showing its effect."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Seen(NamedTuple):
-    """What is to be refunded, and what the operator reads about it."""
+    """A quote of a refund, for confirmation by the operator."""
 
     order: "Order"
     merchant: "Merchant"
@@ -58,7 +58,7 @@ def refund(
 
     seen = session.transact(look)
     if not isinstance(seen, _Seen):
-        return output.Result(RefundOut.of(seen))  # this number has been refunded before
+        return output.Result(RefundOut.of(seen))  # a repetition
     if not force:
         _check_on(seen.merchant)
     output.say(_described(seen))
@@ -72,7 +72,7 @@ def refund(
 
 
 async def _repeated(tx: "Tx", text: str, body: "RefundBody") -> "Refund | None":
-    """Return the refund that the order has under this number already. Raises Invalid."""
+    """Return the order's existing refund with this number, if any. Raises Invalid."""
     from opentill import orders, refunds
     from opentill.core.errors import Invalid
 
@@ -84,8 +84,8 @@ async def _repeated(tx: "Tx", text: str, body: "RefundBody") -> "Refund | None":
     first = await refunds.find_by_number(tx, order.merchant_id, body.refund_no)
     if first is None:
         return None
-    wanted = inputs.amount("amount", body.amount, order.currency)
-    if first.order_id == order.id and wanted in {None, first.amount_minor}:
+    amount_minor = inputs.amount("amount", body.amount, order.currency)
+    if first.order_id == order.id and amount_minor in {None, first.amount_minor}:
         return first
     raise Invalid("number", "number must be one that no other refund of the merchant has")
 
@@ -125,12 +125,12 @@ def _described(seen: _Seen) -> str:
 
 
 def _moves(quote: "Quote") -> tuple[int, int, str]:
-    """Return what a refund moves; the balance may have changed by something else."""
+    """Return the amounts that a refund moves, without balances that may change otherwise."""
     return quote.amount_minor, quote.debit_minor, quote.held_from
 
 
 def _check_on(merchant: "Merchant") -> None:
-    """Raise NotPermitted where the merchant's refunds are switched off, and say how to go on."""
+    """Raise NotPermitted if the merchant's refunds are off, with advice."""
     from opentill.core.errors import NotPermitted
     from opentill.merchants import CapabilityOff
 
@@ -144,7 +144,7 @@ def _check_on(merchant: "Merchant") -> None:
 async def _refund(
     tx: "Tx", seen: _Seen, body: "RefundBody", actor: "Actor", now: int, *, forced: bool
 ) -> output.Result:
-    """Refund what was seen. Raises Invalid if anything of it has changed, and CapabilityOff."""
+    """Refund as quoted. Raises Invalid if the quote has changed, and CapabilityOff."""
     from opentill import approvals, merchants, orders
     from opentill.core import money
     from opentill.core.errors import Invalid
@@ -167,11 +167,11 @@ async def _refund(
         refund_no=body.refund_no,
         forced=forced,
     )
-    asked = approvals.ActionRequest(
+    action_request = approvals.ActionRequest(
         action="refund",
         merchant_id=order.merchant_id,
         subject=order.id,
         actor=actor,
         refund=details,
     )
-    return await manual_actions.perform_in(tx, asked, shown, now)
+    return await manual_actions.perform_in(tx, action_request, shown, now)

@@ -1,4 +1,4 @@
-"""``opentill orders list|search``: all filters of the API's list, and its one box."""
+"""``opentill orders list|search``: the API's filters, and the search box."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,29 +41,29 @@ _Size = Annotated[int, typer.Option(min=1, max=100, help="How many on a page.")]
 
 
 def filtered(function: Command) -> Command:
-    """Give a command the filters of orders, which it gets as ``given``, for ``query_of``."""
-    return with_options(function, _FILTERS, "given")
+    """Give a command the filters of orders as keyword arguments, for ``query_of``."""
+    return with_options(function, _FILTERS, "filters")
 
 
-def query_of(given: dict[str, Any], **more: Any) -> "OrdersQuery":
-    """Turn the filters that were given into a query. Raises Invalid that names the option."""
+def query_of(filters: dict[str, Any], **more: Any) -> "OrdersQuery":
+    """Convert filters to a query. Raises Invalid, which names the option."""
     import msgspec
 
     from opentill.core.errors import Invalid
     from opentill.http import strictjson
     from opentill.orders import OrdersQuery
 
-    for name, value in given.items():  # also of `opentill export`, which prints by itself
+    for name, value in filters.items():  # also of `opentill export`, which prints by itself
         if value == "":
             raise Invalid(name, f"{name} must not be empty: leave it out instead")
-    start, end = inputs.period(given["since"], given["until"])
+    start, end = inputs.period(filters["since"], filters["until"])
     values: dict[str, Any] = {
-        "status": given["status"],
-        "productId": given["product"],
-        "customerEmail": given["email"],
-        "amount": given["amount"],
-        "metadata": _pairs(given["metadata"] or []) or None,
-        "query": given["query"],
+        "status": filters["status"],
+        "productId": filters["product"],
+        "customerEmail": filters["email"],
+        "amount": filters["amount"],
+        "metadata": _pairs(filters["metadata"] or []) or None,
+        "query": filters["query"],
         "startDate": start,
         "endDate": end,
         **more,
@@ -82,21 +82,21 @@ def query_of(given: dict[str, Any], **more: Any) -> "OrdersQuery":
 def _pairs(texts: list[str]) -> dict[str, str]:
     from opentill.core.errors import Invalid
 
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not key or not equals or key in found:
+        if not key or not equals or key in pairs:
             raise Invalid("metadata", "metadata must be KEY=VALUE, each key once")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
 @filtered
-def list_(merchant_id: str, *, page: _Page = 1, size: _Size = 20, **given: Any) -> output.Result:
+def list_(merchant_id: str, *, page: _Page = 1, size: _Size = 20, **filters: Any) -> output.Result:
     """List a merchant's orders, newest first, as the API lists them."""
     from opentill import merchants
 
-    query = query_of(given, page=page, size=size)
+    query = query_of(filters, page=page, size=size)
 
     async def work(db: "Db") -> output.Result:
         async with db.connection() as tx:
@@ -135,14 +135,14 @@ def search(
                 searched = await merchants.all_merchants(tx)
             else:
                 searched = [await merchants.find(tx, merchant)]
-        found: list[dict[str, Any]] = []
+        all_rows: list[dict[str, Any]] = []
         total = 0
-        for one in searched:
-            rows, there = await _rows(db, one, query)
-            found += rows
-            total += there
-        note = f"{len(found)} of {total} orders" if len(found) < total else ""
-        return output.Result(found, _FOUND, note)
+        for one_merchant in searched:
+            rows, count = await _rows(db, one_merchant, query)
+            all_rows += rows
+            total += count
+        note = f"{len(all_rows)} of {total} orders" if len(all_rows) < total else ""
+        return output.Result(all_rows, _FOUND, note)
 
     return _run(work)
 
@@ -150,13 +150,13 @@ def search(
 async def _rows(
     db: "Db", merchant: "Merchant", query: "OrdersQuery"
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return a merchant's orders as they are shown, and how many there are."""
+    """Return a page of a merchant's orders for output, and their number."""
     from opentill import orders
 
-    found, total = await orders.list_page(db, merchant.id, query)
+    matching, total = await orders.list_page(db, merchant.id, query)
     livemode = session.settings().livemode
-    known = await orders.all_with_livemode(db.read, found, deployment=livemode)
-    shown = [output.plain(orders.OrderOut.of(order)) for order in known]
+    with_mode = await orders.all_with_livemode(db.read, matching, deployment=livemode)
+    shown = [output.plain(orders.OrderOut.of(order)) for order in with_mode]
     return [{"merchantId": merchant.id, **order} for order in shown], total
 
 

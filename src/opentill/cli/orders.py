@@ -49,13 +49,13 @@ def show(order: _Any, *, as_json: Json = False) -> None:
     settings = session.settings()
 
     async def work(tx: "Tx") -> "tuple[str, OrderDetail, list[OrderNote]]":
-        found = await orders.find_by_anything(tx, order)
-        known = await orders.with_livemode(tx, found, deployment=settings.livemode)
-        one = orders.OrderDetail.of(known, await orders.card_of(tx, found))
-        return found.merchant_id, one, await orders.notes_of(tx, found)
+        order_row = await orders.find_by_anything(tx, order)
+        with_mode = await orders.with_livemode(tx, order_row, deployment=settings.livemode)
+        detail = orders.OrderDetail.of(with_mode, await orders.card_of(tx, order_row))
+        return order_row.merchant_id, detail, await orders.notes_of(tx, order_row)
 
-    merchant_id, one, notes = session.query(work, settings)
-    shown = {"merchantId": merchant_id, **output.plain(one)}
+    merchant_id, detail, notes = session.query(work, settings)
+    shown = {"merchantId": merchant_id, **output.plain(detail)}
     if as_json:
         listed = [{"at": note.at, "who": note.who, "note": note.note} for note in notes]
         output.show({**shown, "notes": listed}, as_json=True)
@@ -70,8 +70,8 @@ def history(order: _Any) -> "Sequence[object]":
     from opentill import orders
 
     async def work(tx: "Tx") -> "Sequence[object]":
-        found = await orders.find_by_anything(tx, order)
-        return await orders.history(tx, found.merchant_id, found.id)
+        order_row = await orders.find_by_anything(tx, order)
+        return await orders.history(tx, order_row.merchant_id, order_row.id)
 
     return session.query(work)
 
@@ -91,9 +91,11 @@ def note(
     actor = inputs.actor(reason, text, as_root=as_root)
 
     async def work(tx: "Tx", now: int) -> "OrderNote":
-        found = await orders.find_by_anything(tx, order)
-        await merchants.record_audit(tx, actor, "orders note", found.merchant_id, found.id, now)
-        return await orders.add_note(tx, found.merchant_id, found.id, text, actor.who, now)
+        order_row = await orders.find_by_anything(tx, order)
+        await merchants.record_audit(
+            tx, actor, "orders note", order_row.merchant_id, order_row.id, now
+        )
+        return await orders.add_note(tx, order_row.merchant_id, order_row.id, text, actor.who, now)
 
     return session.transact(work)
 
@@ -146,8 +148,8 @@ def given_back(
         attempt_id = attempt.strip()
         await merchants.record_audit(tx, actor, "orders given-back", ids[0], attempt_id, now)
         await orders.given_back_manually(tx, *ids, attempt_id, actor, now, reporting=reporting)
-        found = await orders.find(tx, *ids)
-        return await orders.with_livemode(tx, found, deployment=settings.livemode)
+        order_row = await orders.find(tx, *ids)
+        return await orders.with_livemode(tx, order_row, deployment=settings.livemode)
 
     return orders.OrderDetail.of(session.transact(work, settings))
 

@@ -31,13 +31,13 @@ class Result(NamedTuple):
 
 
 def plain(result: object) -> dict[str, Any]:
-    """Return a struct as plain data."""
-    found: dict[str, Any] = _plain(result)
-    return found
+    """Convert a struct to plain data."""
+    data: dict[str, Any] = _plain(result)
+    return data
 
 
 def _plain(value: object) -> Any:
-    """Return anything as plain data; fields of structs are named as in the API.
+    """Convert anything to plain data; fields of structs are named as in the API.
 
     Keys of mappings stay: they may be a merchant's.
     """
@@ -57,7 +57,7 @@ def _plain(value: object) -> Any:
 
 
 def _has_bytes(text: str) -> bool:
-    """Return whether a text has bytes of a path that are not UTF-8, which Python keeps so."""
+    """Whether a text has surrogate escapes of a path that is not UTF-8."""
     return any("\udc80" <= character <= "\udcff" for character in text)
 
 
@@ -70,22 +70,22 @@ def show(result: object, *, as_json: bool) -> None:
     """Print a result: one record (a struct or mapping), a sequence of records, or a ``Result``."""
     import msgspec
 
-    given = result if isinstance(result, Result) else Result(result)
-    found = _plain(given.shown)
+    whole_result = result if isinstance(result, Result) else Result(result)
+    data = _plain(whole_result.shown)
     if as_json:
-        typer.echo(terminal.escape(msgspec.json.encode(found).decode()))
-    elif isinstance(found, Mapping):
-        _show_record(cast("Mapping[str, object]", found), given.columns)
-    elif found:
-        _show_table(found, given.columns)
+        typer.echo(terminal.escape(msgspec.json.encode(data).decode()))
+    elif isinstance(data, Mapping):
+        _show_record(cast("Mapping[str, object]", data), whole_result.columns)
+    elif data:
+        _show_table(data, whole_result.columns)
     else:
         say("nothing to show")
-    if given.note:
-        say(given.note)
+    if whole_result.note:
+        say(whole_result.note)
 
 
 def say(text: str, *, wrap: bool = True) -> None:
-    """Print what is not the result, to standard error; a terminal's lines end between words."""
+    """Print a message to standard error; on a terminal it wraps between words."""
     from opentill.cli import table
 
     lines = terminal.escape(text).split("\n")
@@ -96,10 +96,10 @@ def say(text: str, *, wrap: bool = True) -> None:
     typer.echo("\n".join(lines), err=True)
 
 
-def _show_record(record: Mapping[str, object], wanted: Sequence[str]) -> None:
+def _show_record(record: Mapping[str, object], columns: Sequence[str]) -> None:
     from opentill.cli import readable, table
 
-    names = readable.fields(record, wanted)
+    names = readable.fields(record, columns)
     pairs = [(readable.heading(name), readable.text(name, record)) for name in names]
     typer.echo("\n".join(table.record(pairs, width())))
 
@@ -117,6 +117,6 @@ def _show_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) ->
 
 
 def width() -> int | None:
-    """Return how wide the output may be: COLUMNS, or the terminal; None in a pipe or file."""
-    found = shutil.get_terminal_size((0, 0)).columns
-    return found or (_USUAL_WIDTH if sys.stdout.isatty() else None)
+    """Return the width of the output: COLUMNS or the terminal's; None for a pipe or file."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    return columns or (_USUAL_WIDTH if sys.stdout.isatty() else None)

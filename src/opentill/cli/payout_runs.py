@@ -47,8 +47,8 @@ def account(merchant_id: str) -> dict[str, Any]:
 
     async def work(tx: "Tx") -> "StoredAccount":
         await merchants.find(tx, merchant_id)
-        found = await payouts.account(tx, merchant_id)
-        return or_not_found(found, f"{merchant_id} has no bank account yet")
+        stored = await payouts.account(tx, merchant_id)
+        return or_not_found(stored, f"{merchant_id} has no bank account yet")
 
     return _account_shown(session.query(work))
 
@@ -92,10 +92,10 @@ def set_account(  # noqa: PLR0913 - the fields of an account
         address=address,
     )
     rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
-    made = session.transact(
+    account = session.transact(
         lambda tx, now: payouts.change_account(tx, merchant_id, checked, actor, rule, now), settings
     )
-    return _account_shown(made)
+    return _account_shown(account)
 
 
 @acting()
@@ -111,20 +111,20 @@ def confirm_account(merchant_id: str, *, actor: "Actor") -> dict[str, Any]:
     )
 
 
-def _run_shown(found: "Run") -> dict[str, Any]:
-    return output.plain(found)
+def _run_shown(run: "Run") -> dict[str, Any]:
+    return output.plain(run)
 
 
-def _view_shown(found: "RunView") -> dict[str, Any]:
+def _view_shown(view: "RunView") -> dict[str, Any]:
     from opentill.core import money
 
-    sums, is_sent = found.sums, found.run.status == "SENT"
+    sums, is_sent = view.sums, view.run.status == "SENT"
     return {
-        **_run_shown(found.run),
+        **_run_shown(view.run),
         "payouts": sums.payouts,
-        "amount": money.show(sums.amount_minor, found.run.currency),
+        "amount": money.show(sums.amount_minor, view.run.currency),
         "inFile": sums.in_file if is_sent else None,
-        "fileAmount": money.show(sums.file_minor, found.run.currency) if is_sent else None,
+        "fileAmount": money.show(sums.file_minor, view.run.currency) if is_sent else None,
         "pending": sums.pending,
         "paid": sums.paid,
         "failed": sums.failed,
@@ -158,7 +158,7 @@ def run(
     own = bankaccounts.parse_own_accounts(
         settings.payout_accounts, settings.operator_name, settings.payout_address
     )
-    wanted = payouts.RunRequest(
+    request = payouts.RunRequest(
         currency=currency,
         reference=reference,
         actor=actor,
@@ -170,7 +170,7 @@ def run(
     async def work() -> "tuple[RunView, int]":
         async with session.database(settings) as db:
             now = await session.now(db)
-            begun = await db.run(lambda tx: payouts.start_run(tx, wanted, now))
+            begun = await db.run(lambda tx: payouts.start_run(tx, request, now))
             with progress("making payouts"):
                 done = await payouts.perform_run(db, begun, settings.secret_key, now)
             async with db.connection() as tx:
@@ -206,8 +206,8 @@ def runs(
     from opentill.core import money
 
     if run_id is None:
-        found = session.query(lambda tx: payouts.newest_runs(tx, limit))
-        return output.Result([_run_shown(one) for one in found], _RUN_COLUMNS)
+        newest = session.query(lambda tx: payouts.newest_runs(tx, limit))
+        return output.Result([_run_shown(one) for one in newest], _RUN_COLUMNS)
 
     async def work(tx: "Tx") -> "tuple[RunView, list[Any]]":
         return await payouts.view_run(tx, run_id), await payouts.payouts_of(tx, run_id, "", limit)
@@ -260,16 +260,16 @@ def file(
     async def work() -> "RunView":
         async with session.database(settings) as db:
             now = await session.now(db)
-            wanted = payouts.FileRequest(form.value, actor, above)
+            request = payouts.FileRequest(form.value, actor, above)
             taker = people.Approver(actor.who, lambda _account: False)
-            await db.read(lambda tx: approvals.check_run_taker(tx, run_id, wanted, taker, now))
-            await payouts.send_run(db, run_id, wanted, settings.secret_key, now)
-            with await payouts.make_file(db, run_id, settings.secret_key) as made:
+            await db.read(lambda tx: approvals.check_run_taker(tx, run_id, request, taker, now))
+            await payouts.send_run(db, run_id, request, settings.secret_key, now)
+            with await payouts.make_file(db, run_id, settings.secret_key) as bank_file:
                 if as_json and to_file is None:
                     pass  # the record alone
                 else:
                     with inputs.target(to_file) as target:
-                        while piece := made.read(64 * 1024):
+                        while piece := bank_file.read(64 * 1024):
                             target.write(piece)
                         target.flush()
             async with db.connection() as tx:

@@ -77,23 +77,23 @@ def create(
 
     async def work(tx: "Tx", now: int) -> "Payout | WaitingPayout":
         currency = (await merchants.find(tx, merchant_id)).settlement_currency
-        wanted = PayoutRequest(
+        request = PayoutRequest(
             amount_minor=inputs.amount("amount", amount, currency),
             fee_minor=inputs.amount("fee", fee, currency) or 0,
             reference=reference,
             reason=actor.reason,
             by=actor.who,
         )
-        made = await payouts.request(tx, merchant_id, wanted, above, now)
-        waits = isinstance(made, payouts.WaitingPayout) and made.status == "WAITING"
+        payout = await payouts.request(tx, merchant_id, request, above, now)
+        waits = isinstance(payout, payouts.WaitingPayout) and payout.status == "WAITING"
         identity.check_asker(waits=waits)
-        return made
+        return payout
 
-    made = session.transact(work)
-    if isinstance(made, payouts.WaitingPayout):
-        note = f"waits for a second person: opentill payouts approve {made.id}"
-        return output.Result(_waiting(made), note=note if made.status == "WAITING" else "")
-    return output.Result(_shown(made))
+    payout = session.transact(work)
+    if isinstance(payout, payouts.WaitingPayout):
+        note = f"waits for a second person: opentill payouts approve {payout.id}"
+        return output.Result(_waiting(payout), note=note if payout.status == "WAITING" else "")
+    return output.Result(_shown(payout))
 
 
 def waiting() -> output.Result:
@@ -128,24 +128,24 @@ def reject(request_id: str, *, actor: "Actor") -> dict[str, Any]:
     return _waiting(session.transact(lambda tx, now: payouts.reject(tx, request_id, actor, now)))
 
 
-def _waiting(one: "WaitingPayout") -> dict[str, Any]:
+def _waiting(waiting: "WaitingPayout") -> dict[str, Any]:
     from opentill.core import money
 
     return {
-        "id": one.id,
-        "merchantId": one.merchant_id,
-        "status": one.status,
-        "amount": money.show(one.amount_minor, one.currency),
-        "fee": money.show(one.fee_minor, one.currency),
-        "currency": one.currency,
-        "reference": one.reference,
-        "reason": one.reason,
-        "askedBy": one.asked_by,
-        "decidedBy": one.decided_by,
-        "rejection": one.rejection,
-        "payoutId": one.payout_id,
-        "createdAt": one.created_at,
-        "decidedAt": one.decided_at,
+        "id": waiting.id,
+        "merchantId": waiting.merchant_id,
+        "status": waiting.status,
+        "amount": money.show(waiting.amount_minor, waiting.currency),
+        "fee": money.show(waiting.fee_minor, waiting.currency),
+        "currency": waiting.currency,
+        "reference": waiting.reference,
+        "reason": waiting.reason,
+        "askedBy": waiting.asked_by,
+        "decidedBy": waiting.decided_by,
+        "rejection": waiting.rejection,
+        "payoutId": waiting.payout_id,
+        "createdAt": waiting.created_at,
+        "decidedAt": waiting.decided_at,
     }
 
 
@@ -162,10 +162,10 @@ def paid(
     actor = inputs.actor(reason, as_root=as_root)
     if payout_id.startswith("run_"):
         return payout_runs.pay_run(payout_id, bank_reference, actor)
-    made = session.transact(
+    payout = session.transact(
         lambda tx, now: payouts.pay(tx, payout_id, bank_reference, actor.reason, actor.who, now)
     )
-    return output.Result(_shown(made))
+    return output.Result(_shown(payout))
 
 
 @acting()
@@ -214,7 +214,7 @@ def due(
     async def work(tx: "Tx") -> "tuple[list[DuePayout], int]":
         return await payouts.due(tx, limit), await session.now(tx)
 
-    found, now = session.query(work)
+    due_payouts, now = session.query(work)
     shown = [
         {
             "merchantId": one.merchant_id,
@@ -227,7 +227,7 @@ def due(
             "heldSince": one.held_since,
             "lastPayoutAt": one.last_at,
         }
-        for one in found
+        for one in due_payouts
     ]
     columns = ("merchantId", "merchant", "available", "currency", "waitsFor", "lastPayoutAt")
     return output.Result(shown, columns)
@@ -243,9 +243,9 @@ def list_(
     from opentill import payouts
     from opentill.payouts.model import STATUSES
 
-    wanted = inputs.choice("status", status, STATUSES)
-    found = session.query(lambda tx: payouts.search(tx, merchant_id, wanted, limit))
-    return output.Result([_shown(one) for one in found], _COLUMNS)
+    chosen_status = inputs.choice("status", status, STATUSES)
+    matching = session.query(lambda tx: payouts.search(tx, merchant_id, chosen_status, limit))
+    return output.Result([_shown(one) for one in matching], _COLUMNS)
 
 
 def show(payout_id: str) -> dict[str, Any]:

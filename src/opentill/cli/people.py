@@ -66,7 +66,7 @@ def invite(
     of_staff = inputs.choice("staff", staff, people.STAFF_ROLES)
     spoken = inputs.choice("language", language, languages.offered("merchant"))
     settings = session.settings()
-    wanted = mail.NewInvitation(
+    new_invitation = mail.NewInvitation(
         email=email,
         by=actor.who,
         language=spoken,
@@ -77,7 +77,7 @@ def invite(
     )
 
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
-        return await mail.invite(tx, settings, wanted, actor, now)
+        return await mail.invite(tx, settings, new_invitation, actor, now)
 
     return _shown(*session.transact(work))
 
@@ -94,10 +94,10 @@ def reset(email: str, *, actor: "Actor") -> output.Result:
 
     async def work(tx: "Tx", now: int) -> "tuple[NewLink, bool]":
         shown_to = mail.link_shown_to(settings, shown=identity.is_root())
-        made = await people.offer_new_password(tx, email, now, actor=actor, shown_to=shown_to)
+        new_link = await people.offer_new_password(tx, email, now, actor=actor, shown_to=shown_to)
         person = await people.find_by_email(tx, email)
         own = person.language or "en"
-        return made, await mail.offer_new_password(tx, settings, made, own, now)
+        return new_link, await mail.offer_new_password(tx, settings, new_link, own, now)
 
     return _shown(*session.transact(work))
 
@@ -177,10 +177,10 @@ def _reset_of(email: str) -> dict[str, Any]:
     return session.query(work)
 
 
-def _shown(made: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair
-    link, url = made.link, session.settings().public_url.rstrip("/") + made.path
+def _shown(new_link: "NewLink", mailed: bool) -> output.Result:  # noqa: FBT001 - of one pair
+    link, url = new_link.link, session.settings().public_url.rstrip("/") + new_link.path
     shown: dict[str, Any] = {"email": link.email, "expiresAt": link.expires_at, "mailed": mailed}
-    if not made.is_shown:
+    if not new_link.is_shown:
         return output.Result({"url": None, **shown}, note="The link is on its way to them by mail.")
     note = "Whoever has the link can use it: send it to them alone."
     return output.Result(

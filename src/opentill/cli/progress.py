@@ -1,4 +1,4 @@
-"""Progress of what lasts longer than a second, on standard error where that is a terminal."""
+"""Progress of operations longer than a second, on standard error if it is a terminal."""
 
 import sys
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-SILENT_S: Final = 1.0  # what is done by then says nothing
+SILENT_S: Final = 1.0  # shorter operations show nothing
 _PAUSE_S: Final = 0.5
 _ERASE: Final = "\r\x1b[K"
 _lines: Final[list["_Line"]] = []  # the one that is shown: the outermost
@@ -15,7 +15,7 @@ _lines: Final[list["_Line"]] = []  # the one that is shown: the outermost
 
 @contextmanager
 def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Say what is going on, how much is done and for how long, from the second second on.
+    """Show the operation, its progress and its duration after the first second.
 
     Yields a function that is called with how many more are done. The line is erased in the end.
     """
@@ -35,13 +35,13 @@ def progress(text: str, total: int | None = None) -> Iterator[Callable[[int], No
 
 
 def erase() -> None:
-    """Erase the line, if there is one, before something else is written; it comes again."""
+    """Erase the line before other output; it reappears later."""
     if _lines:
         sys.stderr.write(_ERASE)
 
 
 class _Line:
-    """The line, rewritten by a thread of its own: the work may be one long statement."""
+    """The line, rewritten by a thread, because the work may be one long statement."""
 
     def __init__(self, text: str, total: int | None) -> None:
         self._text = text
@@ -65,7 +65,7 @@ class _Line:
         sys.stderr.flush()
 
     def _now(self) -> str:
-        """Return the line as it is now, short enough for a terminal of 40 columns."""
+        """Return the current line, which fits 40 columns."""
         count = f" {self._done:,}" if self._done or self._total else ""
         whole = f" of {self._total:,}" if self._total else ""
         return f"{self._text} …{count}{whole}, {time.monotonic() - self._began:.0f} s"

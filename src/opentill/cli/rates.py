@@ -48,11 +48,11 @@ def set_(
         raise AssertionError
 
     async def work(tx: Tx, now: int) -> dict[str, object]:
-        made = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
-        text = money.rate_text(made.rate)
-        subject = f"{base} {quote} {text} from {made.valid_from}"
+        rate = await rates.put(tx, base, quote, value, now if valid_from is None else valid_from)
+        text = money.rate_text(rate.rate)
+        subject = f"{base} {quote} {text} from {rate.valid_from}"
         await merchants.record_audit(tx, actor, "rates set", "", subject, now)
-        return {"base": base, "quote": quote, "rate": text, "validFrom": made.valid_from}
+        return {"base": base, "quote": quote, "rate": text, "validFrom": rate.valid_from}
 
     return session.transact(work)
 
@@ -71,7 +71,7 @@ def list_(*, base: _Code = None, quote: _Code = None, at: _At = None) -> output.
         now = await session.now(tx) if moment is None else moment
         return now, await rates.list_current(tx, now, base, quote)
 
-    now, found = session.query(work, settings)
+    now, listed = session.query(work, settings)
     oldest = rates.oldest_valid_from(now, settings.rates_max_age_days)
     rows = [
         {
@@ -83,7 +83,7 @@ def list_(*, base: _Code = None, quote: _Code = None, at: _At = None) -> output.
             "typed": rate.is_typed,
             "counts": rate.counts(oldest),
         }
-        for rate in found
+        for rate in listed
     ]
     return output.Result(rows, ("base", "quote", "rate", "day", "typed", "counts"))
 
@@ -109,16 +109,16 @@ def import_(file: Path, *, since: _Since = None, actor: "Actor", as_json: Json =
 
     async def work(tx: Tx, now: int) -> rates.Imported:
         with progress("importing days", len(sheet.days)) as advance:
-            made = await rates.import_sheet(tx, sheet, now, start, advance)
-        span = f"{times.day(made.first)} to {times.day(made.last)}"
-        subject = f"{made.rates} rates of {len(made.currencies)} currencies, {span}"
+            sheet_import = await rates.import_sheet(tx, sheet, now, start, advance)
+        span = f"{times.day(sheet_import.first)} to {times.day(sheet_import.last)}"
+        subject = f"{sheet_import.rates} rates of {len(sheet_import.currencies)} currencies, {span}"
         by = merchants.Actor(actor.who, actor.reason or f"import of {file.name}")
         await merchants.record_audit(tx, by, "rates import", "", subject, now)
-        return made
+        return sheet_import
 
-    made = session.transact(work)
-    days = {"first": times.day(made.first), "last": times.day(made.last)}
-    shown = output.plain(made) | days
+    imported = session.transact(work)
+    days = {"first": times.day(imported.first), "last": times.day(imported.last)}
+    shown = output.plain(imported) | days
     if not as_json:
         shown |= {name: " ".join(shown[name]) for name in ("currencies", "skipped")}
     output.show(shown, as_json=as_json)

@@ -33,20 +33,20 @@ _BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def heading(name: str) -> str:
-    """Return a field's name in words: ``createdAt`` is ``created at (UTC)``."""
+    """Return a field's heading: ``createdAt`` is ``created at (UTC)``."""
     words = _BREAKS.sub(" ", name.removesuffix(_MINOR)).lower()
     return f"{words} (UTC)" if _is_time(name) else words
 
 
-def fields(record: Mapping[str, object], wanted: Sequence[str] = ()) -> list[str]:
+def fields(record: Mapping[str, object], columns: Sequence[str] = ()) -> list[str]:
     """Return which fields are shown, of those wanted: no currency that its amounts show."""
-    among = list(wanted or record)
-    said = {_currency_field(name, record) for name in among}
-    return [name for name in among if not (name in said and name in _CURRENCIES)]
+    among = list(columns or record)
+    currency_fields = {_currency_field(name, record) for name in among}
+    return [name for name in among if not (name in currency_fields and name in _CURRENCIES)]
 
 
 def text(name: str, record: Mapping[str, object]) -> str:
-    """Return a field of a record as people read it, on one line."""
+    """Format a field of a record on one line."""
     value = record.get(name)
     field = _currency_field(name, record)
     if value is None or field is None:
@@ -74,8 +74,8 @@ def amount(value: object, currency: str, *, minor: bool = False) -> str:
 def _currency_field(name: str, record: Mapping[str, object]) -> str | None:
     """Return the field that has an amount's currency, or the currency; None: it is no amount."""
     among = ("settlementCurrency",) if name.endswith(_MINOR) else _AMOUNTS.get(name, ())
-    found = (field for field in among if field in record or field.isupper())
-    return next(found, None)
+    candidates = (field for field in among if field in record or field.isupper())
+    return next(candidates, None)
 
 
 def _is_time(name: str) -> bool:
@@ -97,5 +97,5 @@ def _plain(name: str, value: object) -> str:
 
 
 def inert(line: str) -> str:
-    """Return one line that does nothing to a terminal, whoever wrote it."""
+    """Escape a line for a terminal."""
     return terminal.escape(line).replace("\n", "\\n")

@@ -29,7 +29,7 @@ class _Group(TyperGroup):
     """A group in which ``reconcile GATEWAY …`` is ``reconcile compare GATEWAY …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command in front where the first word is none."""
+        """Insert ``compare`` if the first argument is no command."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [_COMPARE, *args]
         return super().parse_args(ctx, args)
@@ -39,10 +39,10 @@ def register(app: typer.Typer) -> None:
     """Add the group."""
     summary = "Compare a gateway's settlement report with the ledger; the inbox."
     group = typer.Typer(help=summary, no_args_is_help=True, cls=_Group)
-    add(group, _COMPARE, compare, of="reconcile")
-    add(group, "inbox", inbox, of="reconcile")
-    add(group, "resolve", resolve, of="reconcile")
-    add(group, "files", files, of="reconcile")
+    add(group, _COMPARE, compare, group="reconcile")
+    add(group, "inbox", inbox, group="reconcile")
+    add(group, "resolve", resolve, group="reconcile")
+    add(group, "files", files, group="reconcile")
     app.add_typer(group, name="reconcile")
 
 
@@ -117,7 +117,7 @@ async def _compare(
 async def _fetched(
     db: "Db", settings: "Settings", gateway: str, actor: "Actor", start: int | None, end: int | None
 ) -> "Result":
-    """Fetch the sandbox bank's report and compare it: all of it, if no times are given."""
+    """Fetch the sandbox bank's report and compare it, completely without times."""
     from opentill import reconciliation
     from opentill.config import with_sandbox_key
     from opentill.core.errors import ConfigurationError, Invalid
@@ -134,11 +134,11 @@ async def _fetched(
         raise Invalid("from", reason)
     bank = SandboxGateway(settings.sandbox_url, with_sandbox_key(settings).sandbox_secret)
     try:
-        with tempfile.TemporaryFile() as kept:
-            await bank.settlement_report(kept, start, end)
+        with tempfile.TemporaryFile() as report_file:
+            await bank.settlement_report(report_file, start, end)
             report = reconciliation.Report(
                 gateway=gateway,
-                file=kept,
+                file=report_file,
                 name="fetched",
                 since=start,
                 until=now if end is None else end,
@@ -171,12 +171,12 @@ def inbox(
         return listed, await reconciliation.count_open(tx)
 
     listed, number = session.query(work)
-    found = [
+    differences = [
         {**output.plain(one), "earlier": [output.plain(old) for old in one.resolutions]}
         for one in listed
     ]
     columns = (*_COLUMNS, "resolvedBy", "resolution") if resolved else _COLUMNS
-    return output.Result(found, columns, f"{number} open")
+    return output.Result(differences, columns, f"{number} open")
 
 
 @acting()
@@ -205,29 +205,31 @@ def resolve(
     above = session.settings().approval_above
 
     async def work(tx: "Tx", now: int) -> "Adjustment | None":
-        wanted: AdjustmentRequest | None = None
+        adjustment_request: AdjustmentRequest | None = None
         seen = await reconciliation.find_difference(tx, difference_id)
         whose = merchant or seen.merchant_id
         if kind is not None and whose:
             currency = (await merchants.find(tx, whose)).settlement_currency
             sign = -1 if (amount or "").startswith("-") else 1
             minor = inputs.amount("amount", (amount or "").removeprefix("-"), currency) or 0
-            wanted = AdjustmentRequest(
+            adjustment_request = AdjustmentRequest(
                 kind=kind, amount_minor=sign * minor, reason=actor.reason, by=actor.who,
                 reference=difference_id, order_id=order,
             )  # fmt: skip
         elif kind is not None:
             raise Invalid("merchant", "merchant must be the one whose balance is adjusted")
-        made = await reconciliation.resolve(tx, difference_id, actor, now, wanted, whose, above)
-        identity.check_asker(waits=made is not None and made.status == "WAITING")
-        return made
+        adjustment = await reconciliation.resolve(
+            tx, difference_id, actor, now, adjustment_request, whose, above
+        )
+        identity.check_asker(waits=adjustment is not None and adjustment.status == "WAITING")
+        return adjustment
 
-    made = session.transact(work)
+    adjustment = session.transact(work)
     return {
         "id": difference_id,
         "resolvedBy": actor.who,
         "resolution": actor.reason,
-        "adjustmentId": made.id if made else None,
+        "adjustmentId": adjustment.id if adjustment else None,
     }
 
 

@@ -103,10 +103,10 @@ def record(
         details = approvals.RefundDetails(
             amount=money.show(minor, order.currency), reference=reference
         )
-        asked = approvals.ActionRequest(
+        action_request = approvals.ActionRequest(
             action="refund-recorded", merchant_id=order.merchant_id, subject=order_id,
             actor=actor, refund=details,
         )  # fmt: skip
-        return await manual_actions.perform_in(tx, asked, shown, now)
+        return await manual_actions.perform_in(tx, action_request, shown, now)
 
     return session.transact(work)

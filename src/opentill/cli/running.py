@@ -31,9 +31,9 @@ from opentill.server.embedded.datadir import DataDirError, Lock, lock_serve, pre
 from opentill.server.supervisor import Child, Supervisor
 
 FINISH_GRACE_S = 5.0
-FOR_COMMANDS: Final = 10  # connections that servers and workers leave
+FOR_COMMANDS: Final = 10  # connections reserved for commands
 _log: Final = structlog.get_logger()
-PRIVATE = 0o077  # files of long-running processes are for their user alone
+PRIVATE = 0o077  # umask of long-running processes
 
 
 class Deployment:
@@ -47,24 +47,24 @@ class Deployment:
         with_worker: bool = True,
         on_ready: Callable[[Settings], None] | None = None,
     ) -> None:
-        """``on_ready`` is called once, in the main thread, and must not block."""
+        """``on_ready`` is called once in the main thread and must not block."""
         self.settings = settings
         self.workers = workers
         self.with_worker = with_worker
         self._on_ready = on_ready
 
     def run(self) -> int:
-        """Serve until stopped; the exit code. Raises ``ConfigurationError``."""
-        # Before and after the server has its own handlers: exit, running every "finally".
+        """Serve until stopped and return the exit code. Raises ``ConfigurationError``."""
+        # While the server has no handlers of its own, exit and run every "finally".
         signal.signal(signal.SIGTERM, session.leave)
         os.umask(PRIVATE)
         settings = self.settings
-        gateways.load(settings.gateways, settings)  # errors in their settings are reported at once
+        gateways.load(settings.gateways, settings)  # report errors in their settings immediately
         self._check_connections()
         if settings.database_read_url is not None:
             session.check_replica(settings.database_read_url)
         if broad := exposure.too_broad(settings):
-            _log.warning(exposure.believes_everybody(broad))
+            _log.warning(exposure.explain_public_trust(broad))
         with contextlib.ExitStack() as cleanup:
             if _data_dir(settings) is not None:
                 lock = lock_serve(settings.data_dir, settings.public_url)
@@ -89,14 +89,14 @@ class Deployment:
                 shared = cleanup.enter_context(metrics.shared_directory(_data_dir(settings)))
                 os.environ[metrics.VARIABLE] = str(shared)
             for child in beside:
-                child.start()  # its imports run while the database starts
+                child.start()  # it imports modules while the database starts
             self.settings = cleanup.enter_context(ready_database(settings, creates=True))
             if self.workers > 1:
                 return self._run_many(supervisor, sockets)
             return self._run_one(supervisor, sockets)
 
     def _check_connections(self) -> None:
-        """Raise ConfigurationError if its processes may take more than the embedded database has.
+        """Raise ConfigurationError if the processes could exceed the database's connections.
 
         A worker that is apart, also one of another command, is a process like the others; so is
         the one that is started beside another to replace it.
@@ -189,7 +189,7 @@ def sandbox_process(
 def run_worker(
     settings: Settings, *, ready: Callable[[], None] | None = None, child: bool = False
 ) -> None:
-    """Run jobs until a signal comes; running jobs are finished."""
+    """Run jobs until a signal; running jobs are completed."""
     from opentill import worker
 
     async def until_stopped() -> None:
@@ -211,7 +211,7 @@ def run_worker(
 def ready_database(
     settings: Settings, *, creates: bool = False, patient: bool = False
 ) -> Iterator[Settings]:
-    """Give the settings of a running database and serve metrics, as ``session`` does.
+    """Yield the settings of a running database, like ``session``, and serve metrics.
 
     Metrics come before a database of the operator's own: they say that it is away.
     """
@@ -228,7 +228,7 @@ def ready_database(
 
 @contextlib.contextmanager
 def metrics_port(settings: Settings) -> Iterator[None]:
-    """Serve metrics at an address of their own while the block runs, if one is set."""
+    """Serve metrics at a separate address during the block, if configured."""
     from opentill import health
     from opentill.config import metrics_are_local
 
@@ -248,7 +248,7 @@ def run_sandbox(
     ready: Callable[[], None],
     child: bool = False,
 ) -> int:
-    """Serve the sandbox bank until a signal comes; the exit code."""
+    """Serve the sandbox bank until a signal; return the exit code."""
     from opentill import sandbox
 
     return http_server.serve(
@@ -265,12 +265,12 @@ def run_sandbox(
 
 
 def bind_sandbox(settings: Settings) -> list[socket.socket]:
-    """Listen at the sandbox bank's address; raises ``ServeError``."""
+    """Listen at the sandbox bank's address. Raises ``ServeError``."""
     return http_server.bind(settings.sandbox_host, settings.sandbox_port, "OPENTILL_SANDBOX_PORT")
 
 
 def lock_sandbox(settings: Settings) -> Lock:
-    """Lock the data directory for one sandbox bank; raises ``DataDirError``."""
+    """Lock the data directory for one sandbox bank. Raises ``DataDirError``."""
     path = prepare(settings.data_dir)
     lock = Lock(path / "sandbox.lock")
     if not lock.take(wait=False):
@@ -281,7 +281,7 @@ def lock_sandbox(settings: Settings) -> Lock:
 
 
 def _data_dir(settings: Settings) -> Path | None:
-    """Return the data directory, if a process of this deployment uses it."""
+    """Return the data directory if a process of this deployment uses it."""
     return settings.data_dir if settings.database_url is None or _runs_sandbox(settings) else None
 
 
@@ -291,7 +291,7 @@ def _runs_sandbox(settings: Settings) -> bool:
 
 @contextlib.contextmanager
 def _keeping_running(supervisor: Supervisor) -> Iterator[None]:
-    """Restart children that die, in a thread beside the server of this process."""
+    """Restart children that end, in a thread next to this process's server."""
     stop = threading.Event()
 
     def keep_running() -> None:

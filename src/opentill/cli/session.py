@@ -1,4 +1,4 @@
-"""What commands run in: settings, a database of the right schema, and transactions.
+"""The environment of commands: settings, a database with the current schema, transactions.
 
 Commands work beside a server: a running embedded database is shared, a stopped one is started for
 the time of the command.
@@ -32,7 +32,7 @@ NEWER: Final = (
 def settings(
     *, quiet: bool = True, creates: bool = False, keys: bool = True, new_key: bool = False
 ) -> Settings:
-    """Return the settings with all keys filled in, and set up the log of this process.
+    """Return the settings with all keys, and configure the log of this process.
 
     ``quiet``: a command's log shows warnings only. ``creates``: the command may
     create a deployment in an empty data directory; every other one needs one there. Without
@@ -44,29 +44,29 @@ def settings(
     from opentill.core import log
     from opentill.server.embedded import datadir
 
-    found = config.load(os.environ)
-    if found.database_url is None and not creates:
-        datadir.check_exists(found.data_dir)
+    loaded = config.load(os.environ)
+    if loaded.database_url is None and not creates:
+        datadir.check_exists(loaded.data_dir)
     if keys:
-        found = config.with_keys(found, anew=new_key)
+        loaded = config.with_keys(loaded, anew=new_key)
     for line in config.unknown_variables(os.environ):
         _say(f"warning: {line}")
-    log.configure("warning" if quiet and found.log_level == "info" else found.log_level)
-    return found
+    log.configure("warning" if quiet and loaded.log_level == "info" else loaded.log_level)
+    return loaded
 
 
 def _say(text: str) -> None:
-    """Write a line to standard error; a full disk or a closed pipe there ends nothing."""
+    """Write a line to standard error, ignoring a full disk or a closed pipe."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"opentill: {text}\n")
 
 
 class DatabaseAway(ConfigurationError):
-    """The database cannot be reached now; it may be later."""
+    """The database is temporarily unreachable."""
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine to its end."""
+    """Run a command's coroutine."""
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -74,20 +74,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def leave(*_: object) -> None:
-    """Handle SIGTERM where nothing else does: exit, running every ``finally``."""
+    """SIGTERM handler that exits and runs every ``finally``."""
     sys.exit(0)
 
 
 def end(*_: object) -> None:
-    """Handle SIGTERM where work is left undone: as ``leave``, with the exit code that says so."""
+    """SIGTERM handler like ``leave``, with the exit code of unfinished work."""
     sys.exit(128 + signal.SIGTERM)
 
 
 @contextmanager
 def running_database(
-    found: Settings, *, patient: bool = False, creates: bool = False, any_key: bool = False
+    configured: Settings, *, patient: bool = False, creates: bool = False, any_key: bool = False
 ) -> Iterator[Settings]:
-    """Give the settings with the address of a running database of the right schema and key.
+    """Yield the settings with the URL of a running database with matching schema and key.
 
     An embedded database is started if need be and brought up to date, and made if ``creates``; one
     of the operator's is only checked, and waited for if ``patient``. ``any_key``: its secrets may
@@ -97,24 +97,24 @@ def running_database(
 
     from opentill.db import migrations
 
-    if found.database_url is not None:
-        key = None if any_key else found
-        wait_for(found.database_url, prepared=found.db_prepared, patient=patient, key=key)
-        yield found
+    if configured.database_url is not None:
+        key = None if any_key else configured
+        wait_for(configured.database_url, prepared=configured.db_prepared, patient=patient, key=key)
+        yield configured
         return
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
-    with EmbeddedPostgres.start(found.data_dir, creates=creates) as server:
+    with EmbeddedPostgres.start(configured.data_dir, creates=creates) as server:
         run(migrations.migrate(server.url))
         if not any_key:
-            run(_look_at(server.url, prepared=False, migrated=True, key=found))
-        yield msgspec.structs.replace(found, database_url=server.url)
+            run(_look_at(server.url, prepared=False, migrated=True, key=configured))
+        yield msgspec.structs.replace(configured, database_url=server.url)
 
 
 def wait_for(
     url: str, *, prepared: bool, patient: bool, migrated: bool = True, key: Settings | None = None
 ) -> None:
-    """Check that the operator's database responds, with our schema if ``migrated``.
+    """Check that the operator's database responds, and has the current schema if ``migrated``.
 
     ``key``: the settings whose secret key must be the database's. A database that does not respond
     is waited for without end if ``patient``. Blocks. Raises ``ConfigurationError``.
@@ -134,7 +134,7 @@ def wait_for(
 
 
 def check_replica(url: str, *, patience_s: float = 2.0) -> None:
-    """Check that the replica's address can be read; the replica itself may be away.
+    """Check that the replica's URL is valid; the replica itself may be unavailable.
 
     Blocks, no longer than ``patience_s``. Raises ``ConfigurationError``.
     """
@@ -150,13 +150,15 @@ def check_replica(url: str, *, patience_s: float = 2.0) -> None:
     try:
         run(look())
     except connections.UNREADABLE as error:
-        raise _unusable("reached", connections.why(error), of="DATABASE_READ_URL") from None
+        raise _unusable("reached", connections.why(error), setting="DATABASE_READ_URL") from None
     except (*AWAY, asyncpg.PostgresError, asyncpg.InterfaceError):
-        return  # what is not there now is read as soon as it is
+        return  # an unavailable replica is used once it is available
 
 
 @asynccontextmanager
-async def database(found: Settings | None = None, *, any_key: bool = False) -> "AsyncIterator[Db]":
+async def database(
+    configured: Settings | None = None, *, any_key: bool = False
+) -> "AsyncIterator[Db]":
     """Connect to the database for a command: ``async with session.database() as db``.
 
     A command that acts is run by somebody who may, or raises ``identity.NotAllowed``.
@@ -165,14 +167,14 @@ async def database(found: Settings | None = None, *, any_key: bool = False) -> "
     """
     from opentill.db.database import Db
 
-    found = found or settings()
-    context = running_database(found, any_key=any_key)
+    configured = configured or settings()
+    context = running_database(configured, any_key=any_key)
     with progress("starting the database"):
         ready = await asyncio.to_thread(context.__enter__)
     try:
         db = await Db.connect(ready.database_url or "", 2, prepared=ready.db_prepared)
         try:
-            await identity.verify(db, found)
+            await identity.verify(db, configured)
             yield db
         finally:
             await db.close()
@@ -181,7 +183,10 @@ async def database(found: Settings | None = None, *, any_key: bool = False) -> "
 
 
 def query(
-    work: "Callable[[Tx], Awaitable[T]]", found: Settings | None = None, *, snapshot: bool = False
+    work: "Callable[[Tx], Awaitable[T]]",
+    configured: Settings | None = None,
+    *,
+    snapshot: bool = False,
 ) -> T:
     """Run a command that only reads, and return what ``work`` returns.
 
@@ -189,7 +194,7 @@ def query(
     """
 
     async def command() -> T:
-        async with database(found) as db, db.snapshot() if snapshot else db.connection() as tx:
+        async with database(configured) as db, db.snapshot() if snapshot else db.connection() as tx:
             return await work(tx)
 
     return run(command())
@@ -197,7 +202,7 @@ def query(
 
 def transact(
     work: "Callable[[Tx, int], Awaitable[T]]",
-    found: Settings | None = None,
+    configured: Settings | None = None,
     *,
     any_key: bool = False,
 ) -> T:
@@ -211,14 +216,14 @@ def transact(
         return await work(tx, await now(tx))
 
     async def command() -> T:
-        async with database(found, any_key=any_key) as db:
+        async with database(configured, any_key=any_key) as db:
             return await db.run(timed)
 
     return run(command())
 
 
 async def now(place: "Db | Tx") -> int:
-    """Return business time in Unix ms, read once for all that a command does.
+    """Return business time in Unix ms, read once per command.
 
     Raises ``Unavailable``.
     """
@@ -233,15 +238,15 @@ async def now(place: "Db | Tx") -> int:
         return await clock.business_now(tx, gateways)
 
 
-async def _check_key(tx: "Tx", found: Settings) -> None:
+async def _check_key(tx: "Tx", configured: Settings) -> None:
     from opentill.db import secret_key
 
     async def opens(tx: "Tx", secret_key: str) -> bool:
-        from opentill import epay  # which takes a moment, once in the life of a database
+        from opentill import epay  # a slow import, needed once in a database's life
 
         return await epay.key_decrypts(tx, secret_key)
 
-    await secret_key.check(tx, found.secret_key, found.secret_key_from, opens)
+    await secret_key.check(tx, configured.secret_key, configured.secret_key_from, opens)
 
 
 async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | None) -> None:
@@ -279,8 +284,8 @@ async def _look_at(url: str, *, prepared: bool, migrated: bool, key: Settings | 
 
 
 def _unusable(
-    done: str, why: str, *, is_unreachable: bool = False, of: str = "DATABASE_URL"
+    done: str, why: str, *, is_unreachable: bool = False, setting: str = "DATABASE_URL"
 ) -> ConfigurationError:
-    """Return what to raise where the database ``of`` a setting cannot be ``done``: such as read."""
-    message = f"the database of OPENTILL_{of} cannot be {done}: {why}"
+    """Return the error that the database of ``setting`` cannot be ``done``, such as read."""
+    message = f"the database of OPENTILL_{setting} cannot be {done}: {why}"
     return (DatabaseAway if is_unreachable else ConfigurationError)(message)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opentill.orders import Settled
 
 _COLUMNS = ("merchantId", "orderId", "status", "settled", "reserve", "currency")
-MOST_SHOWN: Final = 1000  # orders: a merchant may have a million that are not settled
+MOST_SHOWN: Final = 1000  # orders; a merchant may have a million unsettled ones
 
 
 def register(app: typer.Typer) -> None:
@@ -61,12 +61,12 @@ def settle(
                 ):
                     raise Invalid("order", "order must be one of the merchant's")
                 if dry_run or order is not None:
-                    async for one in orders.settleable(tx, now, merchant, order, early=early):
-                        moved.add(one)
-                    due = {one.merchant_id: moved.orders for one in moved.first}
+                    async for settled in orders.settleable(tx, now, merchant, order, early=early):
+                        moved.add(settled)
+                    due = {settled.merchant_id: moved.orders for settled in moved.first}
                 else:
-                    found = await orders.due_merchants(tx, now, merchant, early=early)
-                    due = {one.merchant_id: one.orders for one in found}
+                    due_merchants = await orders.due_merchants(tx, now, merchant, early=early)
+                    due = {row.merchant_id: row.orders for row in due_merchants}
             if order is not None and not due:
                 raise Invalid("order", "order must be paid, not settled and due: see --now")
             return moved if dry_run else await _settle(db, due, order, early, actor, now)
@@ -76,23 +76,26 @@ def settle(
 
 
 class _Settlements:
-    """What settling moved, or would: the first orders, and the sums of all of them."""
+    """The (possible) settlements: the first orders, and the sums of all."""
 
     def __init__(self) -> None:
         self.first: list[Settled] = []
         self.orders = 0
         self._sums: dict[str, tuple[int, int]] = {}  # settled and reserve, by currency
 
-    def add(self, one: "Settled") -> None:
+    def add(self, order: "Settled") -> None:
         """Count an order."""
         if self.orders < MOST_SHOWN:
-            self.first.append(one)
+            self.first.append(order)
         self.orders += 1
-        settled, reserve = self._sums.get(one.currency, (0, 0))
-        self._sums[one.currency] = (settled + one.settled_minor, reserve + one.reserve_minor)
+        settled, reserve = self._sums.get(order.currency, (0, 0))
+        self._sums[order.currency] = (
+            settled + order.settled_minor,
+            reserve + order.reserve_minor,
+        )
 
     def note(self) -> str:
-        """Say how many more there are than are shown, and what all come to; "" if none."""
+        """Return the number of omitted orders and the sums, "" if there are none."""
         from opentill.core import money
 
         if self.orders <= MOST_SHOWN:
@@ -114,7 +117,7 @@ async def _settle(
     actor: "Actor",
     now: int,
 ) -> _Settlements:
-    """Settle a batch of a merchant's orders at a time, each with its row in the audit log.
+    """Settle a merchant's orders in batches, each with an entry in the audit log.
 
     ``due`` is about how many there are of each merchant.
     """
@@ -135,21 +138,21 @@ async def _settle(
             more = True
             while more:
                 some = await db.run(partial(batch, merchant_id=merchant_id))
-                for one in some:
-                    done.add(one)
+                for settled in some:
+                    done.add(settled)
                 advance(len(some))
                 more = len(some) == BATCH
     return done
 
 
-def _shown(one: "Settled") -> dict[str, Any]:
+def _shown(settled: "Settled") -> dict[str, Any]:
     from opentill.core import money
 
     return {
-        "merchantId": one.merchant_id,
-        "orderId": one.order_id,
-        "status": one.status,
-        "settled": money.show(one.settled_minor, one.currency),
-        "reserve": money.show(one.reserve_minor, one.currency),
-        "currency": one.currency,
+        "merchantId": settled.merchant_id,
+        "orderId": settled.order_id,
+        "status": settled.status,
+        "settled": money.show(settled.settled_minor, settled.currency),
+        "reserve": money.show(settled.reserve_minor, settled.currency),
+        "currency": settled.currency,
     }

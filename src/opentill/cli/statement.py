@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How it is written."""
+    """The output format."""
 
     csv = "csv"
     json = "json"
     table = "table"
 
 
-# What the table shows: heading, width, and whether it is a number.
+# Columns of the table: heading, width, and whether it is numeric.
 _TABLE: Final = (
     #    field              heading        width
     ("time_utc", "time (UTC)", 24),
@@ -106,7 +106,7 @@ def _pieces(
 
 
 async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
-    """Write one object; its lines are those of the CSV, under the same names."""
+    """Write one JSON object, whose lines have the names of the CSV."""
     import msgspec
 
     from opentill.core.terminal import escape
@@ -120,7 +120,7 @@ async def _json(merchant_id: str, lines: "AsyncIterator[LineOut]") -> AsyncItera
 
 
 async def _stacked(lines: "AsyncIterator[LineOut]") -> AsyncIterator[bytes]:
-    """Write what ``_table`` does in 40 columns: each account that a line is about beneath it."""
+    """Write the table in 40 columns, with a line's accounts beneath it."""
     yield "UTC; movements → balances after them\n".encode()
     async for line in lines:
         time = line.time_utc.replace("T", " ")[: len("2026-11-22 14:30:05")]
@@ -150,7 +150,7 @@ def _name(line: "LineOut") -> str:
 
 
 def _row(cells: list[str]) -> bytes:
-    """Write a row; after a cell that is wider than its column the next ones have less space."""
+    """Format a row; a cell that exceeds its column takes space from the next ones."""
     line, end = "", 0
     for cell, (_, _, width) in zip(cells, _TABLE, strict=True):
         begin, end = end, end + abs(width) + 1

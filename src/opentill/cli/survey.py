@@ -1,4 +1,4 @@
-"""A survey: every statement is prepared and run on a database, and nothing of it is kept.
+"""A survey prepares and runs every statement on a database, and rolls everything back.
 
 Each statement has a transaction of its own, which is rolled back. Its parameters are of the types
 that the database says, and name what is not there. Where the database has merchants, a statement
@@ -22,9 +22,9 @@ from opentill.db.query import NotOneRow, Statement
 if TYPE_CHECKING:
     from opentill.db.database import Tx
 
-LONGEST_S: Final = 20.0  # for an engine that does not keep to the timeouts of statements
+LONGEST_S: Final = 20.0  # for an engine that ignores statement timeouts
 _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
-    # type: a value that no row has, or that reaches none
+    # type → a value that matches no row
     "text": "survey",
     "varchar": "survey",
     "int2": 1,
@@ -35,8 +35,8 @@ _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
     "bytea": b"survey",
     "jsonb": "{}",
 })  # fmt: skip
-# The statement ran, up to what it was given: data exceptions, violated constraints, and what
-# functions and triggers of ours raise (PostgreSQL, appendix A).
+# The statement ran but its values were refused: data exceptions, violated constraints, and errors
+# raised by functions and triggers (PostgreSQL, appendix A).
 _REFUSED: Final = ("22", "23", "P0001")
 _INTERNAL: Final = "XX000"
 _UTILITY: Final = ("set ", "lock ")  # have no plan
@@ -46,46 +46,46 @@ Action = tuple[str, Callable[["Tx"], Awaitable[object]]]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What did not work, and what the database said."""
+    """A failed statement or action, and the database's message."""
 
-    name: str  # of a statement, such as orders.queries.LOCKED, or what was done with the order
+    name: str  # a statement such as orders.queries.LOCKED, or an action of the order
     phase: str  # prepare, plan, run
-    sqlstate: str  # empty if it was not the database that refused
+    sqlstate: str  # empty if the error is not the database's
     message: str
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """What became of the statements of a feature."""
+    """Result for a feature's statements."""
 
     feature: str
     statements: int
     prepared: int
-    ran: int  # to the end, or up to a rule that refused their values
-    refused: int  # how many of those
-    planned: int  # instead of run, since the database has merchants
+    ran: int  # completely, or until a rule refused their values
+    refused: int  # number of those whose values were refused
+    planned: int  # only planned, because the database has merchants
     failures: Sequence[Failure]
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """What became of all."""
+    """Result of a survey: statements prepared, run and failed, per feature."""
 
     version: str
-    has_merchants: bool  # then not every statement was run
+    has_merchants: bool  # if so, some statements were not run
     features: Sequence[Feature]
-    order: Sequence[Failure]  # of the paid order
-    untouched: str | None  # tables whose triggers nothing has fired
+    order: Sequence[Failure]  # failed actions of the paid order
+    untouched: str | None  # tables whose triggers were not fired
 
 
 class _Tried(msgspec.Struct, frozen=True):
-    """How far a statement came."""
+    """The outcome of a statement."""
 
     phase: str
     error: BaseException | None = None
 
     @property
     def refused(self) -> bool:
-        """Whether it ran, and a rule refused its values."""
-        # Citus calls all that a node refuses to copy an internal error.
+        """Whether the statement ran and a rule refused its values."""
+        # Citus reports rows that a node refuses to copy as internal errors.
         copied = _sqlstate(self.error) == _INTERNAL and " violates " in str(self.error)
         return self.phase == "run" and (copied or _sqlstate(self.error).startswith(_REFUSED))
 
@@ -99,7 +99,7 @@ async def survey(
     statements: Mapping[str, Statement],
     actions: Sequence[Action],
 ) -> Survey:
-    """Try each statement, and then the actions of a paid order in one transaction.
+    """Run each statement, and then the actions of a paid order in one transaction.
 
     ``connect`` opens a connection, another one where a statement has ended the one before. Raises
     what asyncpg raises if there is none.
@@ -124,11 +124,11 @@ async def survey(
 
 
 def _once(statements: Mapping[str, Statement]) -> Mapping[str, Statement]:
-    """Leave out what is imported under a second name."""
-    kept: dict[int, str] = {}
+    """Omit statements that are imported under a second name."""
+    first_names: dict[int, str] = {}
     for name, statement in statements.items():
-        kept.setdefault(id(statement), name)
-    return {name: statements[name] for name in kept.values()}
+        first_names.setdefault(id(statement), name)
+    return {name: statements[name] for name in first_names.values()}
 
 
 async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
@@ -137,7 +137,7 @@ async def _try(connection: "Tx", statement: Statement, *, runs: bool) -> _Tried:
     try:
         await transaction.start()
         await _bound(connection)
-        # Behind a pooler that forgets a statement it has no name, so that none is left behind.
+        # Unnamed behind a pooler that loses prepared statements, so that none remains.
         name = "" if isinstance(connection, Unprepared) else None
         prepared = await connection.prepare(statement.sql, name=name, timeout=LONGEST_S)
         values = [_value(kind.name) for kind in prepared.get_parameters()]
@@ -161,7 +161,7 @@ async def _bound(connection: "Tx") -> None:
 
 
 async def _undo(connection: "Tx", transaction: Any) -> None:
-    """Roll back; a connection on which that fails is closed, which rolls back as well."""
+    """Roll back; if that fails, close the connection, which rolls back too."""
     try:
         await transaction.rollback()
     except (*_FAILS, TimeoutError):
@@ -169,7 +169,7 @@ async def _undo(connection: "Tx", transaction: Any) -> None:
 
 
 def _value(kind: str) -> object:
-    """Return a value of a type as ``pg_type`` names it; null for one that is not known."""
+    """Return a value of a ``pg_type``, null for an unknown type."""
     if kind.endswith("[]"):
         return [_ABSENT.get(kind.removesuffix("[]"))]
     return _ABSENT.get(kind)
@@ -178,7 +178,7 @@ def _value(kind: str) -> object:
 async def _order(
     connection: "Tx", actions: Sequence[Action]
 ) -> tuple[Sequence[Failure], str | None]:
-    """Take the actions; return what failed, and the tables whose triggers nothing has fired."""
+    """Run the actions; return the failures, and the tables whose triggers were not fired."""
     transaction = connection.transaction()
     doing = "begin"
     try:
@@ -189,7 +189,7 @@ async def _order(
             await act(connection)
         doing = "the constraints that are checked last"
         await doctor_queries.IMMEDIATELY.run(connection)
-        if Statement.distributes:  # the nodes count what is written there
+        if Statement.distributes:  # the nodes have the statistics of writes
             return [], None
         return [], await doctor_queries.UNTOUCHED.get(connection)
     except (*_FAILS, TimeoutError) as error:
@@ -200,8 +200,8 @@ async def _order(
 
 def _by_feature(tried: Mapping[str, _Tried]) -> list[Feature]:
     features: dict[str, dict[str, _Tried]] = {}
-    for name, one in tried.items():
-        features.setdefault(name.partition(".")[0], {})[name] = one
+    for name, outcome in tried.items():
+        features.setdefault(name.partition(".")[0], {})[name] = outcome
     return [_feature(feature, found) for feature, found in sorted(features.items())]
 
 

@@ -1,4 +1,4 @@
-"""The order of a survey: a small shop's, from its session to the payout, by the services.
+"""The order of a survey, from its session to the payout, by the ordinary services.
 
 What fires only when there are rows, such as triggers and what they write, is tried by it.
 """
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from opentill.db.database import Tx
 
 _GATEWAY = "survey"
-_SECRET_KEY = "k" * 32  # what it encrypts is rolled back
+_SECRET_KEY = "k" * 32  # its ciphertexts are rolled back
 
 
 class PaidOrder:
-    """The order; its actions are taken one after another in one transaction."""
+    """The order; its actions run in sequence in one transaction."""
 
     def __init__(self, now: int) -> None:
-        """``now``: Unix ms."""
+        """``now`` is in Unix ms."""
         self._now = now
         self._merchant = self._product = self._order = self._attempt = ""
 
     def actions(self) -> "list[Action]":
-        """Return the actions in their order, each with what it is called."""
+        """Return the named actions in order."""
         return [
             ("make a merchant", self._make_merchant),
             ("make an endpoint", self._make_endpoint),
@@ -46,8 +46,8 @@ class PaidOrder:
         ]
 
     async def _make_merchant(self, tx: "Tx") -> None:
-        made = await merchants.create(tx, name="Survey", now=self._now)
-        self._merchant = made.id
+        merchant = await merchants.create(tx, name="Survey", now=self._now)
+        self._merchant = merchant.id
 
     async def _make_endpoint(self, tx: "Tx") -> None:
         fields = webhooks.EndpointFields(url="https://survey.example/")
@@ -107,8 +107,8 @@ class PaidOrder:
             await act(tx)
 
     async def _pay_out(self, tx: "Tx") -> None:
-        wanted = payouts.PayoutRequest(
+        request = payouts.PayoutRequest(
             amount_minor=None, reference="survey", reason="survey", by="opentill doctor"
         )
-        payout = await payouts.create(tx, self._merchant, wanted, None, self._now)
+        payout = await payouts.create(tx, self._merchant, request, None, self._now)
         await payouts.pay(tx, payout.id, "survey", "survey", "opentill doctor", self._now)

@@ -1,4 +1,4 @@
-"""All statements of this OpenTill by name. To import this imports every feature."""
+"""All statements by name. Importing this module imports every feature."""
 
 import importlib
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,14 @@ from opentill.db.query import Command, Query, Statement, Value
 
 
 def modules() -> list[ModuleType]:
-    """Return the modules that statements stand in: each ``queries`` and each ``…_queries``."""
+    """Return the modules with statements: ``queries`` and ``…_queries``."""
     top = Path(opentill.__file__).parent
     files = (path.relative_to(top.parent) for path in sorted(top.rglob("*queries.py")))
     return [importlib.import_module(".".join(path.with_suffix("").parts)) for path in files]
 
 
 def several(value: object) -> Iterable[tuple[object, object]]:
-    """Number the statements of what a module has under one name: of a list, by its filters."""
+    """Enumerate the statements under one name, such as a list's variants by filters."""
     if isinstance(value, dict):
         return (
             ("_BY_".join(["", *cast("tuple[str, ...]", filters)]).upper() + str(index), statement)
@@ -31,15 +31,15 @@ def several(value: object) -> Iterable[tuple[object, object]]:
     return [("", value)]
 
 
-def _found() -> Mapping[str, Statement]:
-    found: dict[str, Statement] = {}
+def _all_statements() -> Mapping[str, Statement]:
+    statements: dict[str, Statement] = {}
     for module in modules():
         place = module.__name__.removeprefix("opentill.")
         for name, value in vars(module).items():
-            for index, one in several(value):
-                if isinstance(one, Query | Value | Command):
-                    found[f"{place}.{name}{index}"] = one
-    return found
+            for index, statement in several(value):
+                if isinstance(statement, Query | Value | Command):
+                    statements[f"{place}.{name}{index}"] = statement
+    return statements
 
 
-STATEMENTS: Final = _found()  # by module and name, such as orders.queries.LOCKED
+STATEMENTS: Final = _all_statements()  # by module and name, such as orders.queries.LOCKED

@@ -1,4 +1,4 @@
-"""Tables and records as lines of text that fit a width and never fold or cut a word.
+"""Formats tables and records as lines of a given width, without breaking or cutting words.
 
 What does not fit stands beneath: an id, an address or an amount is always whole, so that it can be
 copied and searched for.
@@ -21,13 +21,13 @@ class _Column(NamedTuple):
     flush_right: bool  # all of its texts are numbers or amounts
 
     def filled(self, text: str) -> str:
-        """Fill a text up to the column's width."""
+        """Pad a text to the column's width."""
         space = " " * (self.width - cells(text))
         return space + text if self.flush_right else text + space
 
 
 def cells(text: str) -> int:
-    """Return how many cells of a terminal a text takes: a Chinese character takes two."""
+    """Return the number of terminal cells of a text; a Chinese character takes two."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
@@ -35,7 +35,7 @@ def cells(text: str) -> int:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Break a text between words into lines of ``width`` cells; a longer word has its own line."""
+    """Wrap a text into lines of ``width`` cells; a longer word gets its own line."""
     if cells(text) <= width:
         return [text]
     lines = [""]
@@ -73,7 +73,7 @@ def table(
 
 
 def record(pairs: Sequence[tuple[str, str]], width: int | None) -> list[str]:
-    """Return the lines of one record, a label and its value each, as ``table`` does."""
+    """Return the lines of a record, with a label and a value each, like ``table``."""
     margin = max((cells(label) for label, _ in pairs), default=0) + _GAP
     lines: list[str] = []
     for label, value in pairs:
@@ -89,14 +89,14 @@ def record(pairs: Sequence[tuple[str, str]], width: int | None) -> list[str]:
 
 
 def _column(heading: str, texts: list[str], *, tight: bool = False) -> _Column:
-    """``tight``: a heading may take several lines, one for each of its words."""
+    """Create a column; with ``tight`` the heading has a line per word."""
     words = heading.split() if tight else [heading]
     width = max(map(cells, [*words, *texts]), default=0)
     return _Column(heading, texts, width, all(_NUMBER.fullmatch(text) for text in texts if text))
 
 
 def _fitting(columns: list[_Column], width: int) -> list[_Column]:
-    """Return the first column and the narrowest ones that fit beside it, in their order."""
+    """Return the first column and the narrowest others that fit, in order."""
     first, *others = columns
     chosen, left = [first], width - first.width
     for column in sorted(others, key=lambda column: column.width):
@@ -108,7 +108,7 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
 
 
 def _headings(columns: list[_Column]) -> list[str]:
-    """Return the lines of the headings, which end on the same line."""
+    """Return the lines of the headings, aligned at the bottom."""
     parts = [wrapped(column.heading, column.width) for column in columns]
     height = max(map(len, parts), default=0)
     filled = [[""] * (height - len(part)) + part for part in parts]
@@ -123,7 +123,7 @@ def _joined(parts: list[str]) -> str:
 
 
 def _packed(texts: list[str], width: int) -> list[str]:
-    """Return indented lines with as many of the texts as fit; only a longer one is broken."""
+    """Pack texts into indented lines; only texts that exceed a line are wrapped."""
     lines: list[str] = []
     full = True
     for text in texts:

@@ -1,4 +1,4 @@
-"""Times as people write them, in UTC, and as commands show them (decision 0062)."""
+"""Parsing and formatting of times in UTC (decision 0062)."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -20,21 +20,21 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Span(NamedTuple):
-    """What a text names, in Unix ms: a whole day, or a moment, which begins when it ends."""
+    """A span in Unix ms: a whole day, or a moment, whose start equals its end."""
 
     first: int
     last: int
 
 
 def duration_ms(text: str) -> int | None:
-    """Turn ``8d``, ``2h``, ``30m`` or several together (``1d12h``) into ms; None if it is none."""
+    """Parse ``8d``, ``2h``, ``30m`` or a combination (``1d12h``) into ms, None if invalid."""
     parts = re.findall(r"([0-9]{1,6})([dhms])", text, re.ASCII)
     total = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
     return total if total and "".join(map("".join, parts)) == text else None
 
 
 def duration(millis: int) -> str:
-    """Write a duration to the second, the way ``duration_ms`` reads it: ``1d12h``; ``0s``."""
+    """Format a duration to the second, in the form of ``duration_ms``: ``1d12h``; ``0s``."""
     parts, left = "", millis
     for unit, length in _UNITS_MS.items():
         count, left = divmod(left, length)
@@ -43,12 +43,12 @@ def duration(millis: int) -> str:
 
 
 def is_relative(text: str) -> bool:
-    """Return whether a text means another time tomorrow: ``today``, ``yesterday``, ``7d``."""
+    """Whether a text is relative to now: ``today``, ``yesterday``, ``7d``."""
     return text in _DAYS_AGO or duration_ms(text.removesuffix(" ago")) is not None
 
 
 def relative(text: str, now: int, *, ahead: bool = False) -> Span:
-    """Return what a relative text names at ``now`` (Unix ms).
+    """Return the span of a relative text at ``now`` (Unix ms).
 
     A duration is as long ago, or from now on with ``ahead``.
     """
@@ -62,20 +62,20 @@ def relative(text: str, now: int, *, ahead: bool = False) -> Span:
 
 
 def written(text: str) -> Span | None:
-    """Return what a date, a time or Unix ms names; None if the text is neither."""
+    """Return the span of a date, a time or Unix ms, None for other text."""
     if _MILLIS.fullmatch(text):
         moment = min(int(text), _LAST_MS)
         return Span(moment, moment)
-    found = _WRITTEN.fullmatch(text)
-    if found is None:
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
         return None
-    zone = found["zone"] if found["zone"] not in (None, "Z", "UTC") else "+00:00"
+    zone = match["zone"] if match["zone"] not in (None, "Z", "UTC") else "+00:00"
     try:
-        at = datetime.fromisoformat(f"{found['day']}T{found['time'] or '00:00'}{zone}")
+        at = datetime.fromisoformat(f"{match['day']}T{match['time'] or '00:00'}{zone}")
     except ValueError:
         return None
     moment = (at - _EPOCH) // timedelta(milliseconds=1)
-    return Span(moment, moment) if found["time"] else _day(moment)
+    return Span(moment, moment) if match["time"] else _day(moment)
 
 
 def _day(start: int) -> Span:
@@ -83,12 +83,12 @@ def _day(start: int) -> Span:
 
 
 def day(millis: int) -> str:
-    """Write the day (UTC) of Unix ms."""
+    """Format the day (UTC) of Unix ms."""
     return _at(millis).strftime("%Y-%m-%d")
 
 
 def shown(millis: int) -> str:
-    """Write Unix ms as a time (UTC), to the second: ``2026-11-22 14:30:05``."""
+    """Format Unix ms as a time (UTC) to the second: ``2026-11-22 14:30:05``."""
     return _at(millis).strftime("%Y-%m-%d %H:%M:%S")
 
 

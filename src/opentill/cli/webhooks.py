@@ -81,10 +81,10 @@ def add(
     from opentill import webhooks
 
     check, key = _url_check(), session.settings().secret_key
-    wanted = webhooks.EndpointFields(url=url, types=event or [], description=description or "")
+    fields = webhooks.EndpointFields(url=url, types=event or [], description=description or "")
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        return _shown(*await webhooks.create(tx, merchant_id, wanted, check, key, now, actor=actor))
+        return _shown(*await webhooks.create(tx, merchant_id, fields, check, key, now, actor=actor))
 
     return session.transact(work)
 
@@ -128,7 +128,7 @@ def set_(
 
     check = _url_check()
     statuses: Any = {None: UNSET, True: "ENABLED", False: "DISABLED"}
-    wanted = webhooks.EndpointFields(
+    fields = webhooks.EndpointFields(
         url=UNSET if url is None else url,
         types=[] if all_events else event or UNSET,
         description=UNSET if description is None else description,
@@ -136,9 +136,9 @@ def set_(
     )
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        found = await webhooks.find_anywhere(tx, endpoint_id)
-        ids = found.merchant_id, found.id
-        return _shown(await webhooks.update(tx, *ids, wanted, check, now, actor=actor))
+        endpoint = await webhooks.find_anywhere(tx, endpoint_id)
+        ids = endpoint.merchant_id, endpoint.id
+        return _shown(await webhooks.update(tx, *ids, fields, check, now, actor=actor))
 
     return session.transact(work)
 
@@ -149,9 +149,9 @@ def remove(endpoint_id: str, *, actor: "Actor") -> dict[str, Any]:
     from opentill import webhooks
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        found = await webhooks.find_anywhere(tx, endpoint_id)
-        await webhooks.delete(tx, found.merchant_id, found.id, now, actor=actor)
-        return {"id": found.id, "deleted": True}
+        endpoint = await webhooks.find_anywhere(tx, endpoint_id)
+        await webhooks.delete(tx, endpoint.merchant_id, endpoint.id, now, actor=actor)
+        return {"id": endpoint.id, "deleted": True}
 
     return session.transact(work)
 
@@ -164,8 +164,8 @@ def rotate(endpoint_id: str, *, actor: "Actor") -> dict[str, Any]:
     key = session.settings().secret_key
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        found = await webhooks.find_anywhere(tx, endpoint_id)
-        ids = found.merchant_id, found.id
+        endpoint = await webhooks.find_anywhere(tx, endpoint_id)
+        ids = endpoint.merchant_id, endpoint.id
         return _shown(*await webhooks.rotate_secret(tx, *ids, key, now, actor=actor))
 
     return session.transact(work)
@@ -183,18 +183,21 @@ def deliveries(
     from opentill.webhooks.model import DELIVERY_STATUSES
     from opentill.webhooks.wire import DeliveryOut
 
-    wanted = inputs.choice("status", status, DELIVERY_STATUSES)
+    chosen_status = inputs.choice("status", status, DELIVERY_STATUSES)
 
     async def work(tx: "Tx") -> list[dict[str, Any]]:
-        found = await webhooks.find_anywhere(tx, endpoint_id)
-        made = await webhooks.list_latest_deliveries(tx, found, wanted, limit)
-        return [output.plain(DeliveryOut.from_delivery(*one)) for one in made]
+        endpoint = await webhooks.find_anywhere(tx, endpoint_id)
+        deliveries_shown = await webhooks.list_latest_deliveries(tx, endpoint, chosen_status, limit)
+        return [output.plain(DeliveryOut.from_delivery(*delivery)) for delivery in deliveries_shown]
 
     shown = session.query(work)
-    for one in [] if as_json else shown:
-        last: dict[str, Any] = one["attempts"][-1] if one["attempts"] else {}
-        one["attempts"] = last.get("number", 0)
-        one["lastOutcome"], one["lastHttpStatus"] = last.get("outcome"), last.get("httpStatus")
+    for delivery in [] if as_json else shown:
+        last: dict[str, Any] = delivery["attempts"][-1] if delivery["attempts"] else {}
+        delivery["attempts"] = last.get("number", 0)
+        delivery["lastOutcome"], delivery["lastHttpStatus"] = (
+            last.get("outcome"),
+            last.get("httpStatus"),
+        )
     output.show(output.Result(shown, _DELIVERIES), as_json=as_json)
 
 
@@ -235,14 +238,17 @@ def resend(  # noqa: PLR0913 - the bounds of a range
         async with session.database() as db:
             now = await session.now(db)
             async with db.connection() as tx:
-                ids = (found := await webhooks.find_anywhere(tx, endpoint_id)).merchant_id, found.id
+                ids = (
+                    (endpoint := await webhooks.find_anywhere(tx, endpoint_id)).merchant_id,
+                    endpoint.id,
+                )
             if event_id is not None:
-                one: str = event_id
+                event: str = event_id
 
                 async def send(tx: "Tx") -> int:
-                    await webhooks.resend(tx, *ids, one, now)
+                    await webhooks.resend(tx, *ids, event, now)
                     await merchants.record_audit(
-                        tx, actor, "webhooks resend", ids[0], f"{one} to {ids[1]}", now
+                        tx, actor, "webhooks resend", ids[0], f"{event} to {ids[1]}", now
                     )
                     return 1
 
@@ -264,11 +270,11 @@ def test(endpoint_id: str, *, actor: "Actor") -> output.Result:
     from opentill.webhooks.wire import DeliveryOut
 
     async def work(tx: "Tx", now: int) -> dict[str, Any]:
-        found = await webhooks.find_anywhere(tx, endpoint_id)
-        made = await webhooks.send_test(tx, found.merchant_id, found.id, now)
-        subject = f"{made.event_id} to {found.id}"
-        await merchants.record_audit(tx, actor, "webhooks test", found.merchant_id, subject, now)
-        return output.plain(DeliveryOut.from_delivery(made, []))
+        endpoint = await webhooks.find_anywhere(tx, endpoint_id)
+        delivery = await webhooks.send_test(tx, endpoint.merchant_id, endpoint.id, now)
+        subject = f"{delivery.event_id} to {endpoint.id}"
+        await merchants.record_audit(tx, actor, "webhooks test", endpoint.merchant_id, subject, now)
+        return output.plain(DeliveryOut.from_delivery(delivery, []))
 
     return output.Result(session.transact(work), ("eventId", "type", "status"))
 

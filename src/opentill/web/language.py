@@ -218,8 +218,8 @@ def _match(area: Area, tag: str) -> tuple[Language | None, str | None]:
 @cache
 def _regions(language: Language) -> frozenset[str]:
     prefix = language.replace("-", "_") + "_"
-    known = {name.removeprefix(prefix) for name in localedata.locale_identifiers()}
-    return _REGIONS.get(language) or frozenset(name for name in known if name.isupper())
+    suffixes = {name.removeprefix(prefix) for name in localedata.locale_identifiers()}
+    return _REGIONS.get(language) or frozenset(suffix for suffix in suffixes if suffix.isupper())
 
 
 @lru_cache

@@ -1,4 +1,4 @@
-"""Files that have their name only when they are whole: until then each is a part beside it."""
+"""Atomic writes: a temporary file next to the target, which is renamed when complete."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ _END: Final = ".part"
 
 
 @contextmanager
-def part(file: Path) -> Iterator[tuple[Path, IO[bytes]]]:
-    """Open a new file beside another, under a name of its own, that only its owner may read.
+def open_part(file: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Create a private temporary file next to a target.
 
-    It is gone after the block, unless it was given another name. Parts of processes that were
-    killed are removed. Raises OSError.
+    It is removed after the block unless it was renamed. Temporary files of killed processes are
+    removed too. Raises OSError.
     """
     for old in file.parent.glob(f"{_BEGIN}*{_END}"):
         _remove_if_left(old)
@@ -32,43 +32,43 @@ def part(file: Path) -> Iterator[tuple[Path, IO[bytes]]]:
 
 @contextmanager
 def closing(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Close a file after the block; what the block raises is not replaced. Raises OSError."""
+    """Close a file after the block without replacing the block's exception. Raises OSError."""
     try:
         yield file
     except BaseException:
-        with suppress(OSError):  # the same full disk, for what is not written yet
+        with suppress(OSError):  # the same full disk, while flushing
             file.close()
         raise
     file.close()
 
 
 def _locked(folder: Path) -> tuple[Path, IO[bytes]]:
-    """Make a part, locked for as long as it is open by this process or one that it started."""
+    """Create a temporary file, locked while this process or its children have it open."""
     while True:
         descriptor, name = tempfile.mkstemp(_END, _BEGIN, folder)
         target = os.fdopen(descriptor, "wb")
         if not _lock(descriptor, wait=True) or os.fstat(descriptor).st_nlink:
             return Path(name), target
-        target.close()  # another process took it for one that was left
+        target.close()  # another process considered it abandoned
 
 
 def _remove_if_left(path: Path) -> None:
-    """Remove a part of ours that no process has locked; leave one that cannot be opened."""
+    """Remove an own temporary file that no process has locked; skip one that cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return
     try:
         status = os.fstat(descriptor)
-        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-        if ours and _lock(descriptor, wait=False):
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        if is_own and _lock(descriptor, wait=False):
             path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock a file; return False if another process has it, or the file system has no locks."""
+    """Lock a file. Returns False if it is locked or the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:

@@ -1,6 +1,6 @@
-"""What an id leads to, for the commands that show something: the order, the dispute, the merchant.
+"""Resolves any related id to a dispute or merchant, for read-only commands.
 
-An operator has whatever stands in a letter: the id of a session or a refund, an Epay number, a key.
+Operators often have another id, such as that of a session, a refund, an Epay number or a key.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
@@ -19,18 +19,18 @@ _PID_DIGITS: Final = 9
 
 
 class _OfMerchant(Protocol):
-    """What is a merchant's."""
+    """An object of a merchant."""
 
     @property
     def merchant_id(self) -> str:
-        """Whose it is."""
+        """The merchant's id."""
         ...
 
 
 async def merchant(tx: "Tx", text: str) -> "Merchant":
-    """Return the merchant that an id leads to: its own, or that of anything it has.
+    """Return a merchant by its id or that of any of its objects.
 
-    Raises NotFound, and Invalid where an order's number leads to several.
+    Raises NotFound, and Invalid if an order's number is ambiguous.
     """
     from opentill import merchants
 
@@ -70,9 +70,9 @@ async def _of_order(tx: "Tx", text: str) -> str:
 
 
 async def dispute(tx: "Tx", text: str) -> "Dispute":
-    """Return the dispute of an id, or the only one of the order that an id leads to.
+    """Return a dispute by its id, or the only dispute of an order by any of the order's ids.
 
-    Raises NotFound, and Invalid where there are several.
+    Raises NotFound, and Invalid if there are several.
     """
     from opentill import disputes, orders
     from opentill.core.errors import Invalid, NotFound
@@ -84,10 +84,10 @@ async def dispute(tx: "Tx", text: str) -> "Dispute":
         order = await orders.find_by_anything(tx, text)
     except NotFound:
         raise missing from None
-    found = await disputes.of_order(tx, order.merchant_id, order.id)
-    if not found:
+    order_disputes = await disputes.of_order(tx, order.merchant_id, order.id)
+    if not order_disputes:
         raise missing
-    if len(found) > 1:
-        several = ", ".join(one.id for one in found)
+    if len(order_disputes) > 1:
+        several = ", ".join(dispute.id for dispute in order_disputes)
         raise Invalid("dispute", f"dispute must be one of those of {order.id}: {several}")
-    return found[0]
+    return order_disputes[0]
