@@ -1,4 +1,4 @@
-"""What was accepted stays as it was; a new version asks anew."""
+"""Acceptances are immutable; a new version has to be accepted again."""
 
 import asyncpg
 import msgspec
@@ -15,7 +15,7 @@ BY = AcceptedBy(
 )
 
 
-async def test_a_new_version_asks_anew_and_old_acceptances_stay(tx: Tx) -> None:
+async def test_a_new_version_must_be_accepted_and_old_acceptances_stay(tx: Tx) -> None:
     shop, current = await world.merchant(tx), agreement.current(Settings())
     assert agreement.status(current, []) == "NONE"
     digest = current.rendered_document_sha256
@@ -37,7 +37,7 @@ async def test_a_new_version_asks_anew_and_old_acceptances_stay(tx: Tx) -> None:
         "truncate agreement_acceptances",
     ],
 )
-async def test_the_database_keeps_what_was_accepted(tx: Tx, statement: str) -> None:
+async def test_the_database_refuses_to_change_an_acceptance(tx: Tx, statement: str) -> None:
     shop, current = await world.merchant(tx), agreement.current(Settings())
     digest = current.rendered_document_sha256
     await agreement.accept(tx, shop.id, current, digest, BY, world.NOW)

@@ -1,4 +1,4 @@
-"""The agreement: which template counts, what is made of it, and what is refused."""
+"""The agreement: the choice of the template, its rendering, and templates that are refused."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -37,22 +37,25 @@ def _folder(tmp_path: Path, **files: str) -> Path:
 
 
 def test_the_shipped_agreement_is_complete() -> None:
-    made = agreement.current(_settings())
-    assert made.agreement_version == "1.0"
-    assert (made.effective_date, made.effective_date_display) == ("2026-01-15", "January 15, 2026")
+    current = agreement.current(_settings())
+    assert current.agreement_version == "1.0"
+    assert (current.effective_date, current.effective_date_display) == (
+        "2026-01-15",
+        "January 15, 2026",
+    )
     template = Path(agreement.__file__).with_name("1.0.md").read_bytes()
-    assert made.template_sha256 == sha256(template).hexdigest()
-    assert made.rendered_document_sha256 == sha256(made.markdown_content.encode()).hexdigest()
-    assert made.document_url == "https://pay.example/legal/merchant-services-agreement"
+    assert current.template_sha256 == sha256(template).hexdigest()
+    assert current.rendered_document_sha256 == sha256(current.markdown_content.encode()).hexdigest()
+    assert current.document_url == "https://pay.example/legal/merchant-services-agreement"
     for value in ("Quay & Sons", "2 Pier", "quay@example.com"):
-        assert value in made.markdown_content
-    assert "{{" not in made.markdown_content
-    assert "acceptanceStatement" not in made.markdown_content
-    assert made.acceptance_statement
-    assert made.action_label
+        assert value in current.markdown_content
+    assert "{{" not in current.markdown_content
+    assert "acceptanceStatement" not in current.markdown_content
+    assert current.acceptance_statement
+    assert current.action_label
 
 
-def test_it_goes_over_the_wire_under_the_names_of_the_contract() -> None:
+def test_the_agreement_is_sent_with_the_contract_s_field_names() -> None:
     assert list(msgspec.to_builtins(agreement.current(_settings()))) == [
         "agreementVersion",
         "effectiveDate",
@@ -66,19 +69,19 @@ def test_it_goes_over_the_wire_under_the_names_of_the_contract() -> None:
     ]
 
 
-def test_the_highest_version_in_the_folder_counts(tmp_path: Path) -> None:
+def test_the_highest_version_in_the_folder_is_current(tmp_path: Path) -> None:
     folder = _folder(tmp_path, v1_9=HEAD + "old", v1_10=HEAD + BODY, v0_99=HEAD + "older")
     (folder / "README.md").write_text("about this folder", encoding="utf-8")
-    made = agreement.current(_settings(folder))
-    assert made.agreement_version == "1.10"
-    assert made.effective_date_display == "February 3, 2026"
-    assert made.acceptance_statement == "I accept: all."
-    assert made.markdown_content == (
+    current = agreement.current(_settings(folder))
+    assert current.agreement_version == "1.10"
+    assert current.effective_date_display == "February 3, 2026"
+    assert current.acceptance_statement == "I accept: all."
+    assert current.markdown_content == (
         "# Terms\n\nBetween Quay & Sons and you, 2 Pier, quay@example.com.\n"
     )
 
 
-# what is in the template, what the message names
+# template, text that the message contains
 BROKEN = [
     ("", "must begin with fields"),
     ("# Terms\n", "must begin with fields"),
@@ -93,7 +96,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("template", "message"), BROKEN)
-def test_a_broken_template_is_named_with_what_would_be_accepted(
+def test_an_error_of_a_broken_template_names_the_file_and_what_is_accepted(
     tmp_path: Path, template: str, message: str
 ) -> None:
     folder = _folder(tmp_path, v2_0=template)
@@ -103,7 +106,7 @@ def test_a_broken_template_is_named_with_what_would_be_accepted(
     assert message in str(error.value)
 
 
-def test_a_folder_without_templates_and_one_that_is_not_there_are_refused(tmp_path: Path) -> None:
+def test_an_empty_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokenTemplate, match=r"such as 1\.0\.md"):
         agreement.current(_settings(tmp_path))
     with pytest.raises(BrokenTemplate, match="must be a readable folder"):
@@ -116,7 +119,7 @@ def test_a_template_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         agreement.current(_settings(tmp_path))
 
 
-def test_raw_html_and_script_links_in_markdown_stay_text() -> None:
+def test_raw_html_and_script_links_in_markdown_are_shown_as_text() -> None:
     shown = markdown('<script>alert(1)</script>\n\n[x](javascript:alert(1)) <b onclick="y">z</b>')
     assert "<script" not in shown
     assert "<b" not in shown

@@ -1,4 +1,4 @@
-"""Profiles: each field's rule, versions, the audit log; and which files can be a logo."""
+"""Profiles: the rule of each field, versions and the audit log; and the checks of a logo."""
 
 import hashlib
 
@@ -28,8 +28,8 @@ ADA, BOB = Actor("ada", "settings"), Actor("bob", "settings")
         *((field, "  ", None) for field in merchants.PROFILE_FIELDS if field != "time_zone"),
     ],
 )
-def test_what_a_profile_takes(field: str, text: str, kept: str | None) -> None:
-    assert merchants.check_profile(field, text) == kept
+def test_a_profile_field_is_normalized(field: str, text: str, expected: str | None) -> None:
+    assert merchants.check_profile(field, text) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_a_profile_takes(field: str, text: str, kept: str | None) -> None:
         ("time_zone", "a\0b"),
     ],
 )
-def test_what_it_refuses(field: str, text: str) -> None:
+def test_an_invalid_profile_field_is_refused(field: str, text: str) -> None:
     with pytest.raises(Invalid) as refused:
         merchants.check_profile(field, text)
     assert refused.value.field == field.title().replace("_", "").replace(
@@ -60,13 +60,13 @@ def test_what_it_refuses(field: str, text: str) -> None:
     )
 
 
-async def test_a_change_of_what_somebody_else_has_changed_does_nothing(tx: Tx) -> None:
+async def test_a_change_from_a_stale_version_is_refused(tx: Tx) -> None:
     shop = await world.merchant(tx)
     seen = merchants.version_of(shop)
-    wanted = {"accent_color": "#112233", "time_zone": "Asia/Tokyo"}
-    for _ in range(2):  # twice is once
+    changes = {"accent_color": "#112233", "time_zone": "Asia/Tokyo"}
+    for _ in range(2):  # the repetition has no effect
         mine = await merchants.change_profile(
-            tx, shop.id, wanted, world.NOW, actor=ADA, version=seen
+            tx, shop.id, changes, world.NOW, actor=ADA, version=seen
         )
     with pytest.raises(merchants.Stale):
         await merchants.change_profile(
@@ -84,14 +84,14 @@ async def test_a_change_of_what_somebody_else_has_changed_does_nothing(tx: Tx) -
         ("ada", "accentColor: none → #112233, timeZone: UTC → Asia/Tokyo"),
     ]
     with pytest.raises(NotFound):
-        await merchants.change_profile(tx, "mer_x", wanted, world.NOW, actor=ADA)
+        await merchants.change_profile(tx, "mer_x", changes, world.NOW, actor=ADA)
 
 
 PARTS = PICTURE.partition(b"IDAT")
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "expected"),
     [
         (png(), ("image/png", 64, 48)),
         (png(2048, 205), ("image/png", 2048, 205)),
@@ -122,16 +122,16 @@ PARTS = PICTURE.partition(b"IDAT")
         (PICTURE + b"\0" * logos.MAX_BYTES, "size"),
     ],
 )
-def test_a_logo_is_recognised_by_what_is_in_it(content: bytes, found: object) -> None:
+def test_a_logo_is_recognised_by_its_content(content: bytes, expected: object) -> None:
     try:
         picture = logos.recognise(content)
     except logos.LogoRefused as refused:
-        assert refused.why == found
+        assert refused.why == expected
     else:
-        assert (picture.media_type, picture.width, picture.height) == found
+        assert (picture.media_type, picture.width, picture.height) == expected
 
 
-async def test_a_logo_replaces_the_one_that_was_seen(tx: Tx) -> None:
+async def test_a_logo_replaces_the_one_that_the_caller_saw(tx: Tx) -> None:
     shop, other = await world.merchant(tx), png(color=b"\xff\0\0")
     digests = [hashlib.sha256(one).hexdigest() for one in (PICTURE, other)]
     for _ in range(2):

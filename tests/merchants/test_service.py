@@ -1,4 +1,4 @@
-"""Merchants, keys and the audit log, through the services."""
+"""The services of merchants, keys and the audit log."""
 
 from decimal import Decimal
 from typing import Any, Final
@@ -40,7 +40,7 @@ TERMS: Final[tuple[tuple[str, Any, str], ...]] = (
 
 
 @pytest.mark.parametrize(("term", "value", "field"), TERMS)
-def test_terms_that_make_no_sense_are_refused(
+def test_invalid_terms_are_refused(
     api_server: ApiServer, term: str, value: Any, field: str
 ) -> None:
     terms = {"name": "M"} | {term: value}
@@ -53,14 +53,14 @@ def test_terms_that_make_no_sense_are_refused(
         )
 
 
-def test_the_overdraft_limit_is_100_of_the_currency_if_not_said(api_server: ApiServer) -> None:
+def test_the_default_overdraft_limit_is_100_of_the_currency(api_server: ApiServer) -> None:
     for currency, minor in (("USD", 10_000), ("JPY", 100), ("KWD", 100_000)):
         shop = api_server.shop(settlement_currency=currency)
-        found = api_server.tx(lambda tx, shop=shop: merchants.find(tx, shop.id))
-        assert found.overdraft_minor == minor
+        merchant = api_server.tx(lambda tx, shop=shop: merchants.find(tx, shop.id))
+        assert merchant.overdraft_minor == minor
 
 
-def test_changed_terms_hold_for_new_sessions_only(api_server: ApiServer) -> None:
+def test_changed_terms_apply_to_new_sessions_only(api_server: ApiServer) -> None:
     shop = api_server.shop()
     before = shop.order()
     change = WHY | {"platform_fee_rate": Decimal("0.1")}
@@ -69,7 +69,7 @@ def test_changed_terms_hold_for_new_sessions_only(api_server: ApiServer) -> None
     assert shop.order()["platformFee"] == "1.00"
 
 
-def test_what_is_not_there_is_not_found(api_server: ApiServer) -> None:
+def test_an_unknown_merchant_or_key_is_not_found(api_server: ApiServer) -> None:
     for step in (
         lambda tx: merchants.find(tx, "mer_none"),
         lambda tx: merchants.change(tx, "mer_none", NOW, **WHY, name="x"),
@@ -86,12 +86,12 @@ def test_a_revoked_key_cannot_be_revoked_again(api_server: ApiServer) -> None:
     api_server.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
     with pytest.raises(NotFound):
         api_server.tx(lambda tx: merchants.revoke_key(tx, shop.key_id, NOW))
-    (kept,) = api_server.tx(lambda tx: merchants.keys(tx, shop.id))
-    assert kept.revoked_at == NOW
-    assert kept.hint.startswith("svc_live_…")
+    (key,) = api_server.tx(lambda tx: merchants.keys(tx, shop.id))
+    assert key.revoked_at == NOW
+    assert key.hint.startswith("svc_live_…")
 
 
-def test_only_the_digest_of_a_key_is_kept(api_server: ApiServer) -> None:
+def test_only_the_digest_of_a_key_is_stored(api_server: ApiServer) -> None:
     shop = api_server.shop()
     (row,) = api_server.sql("select * from api_keys where id = $1", shop.key_id)
     assert row["key_sha256"] == model.digest(shop.key)
@@ -99,18 +99,18 @@ def test_only_the_digest_of_a_key_is_kept(api_server: ApiServer) -> None:
     assert shop.key[9:30] not in str(row)
 
 
-def test_a_key_expires_in_the_future(api_server: ApiServer) -> None:
+def test_the_expiry_of_a_key_must_be_in_the_future(api_server: ApiServer) -> None:
     shop = api_server.shop()
-    made = _refused(
+    field = _refused(
         api_server,
         lambda tx: merchants.create_key(
             tx, shop.id, "production", NOW, merchants.KeyFields(expires_at=NOW)
         ),
     )
-    assert made == "expiresAt"
+    assert field == "expiresAt"
 
 
-def test_the_audit_log_asks_for_a_reason(api_server: ApiServer) -> None:
+def test_the_audit_log_requires_a_reason(api_server: ApiServer) -> None:
     async def record(tx: Tx, reason: str) -> None:
         await merchants.record_audit(tx, merchants.Actor("me", reason), "test", "", "x", NOW)
 
@@ -120,7 +120,7 @@ def test_the_audit_log_asks_for_a_reason(api_server: ApiServer) -> None:
 
 
 @pytest.mark.parametrize("environment", ["production", "staging"])
-def test_a_key_is_its_prefix_40_characters_and_a_checksum(environment: Any) -> None:
+def test_a_key_consists_of_prefix_40_characters_and_checksum(environment: Any) -> None:
     other = "staging" if environment == "production" else "production"
     for _ in range(50):
         key = model.generate_key(environment)

@@ -1,4 +1,4 @@
-"""A merchant's status and capabilities: what may follow what, and what is off why."""
+"""A merchant's status and capabilities: allowed transitions, and the reasons for switching off."""
 
 import asyncio
 from typing import Any, Final, get_args
@@ -35,35 +35,35 @@ FORM: Final = ApplicationForm(
 async def in_status(tx: Tx, status: str) -> Merchant:
     if status == "APPLIED":
         return await merchants.find(tx, await merchants.apply(tx, FORM, NOW, actor=ANN))
-    made = await world.merchant(tx)
+    merchant = await world.merchant(tx)
     events = {"ACTIVE": (), "SUSPENDED": ("suspended",), "CLOSED": ("suspended", "closed")}
     for event in events[status]:
-        made = await merchants.change_status(tx, made.id, event, ANN, NOW)  # type: ignore[arg-type]
-    return made
+        merchant = await merchants.change_status(tx, merchant.id, event, ANN, NOW)  # type: ignore[arg-type]
+    return merchant
 
 
 @pytest.mark.parametrize("status", STATUSES)
-async def test_only_what_the_table_says_follows_a_status(tx: Tx, status: str) -> None:
+async def test_only_the_transitions_of_the_table_are_allowed(tx: Tx, status: str) -> None:
     allowed = {one.event: one.target for one in TRANSITIONS if one.source == status}
     for event in get_args(StatusEvent):
-        made = await in_status(tx, status)
+        merchant = await in_status(tx, status)
         if event in allowed:
-            taken = await merchants.change_status(tx, made.id, event, ANN, NOW + 1)
-            assert taken == await merchants.find(tx, made.id)
-            assert taken.status == allowed[event]
-            off = {one for one in CAPABILITIES if taken.off(one)}
-            assert off == set(TAKEN[taken.status])
-            assert {taken.off(one) for one in off} <= {ANN.reason}
+            changed_merchant = await merchants.change_status(tx, merchant.id, event, ANN, NOW + 1)
+            assert changed_merchant == await merchants.find(tx, merchant.id)
+            assert changed_merchant.status == allowed[event]
+            off = {one for one in CAPABILITIES if changed_merchant.off(one)}
+            assert off == set(TAKEN[changed_merchant.status])
+            assert {changed_merchant.off(one) for one in off} <= {ANN.reason}
         else:
             with pytest.raises(Invalid, match=r"merchant must be .*: this one is"):
-                await merchants.change_status(tx, made.id, event, ANN, NOW + 1)
-            assert (await merchants.find(tx, made.id)).status == status
+                await merchants.change_status(tx, merchant.id, event, ANN, NOW + 1)
+            assert (await merchants.find(tx, merchant.id)).status == status
 
 
-async def test_what_is_switched_off_is_known_however_long_the_history_is(tx: Tx) -> None:
-    made = await world.merchant(tx)
+async def test_capabilities_are_read_by_index_from_a_long_history(tx: Tx) -> None:
+    merchant = await world.merchant(tx)
     off = {"capability": "charge", "on": False, "actor": ANN, "now": NOW}
-    await merchants.set_capability(tx, made.id, **off)  # type: ignore[arg-type]
+    await merchants.set_capability(tx, merchant.id, **off)  # type: ignore[arg-type]
     await tx.execute(
         """
         insert into merchant_history (merchant_id, number, at, event, from_status, to_status,
@@ -71,33 +71,37 @@ async def test_what_is_switched_off_is_known_however_long_the_history_is(tx: Tx)
         select $1, number, $2, 'noted', 'ACTIVE', 'ACTIVE', 'ann', '', 'called'
         from generate_series(100, 2500) as one (number)
         """,
-        made.id,
+        merchant.id,
         NOW,
     )
-    assert await merchants.switched_off(tx, made.id) == {"charge": ANN.reason}
+    assert await merchants.switched_off(tx, merchant.id) == {"charge": ANN.reason}
     await tx.execute("analyze merchant_history")
-    given = {"merchant_id": made.id, "capability": CAPABILITIES}
-    plan = await tx.fetch(f"explain {queries.STANDING.sql}", *queries.STANDING.values(None, given))
+    arguments = {"merchant_id": merchant.id, "capability": CAPABILITIES}
+    plan = await tx.fetch(
+        f"explain {queries.STANDING.sql}", *queries.STANDING.values(None, arguments)
+    )
     assert any("merchant_history_by_capability" in row[0] for row in plan)
 
 
-async def test_what_was_switched_off_stays_off_when_a_suspension_ends(tx: Tx) -> None:
-    made = await world.merchant(tx)
+async def test_a_capability_switched_off_stays_off_after_a_suspension(tx: Tx) -> None:
+    merchant = await world.merchant(tx)
 
     async def switch(capability: Any, *, on: bool, why: str) -> Merchant:
         return await merchants.set_capability(
-            tx, made.id, capability, on=on, actor=Actor("ben", why), now=NOW
+            tx, merchant.id, capability, on=on, actor=Actor("ben", why), now=NOW
         )
 
     await switch("payout", on=False, why="bank details missing")
-    await merchants.change_status(tx, made.id, "suspended", ANN, NOW)
+    await merchants.change_status(tx, merchant.id, "suspended", ANN, NOW)
     suspended = await switch("refund", on=False, why="under review")
     assert (suspended.charge_off, suspended.refund_off, suspended.payout_off) == (
         ANN.reason, "under review", ANN.reason,
     )  # fmt: skip
     with pytest.raises(Invalid, match="resume the merchant"):
         await switch("charge", on=True, why="done")
-    resumed = await merchants.change_status(tx, made.id, "resumed", Actor("ann", "explained"), NOW)
+    resumed = await merchants.change_status(
+        tx, merchant.id, "resumed", Actor("ann", "explained"), NOW
+    )
     assert (resumed.charge_off, resumed.refund_off, resumed.payout_off) == (
         None, "under review", "bank details missing",
     )  # fmt: skip
@@ -107,19 +111,19 @@ async def test_what_was_switched_off_stays_off_when_a_suspension_ends(tx: Tx) ->
         await switch("payout", on=True, why="done")
 
 
-async def test_the_history_says_who_did_what_and_why_and_is_final(tx: Tx) -> None:
-    made = await world.merchant(tx)
+async def test_the_history_names_who_did_what_and_why_and_is_immutable(tx: Tx) -> None:
+    merchant = await world.merchant(tx)
     await merchants.change_status(
-        tx, made.id, "suspended", ANN, NOW + 1, notes="call from the bank\n7 Nov"
+        tx, merchant.id, "suspended", ANN, NOW + 1, notes="call from the bank\n7 Nov"
     )
-    await merchants.add_note(tx, made.id, "asked for invoices", Actor("ben", "x"), NOW + 2)
-    lines = await merchants.status_history(tx, made.id)
+    await merchants.add_note(tx, merchant.id, "asked for invoices", Actor("ben", "x"), NOW + 2)
+    lines = await merchants.status_history(tx, merchant.id)
     assert [(one.number, one.event, one.who, one.reason, one.notes) for one in lines] == [
         (3, "noted", "ben", "", "asked for invoices"),
         (2, "suspended", "ann", "too many disputes", "call from the bank\n7 Nov"),
         (1, "created", "opentill", "merchant created", ""),
     ]
-    rows = await merchants.audit_log(tx, made.id)
+    rows = await merchants.audit_log(tx, merchant.id)
     assert [row.action for row in rows[:2]] == ["merchants note", "merchants suspend"]
     assert rows[1].subject == "ACTIVE → SUSPENDED, off: charge, payout"
     for statement in ("update merchant_history set reason = ''", "delete from merchant_history"):
@@ -128,7 +132,7 @@ async def test_the_history_says_who_did_what_and_why_and_is_final(tx: Tx) -> Non
                 await tx.execute(statement)
     with pytest.raises(asyncpg.CheckViolationError, match="merchants_status_takes_capabilities"):
         async with tx.transaction():
-            await tx.execute("update merchants set charge_off = null where id = $1", made.id)
+            await tx.execute("update merchants set charge_off = null where id = $1", merchant.id)
 
 
 @pytest.mark.parametrize(
@@ -143,15 +147,15 @@ async def test_the_history_says_who_did_what_and_why_and_is_final(tx: Tx) -> Non
     ],
 )
 async def test_reasons_and_notes_are_checked(tx: Tx, actor: Actor, notes: str, field: str) -> None:
-    made = await world.merchant(tx)
+    merchant = await world.merchant(tx)
     with pytest.raises(Invalid) as refused:
-        await merchants.change_status(tx, made.id, "suspended", actor, NOW, notes=notes)
+        await merchants.change_status(tx, merchant.id, "suspended", actor, NOW, notes=notes)
     assert refused.value.field == field
     with pytest.raises(NotFound):
         await merchants.change_status(tx, "mer_0", "suspended", ANN, NOW)
 
 
-async def test_without_a_capability_nothing_of_it_is_done(tx: Tx) -> None:
+async def test_an_operation_without_its_capability_is_refused(tx: Tx) -> None:
     order = await world.paid(tx, await world.opened(tx))
     shop = order.merchant_id
     for capability in CAPABILITIES:
@@ -170,29 +174,31 @@ async def test_without_a_capability_nothing_of_it_is_done(tx: Tx) -> None:
     assert all(one.merchant_id != shop for one in await payouts.due(tx, 100))
 
 
-# ── at the same time ──
+# ── Concurrent requests ──
 
 
-async def test_whoever_opens_a_session_while_the_merchant_is_suspended_comes_before_or_is_refused(
+async def test_a_session_opens_before_a_concurrent_suspension_or_is_refused(
     db: Db,
 ) -> None:
-    made = await db.run(world.merchant)
-    mug = await db.run(lambda tx: world.product(tx, made.id))
+    merchant = await db.run(world.merchant)
+    mug = await db.run(lambda tx: world.product(tx, merchant.id))
 
     async def opening(tx: Tx) -> Session:
-        return await checkouts.open_session(tx, made.id, SessionBody(product_id=mug.id), NOW)
+        return await checkouts.open_session(tx, merchant.id, SessionBody(product_id=mug.id), NOW)
 
     async def suspending(tx: Tx) -> Merchant:
-        return await merchants.change_status(tx, made.id, "suspended", ANN, NOW)
+        return await merchants.change_status(tx, merchant.id, "suspended", ANN, NOW)
 
-    async with db.connection() as tx:  # the session first: whoever suspends waits for its end
+    async with db.connection() as tx:  # the session first: the suspension waits for its transaction
         async with tx.transaction():
             await opening(tx)
             waits = asyncio.create_task(db.run(suspending))
             assert not (await asyncio.wait([waits], timeout=0.3))[0]
         assert (await waits).status == "SUSPENDED"
-    await db.run(lambda tx: merchants.change_status(tx, made.id, "resumed", ANN, NOW))
-    async with db.connection() as tx:  # the suspension first: its offer was read before the commit
+    await db.run(lambda tx: merchants.change_status(tx, merchant.id, "resumed", ANN, NOW))
+    async with (
+        db.connection() as tx
+    ):  # the suspension first: the session read the offer before the commit
         async with tx.transaction():
             await suspending(tx)
             opens = asyncio.create_task(db.run(opening))
@@ -201,12 +207,12 @@ async def test_whoever_opens_a_session_while_the_merchant_is_suspended_comes_bef
             await opens
     async with db.connection() as tx:
         count = "select count(*) from checkouts where merchant_id = $1"
-        assert await tx.fetchval(count, made.id) == 1
+        assert await tx.fetchval(count, merchant.id) == 1
 
 
-async def test_after_the_commit_of_a_suspension_no_session_opens(db: Db, database_url: str) -> None:
-    made = await db.run(world.merchant)
-    mug = await db.run(lambda tx: world.product(tx, made.id))
+async def test_no_session_opens_after_the_commit_of_a_suspension(db: Db, database_url: str) -> None:
+    merchant = await db.run(world.merchant)
+    mug = await db.run(lambda tx: world.product(tx, merchant.id))
     many, opened, stop = await Db.connect(database_url, 8, acquire_timeout_s=20), 0, False
 
     async def shop() -> None:
@@ -214,7 +220,7 @@ async def test_after_the_commit_of_a_suspension_no_session_opens(db: Db, databas
         body = SessionBody(product_id=mug.id)
         while not stop:
             try:
-                await many.autocommit(lambda tx: checkouts.open_session(tx, made.id, body, NOW))
+                await many.autocommit(lambda tx: checkouts.open_session(tx, merchant.id, body, NOW))
             except CapabilityOff:
                 return
             opened += 1
@@ -225,24 +231,24 @@ async def test_after_the_commit_of_a_suspension_no_session_opens(db: Db, databas
         async with asyncio.timeout(60):
             while not opened:
                 await asyncio.sleep(0.01)
-        await db.run(lambda tx: merchants.change_status(tx, made.id, "suspended", ANN, NOW))
+        await db.run(lambda tx: merchants.change_status(tx, merchant.id, "suspended", ANN, NOW))
         async with db.connection() as tx:
-            then = await tx.fetchval(count, made.id)
+            then = await tx.fetchval(count, merchant.id)
         await asyncio.wait_for(asyncio.gather(*shops), 20)
     finally:
         stop = True
         await many.close()
     async with db.connection() as tx:
-        assert await tx.fetchval(count, made.id) == then == opened > 0
+        assert await tx.fetchval(count, merchant.id) == then == opened > 0
 
 
-# ── applications ──
+# ── Applications ──
 
 
-async def test_an_application_waits_and_can_do_nothing(tx: Tx) -> None:
+async def test_an_applicant_cannot_take_payments(tx: Tx) -> None:
     merchant_id = await merchants.apply(tx, FORM, NOW, address="192.0.2.1")
-    made = await merchants.find(tx, merchant_id)
-    assert (made.status, made.charge_off) == ("APPLIED", applications.UNDECIDED)
+    merchant = await merchants.find(tx, merchant_id)
+    assert (merchant.status, merchant.charge_off) == ("APPLIED", applications.UNDECIDED)
     (waiting,) = [
         one for one in await merchants.waiting_applications(tx) if one.merchant_id == merchant_id
     ]
@@ -253,7 +259,7 @@ async def test_an_application_waits_and_can_do_nothing(tx: Tx) -> None:
     assert (line.event, line.who, line.to_status) == ("applied", "ada@example.com", "APPLIED")
 
 
-async def test_an_address_has_one_application_that_waits(
+async def test_an_address_has_at_most_one_pending_application(
     tx: Tx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await merchants.apply(tx, FORM, NOW)
@@ -265,7 +271,7 @@ async def test_an_address_has_one_application_that_waits(
         await merchants.apply(tx, changed(FORM, email="b@example.com"), NOW)
 
 
-async def test_nobody_fills_the_list_or_keeps_others_out_of_it(
+async def test_one_network_cannot_fill_the_list_of_applications(
     tx: Tx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def apply(name: str, address: str, now: int) -> str | int:
@@ -277,13 +283,15 @@ async def test_nobody_fills_the_list_or_keeps_others_out_of_it(
             return refused.retry_after_s
 
     day = 24 * 3_600_000
-    own = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # of one /64
+    own = [f"2001:db8::{number}" for number in range(applications.A_DAY)]  # in one /64
     for number, address in enumerate(own):
         assert isinstance(await apply(f"a{number}", address, NOW + number * 1000), str)
     assert await apply("more", own[0], NOW + 5000) == day // 1000 - 5
     assert isinstance(await apply("more", own[0], NOW + day), str)
     monkeypatch.setattr(applications, "MOST_WAITING", await merchants.count_waiting(tx))
-    assert await apply("again", own[0], NOW + 3 * day) == 3600  # one of it waits
+    assert (
+        await apply("again", own[0], NOW + 3 * day) == 3600
+    )  # this network has a pending application
     late = await apply("late", "192.0.2.7", NOW + 3 * day)
     assert isinstance(late, str)
     assert await apply("later", "192.0.2.7", NOW + 3 * day) == 3600
@@ -293,16 +301,16 @@ async def test_nobody_fills_the_list_or_keeps_others_out_of_it(
     assert await apply("last", "192.0.2.8", NOW + 3 * day) == 3600
 
 
-async def test_applications_that_come_at_once_are_counted_one_by_one(db: Db) -> None:
+async def test_concurrent_applications_are_counted_exactly(db: Db) -> None:
     async def apply(number: int) -> str | None:
-        form = changed(FORM, email=f"{number % 9}@example.com")  # some of them twice
+        form = changed(FORM, email=f"{number % 9}@example.com")  # every address twice
         try:
             return await db.run(lambda tx: merchants.apply(tx, form, NOW, address="192.0.2.1"))
         except TooManyRequests:
             return None
 
-    made = {one for one in await asyncio.gather(*map(apply, range(18))) if one is not None}
-    assert len(made) == applications.A_DAY
+    merchant_ids = set(await asyncio.gather(*map(apply, range(18)))) - {None}
+    assert len(merchant_ids) == applications.A_DAY
     async with db.connection() as tx:
         assert await merchants.count_waiting(tx) == applications.A_DAY
 
@@ -330,7 +338,7 @@ def changed(form: ApplicationForm, **changes: str) -> ApplicationForm:
         ("business", "x" * 2001),
     ],
 )
-def test_what_is_entered_is_checked(field: str, text: str) -> None:
+def test_the_application_form_is_validated(field: str, text: str) -> None:
     with pytest.raises(Invalid) as refused:
         merchants.check_application(changed(FORM, **{field: text}))
     assert refused.value.field == field

@@ -1,4 +1,4 @@
-"""A merchant's terms: checked, and every version kept with who set it and why."""
+"""A merchant's terms: validation, and a version with author and reason for every change."""
 
 from decimal import Decimal
 
@@ -28,7 +28,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize(("term", "value"), CHANGES)
-async def test_every_change_of_a_term_makes_a_version(tx: Tx, term, value) -> None:
+async def test_every_change_of_a_term_creates_a_version(tx: Tx, term, value) -> None:
     shop = await merchant(tx)
     new = await merchants.change(
         tx, shop.id, NOW + 5, who="ann", reason=" agreed by phone ", **{term: value}
@@ -44,7 +44,7 @@ async def test_every_change_of_a_term_makes_a_version(tx: Tx, term, value) -> No
     assert getattr(new, field) == getattr(second, field)
 
 
-async def test_a_version_holds_all_terms(tx: Tx) -> None:
+async def test_a_version_contains_all_terms(tx: Tx) -> None:
     shop = await merchant(tx)
     await merchants.change(tx, shop.id, NOW, who="ann", reason="all of it", **dict(CHANGES))
     first, second = await merchants.history(tx, shop.id)
@@ -56,7 +56,7 @@ async def test_a_version_holds_all_terms(tx: Tx) -> None:
     )
 
 
-async def test_what_changes_nothing_makes_no_version(tx: Tx) -> None:
+async def test_an_unchanged_term_creates_no_version(tx: Tx) -> None:
     shop = await merchant(tx)
     same = {"name": "Quay Books", "platform_fee_rate": Decimal("0.0400"), "reserve_days": 180}
     new = await merchants.change(tx, shop.id, NOW, who="ann", reason="a new name", **same)
@@ -74,7 +74,7 @@ async def test_versions_cannot_be_changed(tx: Tx) -> None:
 
 
 REFUSED = (
-    # what is changed                                field that is named
+    # changes                                        field that the error names
     ({"reason": "  "}, "reason"),
     ({"name": ""}, "name"),
     ({"platform_fee_rate": Decimal(1)}, "platform_fee_rate"),
@@ -92,7 +92,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize(("terms", "field"), REFUSED)
-async def test_terms_that_make_no_sense_are_refused(tx: Tx, terms, field) -> None:
+async def test_invalid_terms_are_refused(tx: Tx, terms, field) -> None:
     shop = await merchant(tx)
     with pytest.raises(Invalid) as refused:
         await merchants.change(tx, shop.id, NOW, **({"who": "ann", "reason": "why"} | terms))
@@ -101,7 +101,7 @@ async def test_terms_that_make_no_sense_are_refused(tx: Tx, terms, field) -> Non
     assert len(await merchants.history(tx, shop.id)) == 1
 
 
-async def test_who_is_not_there_has_no_terms(tx: Tx) -> None:
+async def test_an_unknown_merchant_has_no_terms(tx: Tx) -> None:
     with pytest.raises(NotFound):
         await merchants.history(tx, "mer_nobody")
     with pytest.raises(NotFound):
@@ -151,14 +151,14 @@ WRONG_FEES = (
 
 
 @pytest.mark.parametrize("change", WRONG_FEES)
-def test_a_wrong_fee_is_refused(change) -> None:
+def test_an_invalid_fee_is_refused(change) -> None:
     with pytest.raises(Invalid) as refused:
         fees.apply_changes("[]", (change,), "USD")
     assert refused.value.field == "fee"
 
 
 PICKS = (
-    # method        currency  row that counts
+    # method        currency  row that applies
     ("CREDIT_CARD", "EUR", "CREDIT_CARD:EUR=0.03"),
     ("CREDIT_CARD", "USD", "CREDIT_CARD=0.02+0.10"),
     ("ALIPAY", "CNY", "ALIPAY:CNY=0.012"),
@@ -168,7 +168,7 @@ PICKS = (
 
 
 @pytest.mark.parametrize(("method", "currency", "expected"), PICKS)
-def test_the_most_specific_row_counts(method, currency, expected) -> None:
+def test_the_most_specific_row_applies(method, currency, expected) -> None:
     text = fees.apply_changes(
         "[]", ("CREDIT_CARD=0.02+0.10", "CREDIT_CARD:EUR=0.03", "ALIPAY:CNY=0.012"), "USD"
     )
@@ -178,8 +178,8 @@ def test_the_most_specific_row_counts(method, currency, expected) -> None:
 
 async def test_the_settlement_currency_cannot_be_changed(tx: Tx) -> None:
     shop = await merchant(tx, settlement_currency="EUR")
-    said = {"who": "ann", "reason": "moved"}
+    by = {"who": "ann", "reason": "moved"}
     with pytest.raises(Invalid, match="must stay EUR: the balance is in it"):
-        await merchants.change(tx, shop.id, NOW, settlement_currency="USD", **said)
-    same = await merchants.change(tx, shop.id, NOW, settlement_currency="EUR", **said)
+        await merchants.change(tx, shop.id, NOW, settlement_currency="USD", **by)
+    same = await merchants.change(tx, shop.id, NOW, settlement_currency="EUR", **by)
     assert same.terms_version == shop.terms_version

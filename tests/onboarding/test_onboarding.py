@@ -1,4 +1,4 @@
-"""Approving invites the owner; closing needs settled books, and then shuts every door."""
+"""Approving an application invites its owner; only a merchant with settled books can be closed."""
 
 import asyncio
 from decimal import Decimal
@@ -30,26 +30,26 @@ async def _suspended(tx: Tx, merchant_id: str) -> None:
     await merchants.change_status(tx, merchant_id, "suspended", ANN, NOW)
 
 
-async def test_whoever_applied_is_invited_as_the_owner_once_approved(tx: Tx) -> None:
+async def test_approving_an_application_invites_the_applicant_as_owner(tx: Tx) -> None:
     form = merchants.ApplicationForm(
         merchant="Quay", currency="USD", name="Ada", email="ada@example.com", website="",
         business="tea",
     )  # fmt: skip
-    made = await merchants.apply(tx, form, NOW)
-    assert await people.invitations(tx, made, NOW) == []
-    approved = await onboarding.approve(tx, SETTINGS, made, ANN, NOW, language="zh-Hans")
+    merchant_id = await merchants.apply(tx, form, NOW)
+    assert await people.invitations(tx, merchant_id, NOW) == []
+    approved = await onboarding.approve(tx, SETTINGS, merchant_id, ANN, NOW, language="zh-Hans")
     assert approved.merchant.status == "ACTIVE"
     assert approved.mailed
     topics = await tx.fetch("select topic, recipient, language from mails")
     assert [tuple(row) for row in topics] == [("invitation", "ada@example.com", "zh-Hans")]
-    (link,) = await people.invitations(tx, made, NOW)
+    (link,) = await people.invitations(tx, merchant_id, NOW)
     assert (link.email, link.role) == ("ada@example.com", "owner")
     assert approved.invitation.link.id == link.id
     with pytest.raises(Invalid, match="must be APPLIED"):
-        await onboarding.decline(tx, made, ANN, NOW)
+        await onboarding.decline(tx, merchant_id, ANN, NOW)
 
 
-async def test_money_and_work_under_way_stand_in_the_way_and_are_named(tx: Tx) -> None:
+async def test_outstanding_money_and_work_prevent_closing_and_are_named(tx: Tx) -> None:
     order = await world.paid(tx, await world.opened(tx))
     shop = order.merchant_id
     other = await world.session(tx, shop, order.product_id)
@@ -69,7 +69,7 @@ async def test_money_and_work_under_way_stand_in_the_way_and_are_named(tx: Tx) -
     assert (await merchants.find(tx, shop)).status == "SUSPENDED"
 
 
-async def test_a_debt_stands_in_the_way(tx: Tx) -> None:
+async def test_a_debt_prevents_closing(tx: Tx) -> None:
     order = await world.settled(tx, await world.paid(tx, await world.opened(tx)))
     lost = await world.dispute_said(tx, order, "LOST")
     assert lost is not None
@@ -79,19 +79,19 @@ async def test_a_debt_stands_in_the_way(tx: Tx) -> None:
             await onboarding.close(tx, order.merchant_id, ANN, NOW)
 
 
-def _asked(minor: int = 6_000) -> AdjustmentRequest:
+def _recharge(minor: int = 6_000) -> AdjustmentRequest:
     return AdjustmentRequest(
         kind="recharge", amount_minor=minor, reference=world.fresh(), reason="sent", by="ann"
     )
 
 
-async def test_what_waits_for_a_second_person_stands_in_the_way(tx: Tx) -> None:
+async def test_a_request_that_waits_for_approval_prevents_closing(tx: Tx) -> None:
     shop = (await world.merchant(tx)).id
-    paid = await adjustments.request(tx, shop, _asked(), None, NOW)
+    paid = await adjustments.request(tx, shop, _recharge(), None, NOW)
     assert paid.status == "DONE"
-    wanted = PayoutRequest(amount_minor=6_000, reference="W", reason="weekly", by="ann")
-    waiting = await payouts.request(tx, shop, wanted, LIMIT, NOW)
-    await adjustments.request(tx, shop, _asked(), LIMIT, NOW)
+    request = PayoutRequest(amount_minor=6_000, reference="W", reason="weekly", by="ann")
+    waiting = await payouts.request(tx, shop, request, LIMIT, NOW)
+    await adjustments.request(tx, shop, _recharge(), LIMIT, NOW)
     await _suspended(tx, shop)
     with pytest.raises(NotClosable, match="2 requests that wait for a second per"):
         async with tx.transaction():
@@ -101,22 +101,24 @@ async def test_what_waits_for_a_second_person_stands_in_the_way(tx: Tx) -> None:
             await payouts.approve(tx, waiting.id, "bob", NOW)
 
 
-async def test_what_was_asked_for_before_the_closing_is_rejected_and_not_approved(tx: Tx) -> None:
+async def test_a_request_from_before_closing_can_only_be_rejected(tx: Tx) -> None:
     shop = (await world.merchant(tx)).id
-    before = await adjustments.request(tx, shop, _asked(), LIMIT, NOW)
+    before = await adjustments.request(tx, shop, _recharge(), LIMIT, NOW)
     await _suspended(tx, shop)
-    await merchants.change_status(tx, shop, "closed", ANN, NOW + 1)  # as the version before let it
+    await merchants.change_status(tx, shop, "closed", ANN, NOW + 1)  # an older version allowed it
     with pytest.raises(Invalid, match="merchant must not be CLOSED"):
         async with tx.transaction():
             await adjustments.approve(tx, before.id, "bob", NOW + 2)
     rejected = await adjustments.reject(tx, before.id, "bob", "closed", NOW + 2)
     assert rejected.status == "REJECTED"
-    late = await adjustments.request(tx, shop, _asked(), LIMIT, NOW + 3)  # a debt is paid
+    late = await adjustments.request(
+        tx, shop, _recharge(), LIMIT, NOW + 3
+    )  # the merchant pays a debt
     assert (await adjustments.approve(tx, late.id, "bob", NOW + 4)).status == "DONE"
 
 
 @pytest.mark.parametrize("first", ["request", "close"])
-async def test_closing_and_asking_wait_for_each_other(db: Db, first: str) -> None:
+async def test_closing_and_a_concurrent_request_are_serialized(db: Db, first: str) -> None:
     shop = (await db.run(world.merchant)).id
     await db.run(lambda tx: _suspended(tx, shop))
 
@@ -124,24 +126,24 @@ async def test_closing_and_asking_wait_for_each_other(db: Db, first: str) -> Non
         return await onboarding.close(tx, shop, ANN, NOW)
 
     async def ask(tx: Tx) -> object:
-        return await adjustments.request(tx, shop, _asked(), LIMIT, NOW + 1)
+        return await adjustments.request(tx, shop, _recharge(), LIMIT, NOW + 1)
 
-    one, other = (ask, close) if first == "request" else (close, ask)
+    earlier, later = (ask, close) if first == "request" else (close, ask)
     async with db.transaction() as tx:
-        await one(tx)
-        second = asyncio.create_task(db.run(other))
+        await earlier(tx)
+        second = asyncio.create_task(db.run(later))
         await asyncio.sleep(0.1)
         assert not second.done()
     if first == "request":
         with pytest.raises(NotClosable):
             await second
-    else:  # it is asked for with the merchant closed, knowingly
+    else:  # a request for a closed merchant is allowed
         await second
-        made = await db.read(lambda tx: adjustments.list_waiting(tx, shop))
-        assert (await db.run(lambda tx: adjustments.approve(tx, made[0].id, "bob", NOW + 2))).id
+        pending = await db.read(lambda tx: adjustments.list_waiting(tx, shop))
+        assert (await db.run(lambda tx: adjustments.approve(tx, pending[0].id, "bob", NOW + 2))).id
 
 
-def test_a_closed_merchant_is_shut_everywhere_and_its_books_are_read_by_staff(shop: Shop) -> None:
+def test_a_closed_merchant_has_no_access_and_staff_read_its_books(shop: Shop) -> None:
     server, now = shop.api_server, shop.api_server.app.clock()
     ada, staff = person(server, shop.id, "owner"), person(server, None, staff_role="auditor")
     endpoint, left = shop.endpoint(), shop.session()
@@ -161,7 +163,7 @@ def test_a_closed_merchant_is_shut_everywhere_and_its_books_are_read_by_staff(sh
     sql = "select status from webhook_endpoints where merchant_id = $1 and id = $2"
     assert server.sql(sql, shop.id, endpoint["id"]) == [{"status": "DISABLED"}]
     check = UrlCheck(server.app.outgoing.check)
-    for wanted in (
+    for change in (
         lambda tx: webhooks.update(
             tx, shop.id, endpoint["id"], EndpointFields(status="ENABLED"), check, now
         ),
@@ -170,6 +172,6 @@ def test_a_closed_merchant_is_shut_everywhere_and_its_books_are_read_by_staff(sh
         ),
     ):
         with pytest.raises(Invalid, match="must not be CLOSED"):
-            server.tx(wanted)
+            server.tx(change)
     assert server.sql(sql, shop.id, endpoint["id"]) == [{"status": "DISABLED"}]
     assert "cannot take payments" in server.http.get(f"/checkout/{left['id']}").text

@@ -1,4 +1,4 @@
-"""Which addresses are refused: by their form, and by what they stand for."""
+"""Addresses that are refused, by their form or because they are not public."""
 
 from ipaddress import ip_address, ip_network
 
@@ -8,7 +8,7 @@ from opentill.outgoing.addresses import Forbidden, Policy
 
 OPEN = Policy(allow_http=True)
 
-# Hosts that stand for something that is not public, however they are written.
+# Spellings of hosts whose address is not public.
 HOSTS = """
     0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255
     127.0.0.1 127.0.0.2 127.255.255.254 168.63.129.16 169.254.0.1 169.254.169.254
@@ -35,7 +35,7 @@ HOSTS = """
     example.com:25 example.com:22 example.com:6667 example.com:2049 exa_mple!.com a'b.com
     a;b.com -example-.com a$b.com a*b.com a(b).com a,b.com
 """.split()
-# Whole addresses that are not read by everybody in the same way, or are not for us.
+# URLs that parsers read differently, or that the client does not support.
 WHOLE = [
     *("", " ", "https:", "https:/", "https://", "https:///", "https:///path", "https://?x", "https://#x"),
     *("example.com", "//example.com/", "/path", "https:example.com", "https:/example.com"),
@@ -56,18 +56,18 @@ WHOLE = [
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_host_that_is_not_public_or_not_plain_is_refused(scheme: str, host: str) -> None:
+def test_a_host_that_is_private_or_ambiguous_is_refused(scheme: str, host: str) -> None:
     with pytest.raises(Forbidden):
         OPEN.target(f"{scheme}://{host}/path")
 
 
 @pytest.mark.parametrize("url", WHOLE)
-def test_an_address_that_is_not_plain_is_refused(url: str) -> None:
+def test_an_ambiguous_url_is_refused(url: str) -> None:
     with pytest.raises(Forbidden):
         OPEN.target(url)
 
 
-def test_there_are_enough_refused_forms() -> None:
+def test_the_list_of_refused_forms_is_long() -> None:
     assert len(set(HOSTS)) + len(set(WHOLE)) >= 200
     assert len(HOSTS) == len(set(HOSTS))
 
@@ -87,7 +87,7 @@ def test_there_are_enough_refused_forms() -> None:
         ("https://[2606:4700:0::1111]:8443/", "2606:4700::1111", 8443, "/"),
     ],
 )
-def test_a_plain_public_address_is_read(url: str, host: str, port: int, rest: str) -> None:
+def test_a_plain_public_url_is_parsed(url: str, host: str, port: int, rest: str) -> None:
     target = OPEN.target(url)
     assert (target.host, target.port, target.rest) == (host, port, rest)
 
@@ -98,7 +98,7 @@ def test_http_is_refused_unless_it_is_allowed() -> None:
         Policy().target("http://example.com/")
 
 
-def test_a_network_can_be_opened_and_opens_nothing_else() -> None:
+def test_allowing_a_network_allows_no_other() -> None:
     networks = (ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"), ip_network("127.0.0.0/8"))
     policy = Policy(allow_http=True, allowed_networks=networks)
     for open_ in ("10.1.2.3", "[fd00:1::5]", "127.0.0.1", "localhost", "x.localhost"):
@@ -108,14 +108,14 @@ def test_a_network_can_be_opened_and_opens_nothing_else() -> None:
             policy.target(f"http://{closed}/")
 
 
-def test_of_several_addresses_only_the_public_ones_are_left() -> None:
+def test_only_the_public_addresses_of_a_host_are_used() -> None:
     mixed = [ip_address("127.0.0.1"), ip_address("8.8.8.8"), ip_address("64:ff9b::8.8.8.8")]
     assert Policy().select_allowed("a.example", mixed) == [ip_address("8.8.8.8")]
     with pytest.raises(Forbidden, match=r"a\.example stands for no public"):
         Policy().select_allowed("a.example", mixed[:1])
 
 
-def test_a_configured_server_is_spoken_to_wherever_it_is_and_nothing_else_is() -> None:
+def test_a_configured_server_may_be_private_and_no_other() -> None:
     policy = Policy.only("http://Bank:8081/v1/")
     assert policy.target("http://bank:8081/v1/payments?x=1").rest == "/v1/payments?x=1"
     assert policy.allows(ip_address("10.0.0.1"))
@@ -131,7 +131,7 @@ def test_a_configured_server_is_spoken_to_wherever_it_is_and_nothing_else_is() -
         Policy.only("bank:8081")
 
 
-def test_a_refusal_does_not_say_what_a_name_of_the_operators_stands_for() -> None:
+def test_a_refusal_does_not_reveal_the_address_of_an_internal_name() -> None:
     with pytest.raises(Forbidden) as refused:
         Policy().select_allowed("db.corp.example", [ip_address("10.1.2.3"), ip_address("fd00::5")])
     assert "db.corp.example" in str(refused.value)

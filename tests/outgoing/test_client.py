@@ -1,4 +1,4 @@
-"""The client for everything that leaves, against servers that misbehave on real sockets."""
+"""The client of outgoing requests, against misbehaving servers on real sockets."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Listener:
-    """Counts connections and requests, and answers each request by a script."""
+    """A server that counts connections and requests, and answers each request by a script."""
 
     def __init__(self, script: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> None:
         self.script = script
@@ -53,7 +53,7 @@ async def listening(
     tls: ssl.SSLContext | None = None,
     port: int = 0,
 ) -> AsyncIterator[Listener]:
-    """Run a listener."""
+    """Run a `Listener` that answers by ``script``."""
     listener = Listener(script)
     server = await asyncio.start_server(listener.accept, host, port, ssl=tls)
     listener.port = server.sockets[0].getsockname()[1]
@@ -68,7 +68,7 @@ async def listening(
 
 
 def saying(*parts: bytes, pause_s: float = 0, end: str = "") -> Callable[..., Awaitable[None]]:
-    """Return a script that writes parts with pauses, and then closes or resets if told to."""
+    """Return a script that writes ``parts`` with pauses, then closes or resets as ``end`` says."""
 
     async def script(writer: asyncio.StreamWriter) -> None:
         for part in parts:
@@ -85,7 +85,7 @@ def saying(*parts: bytes, pause_s: float = 0, end: str = "") -> Callable[..., Aw
 
 @contextlib.asynccontextmanager
 async def client(policy: Policy = HOME, **names: Sequence[str]) -> AsyncIterator[Outgoing]:
-    """Make a client that knows some names (``_`` for a dot) and no others."""
+    """Yield a client that resolves only ``names`` (with ``_`` for a dot)."""
 
     async def resolve(host: str) -> Sequence[str]:
         if host.replace(".", "_") not in names:
@@ -99,7 +99,7 @@ async def client(policy: Policy = HOME, **names: Sequence[str]) -> AsyncIterator
         await outgoing.close()
 
 
-async def test_a_request_arrives_as_it_was_given_and_its_answer_too() -> None:
+async def test_request_and_response_are_transferred_unchanged() -> None:
     answer = b"HTTP/1.1 418 x\r\nX-One: 1\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nno!"
     async with listening(saying(answer)) as there, client(shop_example=["127.0.0.1"]) as outgoing:
         url = f"http://Shop.Example:{there.port}/a%2Fb/../c?d=%20+&e"
@@ -119,7 +119,7 @@ async def test_a_request_arrives_as_it_was_given_and_its_answer_too() -> None:
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_an_answer_and_is_not_followed(status: int) -> None:
+async def test_a_redirect_is_returned_and_not_followed(status: int) -> None:
     async with listening(saying(OK)) as inside:
         for where in (f"http://127.0.0.1:{inside.port}/", "//127.0.0.1/", "/again"):
             redirect = f"HTTP/1.1 {status} x\r\nLocation: {where}\r\nContent-Length: 0\r\n\r\n"
@@ -134,7 +134,7 @@ async def test_a_redirect_is_an_answer_and_is_not_followed(status: int) -> None:
     "addresses",
     [["127.0.0.2"], ["::1"], ["127.0.0.2", "::1"], ["::ffff:127.0.0.1"], ["169.254.169.254"]],
 )
-async def test_a_name_of_a_forbidden_address_gets_no_connection(addresses: list[str]) -> None:
+async def test_a_host_with_a_forbidden_address_is_not_connected_to(addresses: list[str]) -> None:
     async with (
         listening(saying(OK), "127.0.0.2") as inside,
         client(evil_example=addresses) as outgoing,
@@ -146,8 +146,8 @@ async def test_a_name_of_a_forbidden_address_gets_no_connection(addresses: list[
     assert inside.connections == 0
 
 
-async def test_a_name_that_changes_between_check_and_connection_gains_nothing() -> None:
-    """Each look-up gives another address: the one that was vetted is the one connected to."""
+async def test_dns_rebinding_does_not_change_the_connected_address() -> None:
+    """Each look-up returns another address; the client connects to the one that it checked."""
     turns = [["127.0.0.1"], ["127.0.0.2"]] * 5
     looked_up = 0
 
@@ -174,7 +174,7 @@ async def test_a_name_that_changes_between_check_and_connection_gains_nothing() 
     assert (outside.connections, inside.connections) == (5, 0)
 
 
-async def test_of_a_mixed_name_only_the_vetted_address_is_connected_to() -> None:
+async def test_only_the_public_address_of_a_mixed_host_is_connected_to() -> None:
     async with (
         listening(saying(OK)) as outside,
         listening(saying(OK), "127.0.0.2", port=outside.port) as inside,
@@ -185,8 +185,8 @@ async def test_of_a_mixed_name_only_the_vetted_address_is_connected_to() -> None
     assert (outside.connections, inside.connections) == (1, 0)
 
 
-async def test_the_last_look_is_at_the_socket() -> None:
-    """Whatever the resolver hands on, no socket is made for a forbidden address."""
+async def test_the_address_is_checked_again_at_the_socket() -> None:
+    """No socket is created for a forbidden address, whatever the resolver returns."""
     async with (
         listening(saying(OK), "127.0.0.2") as inside,
         client(a_example=["127.0.0.2"]) as outgoing,
@@ -224,7 +224,7 @@ BAD = [
 
 @pytest.mark.parametrize("script", BAD, ids=map(str, range(len(BAD))))
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_bad_response_is_no_answer(
+async def test_a_malformed_response_raises_no_response(
     method: str, script: Callable[..., Awaitable[None]]
 ) -> None:
     async with listening(script) as there, client() as outgoing:
@@ -244,10 +244,10 @@ LATE = [
 
 @pytest.mark.parametrize("script", LATE, ids=map(str, range(len(LATE))))
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_response_that_is_not_complete_in_time_is_no_answer(
+async def test_an_incomplete_response_raises_no_response_at_the_timeout(
     method: str, script: Callable[..., Awaitable[None]]
 ) -> None:
-    """On a connection that is there already, so that the time is spent on waiting alone."""
+    """Uses an open connection, so that the timeout covers only the wait for the response."""
 
     async def first_quick_then_late(writer: asyncio.StreamWriter) -> None:
         await (saying(OK) if len(there.heads) == 1 else script)(writer)
@@ -260,7 +260,7 @@ async def test_a_response_that_is_not_complete_in_time_is_no_answer(
         assert there.connections == 1
 
 
-async def test_a_kept_connection_that_is_cut_off_is_no_answer() -> None:
+async def test_a_reused_connection_that_breaks_raises_no_response() -> None:
     turn = 0
 
     async def script(writer: asyncio.StreamWriter) -> None:
@@ -280,7 +280,7 @@ async def test_a_kept_connection_that_is_cut_off_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize(("size", "cut"), [(99, False), (100, False), (101, True), (10**7, True)])
-async def test_a_long_body_is_cut_off(size: int, cut: bool) -> None:
+async def test_a_long_body_is_truncated(size: int, cut: bool) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size
     async with listening(saying(head, b"x" * size)) as there, client() as outgoing:
         url = f"http://127.0.0.1:{there.port}/"
@@ -288,7 +288,7 @@ async def test_a_long_body_is_cut_off(size: int, cut: bool) -> None:
     assert (got.body, got.cut) == (b"x" * min(size, 100), cut)
 
 
-async def test_an_endless_body_is_cut_off() -> None:
+async def test_an_endless_body_is_truncated() -> None:
     async def script(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while not writer.is_closing():
@@ -300,7 +300,7 @@ async def test_an_endless_body_is_cut_off() -> None:
     assert (len(got.body), got.cut) == (65536, True)
 
 
-async def test_what_is_packed_is_not_unpacked() -> None:
+async def test_a_compressed_body_is_not_decompressed() -> None:
     packed = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb"
     async with listening(saying(packed)) as there, client() as outgoing:
         got = await outgoing.send("GET", f"http://127.0.0.1:{there.port}/", timeout_s=10)
@@ -308,7 +308,7 @@ async def test_what_is_packed_is_not_unpacked() -> None:
     assert b"Accept-Encoding: identity\r\n" in there.heads[0]
 
 
-async def test_a_file_is_written_and_bounded() -> None:
+async def test_a_download_is_limited_in_size() -> None:
     text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n1,2,3"
     async with listening(saying(text)) as there, client() as outgoing:
         url, target = f"http://127.0.0.1:{there.port}/", BytesIO()
@@ -318,7 +318,7 @@ async def test_a_file_is_written_and_bounded() -> None:
             await outgoing.download(url, BytesIO(), timeout_s=10, max_bytes=4)
 
 
-async def test_what_was_never_connected_to_is_unreachable() -> None:
+async def test_a_failed_connection_raises_unreachable() -> None:
     async with listening(saying(OK)) as gone:
         pass
     slow = asyncio.Event()
@@ -335,11 +335,11 @@ async def test_what_was_never_connected_to_is_unreachable() -> None:
     await outgoing.close()
 
 
-async def test_a_name_that_hangs_is_asked_for_once() -> None:
-    asked: list[str] = []
+async def test_concurrent_requests_share_one_slow_lookup() -> None:
+    lookups: list[str] = []
 
     async def resolve(host: str) -> Sequence[str]:
-        asked.append(host)
+        lookups.append(host)
         await asyncio.sleep(0.3)
         return ["127.0.0.1"]
 
@@ -349,7 +349,7 @@ async def test_a_name_that_hangs_is_asked_for_once() -> None:
         got = await asyncio.gather(*(outgoing.send("GET", url, timeout_s=10) for _ in range(20)))
         await outgoing.close()
     assert {answer.status for answer in got} == {200}
-    assert asked == ["shop.example"]
+    assert lookups == ["shop.example"]
 
 
 async def test_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,11 +361,11 @@ async def test_the_environments_proxies_are_not_used(monkeypatch: pytest.MonkeyP
 
 
 def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
-    """Make a certificate for a name that only its own file vouches for."""
+    """Return the TLS context and the file of a self-signed certificate for ``name``."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -384,7 +384,7 @@ def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
             serialization.NoEncryption(),
         )
     )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     return context, folder / "cert.pem"
@@ -394,8 +394,8 @@ async def test_the_certificate_is_checked_against_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tls, vouched = certificate(tmp_path, "shop.example")
-    asked: list[str | None] = []
-    tls.sni_callback = lambda _socket, name, _context: asked.append(name)
+    server_names: list[str | None] = []
+    tls.sni_callback = lambda _socket, name, _context: server_names.append(name)
     names = {"shop_example": ["127.0.0.1"], "other_example": ["127.0.0.1"]}
     async with listening(saying(OK), tls=tls) as there:
         async with client(**names) as outgoing:
@@ -408,7 +408,7 @@ async def test_the_certificate_is_checked_against_the_name(
             for host in ("other.example", "127.0.0.1"):
                 with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
                     await outgoing.send("POST", f"https://{host}:{there.port}/", timeout_s=10)
-    assert asked == ["shop.example", "shop.example", "other.example", None]
+    assert server_names == ["shop.example", "shop.example", "other.example", None]
     assert len(there.heads) == 1
 
 

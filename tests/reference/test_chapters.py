@@ -1,4 +1,4 @@
-"""The chapters say what is true of the code."""
+"""The chapters of the reference agree with the code."""
 
 import hashlib
 import json
@@ -41,12 +41,12 @@ def _text(name: str, **changes: Any) -> str:
 
 
 def _problems(kind: type[Problem]) -> Iterator[type[Problem]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _problems(one)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _problems(subclass)
 
 
-def test_every_business_code_has_its_advice() -> None:
+def test_every_error_code_has_advice() -> None:
     codes = {one.code for one in _problems(Problem) if one.__module__ == errors.__name__}
     assert {one.code for one in ADVICE} == codes
     text = _text("errors")
@@ -63,21 +63,21 @@ def test_every_business_code_has_its_advice() -> None:
     assert documented <= codes
 
 
-def test_every_test_card_is_there() -> None:
+def test_every_test_card_is_listed() -> None:
     text = _text("testing")
     for card in TEST_CARDS:
         assert card.spaced in text
     assert len(re.findall(r"4\d{3} \d{4} \d{4} \d{4}", text)) == len(TEST_CARDS)
 
 
-def test_every_status_of_an_order_says_what_to_do() -> None:
+def test_every_order_status_is_in_the_table() -> None:
     rows = re.findall(
         r"^\| `([A-Z]+)` \|", (CHAPTER_FILES / "payments.md").read_text(), re.MULTILINE
     )
     assert sorted(rows) == sorted(get_args(Status))
 
 
-def test_figures_of_the_code_are_those_of_the_chapters() -> None:
+def test_limits_in_the_chapters_are_those_of_the_code() -> None:
     limits, retries = _text("limits"), _text("idempotency")
     for figure in (
         f"{MAX_ATTEMPTS}",
@@ -92,7 +92,7 @@ def test_figures_of_the_code_are_those_of_the_chapters() -> None:
         assert f"{prefix}_" in _text("formats")
 
 
-def test_what_depends_on_the_deployment_is_that_of_the_deployment() -> None:
+def test_chapters_show_the_values_of_this_deployment() -> None:
     assert "77 a minute" in _text("limits", limit_ip_per_minute=77)
     assert "none" in _text("limits", limit_ip_per_minute=0)
     assert "begin with svc_stg_" in _text("authentication", environment="staging")
@@ -101,7 +101,7 @@ def test_what_depends_on_the_deployment_is_that_of_the_deployment() -> None:
     assert "1 minute, 5 minutes, 30 minutes, 2 hours" in _text("webhooks")
 
 
-def test_the_python_of_the_chapters_is_python() -> None:
+def test_python_examples_compile() -> None:
     texts = Texts(SETTINGS)
     blocks = [
         token.content
@@ -114,19 +114,19 @@ def test_the_python_of_the_chapters_is_python() -> None:
         compile(block, "chapter", "exec")
 
 
-def test_the_sign_of_the_epay_chapter_is_the_right_one() -> None:
+def test_the_epay_chapter_computes_the_right_signature() -> None:
     names: dict[str, Any] = {}
-    exec(_block("epay", "python"), names)  # noqa: S102 - it is what is tested
+    exec(_block("epay", "python"), names)  # noqa: S102 - the example is the object of the test
     vectors = Path(__file__).parents[1] / "epay" / "vectors.json"
-    tried = 0
+    checked = 0
     for vector in json.loads(vectors.read_text())["vectors"]:
         assert names["sign"](vector["params"], vector["key"]) == vector["sign"]
-        tried += 1
-    assert tried
+        checked += 1
+    assert checked
     assert names["sign"]({"a": "1", "b": ""}, "k") == hashlib.md5(b"a=1k").hexdigest()  # noqa: S324
 
 
-def test_the_javascript_that_verifies_a_webhook_takes_ours_and_no_other(tmp_path: Path) -> None:
+def test_the_javascript_example_verifies_webhooks(tmp_path: Path) -> None:
     secret, body, now = signing.new_secret(), b'{"id":"evt_1"}', now_ms()
     headers = dict(signing.headers([secret], "evt_1", now, body))
     newer = [signing.new_secret(), signing.new_secret()]

@@ -1,4 +1,4 @@
-"""The pages of the reference, from the real document and from hostile ones."""
+"""The pages of the reference, rendered from the real document and from hostile ones."""
 
 import gzip
 import re
@@ -40,7 +40,7 @@ def pages(book: Book) -> dict[str, Reader]:
     return {path: Reader(html_of(book, path)) for path in _paths()}
 
 
-def test_every_operation_is_on_the_page_of_its_group_with_three_samples(
+def test_every_operation_has_three_samples_on_its_group_s_page(
     pages: dict[str, Reader],
 ) -> None:
     for path, methods in DOCUMENT["paths"].items():
@@ -56,7 +56,7 @@ def test_every_operation_is_on_the_page_of_its_group_with_three_samples(
         assert "https://pay.example/till/v1/" in pages[group.slug].text
 
 
-def test_every_type_of_event_is_shown_with_its_body_and_without_a_request(
+def test_every_event_type_has_an_example_body_and_no_request(
     pages: dict[str, Reader],
 ) -> None:
     page = pages["events"]
@@ -66,7 +66,7 @@ def test_every_type_of_event_is_shown_with_its_body_and_without_a_request(
     assert not [attrs for _, attrs in page.elements if "data-language" in attrs]
 
 
-def test_every_link_leads_to_a_page_and_an_anchor_that_are_there(pages: dict[str, Reader]) -> None:
+def test_every_link_has_an_existing_page_and_anchor(pages: dict[str, Reader]) -> None:
     elsewhere = {"", "/till/openapi.json", "https://www.standardwebhooks.com"}
     for path, page in pages.items():
         for attrs in page.all("a"):
@@ -75,16 +75,18 @@ def test_every_link_leads_to_a_page_and_an_anchor_that_are_there(pages: dict[str
             if address in elsewhere and (address or not anchor):
                 continue
             assert not address or address.startswith("/till/docs"), f"{path}: {address}"
-            found = pages[target if address else path]
-            assert not anchor or anchor in _ids(found), f"{path}: {attrs['href']}"
+            linked = pages[target if address else path]
+            assert not anchor or anchor in _ids(linked), f"{path}: {attrs['href']}"
 
 
-def test_an_old_link_to_an_operation_arrives_where_it_is_named(pages: dict[str, Reader]) -> None:
+def test_the_first_page_has_an_anchor_for_every_operation(pages: dict[str, Reader]) -> None:
     operations = [one for methods in DOCUMENT["paths"].values() for one in methods.values()]
     assert {one["operationId"] for one in operations} <= set(_ids(pages[""]))
 
 
-def test_ids_are_unique_and_nothing_is_inline(book: Book, pages: dict[str, Reader]) -> None:
+def test_ids_are_unique_and_there_is_no_inline_script_or_style(
+    book: Book, pages: dict[str, Reader]
+) -> None:
     for path, page in pages.items():
         ids = _ids(page)
         assert len(set(ids)) == len(ids), path
@@ -98,7 +100,7 @@ def test_ids_are_unique_and_nothing_is_inline(book: Book, pages: dict[str, Reade
         }  # fmt: skip
 
 
-def test_the_address_and_the_prefix_of_keys_are_those_of_the_deployment() -> None:
+def test_pages_show_the_url_and_key_prefix_of_the_deployment() -> None:
     settings = Settings(public_url="https://stage.example", environment="staging")
     staging = Book(settings, responses.encode(app.openapi_document(settings)))
     for path in _paths():
@@ -110,7 +112,7 @@ def test_the_address_and_the_prefix_of_keys_are_those_of_the_deployment() -> Non
     assert 'placeholder="svc_stg_…"' in html_of(staging, "products")
 
 
-def test_fields_are_listed_with_type_need_and_limits(pages: dict[str, Reader]) -> None:
+def test_fields_are_listed_with_type_requirement_and_limits(pages: dict[str, Reader]) -> None:
     text = " ".join(pages["products"].text.split())
     assert "name required string" in text
     assert "image string or null" in text or "image null or string" in text
@@ -118,7 +120,7 @@ def test_fields_are_listed_with_type_need_and_limits(pages: dict[str, Reader]) -
     assert "9007199254740991" not in text
 
 
-def test_a_group_with_another_credential_needs_nothing_new() -> None:
+def test_a_group_with_another_credential_is_rendered() -> None:
     document = {
         "openapi": "3.1.0",
         "info": {"title": "T", "version": "1"},
@@ -174,7 +176,7 @@ def test_a_group_with_another_credential_needs_nothing_new() -> None:
 HOSTILE = "<script>alert(1)</script>"
 
 
-def test_hostile_and_circular_documents_are_drawn_all_the_same() -> None:
+def test_hostile_and_circular_documents_are_rendered_safely() -> None:
     loop = {"$ref": "#/components/schemas/Loop"}
     document = {
         "openapi": "3.1.0",

@@ -1,4 +1,4 @@
-"""The samples, run as they stand there against a real server: every operation in each language."""
+"""Every operation's samples, run unchanged in each language against a real server."""
 
 import contextlib
 import inspect
@@ -20,7 +20,7 @@ from opentill.reference.python_calls import CALLS
 from support.api_server import ApiServer, Shop
 
 NODE: Final = shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
-# Ended last, so that the other samples find what they are about.
+# Run last, because they end objects that other samples need.
 LAST: Final = ("archiveProduct", "deleteWebhookEndpoint")
 
 
@@ -30,19 +30,19 @@ def document(api_server: ApiServer) -> Document:
 
 
 def _operations(document: Document) -> Iterator[tuple[str, Operation]]:
-    """Yield group and operation of all that an API key can be used for."""
-    found = [
-        (group.name, one)
+    """Return group and operation of everything that an API key can call."""
+    runnable = [
+        (group.name, operation)
         for group in document.groups
-        if group.name not in {EVENTS, "People"}  # whose credentials are a person's
-        for one in document.operations(group)
-        if one.credential is None or one.credential.variable == "OPENTILL_KEY"
+        if group.name not in {EVENTS, "People"}  # people have their own credentials
+        for operation in document.operations(group)
+        if operation.credential is None or operation.credential.variable == "OPENTILL_KEY"
     ]
-    yield from sorted(found, key=lambda pair: pair[1].anchor in LAST)
+    yield from sorted(runnable, key=lambda pair: pair[1].anchor in LAST)
 
 
 def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
-    """Return what stands in a sample → what this merchant has in its place."""
+    """Return the replacements for a sample's ids: example value → this merchant's value."""
     product = shop.product()["id"]
     session = shop.session(product)["id"]
     order = shop.paid(product)["id"]
@@ -70,26 +70,26 @@ def _ids(shop: Shop, document: dict[str, Any]) -> dict[str, str]:
 
 @pytest.fixture
 def samples(api_server: ApiServer, shop: Shop, document: Document) -> dict[str, dict[str, str]]:
-    """The samples by language and operation, with this server and what the merchant has."""
+    """The samples by language and operation, with this server's URL and the merchant's ids."""
     ids = _ids(shop, api_server.http.get("/openapi.json").json()) | {
         document.server: api_server.url
     }
-    found: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {}
     for _, operation in _operations(document):
         for sample in operation.samples:
             text = sample.text
             for example, real in ids.items():
                 text = text.replace(example, real)
-            found.setdefault(sample.language, {})[operation.anchor] = text
-    return found
+            texts.setdefault(sample.language, {})[operation.anchor] = text
+    return texts
 
 
-def test_every_group_of_the_document_has_operations_that_are_run(document: Document) -> None:
+def test_every_group_of_the_document_has_runnable_operations(document: Document) -> None:
     ran = {name for name, _ in _operations(document)}
     assert ran >= {"Config", "Products", "Checkouts", "Orders", "Refunds", "Balance", "Webhooks"}
 
 
-def test_the_samples_in_curl_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
+def test_curl_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
     for operation, text in samples["curl"].items():
         program = 'curl() { command curl -sS --fail-with-body "$@"; }\n' + text
         done = subprocess.run(
@@ -107,25 +107,25 @@ def test_the_samples_in_curl_run(samples: Any, shop: Shop, tmp_path: Path) -> No
         assert shown.startswith(("{", "\ufeff", "id,", "type,", "number,")) or "," in shown
 
 
-def test_the_samples_in_python_run(
+def test_python_samples_run(
     samples: Any, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENTILL_KEY", shop.key)
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.chdir(tmp_path)
     for operation, text in samples["Python"].items():
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            exec(compile(text, operation, "exec"), {})  # noqa: S102 - it is what is tested
+        stdout = io.StringIO()
+        with contextlib.redirect_stdout(stdout):
+            exec(compile(text, operation, "exec"), {})  # noqa: S102 - the sample is the object of the test
         files = [path for path in tmp_path.iterdir() if path.stat().st_size]
         silent = operation in (*LAST, "listPayouts")
-        assert said.getvalue() or files or silent, operation
+        assert stdout.getvalue() or files or silent, operation
         for path in files:
             path.unlink()
 
 
-def test_the_samples_in_javascript_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
-    # One process for all; each sample is a module of its own.
+def test_javascript_samples_run(samples: Any, shop: Shop, tmp_path: Path) -> None:
+    # One process runs all samples, each as a separate module.
     names = []
     for number, text in enumerate(samples["JavaScript"].values()):
         path = tmp_path / f"sample{number}.mjs"
@@ -149,7 +149,7 @@ def test_the_samples_in_javascript_run(samples: Any, shop: Shop, tmp_path: Path)
     assert "message: 'success'" in done.stdout
 
 
-def test_every_operation_that_the_client_has_is_written_with_it(document: Document) -> None:
+def test_samples_use_the_python_client_where_it_has_the_operation(document: Document) -> None:
     with Client("http://127.0.0.1:9", "svc_live_x") as client:
         for call in CALLS.values():
             resource, method = call.split(".")

@@ -1,4 +1,4 @@
-"""The pages of the reference as they are sent."""
+"""The responses with the pages of the reference: compression, caching, headers, search."""
 
 import pytest
 
@@ -6,9 +6,7 @@ from support.api_server import ApiServer, error_of
 
 
 @pytest.mark.parametrize("path", ["/docs", "/docs/orders", "/docs/guides/errors"])
-def test_a_page_is_kept_compressed_and_not_sent_to_who_has_it(
-    api_server: ApiServer, path: str
-) -> None:
+def test_a_page_is_sent_compressed_and_validated_by_etag(api_server: ApiServer, path: str) -> None:
     get = api_server.http.get
     plain = get(path, headers={"accept-encoding": "identity"})
     packed = get(path, headers={"accept-encoding": "gzip"})
@@ -16,17 +14,17 @@ def test_a_page_is_kept_compressed_and_not_sent_to_who_has_it(
     assert "content-encoding" not in plain.headers
     assert packed.headers["content-encoding"] == "gzip"
     assert int(packed.headers["content-length"]) * 2 < int(plain.headers["content-length"])
-    assert plain.content == packed.content  # unpacked by the client
+    assert plain.content == packed.content  # decompressed by the client
     assert "accept-encoding" in plain.headers["vary"].lower()
     refused = get(path, headers={"accept-encoding": "br, gzip;q=0"})
     assert "content-encoding" not in refused.headers
     for tag in (plain.headers["etag"], f'"other", {plain.headers["etag"]}', "*"):
-        known = get(path, headers={"if-none-match": tag})
-        assert (known.status_code, known.content) == (304, b"")
+        unchanged = get(path, headers={"if-none-match": tag})
+        assert (unchanged.status_code, unchanged.content) == (304, b"")
     assert get(path, headers={"if-none-match": '"other"'}).status_code == 200
 
 
-def test_pages_run_our_script_and_call_this_service_alone(api_server: ApiServer) -> None:
+def test_the_content_security_policy_allows_only_this_origin(api_server: ApiServer) -> None:
     for path in ("/docs", "/docs/products", "/docs/search?q=refund", "/docs/guides/epay"):
         sent = api_server.http.get(path)
         policy = dict(
@@ -42,7 +40,7 @@ def test_pages_run_our_script_and_call_this_service_alone(api_server: ApiServer)
 
 
 @pytest.mark.parametrize("path", ["/docs/nothing", "/docs/guides/nothing", "/docs/guides/../x"])
-def test_what_is_not_there_is_not_found(api_server: ApiServer, path: str) -> None:
+def test_an_unknown_page_is_not_found(api_server: ApiServer, path: str) -> None:
     sent = api_server.http.get(path)
     assert sent.status_code == 404
     assert error_of(sent)["code"] == 40401
@@ -61,7 +59,7 @@ def test_what_is_not_there_is_not_found(api_server: ApiServer, path: str) -> Non
         ("EPAY md5", "The sign"),
     ],
 )
-def test_the_search_finds_what_one_looks_for_first(
+def test_the_search_lists_the_best_result_first(
     api_server: ApiServer, query: str, first: str
 ) -> None:
     html = api_server.http.get("/docs/search", params={"q": query}).text
@@ -69,7 +67,7 @@ def test_the_search_finds_what_one_looks_for_first(
     assert f"<strong>{first}</strong>" in hits[: hits.index("</li>")]
 
 
-def test_a_search_for_nothing_says_what_can_be_found(api_server: ApiServer) -> None:
+def test_a_search_without_results_shows_help(api_server: ApiServer) -> None:
     get = api_server.http.get
     assert "Type what you look for" in get("/docs/search").text
     assert "Type what you look for" in get("/docs/search", params={"q": "  "}).text

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: kept through kill -9, shared between processes, clear when unfit."""
+"""The embedded PostgreSQL: crash recovery, sharing between processes, errors of a bad directory."""
 
 import contextlib
 import ctypes
@@ -34,23 +34,23 @@ _PRCTL = ctypes.CDLL(None).prctl
 
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
-    """A directory of our own; pytest's are closed to other users, which PostgreSQL may be."""
+    """A new directory; pytest's are closed to other users, and PostgreSQL may run as one."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as name:
         yield Path(name) / "data"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Path]:
-    """The files of a database that was made and stopped in good order, to be copied."""
+    """The files of a database that was created and stopped cleanly, for copying."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as name:
-        made = Path(name) / "data"
-        EmbeddedPostgres.start(made, durable=False).release()
-        yield made / "postgres"
+        data = Path(name) / "data"
+        EmbeddedPostgres.start(data, durable=False).release()
+        yield data / "postgres"
 
 
 @pytest.fixture
 def existing(data_dir: Path, cluster: Path) -> Path:
-    """A data directory with such a database, for tests that are not about how one is made."""
+    """A data directory with a copy of ``cluster``, for tests that do not test its creation."""
     data_dir.mkdir(mode=0o700)
     subprocess.run(["cp", "-a", str(cluster), str(data_dir)], check=True)
     return data_dir
@@ -76,14 +76,14 @@ def _runs(pid: int) -> bool:
 
 
 def _until_ended(pid: int) -> None:
-    """Wait for the end of a server that has removed its file, which is the last but one it does."""
+    """Wait for the end of a server that has removed its pid file, its last step but one."""
     deadline = time.monotonic() + 60
     while _runs(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-async def test_what_was_committed_survives_kill_9_of_everything(existing: Path) -> None:
+async def test_committed_data_survives_kill_9_of_all_processes(existing: Path) -> None:
     child = _start_and_hang(existing)
     url = (existing / "url").read_text()
     await _sql(url, "create table kept (n int)")
@@ -98,10 +98,10 @@ async def test_what_was_committed_survives_kill_9_of_everything(existing: Path) 
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-async def test_a_server_left_by_a_killed_process_is_adopted_and_stopped_at_the_end(
+async def test_a_server_orphaned_by_a_killed_process_is_adopted_and_stopped(
     existing: Path, *, elsewhere: bool
 ) -> None:
-    if elsewhere:  # on another disk, say
+    if elsewhere:  # such as on another disk
         EmbeddedPostgres.start(existing, durable=False).release()
         (existing / "postgres").rename(existing.with_name("moved"))
         (existing / "postgres").symlink_to(existing.with_name("moved"))
@@ -117,7 +117,7 @@ async def test_a_server_left_by_a_killed_process_is_adopted_and_stopped_at_the_e
     _until_ended(pid)
 
 
-async def test_it_is_shared_and_the_last_one_stops_it(existing: Path) -> None:
+async def test_the_server_is_shared_and_stopped_by_its_last_user(existing: Path) -> None:
     child = _start_and_hang(existing)
     pid = _pid(existing)
     with EmbeddedPostgres.start(existing) as server:
@@ -129,7 +129,9 @@ async def test_it_is_shared_and_the_last_one_stops_it(existing: Path) -> None:
     _until_ended(pid)
 
 
-async def test_it_is_durable_checked_and_reached_by_socket_only(data_dir: Path) -> None:
+async def test_the_server_is_durable_has_checksums_and_listens_on_a_socket_only(
+    data_dir: Path,
+) -> None:
     with EmbeddedPostgres.start(data_dir) as server:
         for name, value in {
             "fsync": "on",
@@ -148,7 +150,7 @@ async def test_it_is_durable_checked_and_reached_by_socket_only(data_dir: Path) 
         server.release()
 
 
-async def test_a_deep_data_directory_gets_a_short_socket(data_dir: Path) -> None:
+async def test_a_long_data_directory_has_a_short_socket_path(data_dir: Path) -> None:
     deep = data_dir / ("d" * 100)
     with EmbeddedPostgres.start(deep, durable=False) as server:
         assert await _sql(server.url, "select 1") == 1
@@ -157,13 +159,13 @@ async def test_a_deep_data_directory_gets_a_short_socket(data_dir: Path) -> None
     assert not socket_dir.exists()
 
 
-async def test_odd_characters_in_the_path(data_dir: Path) -> None:
+async def test_a_path_may_contain_special_characters(data_dir: Path) -> None:
     odd = data_dir / "a b&c%d'é"
     with EmbeddedPostgres.start(odd, durable=False) as server:
         assert await _sql(server.url, "select 1") == 1
 
 
-async def test_the_process_id_of_somebody_else_in_its_file_does_no_harm(existing: Path) -> None:
+async def test_a_pid_file_with_another_process_s_id_is_ignored(existing: Path) -> None:
     with EmbeddedPostgres.start(existing, durable=False):
         pid_file = existing / "postgres" / "postmaster.pid"
         lines = pid_file.read_text().splitlines()
@@ -174,7 +176,7 @@ async def test_the_process_id_of_somebody_else_in_its_file_does_no_harm(existing
     assert _runs(os.getpid())
 
 
-async def test_a_start_that_was_killed_half_way_leaves_nothing_in_the_way(data_dir: Path) -> None:
+async def test_a_start_that_was_killed_can_be_repeated(data_dir: Path) -> None:
     half = data_dir / "postgres.new-half"
     half.mkdir(parents=True)
     (half / "PG_VERSION").write_text("18\n")
@@ -183,7 +185,7 @@ async def test_a_start_that_was_killed_half_way_leaves_nothing_in_the_way(data_d
 
 
 UNFIT = [
-    # name, what is in {data_dir}/postgres, what the line says
+    # name, content of {data_dir}/postgres, text in the error
     ("foreign content", {"notes.txt": "mine"}, "holds something else than a PostgreSQL"),
     ("newer", {"PG_VERSION": "99\n"}, "made by PostgreSQL 99, this OpenTill brings 18"),
     ("older", {"PG_VERSION": "15\n"}, "made by PostgreSQL 15, this OpenTill brings 18"),
@@ -193,7 +195,7 @@ UNFIT = [
 @pytest.mark.parametrize(
     ("files", "text"), [row[1:] for row in UNFIT], ids=[row[0] for row in UNFIT]
 )
-def test_an_unfit_directory_is_left_alone_with_one_line(
+def test_an_unusable_directory_is_unchanged_and_reported_in_one_line(
     data_dir: Path, files: dict[str, str], text: str
 ) -> None:
     (data_dir / "postgres").mkdir(parents=True)
@@ -205,14 +207,14 @@ def test_an_unfit_directory_is_left_alone_with_one_line(
     assert {path.name for path in (data_dir / "postgres").iterdir()} == set(files)
 
 
-def test_a_file_in_the_place_of_the_data_directory_is_one_line(data_dir: Path) -> None:
+def test_a_file_instead_of_the_data_directory_is_reported_in_one_line(data_dir: Path) -> None:
     data_dir.parent.joinpath("file").write_text("")
     for path in (data_dir.parent / "file", data_dir.parent / "file" / "below"):
         with pytest.raises(DataDirError, match="not a directory"):
             datadir.prepare(path)
 
 
-def test_a_directory_that_cannot_be_written_is_one_line(
+def test_a_read_only_directory_is_reported_in_one_line(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -220,13 +222,15 @@ def test_a_directory_that_cannot_be_written_is_one_line(
         datadir.prepare(data_dir)
 
 
-def test_a_platform_without_programs_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_without_postgresql_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(programs.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(DataDirError, match="set OPENTILL_DATABASE_URL"):
         programs.find_programs()
 
 
-def test_a_server_that_does_not_start_says_the_last_line_of_its_log(existing: Path) -> None:
+def test_a_failed_start_reports_the_last_line_of_the_log(existing: Path) -> None:
     (existing / "postgres" / "postgresql.conf").write_text("nonsense nonsense\n")
     with pytest.raises(DataDirError, match="does not start: .*FATAL") as caught:
         EmbeddedPostgres.start(existing, durable=False)
@@ -257,23 +261,23 @@ def test_a_lock_ends_with_its_process(data_dir: Path) -> None:
     lock.release()
 
 
-def test_a_key_is_made_once_and_only_its_owner_reads_it(data_dir: Path) -> None:
-    made = read_or_create_key(data_dir, "secret.key")
-    assert len(made) == 64
-    assert read_or_create_key(data_dir, "secret.key") == made
-    assert read_or_create_key(data_dir, "sandbox.key") != made
+def test_a_key_is_created_once_and_readable_by_its_owner_only(data_dir: Path) -> None:
+    key = read_or_create_key(data_dir, "secret.key")
+    assert len(key) == 64
+    assert read_or_create_key(data_dir, "secret.key") == key
+    assert read_or_create_key(data_dir, "sandbox.key") != key
     assert (data_dir / "secret.key").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in data_dir.glob("secret.key*")] == ["secret.key"]
 
 
-def test_a_key_that_was_cut_short_is_not_replaced(data_dir: Path) -> None:
+def test_a_truncated_key_is_not_replaced(data_dir: Path) -> None:
     data_dir.mkdir()
     (data_dir / "secret.key").write_text("short\n")
     with pytest.raises(DataDirError, match="does not hold a key"):
         read_or_create_key(data_dir, "secret.key")
 
 
-def test_a_private_file_is_replaced_whole(data_dir: Path) -> None:
+def test_a_private_file_is_replaced_atomically(data_dir: Path) -> None:
     data_dir.mkdir()
     write_private(data_dir / "a", "one")
     write_private(data_dir / "a", "two")
@@ -283,9 +287,9 @@ def test_a_private_file_is_replaced_whole(data_dir: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 class TestAsRoot:
-    """PostgreSQL runs as another user, and nothing opens for anybody else."""
+    """PostgreSQL runs as another user, and no other user gains access."""
 
-    def test_only_that_user_gets_through_private_directories(self, data_dir: Path) -> None:
+    def test_only_that_user_can_traverse_private_directories(self, data_dir: Path) -> None:
         data_dir.parent.chmod(0o700)
         with EmbeddedPostgres.start(data_dir, durable=False):
             assert data_dir.parent.stat().st_mode & 0o007 == 0
@@ -300,12 +304,12 @@ class TestAsRoot:
         os.chown(data_dir, 4711, 4712)
         assert sysuser.user_ids(data_dir) == (4711, 4712)
 
-    def test_a_plain_user_runs_it_as_itself(self, data_dir: Path) -> None:
+    def test_an_unprivileged_user_runs_the_server_itself(self, data_dir: Path) -> None:
         done = _as_user(65534, data_dir)
         assert done.returncode == 0, done.stderr
         assert (data_dir / "postgres").stat().st_uid == 65534
 
-    def test_a_user_id_without_a_name_runs_it_or_is_told_what_is_missing(
+    def test_a_user_id_without_a_name_runs_the_server_or_learns_what_is_missing(
         self, data_dir: Path
     ) -> None:
         done = _as_user(43210, data_dir)
@@ -317,10 +321,10 @@ class TestAsRoot:
         assert list(data_dir.glob("postgres.new-*")) == []
 
     @pytest.mark.parametrize("adopted", [False, True], ids=["our own child", "adopted"])
-    def test_a_server_that_may_not_be_traced_is_stopped_whole_and_at_once(
+    def test_a_server_that_may_not_be_traced_is_stopped_completely_and_soon(
         self, existing: Path, adopted: bool
     ) -> None:
-        """A container's root may not look into the processes of other users."""
+        """A container's root may not inspect the processes of other users."""
         if adopted:
             child = _start_and_hang(existing, durable=False)
             child.kill()
@@ -339,7 +343,7 @@ class TestAsRoot:
         assert "database system is shut down" in (existing / "postgres.log").read_text()
 
 
-def test_a_user_id_without_a_name_and_without_the_library_is_one_line(
+def test_a_user_id_without_a_name_and_library_is_reported_in_one_line(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sysuser, "nss_wrapper", lambda: None)
@@ -349,7 +353,7 @@ def test_a_user_id_without_a_name_and_without_the_library_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_system_user_that_cannot_be_added_is_one_line(
+def test_a_failure_to_add_a_system_user_is_reported_in_one_line(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ids(_: Path) -> None:
@@ -362,7 +366,7 @@ def test_a_system_user_that_cannot_be_added_is_one_line(
 
 
 def _as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:
-    """Start and stop the server of a data directory of that user's own."""
+    """Start and stop the server as that user, in a data directory that the user owns."""
     data_dir.mkdir()
     os.chown(data_dir.parent, uid, uid)
     os.chown(data_dir, uid, uid)
@@ -387,7 +391,7 @@ def _as_user(uid: int, data_dir: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _start_and_hang(data_dir: Path, *, durable: bool = True) -> subprocess.Popen[bytes]:
-    """Start the server in a process that keeps using it until SIGTERM; its address in "url"."""
+    """Start the server in a process that uses it until SIGTERM and writes its URL to ``url``."""
     code = """if True:
         import signal, sys, time
         from pathlib import Path
@@ -408,16 +412,16 @@ def _start_and_hang(data_dir: Path, *, durable: bool = True) -> subprocess.Popen
 
 
 def _kill_cluster(pid: int) -> None:
-    """Kill -9 of a postmaster and all its children at once, as a power cut does."""
+    """Kill a postmaster and all its children at once, which simulates a power failure."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     os.kill(pid, signal.SIGKILL)
     for process in map(int, children):
-        with contextlib.suppress(ProcessLookupError):  # it had done its work
+        with contextlib.suppress(ProcessLookupError):  # it has already ended
             os.kill(process, signal.SIGKILL)
 
 
 WIDE = [
-    # what is there already, its mode before, its mode after
+    # existing path, its mode before, its mode after
     ("", 0o755, 0o700),
     ("", 0o2775, 0o2700),
     ("secret.key", 0o644, 0o600),
@@ -431,7 +435,7 @@ WIDE = [
 
 
 @pytest.mark.parametrize(("name", "before", "after"), WIDE)
-def test_what_was_open_to_others_is_closed(
+def test_an_existing_path_is_closed_to_other_users(
     data_dir: Path, name: str, before: int, after: int
 ) -> None:
     data_dir.mkdir(mode=0o700)
@@ -440,14 +444,14 @@ def test_what_was_open_to_others_is_closed(
         path.mkdir()
     elif name:
         path.write_text("x" * 64)
-    (data_dir / "serve.lock").touch(0o600)  # it was ours before
+    (data_dir / "serve.lock").touch(0o600)  # the lock file marks a data directory
     path.chmod(before)
     datadir.prepare(data_dir)
     assert path.stat().st_mode & 0o7777 == after
 
 
-def test_an_open_directory_of_other_things_is_not_closed_to_their_users(data_dir: Path) -> None:
-    """Such as the root of the file system, or of a web site."""
+def test_the_mode_of_an_unrelated_directory_is_not_changed(data_dir: Path) -> None:
+    """Such as the root of the file system or of a web site."""
     data_dir.mkdir()
     data_dir.chmod(0o755)
     (data_dir / "lost+found").mkdir()
@@ -460,7 +464,7 @@ def test_an_open_directory_of_other_things_is_not_closed_to_their_users(data_dir
     assert data_dir.stat().st_mode & 0o7777 == 0o700
 
 
-def test_a_directory_that_users_share_is_refused(data_dir: Path) -> None:
+def test_a_directory_shared_by_users_is_refused(data_dir: Path) -> None:
     data_dir.mkdir()
     data_dir.chmod(0o1777)
     with pytest.raises(DataDirError, match="several users share"):
@@ -468,19 +472,19 @@ def test_a_directory_that_users_share_is_refused(data_dir: Path) -> None:
     assert data_dir.stat().st_mode & 0o7777 == 0o1777
 
 
-def test_somebody_elses_open_directory_is_refused(
+def test_another_user_s_open_directory_is_refused(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data_dir.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: data_dir.stat().st_uid + 1)
-    data_dir.chmod(0o770)  # as a container's volume is for the users of its group
+    data_dir.chmod(0o770)  # as a container's volume is, for its group
     datadir.prepare(data_dir)
     data_dir.chmod(0o777)
     with pytest.raises(DataDirError, match="open to every user .*chmod o-rwx"):
         datadir.prepare(data_dir)
 
 
-def test_a_database_is_made_only_where_one_is_meant_to_begin(data_dir: Path) -> None:
+def test_a_database_is_created_only_where_one_is_expected(data_dir: Path) -> None:
     with pytest.raises(datadir.NoDatabase, match=f"no OpenTill database in {data_dir}/postgres"):
         EmbeddedPostgres.start(data_dir, durable=False, creates=False)
     assert not data_dir.exists()
@@ -491,7 +495,7 @@ def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: P
     (restoring.path / "postgres").mkdir()
     (restoring.path / "postgres" / "PG_VERSION").touch()
     gate = Lock(data_dir / "postgres.start.lock")
-    gate.take()  # as the other one does, which looks for a database and then for a restore
+    gate.take()  # as the other restore does: it checks for a database, then for a restore
     ending = threading.Thread(target=restoring.finish)
     ending.start()
     ending.join(0.3)
@@ -505,7 +509,7 @@ def test_a_restore_that_ends_while_another_begins_keeps_its_database(data_dir: P
     assert (data_dir / "postgres" / "PG_VERSION").exists()
 
 
-def test_a_database_that_was_made_during_a_restore_is_kept(data_dir: Path) -> None:
+def test_a_database_created_during_a_restore_is_kept(data_dir: Path) -> None:
     restoring = RestoreDirectory(data_dir)
     (restoring.path / "postgres").mkdir()
     (data_dir / "postgres").mkdir()

@@ -1,4 +1,4 @@
-"""Clients that ask for more than their share: what they are answered, and that others are."""
+"""Limits of requests and connections, and that other clients are still served."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def body(size: int) -> bytes:
 
 
 PIPELINED = [
-    # what comes at once, statuses of the answers
+    # input that is sent at once, statuses of the responses
     (GET * (1 + MAX_QUEUED), [200] * (1 + MAX_QUEUED)),
     (GET * (2 + MAX_QUEUED), [200] * (1 + MAX_QUEUED) + [429]),
     (GET * 20_000, [200] * (1 + MAX_QUEUED) + [429]),
@@ -49,27 +49,27 @@ PIPELINED = [
 ]
 
 
-HALF_ENDS = msgspec.structs.replace(PATIENT, header_timeout_s=2.0)
+FAST_HEADERS = msgspec.structs.replace(PATIENT, header_timeout_s=2.0)
 
 
 @pytest.mark.parametrize(
     ("sent", "expected"), PIPELINED, ids=[f"{len(row[0])} bytes" for row in PIPELINED]
 )
-async def test_so_many_requests_wait_on_a_connection_and_no_more(
+async def test_the_number_of_queued_requests_per_connection_is_limited(
     sent: bytes, expected: list[int]
 ) -> None:
-    async with serving(HALF_ENDS) as (running, port):
+    async with serving(FAST_HEADERS) as (running, port):
         answers = await talk(port, sent)
         await until(lambda: not running.server_state.connections)
     assert statuses(answers) == expected
     if 429 in expected:
-        status, headers, told = parse(answers[answers.index(b"HTTP/1.1 429") :])
-        assert json.loads(told)["code"] == 42901
+        status, headers, error = parse(answers[answers.index(b"HTTP/1.1 429") :])
+        assert json.loads(error)["code"] == 42901
         assert (status, headers[b"connection"], headers[b"retry-after"]) == (429, b"close", b"1")
 
 
-async def test_nothing_is_read_while_requests_wait() -> None:
-    """The kernel keeps the rest from being sent: neither of us holds it."""
+async def test_reading_is_paused_while_requests_are_queued() -> None:
+    """The kernel's flow control stops the client, so that neither side buffers the rest."""
     async with serving(Settings(drain_timeout_s=0.1)) as (running, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(
@@ -88,8 +88,8 @@ async def test_nothing_is_read_while_requests_wait() -> None:
         writer.close()
 
 
-async def test_the_wait_for_an_answer_is_not_held_against_the_request_behind_it() -> None:
-    """Its deadline, 0.4 s, would be over before the answer that it waits for, 0.5 s."""
+async def test_the_deadline_of_a_queued_request_starts_after_the_previous_response() -> None:
+    """The deadline of 0.4 s would pass before the previous response, after 0.5 s."""
     begun = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na"
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -100,7 +100,7 @@ async def test_the_wait_for_an_answer_is_not_held_against_the_request_behind_it(
         writer.close()
 
 
-async def test_a_request_whose_client_left_with_others_behind_it_is_told() -> None:
+async def test_a_request_is_notified_of_a_disconnect_with_others_queued() -> None:
     async with serving(Settings(drain_timeout_s=0.1)) as (running, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET.replace(b"echo", b"long") + GET * 3)
@@ -116,15 +116,15 @@ async def test_a_request_whose_client_left_with_others_behind_it_is_told() -> No
         await until(lambda: not running.server_state.tasks)
 
 
-async def test_a_long_input_is_parsed_a_slice_at_a_time() -> None:
-    """Chunks of one byte are the dearest input: others are served in between."""
+async def test_long_input_is_parsed_in_slices() -> None:
+    """Chunks of one byte cost most to parse; other clients are served between slices."""
     chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 40_000 + b"0\r\n\r\n"
-    turns = 0
+    loop_turns = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal loop_turns
         while True:
-            turns += 1
+            loop_turns += 1
             await asyncio.sleep(0)
 
     async with serving(Settings(drain_timeout_s=0.1)) as (running, port):
@@ -133,13 +133,13 @@ async def test_a_long_input_is_parsed_a_slice_at_a_time() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await until(lambda: bool(running.server_state.connections))
         (connection,) = running.server_state.connections
-        before = turns
-        connection.data_received(chunked)  # as one read of the socket brings it
+        before = loop_turns
+        connection.data_received(chunked)  # as from one read of the socket
         assert connection.flow.read_paused
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
         assert head.startswith(b"HTTP/1.1 200")
         assert await reader.readexactly(5) == b"40000"
-        assert turns - before >= len(chunked) // (16 * 1024)
+        assert loop_turns - before >= len(chunked) // (16 * 1024)
         assert not connection.flow.read_paused
         counting.cancel()
         writer.close()
@@ -165,39 +165,39 @@ ROOMY = Settings(
 )
 
 
-async def test_an_address_has_a_share_and_its_longest_idle_connection_makes_room() -> None:
+async def test_the_longest_idle_connection_of_an_address_over_its_share_is_evicted() -> None:
     async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
-        kept: list[Wire] = []
+        connections: list[Wire] = []
         for _ in range(4):
-            kept.append(await connect(stack, port, GET))
-            await kept[-1][0].readuntil(b"\r\n\r\n0")
-        kept[0][1].write(GET)  # the second one is now the one that waits longest
-        await kept[0][0].readuntil(b"\r\n\r\n0")
+            connections.append(await connect(stack, port, GET))
+            await connections[-1][0].readuntil(b"\r\n\r\n0")
+        connections[0][1].write(GET)  # the second is now the longest idle
+        await connections[0][0].readuntil(b"\r\n\r\n0")
         another = await connect(stack, port, GET)
         await asyncio.wait_for(another[0].readuntil(b"\r\n\r\n0"), 10)
-        assert await asyncio.wait_for(kept[1][0].read(), 10) == b""
+        assert await asyncio.wait_for(connections[1][0].read(), 10) == b""
         assert open_(running) == 4
-        for reader, writer in (kept[0], kept[2], kept[3], another):
+        for reader, writer in (connections[0], connections[2], connections[3], another):
             writer.write(GET)
             await asyncio.wait_for(reader.readuntil(b"\r\n\r\n0"), 10)
 
 
-async def test_when_all_places_are_taken_the_longest_idle_of_any_address_makes_room() -> None:
+async def test_a_full_server_evicts_the_longest_idle_connection_of_any_address() -> None:
     async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
-        kept: list[Wire] = []
+        connections: list[Wire] = []
         for number in range(10):
-            kept.append(await connect(stack, port, source=f"127.0.0.{number // 4 + 1}"))
-            await until(lambda: open_(running) == len(kept))
+            connections.append(await connect(stack, port, source=f"127.0.0.{number // 4 + 1}"))
+            await until(lambda: open_(running) == len(connections))
         reader, _ = await connect(stack, port, GET, "127.0.0.9")
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
-        assert await asyncio.wait_for(kept[0][0].read(), 10) == b""
+        assert await asyncio.wait_for(connections[0][0].read(), 10) == b""
         assert open_(running) == 10
 
 
 BUSY = GET.replace(b"echo", b"held")
 LATE_BODY = POST + b"Content-Length: 9\r\n\r\na"
-WANTED = [
-    # path, source of the ones that are at work, of the one that comes; its answer
+BUSY_CASES = [
+    # path, sources of the busy connections, source of the new one, its status and code
     (b"/echo", ["127.0.0.1"] * 4, "127.0.0.1", 429, 42901),
     (b"/echo", ["127.0.0.1"] * 4, "127.0.0.2", 200, None),
     (b"/readyz", ["127.0.0.1"] * 4, "127.0.0.1", 200, None),
@@ -206,8 +206,8 @@ WANTED = [
 ]
 
 
-@pytest.mark.parametrize(("path", "sources", "source", "status", "code"), WANTED)
-async def test_when_all_are_at_work_only_questions_of_health_are_answered(
+@pytest.mark.parametrize(("path", "sources", "source", "status", "code"), BUSY_CASES)
+async def test_a_busy_server_answers_only_health_checks(
     path: bytes, sources: list[str], source: str, status: int, code: int | None
 ) -> None:
     async with serving(ROOMY) as (running, port), AsyncExitStack() as stack:
@@ -216,11 +216,11 @@ async def test_when_all_are_at_work_only_questions_of_health_are_answered(
         await until(lambda: len(running.server_state.tasks) == len(sources))
         reader, _ = await connect(stack, port, GET.replace(b"/echo", path), source)
         answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
-        told = await reader.read() if code else b""
+        error = await reader.read() if code else b""
         assert statuses(answer) == [status]
         assert (b"connection: close" in answer) == (status != 200 or path != b"/echo")
         if code:
-            assert json.loads(told)["code"] == code
+            assert json.loads(error)["code"] == code
 
 
 FULL = msgspec.structs.replace(ROOMY, header_timeout_s=60.0, body_timeout_s=60.0)
@@ -228,11 +228,11 @@ FULL = msgspec.structs.replace(ROOMY, header_timeout_s=60.0, body_timeout_s=60.0
 
 @pytest.mark.parametrize("begun", [GET[:9], LATE_BODY], ids=["headers", "body"])
 @pytest.mark.parametrize("source", ["127.0.0.1", "127.0.0.9"])
-async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
+async def test_a_full_server_evicts_an_incomplete_request(
     begun: bytes, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The address that has most connections gives one, not the one that has a few late ones."""
-    monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # until the first one was refused
+    """Evicted is a connection of the address with the most, not one of a few late ones."""
+    monkeypatch.setattr(connection_limits, "LATE_S", 60.0)  # until the first is refused
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
         few = [await connect(stack, port, begun, "127.0.0.2") for _ in range(3)]
         many = [await connect(stack, port, begun, "127.0.0.1") for _ in range(4)]
@@ -244,25 +244,25 @@ async def test_whoever_keeps_a_full_server_waiting_for_a_request_makes_room(
         await asyncio.sleep(LATE_S + 0.2)
         reader, _ = await connect(stack, port, GET, source)
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
-        # Those that came in one tick of the loop's clock are late alike: any of the four may go.
+        # Any of the four may be evicted: within one tick of the clock they are equally late.
         reads = [asyncio.create_task(each.read()) for each, _ in (*many, *few, *busy)]
-        done, kept = await asyncio.wait(reads, timeout=10, return_when=asyncio.FIRST_COMPLETED)
-        for read in kept:
+        done, pending = await asyncio.wait(reads, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        for read in pending:
             read.cancel()
         assert [read.result() for read in done] == [b""]
         assert done <= set(reads[:4])
 
 
-async def test_a_body_that_comes_on_and_a_request_behind_an_answer_are_not_late() -> None:
+async def test_a_body_in_progress_and_a_queued_request_are_not_late() -> None:
     for _ in range(5):
-        if await _comes_on():
+        if await _is_body_in_progress_kept():
             return
-    pytest.fail("this machine is late with all that it sends")
+    pytest.fail("this machine is too slow for the test")
 
 
-async def _comes_on() -> bool:
-    """Return whether it was seen: False if this machine was so late with a part that it counts."""
-    behind = BUSY + GET[:9]  # nobody is asked for the rest while we owe an answer
+async def _is_body_in_progress_kept() -> bool:
+    """Return False if this machine sent a part so late that the test proves nothing."""
+    behind = BUSY + GET[:9]  # the rest is not due while a response is
     async with serving(FULL) as (running, port), AsyncExitStack() as stack:
         held = [await connect(stack, port, behind, f"127.0.0.{2 + n // 4}") for n in range(9)]
         slow = POST + b"Content-Length: 20\r\n\r\n"
@@ -273,17 +273,17 @@ async def _comes_on() -> bool:
             written_at = time.monotonic()
             await asyncio.sleep((LATE_S + 0.5) / 9)
             other, _ = await connect(stack, port, GET, "127.0.0.9")
-            said = await asyncio.wait_for(other.readline(), 10)
+            status_line = await asyncio.wait_for(other.readline(), 10)
             if time.monotonic() - written_at > 0.9 * LATE_S:
                 return False
-            assert b" 503 " in said
+            assert b" 503 " in status_line
         writer.write(b"aa")
         assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n20"), 10))[9:12] == b"200"
         assert not any(kept.at_eof() for kept, _ in held)
         return True
 
 
-async def test_a_trusted_proxy_is_given_its_time() -> None:
+async def test_a_late_connection_of_a_trusted_proxy_is_not_evicted() -> None:
     settings = msgspec.structs.replace(FULL, trusted_proxies=(ip_network("127.0.0.1"),))
     async with serving(settings) as (running, port), AsyncExitStack() as stack:
         for _ in range(10):
@@ -294,7 +294,7 @@ async def test_a_trusted_proxy_is_given_its_time() -> None:
         assert b" 503 " in await asyncio.wait_for(reader.readline(), 10)
 
 
-async def test_who_keeps_the_reserve_makes_room_in_it() -> None:
+async def test_an_incomplete_request_in_the_reserve_is_evicted() -> None:
     settings = Settings(connection_limit=1, drain_timeout_s=0.1)
     async with serving(settings) as (running, port), AsyncExitStack() as stack:
         await connect(stack, port, BUSY)
@@ -306,7 +306,7 @@ async def test_who_keeps_the_reserve_makes_room_in_it() -> None:
         assert (await asyncio.wait_for(reader.readline(), 10)).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_question_of_health_that_is_being_answered_keeps_its_place_in_the_reserve() -> None:
+async def test_a_running_health_check_is_not_evicted_from_the_reserve() -> None:
     settings = Settings(connection_limit=1, drain_timeout_s=0.1)
     async with serving(settings) as (running, port), AsyncExitStack() as stack:
         await connect(stack, port, BUSY)
@@ -319,7 +319,7 @@ async def test_a_question_of_health_that_is_being_answered_keeps_its_place_in_th
 
 
 class Stub:
-    """A connection that says whether it may be evicted."""
+    """A stub of a connection that may be evicted if it is ``idle``."""
 
     def __init__(self, limits: ConnectionLimits, *, idle: bool) -> None:
         self.evicted = False
@@ -344,20 +344,20 @@ class Stub:
 
 
 SHARES = [
-    # peers that are there, the newcomer, its refusal
+    # connected peers, the new peer, its refusal
     (["192.0.2.1", "192.0.2.1"], "192.0.2.1", too_many()),
     (["192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.1", too_many()),
     (["192.0.2.1", "192.0.2.1"], "192.0.2.2", None),
     (["2001:db8::1", "2001:db8::2"], "2001:db8::3", too_many()),
     (["2001:db8::1", "2001:db8::2"], "2001:db8:0:1::3", None),
-    (["10.0.0.1"] * 5, "10.0.0.1", None),  # a proxy of ours speaks for many
+    (["10.0.0.1"] * 5, "10.0.0.1", None),  # a trusted proxy serves many clients
     (["10.0.0.1"] * 6, "10.0.0.1", full()),
     (["10.0.0.1"] * 6, "192.0.2.1", full()),
 ]
 
 
 @pytest.mark.parametrize(("there", "peer", "refusal"), SHARES)
-def test_a_share_is_of_an_address_or_a_network_but_not_of_a_trusted_proxy(
+def test_the_share_of_an_address_or_network_does_not_limit_a_trusted_proxy(
     there: list[str], peer: str, refusal: object
 ) -> None:
     limits = ConnectionLimits(6, 2, [ip_network("10.0.0.0/8")])
@@ -371,7 +371,7 @@ def test_a_share_is_of_an_address_or_a_network_but_not_of_a_trusted_proxy(
     assert [stub.admit("192.0.2.1") for stub in again] == ["", ""]
 
 
-async def test_a_thousand_idle_connections_of_one_address_leave_room_for_all() -> None:
+async def test_a_thousand_idle_connections_of_one_address_do_not_exclude_others() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     settings = Settings(drain_timeout_s=0.1)

@@ -1,4 +1,4 @@
-"""A disk that is full: what reads is served, what writes is 503, and the balancer knows it."""
+"""A full disk: reads are served, writes get 503, and ``/readyz`` reports it."""
 
 import json
 import os
@@ -20,7 +20,7 @@ SIZE: str = "size=120m"
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own that is soon full; needs root."""
+    """A separate small file system; creating it needs root."""
     place = tmp_path / "disk"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", SIZE, "tmpfs", str(place)], check=True)
@@ -40,7 +40,7 @@ def _fill(disk: Path) -> Path:
             return filler
 
 
-def test_a_full_disk_takes_the_server_out_of_the_balancer_until_there_is_room(
+def test_a_server_with_a_full_disk_is_not_ready_until_there_is_room(
     small_disk: Path, migrated: Path, fork_server: ForkServer
 ) -> None:
     deployment = Deployment(small_disk, fork_server)

@@ -1,7 +1,7 @@
-"""Clients that want all of it: everybody else is answered soon, and memory comes back.
+"""Greedy clients: others are served without delay, and the server's memory is released.
 
-A server process of its own, as operators run it, is asked for more than it should give in every way
-that needs no bug. Meanwhile somebody with another address asks for its health and reads an order.
+The tests overload a server process, run as operators run it, in every way that needs no bug, while
+a client with another address checks its health and reads an order.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ GET = b"GET %s HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\n\r\n"
 
 
 class Bystander:
-    """Somebody with an address of its own, asking again and again."""
+    """A well-behaved client with its own address that sends requests repeatedly."""
 
     def __init__(self, port: int, key: str, order_id: str) -> None:
         self._port, self._key = port, key
@@ -45,7 +45,7 @@ class Bystander:
         self.statuses: set[int | str] = set()
 
     def ask(self) -> None:
-        """Ask once; a new connection for each, as it is the harder way in."""
+        """Send the requests once, each on a new connection, which is the harder case."""
         path = self._paths[len(self.waits) % len(self._paths)]
         connection = HTTPConnection(
             "127.0.0.1", self._port, timeout=60, source_address=("127.0.0.2", 0)
@@ -64,7 +64,7 @@ class Bystander:
 
 
 class Cluster:
-    """A server process, its merchants, and what it takes of memory."""
+    """A server process, the keys of its merchants, and its use of memory."""
 
     def __init__(self, port: int, process: psutil.Process) -> None:
         self.port = port
@@ -73,14 +73,14 @@ class Cluster:
         self.order_id = ""
 
     def resident(self) -> int:
-        """Bytes of memory of the server process."""
+        """The resident memory of the server process, in bytes."""
         return self.process.memory_info().rss
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Let a bystander ask while the block runs; then hold what it saw against the promise."""
+        """Let a bystander send requests while the block runs; then check its waiting times."""
         bystander = Bystander(self.port, self.keys[-1], self.order_id)
-        bystander.ask()  # connections of the server to its database are there from now on
+        bystander.ask()  # from now on the server has its database connections
         bystander.ask()
         before, peak, done = self.resident(), 0, threading.Event()
 
@@ -104,7 +104,7 @@ class Cluster:
         assert self.resident() - before < GROWTH / 2
 
     def connections(self) -> int:
-        """How many connections of others are open to the server."""
+        """The number of other clients' connections that are open to the server."""
         there = self.process.net_connections("tcp")
         return sum(
             each.status == psutil.CONN_ESTABLISHED and each.laddr.port == self.port
@@ -112,7 +112,7 @@ class Cluster:
         )
 
     def connect(self, size: int = 0) -> socket.socket:
-        """Connect from the address of all who want too much; with a small buffer if given."""
+        """Connect from the greedy address, with a receive buffer of ``size`` bytes."""
         wire = socket.socket()
         if size:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
@@ -122,7 +122,7 @@ class Cluster:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait for something."""
+    """Wait until ``true()`` is true."""
     end = time.monotonic() + 60
     while not true():
         assert time.monotonic() < end
@@ -130,7 +130,10 @@ def until(true: Callable[[], bool]) -> None:
 
 
 async def _fill(url: str, shops: int, copies: int) -> tuple[list[str], str]:
-    """Make merchants with so many orders each, and one with a single order: keys and its order."""
+    """Create merchants with many orders each, and one with a single order.
+
+    Return all keys and the id of that order.
+    """
     db = await Db.connect(url, 2, acquire_timeout_s=20)
     keys: list[str] = []
     order = None
@@ -159,7 +162,7 @@ async def _fill(url: str, shops: int, copies: int) -> tuple[list[str], str]:
 def served(database_url: str, directory: Path, shops: int, copies: int) -> Iterator[Cluster]:
     """Run ``opentill serve`` on a database with merchants whose orders are long."""
     port = free_port()
-    given = {
+    settings = {
         "DATABASE_URL": database_url,
         "DATA_DIR": str(directory),
         "PORT": str(port),
@@ -170,11 +173,13 @@ def served(database_url: str, directory: Path, shops: int, copies: int) -> Itera
         "LOG_LEVEL": "warning",
         "DB_PREPARED": pooler.prepared_setting(database_url),
     }
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")}
+    environment = {
+        name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
+    }
     keys, order_id = asyncio.run(_fill(database_url, shops, copies))
     process = subprocess.Popen(
         [sys.executable, "-m", "opentill", "serve", "--no-worker"],
-        env=kept | {f"OPENTILL_{name}": text for name, text in given.items()},
+        env=environment | {f"OPENTILL_{name}": text for name, text in settings.items()},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -194,14 +199,14 @@ def served(database_url: str, directory: Path, shops: int, copies: int) -> Itera
 
 
 def flood(cluster: Cluster, size: int) -> int:
-    """Send so many bytes of requests at once; how many answers come."""
+    """Send ``size`` bytes of requests at once; return the number of responses."""
     request = GET % (b"/v1/orders", cluster.keys[0].encode())
     answers = 0
     with cluster.connect() as wire:
 
         def read() -> None:
             nonlocal answers
-            with contextlib.suppress(OSError):  # it ends the connection while we still send
+            with contextlib.suppress(OSError):  # the server closes the connection while we send
                 while part := wire.recv(1 << 16):
                     answers += part.count(b"HTTP/1.1 ")
 
@@ -214,7 +219,7 @@ def flood(cluster: Cluster, size: int) -> int:
 
 
 def idle(cluster: Cluster, count: int) -> None:
-    """Open so many connections, each kept alive after an answer, and come back with all open."""
+    """Open ``count`` connections and leave each open after its first response."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.ExitStack() as stack:
@@ -227,28 +232,28 @@ def idle(cluster: Cluster, count: int) -> None:
 
 
 def slow_readers(cluster: Cluster, count: int) -> None:
-    """Begin so many exports, read nothing, and come back when all of them have stalled."""
+    """Begin ``count`` exports, read nothing, and return when all have stalled."""
     with contextlib.ExitStack() as stack:
         for number in range(count):
             wire = stack.enter_context(cluster.connect(4096))
             key = cluster.keys[number % (len(cluster.keys) - 1)]
             wire.sendall(GET % (b"/v1/orders/export", key.encode()))
             assert wire.recv(12) == b"HTTP/1.1 200"
-        until(lambda: is_quiet(cluster))  # nothing is made for nobody
+        until(lambda: is_quiet(cluster))  # the server produces no output that nobody reads
         assert export(cluster, cluster.keys[-1])[0] == 200
         if count >= EXPORTS_EACH * (len(cluster.keys) - 1):
             assert export(cluster, cluster.keys[0]) == (429, "5")
 
 
 def is_quiet(cluster: Cluster) -> bool:
-    """Look for half a second whether the server has nothing to do but answer the bystander."""
+    """Return whether the server, over half a second, only serves the bystander."""
     before = sum(cluster.process.cpu_times()[:2])
     time.sleep(0.5)
     return sum(cluster.process.cpu_times()[:2]) - before < 0.25
 
 
 def export(cluster: Cluster, key: str) -> tuple[int, str | None]:
-    """Fetch an export whole; its status and when to come back."""
+    """Fetch a whole export; return its status and its ``retry-after``."""
     connection = HTTPConnection("127.0.0.1", cluster.port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", "/v1/orders/export", headers={"x-api-key": key})
@@ -257,7 +262,7 @@ def export(cluster: Cluster, key: str) -> tuple[int, str | None]:
         return answer.status, answer.getheader("retry-after")
 
 
-def test_who_wants_too_much_keeps_nobody_waiting(database_url: str, tmp_path: Path) -> None:
+def test_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path, shops=2, copies=400) as cluster:
         with cluster.watched():
             assert flood(cluster, 2_400_000) <= 34
@@ -265,11 +270,11 @@ def test_who_wants_too_much_keeps_nobody_waiting(database_url: str, tmp_path: Pa
             idle(cluster, 300)
         with cluster.watched():
             slow_readers(cluster, 8)
-        assert export(cluster, cluster.keys[0])[0] == 200  # those that left count no more
+        assert export(cluster, cluster.keys[0])[0] == 200  # disconnected exports no longer count
 
 
 @pytest.mark.stress
-def test_who_wants_very_much_keeps_nobody_waiting(database_url: str, tmp_path: Path) -> None:
+def test_very_greedy_clients_do_not_delay_others(database_url: str, tmp_path: Path) -> None:
     with served(database_url, tmp_path, shops=13, copies=600) as cluster:
         with cluster.watched():
             floods = [threading.Thread(target=flood, args=(cluster, 15_000_000)) for _ in range(20)]

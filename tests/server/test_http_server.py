@@ -1,4 +1,4 @@
-"""The HTTP edge against raw sockets: slow, oversized, malformed and ambiguous requests."""
+"""The HTTP server over raw sockets: slow, oversized, malformed and ambiguous requests."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from opentill.server.http_server import ServeError, Server, bind, create_server
 from opentill.server.protocol import ALLOW_BODY_S, Phase
 from support.commands import ForkServer
 
-# Nothing that arrives is ever too late; whoever reads to the end has not to wait for long.
+# Long deadlines for input, and a short idle timeout so that reading to the end takes little time.
 PATIENT = Settings(
     header_timeout_s=60.0,
     body_timeout_s=60.0,
@@ -30,7 +30,7 @@ PATIENT = Settings(
     drain_timeout_s=60.0,
     connection_limit=20,
 )
-# For tests of the deadlines themselves.
+# Short deadlines, for tests of the deadlines themselves.
 HASTY = Settings(
     header_timeout_s=0.8,
     body_timeout_s=0.8,
@@ -47,7 +47,7 @@ GET = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """Answer with the length of the body; some paths are slow, long or broken."""
+    """Respond with the length of the body; some paths are slow, long or broken."""
     if scope["type"] == "lifespan":
         while (message := await receive())["type"] != "lifespan.shutdown":
             await send({"type": message["type"] + ".complete"})
@@ -69,7 +69,7 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
             return
         size, more = size + len(message["body"]), message["more_body"]
     if path == "/held":
-        await receive()  # until the client leaves
+        await receive()  # until the client disconnects
         return
     if path == "/slow" or scope["query_string"] == b"slow":
         await asyncio.sleep(0.5)
@@ -84,7 +84,7 @@ async def _answer(send: Any, body: bytes) -> None:
 
 @asynccontextmanager
 async def serving(settings: Settings = PATIENT) -> AsyncIterator[tuple[Server, int]]:
-    """Run the server in this loop; yields it and its port."""
+    """Run the server in this loop; yield it and its port."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
     ready = asyncio.Event()
@@ -108,11 +108,11 @@ _STARTING = """if True:
     settings = Settings(
         database_url=sys.argv[1], secret_key="k" * 32, sandbox_secret="k" * 32, sandbox=True
     )
-    made = create_app(settings)
+    application = create_app(settings)
 
     async def app(scope, receive, send):
         print("starts", flush=True)
-        await made(scope, receive, send)
+        await application(scope, receive, send)
 
     sockets = http_server.bind("127.0.0.1", 0, "none")
     sys.exit(http_server.serve(lambda: app, settings, sockets))
@@ -138,25 +138,25 @@ def test_a_server_that_waits_for_its_database_can_be_stopped(
             assert process.stdout.readline() == "starts\n"
             time.sleep(0.5)
             process.send_signal(number)
-            asked = time.monotonic()
+            signalled_at = time.monotonic()
             code = process.wait(60)
-            took = time.monotonic() - asked
+            duration_s = time.monotonic() - signalled_at
         stderr.seek(0)
-        said = stderr.read()
-    assert code == 0, said
-    assert took < 10, said  # it would go on trying for 30 s
-    assert "Traceback" not in said
-    assert "failed" not in said
+        output = stderr.read()
+    assert code == 0, output
+    assert duration_s < 10, output  # without the signal it would retry for 30 s
+    assert "Traceback" not in output
+    assert "failed" not in output
 
 
 async def talk(port: int, *parts: bytes, pause_s: float = 0.0, timeout_s: float = 60.0) -> bytes:
-    """Send the parts with pauses between them; everything that comes until the end."""
+    """Send the parts with pauses between them; return all input until the end of the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         for number, part in enumerate(parts):
             if number:
                 await asyncio.sleep(pause_s)
-            if writer.is_closing():  # cut off meanwhile
+            if writer.is_closing():  # the server closed the connection
                 break
             writer.write(part)
             try:
@@ -171,7 +171,7 @@ async def talk(port: int, *parts: bytes, pause_s: float = 0.0, timeout_s: float 
 
 
 def parse(answer: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
-    """Split one whole answer into status, headers and body."""
+    """Split a complete response into status, headers and body."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.split(b"\r\n")
     headers = dict(line.lower().split(b": ", 1) for line in lines)
@@ -194,21 +194,21 @@ async def test_a_small_response_is_one_packet() -> None:
         writer.close()
 
 
-async def test_a_response_without_a_body_comes_at_once() -> None:
+async def test_a_response_without_a_body_is_sent_immediately() -> None:
     head = GET.replace(b"GET", b"HEAD", 1)
     async with serving() as (_, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(2):  # on one connection, so that its end shows nothing
+        for _ in range(2):  # on one connection, so that not its end delimits the response
             writer.write(head)
-            found = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
-            assert found.startswith(b"HTTP/1.1 200 ")
+            head_received = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
+            assert head_received.startswith(b"HTTP/1.1 200 ")
         writer.close()
         last = head.replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n")
         assert parse(await talk(port, last))[0] == 200
 
 
 MALFORMED = [
-    # name, request, field of the error
+    # name, request, field that the error names
     ("no HTTP at all", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "request"),
     ("words", b"hello there\r\n\r\n", "request"),
     ("unknown version", b"GET / HTTP/9.9\r\n" + HOST + b"\r\n", "request"),
@@ -269,7 +269,7 @@ MALFORMED = [
 @pytest.mark.parametrize(
     ("request_", "field"), [row[1:] for row in MALFORMED], ids=[row[0] for row in MALFORMED]
 )
-async def test_a_malformed_request_gets_the_error_body_and_a_closed_connection(
+async def test_a_malformed_request_gets_an_error_body_and_closes_the_connection(
     request_: bytes, field: str
 ) -> None:
     async with serving() as (_, port):
@@ -333,7 +333,7 @@ async def test_expect_100_is_answered_before_the_body() -> None:
 
 
 SLOW = [
-    # name, parts, seconds between them, whether an answer comes
+    # name, parts, seconds between them, whether there is a response
     ("says nothing", [], 0.0, False),
     ("headers byte by byte", [bytes([byte]) for byte in GET * 3][:40], 0.05, False),
     (
@@ -360,22 +360,22 @@ SLOW = [
 ]
 
 
-async def test_slow_clients_are_cut_off() -> None:
-    """All at the same time: most of it is waiting."""
+async def test_slow_clients_are_disconnected() -> None:
+    """Runs all cases concurrently, because they mostly wait."""
     async with serving(HASTY) as (running, port):
         answers = await asyncio.gather(
             *(talk(port, *parts, pause_s=pause_s) for _, parts, pause_s, _ in SLOW)
         )
-        found = {
+        answered_by_name = {
             name: answer.startswith(b"HTTP/1.1 200")
             for (name, *_), answer in zip(SLOW, answers, strict=True)
         }
-        assert found == {name: answered for name, _, _, answered in SLOW}
-        # Those that were answered, and no others, came to the application.
-        assert running.server_state.total_requests == sum(found.values())
+        assert answered_by_name == {name: answered for name, _, _, answered in SLOW}
+        # Only the requests with a response reached the application.
+        assert running.server_state.total_requests == sum(answered_by_name.values())
 
 
-async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_its_response_is_disconnected() -> None:
     async with serving(HASTY) as (running, port):
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -387,7 +387,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
             await _until(lambda: not running.server_state.connections)
 
 
-async def test_pipelined_requests_are_answered_in_order_and_the_bad_one_last() -> None:
+async def test_pipelined_requests_are_answered_in_order_up_to_a_malformed_one() -> None:
     first = b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
     async with serving() as (_, port):
         answer = await talk(port, first + GET + b"nonsense\r\n\r\n")
@@ -395,14 +395,14 @@ async def test_pipelined_requests_are_answered_in_order_and_the_bad_one_last() -
     assert answer.index(b"\r\n\r\n3") < answer.index(b"\r\n\r\n0")
 
 
-async def test_a_broken_body_behind_a_running_request_is_refused_in_turn() -> None:
+async def test_a_malformed_pipelined_body_is_refused_in_order() -> None:
     bad = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnonsense"
     async with serving() as (_, port):
         answer = await talk(port, GET.replace(b"echo", b"slow") + bad)
     assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
-async def test_an_answer_before_the_end_of_a_big_body_is_readable() -> None:
+async def test_a_response_before_the_end_of_a_large_body_is_readable() -> None:
     body = b"a" * 3_000_000
     head = b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with serving() as (_, port):
@@ -410,8 +410,8 @@ async def test_an_answer_before_the_end_of_a_big_body_is_readable() -> None:
     assert parse(answer)[0] == 200
 
 
-async def test_a_body_that_the_application_leaves_unread_holds_up_no_later_request() -> None:
-    body = b"a" * 3_000_000  # more than is buffered: reading had to pause before the response
+async def test_an_unread_body_does_not_block_later_requests() -> None:
+    body = b"a" * 3_000_000  # more than the buffer, so that reading pauses before the response
     head = b"POST /early?slow HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with serving() as (_, port):
         answer = await talk(port, head + body + GET)
@@ -427,7 +427,7 @@ async def test_a_client_that_half_closes_is_answered() -> None:
         writer.close()
 
 
-async def test_an_application_that_fails_is_answered_with_the_error_body() -> None:
+async def test_an_exception_in_the_application_is_a_500_with_an_error_body() -> None:
     async with serving() as (_, port):
         status, headers, body = parse(await talk(port, GET.replace(b"echo", b"broken")))
     assert status == 500
@@ -436,12 +436,12 @@ async def test_an_application_that_fails_is_answered_with_the_error_body() -> No
     assert b"x-request-id" in headers
 
 
-async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
+async def test_connections_over_the_limit_are_refused_and_others_continue() -> None:
     settings = Settings(connection_limit=3, header_timeout_s=60, drain_timeout_s=1)
     async with serving(settings) as (running, port):
-        kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        for _, writer in kept:
-            writer.write(GET[:9])  # an idle one would make room
+        connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for _, writer in connections:
+            writer.write(GET[:9])  # an idle connection would be evicted
         await _until(
             lambda: (
                 all(c.phase is Phase.HEADERS for c in running.server_state.connections)
@@ -451,14 +451,14 @@ async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
         status, headers, body = parse(await talk(port, GET))
         assert (status, json.loads(body)["code"]) == (503, 50301)
         assert headers[b"retry-after"] == b"1"
-        reader, writer = kept[0]
+        reader, writer = connections[0]
         writer.write(GET[9:])
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        for _, writer in kept:
+        for _, writer in connections:
             writer.close()
 
 
-async def test_stopping_answers_running_requests_and_the_next_of_an_idle_client() -> None:
+async def test_a_stopping_server_answers_running_requests_and_one_more_of_an_idle_client() -> None:
     async with serving(Settings(drain_timeout_s=60.0, idle_timeout_s=60.0)) as (running, port):
         idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
         idle_writer.write(GET)
@@ -480,7 +480,7 @@ async def test_stopping_answers_running_requests_and_the_next_of_an_idle_client(
     assert running_answer[1][b"connection"] == b"close"
 
 
-def test_a_taken_port_is_one_clear_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServeError, match=f"127.0.0.1 port {port} .*set OPENTILL_PORT"):
@@ -488,7 +488,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64])
-def test_a_host_that_is_no_name_is_one_clear_line(host: str) -> None:
+def test_an_invalid_host_is_reported_in_one_line(host: str) -> None:
     with pytest.raises(ServeError, match=f"cannot listen on {host} port 80 .*set OPENTILL_HOST"):
         bind(host, 80, "OPENTILL_HOST")
 
@@ -501,21 +501,21 @@ def test_bind_listens_on_all_addresses_of_a_name() -> None:
 
 
 FILES = [
-    # soft limit, hard limit, wanted, soft limit then
+    # soft limit, hard limit, needed files, resulting soft limit
     (256, 1024, 500, 500),
     (256, 1024, 5000, 1024),
     (256, 1024, 100, 256),
 ]
 
 
-def test_as_many_files_may_be_open_as_the_system_lets_us() -> None:
+def test_the_limit_of_open_files_is_raised_up_to_the_hard_limit() -> None:
     script = f"""if True:
         import os, resource as r
         from opentill.server.http_server import allow_files
-        for soft, hard, wanted, _ in {FILES}:
-            if (child := os.fork()) == 0:  # a hard limit is never raised again
+        for soft, hard, needed, _ in {FILES}:
+            if (child := os.fork()) == 0:  # a lowered hard limit is final
                 r.setrlimit(r.RLIMIT_NOFILE, (soft, hard))
-                allow_files(wanted)
+                allow_files(needed)
                 print(*r.getrlimit(r.RLIMIT_NOFILE), flush=True)
                 os._exit(0)
             os.waitpid(child, 0)
@@ -523,12 +523,12 @@ def test_as_many_files_may_be_open_as_the_system_lets_us() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     limits = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    assert limits == [(then, hard) for _, hard, _, then in FILES]
+    assert limits == [(result, hard) for _, hard, _, result in FILES]
 
 
-def test_draining_reaches_the_state_of_the_application() -> None:
+def test_draining_sets_the_state_of_the_application() -> None:
     class App:
-        class state:  # noqa: N801 - as the framework calls it
+        class state:  # noqa: N801 - the framework's name
             draining = False
 
     http_server.set_draining(App)

@@ -1,4 +1,4 @@
-"""Processes are killed at the worst moments, and nothing acknowledged is lost."""
+"""Killing processes at the worst moments loses nothing that was acknowledged."""
 
 import asyncio
 
@@ -8,19 +8,21 @@ from support.cluster import Client, Shop, eventually, make_shop, wait_for
 from support.commands import ForkServer
 from support.crash_load import Storm, standing
 
-LONG_S = 12  # longer than any call to the bank lasts
+LONG_S = 12  # longer than any call to the bank takes
 
 
-async def test_kill_during_the_call_and_at_any_moment(fork_server: ForkServer) -> None:
-    """First exactly between intent, call and result; then at random, under load."""
+async def test_no_acknowledged_work_is_lost_when_processes_are_killed(
+    fork_server: ForkServer,
+) -> None:
+    """Kills first between intent, call and result; then at random, under load."""
     async with standing(fork_server=fork_server) as storm:
         shop = await make_shop(storm.db, overdraft_minor=10**9)
         async with Client(storm.cluster, shop.key) as client:
-            await _killed_while_refunds_are_sent(storm, client, shop)
-            await _killed_while_payments_are_asked_for(storm, client, shop)
+            await _kill_worker_during_refunds(storm, client, shop)
+            await _kill_servers_during_payments(storm, client, shop)
         storm.cluster.worker.start()
         await storm.reckon()
-        for _ in range(20):  # on a busy machine little happens in the time of one
+        for _ in range(20):  # one round may be too short on a busy machine
             await storm.rage(seconds=2, pause_s=0.3)
             if storm.kills.total() >= 4 and len(storm.opened) > 5:
                 break
@@ -29,25 +31,25 @@ async def test_kill_during_the_call_and_at_any_moment(fork_server: ForkServer) -
         assert len(storm.opened) > 5
 
 
-async def _killed_while_refunds_are_sent(storm: Storm, client: Client, shop: Shop) -> None:
-    """A refund is sent by the worker, which dies while the bank is at it."""
+async def _kill_worker_during_refunds(storm: Storm, client: Client, shop: Shop) -> None:
+    """Kill the worker that sends refunds during the bank's call."""
     kinds = ("timeout_before", "timeout_after")
     orders = [await client.paid(shop.product_id) for _ in kinds]
     for kind in kinds:
         await client.spoil("refund", kind, delay_s=LONG_S)
     for order_id in orders:
-        made = await client.call("POST", f"/v1/orders/{order_id}/refunds", {"amount": "1.00"})
-        storm.refunded[made.json()["data"]["id"]] = order_id
-    assert await eventually(lambda: _is_at_them(client))
+        created = await client.call("POST", f"/v1/orders/{order_id}/refunds", {"amount": "1.00"})
+        storm.refunded[created.json()["data"]["id"]] = order_id
+    assert await eventually(lambda: _have_all_calls_begun(client))
     async with storm.db.connection() as tx:
         assert await tx.fetchval("select count(*) from refunds where sent") == len(kinds)
     await asyncio.to_thread(storm.cluster.worker.kill)
 
 
-async def _killed_while_payments_are_asked_for(storm: Storm, client: Client, shop: Shop) -> None:
-    """A payment is asked for by a server, which dies while the bank is at it.
+async def _kill_servers_during_payments(storm: Storm, client: Client, shop: Shop) -> None:
+    """Kill the servers that create payments during the bank's calls.
 
-    There is no worker, which would ask the bank what became of it.
+    No worker runs, because it would query the bank for their state.
     """
     servers, sessions = storm.cluster.servers, []
     for kind in ("timeout_before", "timeout_after", "slow"):
@@ -56,14 +58,14 @@ async def _killed_while_payments_are_asked_for(storm: Storm, client: Client, sho
     begun = {order_id for _, order_id in sessions}
     storm.opened |= begun
     paying = [asyncio.create_task(client.begin(session_id)) for session_id, _ in sessions]
-    assert await eventually(lambda: _is_at_them(client))
+    assert await eventually(lambda: _have_all_calls_begun(client))
     for server in servers:
         await asyncio.to_thread(server.kill)
     for ended in await asyncio.gather(*paying, return_exceptions=True):
         assert isinstance(ended, httpx2.HTTPError), ended
     async with storm.db.connection() as tx:
-        found = await tx.fetch("select id from orders where status = 'CREATING'")
-        assert {row[0] for row in found} == begun
+        creating = await tx.fetch("select id from orders where status = 'CREATING'")
+        assert {row[0] for row in creating} == begun
     for server in servers:
         server.start()
     for server in servers:
@@ -72,6 +74,6 @@ async def _killed_while_payments_are_asked_for(storm: Storm, client: Client, sho
         assert (await client.order(order_id))["status"] == "CREATING"
 
 
-async def _is_at_them(client: Client) -> bool:
-    """Tell whether the bank has begun with every call that it is to leave without an answer."""
+async def _have_all_calls_begun(client: Client) -> bool:
+    """Return whether every call with a planned fault has reached the bank."""
     return (await client.at_bank("GET", "/faults")).json() == []

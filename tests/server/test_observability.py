@@ -1,6 +1,7 @@
-"""What operators see of a deployment from outside: metrics, log lines and traces of a payment.
+"""The metrics, log lines and traces that operators see of a deployment.
 
-One deployment of real processes, a payment and a webhook through it, and a receiver for its traces.
+The main test runs a deployment of real processes with a payment and a webhook, and receives its
+traces.
 """
 
 import asyncio
@@ -88,14 +89,14 @@ def cluster(
 
 
 class Figures:
-    """Metrics as Prometheus reads them."""
+    """Metrics, parsed as by Prometheus."""
 
     def __init__(self, text: str) -> None:
-        """Read a page of metrics."""
+        """Parse a page of metrics."""
         self.families = {one.name: one for one in text_string_to_metric_families(text)}
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the sum of the series with these labels, 0 if there is none."""
+        """Return the sum of the series with these labels, or 0 without any."""
         return sum(
             sample.value
             for family in self.families.values()
@@ -112,7 +113,7 @@ async def metrics_of(cluster: Cluster) -> Figures:
         return Figures(page.text)
 
 
-async def test_a_payment_is_seen_in_metrics_log_and_traces(
+async def test_a_payment_appears_in_metrics_log_and_traces(
     cluster: Cluster, place: Db, traces: TraceReceiver, hook: Receiver, worker_metrics: str
 ) -> None:
     shop = await make_shop(place)
@@ -153,19 +154,19 @@ COUNTED: Final[list[tuple[str, dict[str, str], float]]] = [
 
 
 async def _check_metrics(cluster: Cluster, place: Db, worker_metrics: str) -> None:
-    found = Figures("")
+    figures = Figures("")
 
     async def counted() -> bool:
-        nonlocal found
-        await count_all(place)  # as a worker does every 30 s
-        found = await metrics_of(cluster)
-        return all(found.value(name, **labels) == value for name, labels, value in COUNTED)
+        nonlocal figures
+        await count_all(place)  # a worker does it every 30 s
+        figures = await metrics_of(cluster)
+        return all(figures.value(name, **labels) == value for name, labels, value in COUNTED)
 
     assert await eventually(counted), [
-        (name, labels, found.value(name, **labels)) for name, labels, _ in COUNTED
+        (name, labels, figures.value(name, **labels)) for name, labels, _ in COUNTED
     ]
-    assert all(family.documentation for family in found.families.values())
-    ages = found.families["opentill_queue_age_seconds"].samples
+    assert all(family.documentation for family in figures.families.values())
+    ages = figures.families["opentill_queue_age_seconds"].samples
     assert {sample.labels["queue"] for sample in ages} >= {"refunds", "webhooks", "settlements"}
 
     async def counted_by_worker() -> bool:
@@ -181,38 +182,46 @@ async def _check_metrics(cluster: Cluster, place: Db, worker_metrics: str) -> No
 
 async def _check_traces(client: Client, traces: TraceReceiver, hook: Receiver) -> None:
     async def arrived() -> tuple[Received, ...] | None:
-        """Return the spans that are looked at, None while one of them is still to come."""
+        """Return the spans to check, or None until all of them have arrived."""
         spans = {span.id: span for span in traces.spans}
         try:
             opened = traces.named("POST /v1/checkouts")[0]
             paid, _ = traces.named("gateway pay")[0], traces.named("gateway refund")[0]
             inserted = next(s for s in spans.values() if s.parent == opened.id and _is_insert(s))
             sent = next(span for span in spans.values() if span.parent == paid.id)
-            told = spans[hook.taken[0].headers["traceparent"].split("-")[2]]
-            return opened, inserted, paid, spans[paid.parent], sent, told, spans[told.parent]
+            hook_call = spans[hook.taken[0].headers["traceparent"].split("-")[2]]
+            return (
+                opened,
+                inserted,
+                paid,
+                spans[paid.parent],
+                sent,
+                hook_call,
+                spans[hook_call.parent],
+            )
         except (StopIteration, KeyError, IndexError):
             return None
 
-    found = await eventually(arrived)
-    assert found, [span.name for span in traces.spans]
-    opened, _, paid, page, sent, told, delivery = found
+    received = await eventually(arrived)
+    assert received, [span.name for span in traces.spans]
+    opened, _, paid, page, sent, hook_call, delivery = received
     assert (opened.trace, opened.parent, opened.kind) == (TRACE, PARENT, SERVER)
     assert opened.service == "till"
     assert paid.attributes["opentill.gateway"] == "sandbox"
     assert page.name == "POST /checkout/{session}"
     assert (sent.name, sent.kind) == ("POST", CLIENT)
-    assert hook.taken[0].headers["traceparent"].split("-")[:2] == ["00", told.trace]
+    assert hook.taken[0].headers["traceparent"].split("-")[:2] == ["00", hook_call.trace]
     assert delivery.name == "webhook delivery"
-    _nothing_secret(traces.spans, [client.key, "ann@example.com", "Ann", CARD, hook.url])
+    _check_no_secrets(traces.spans, [client.key, "ann@example.com", "Ann", CARD, hook.url])
 
 
 def _is_insert(span: Received) -> bool:
     return span.attributes.get("db.query.summary", "").startswith("insert")
 
 
-def _nothing_secret(spans: list[Received], secrets: list[str]) -> None:
-    told = json.dumps([(span.name, span.attributes) for span in spans])
-    assert [secret for secret in secrets if secret in told] == []
+def _check_no_secrets(spans: list[Received], secrets: list[str]) -> None:
+    text = json.dumps([(span.name, span.attributes) for span in spans])
+    assert [secret for secret in secrets if secret in text] == []
 
 
 OFF: Final = """
@@ -232,17 +241,15 @@ with tracing.running(enabled=False):
 """
 
 
-def test_without_its_variables_nothing_of_opentelemetry_is_imported_and_a_span_costs_nothing() -> (
-    None
-):
+def test_without_its_variables_opentelemetry_is_not_imported_and_spans_cost_little() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", OFF], capture_output=True, text=True, check=False, timeout=120
     )
     assert ran.returncode == 0, ran.stderr
-    assert float(ran.stdout) < 20e-6  # about a microsecond; a payment has two
+    assert float(ran.stdout) < 20e-6  # measured about 1 µs; a payment has two spans
 
 
-def test_where_the_packages_are_missing_a_line_says_what_to_install(
+def test_missing_packages_log_a_line_that_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
@@ -261,7 +268,7 @@ def test_where_the_packages_are_missing_a_line_says_what_to_install(
         ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "x"),
     ],
 )
-def test_a_value_that_opentelemetry_refuses_costs_the_traces_only(
+def test_a_value_that_opentelemetry_refuses_disables_only_the_traces(
     variable: str, value: str
 ) -> None:
     environ = {**clean(os.environ), variable: value}
@@ -298,11 +305,11 @@ STATEMENTS: Final[list[tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("sql", "summary"), STATEMENTS)
-def test_the_span_of_a_statement_is_named_by_what_it_does(sql: str, summary: str) -> None:
+def test_the_span_of_a_statement_has_its_verb_and_table_as_name(sql: str, summary: str) -> None:
     assert tracing._summary(sql) == summary
 
 
-async def test_a_worker_whose_database_is_away_says_so_to_prometheus(
+async def test_a_worker_without_database_reports_it_in_its_metrics(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
     port = free_port()
@@ -333,7 +340,7 @@ async def test_a_worker_whose_database_is_away_says_so_to_prometheus(
 
 
 @pooler.direct("a replica is looked at by its position")
-async def test_metrics_of_their_own_port_have_the_state_of_the_replica(
+async def test_metrics_on_the_separate_port_include_the_state_of_the_replica(
     module_database_url: str,
 ) -> None:
     def read(read_url: str) -> dict[str, float]:

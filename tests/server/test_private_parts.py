@@ -1,7 +1,7 @@
-"""The private parts of uvicorn and httptools that ``server/`` uses are those it was written for.
+"""The private parts of uvicorn and httptools that ``server/`` uses are unchanged.
 
-A new version with other parts fails here first. Then read what changed, see whether ``server/``
-still fits, run the tests of this folder, and set the digest that the failure shows.
+If a new version fails here, read its changes, check whether ``server/`` still works, run the tests
+in this folder, and then set the digest that the failure shows.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from opentill.server.refusals import Refusal, too_many
 
 PARTS = [
-    # what, the first digits of its source's SHA-256, why it matters
+    # object, first digits of the SHA-256 of its source, why it matters
     (HttpToolsProtocol.__init__, "4f0899941034", "parser, pipeline, cycle: who makes them"),
     (
         HttpToolsProtocol.connection_made,
@@ -64,17 +64,17 @@ PARTS = [
 @pytest.mark.parametrize(
     ("part", "digest"), [row[:2] for row in PARTS], ids=[row[0].__qualname__ for row in PARTS]
 )
-def test_a_private_part_of_uvicorn_is_as_it_was_read(part: object, digest: str) -> None:
+def test_a_private_part_of_uvicorn_is_unchanged(part: object, digest: str) -> None:
     source = inspect.getsource(part)  # type: ignore[arg-type] # a class or a function
     assert hashlib.sha256(source.encode()).hexdigest()[:12] == digest
 
 
-def test_the_constants_of_uvicorn_are_as_they_were_read() -> None:
+def test_the_constants_of_uvicorn_are_unchanged() -> None:
     assert HIGH_WATER_LIMIT == 65536
     assert STATUS_LINE[429] == b"HTTP/1.1 429 Too Many Requests\r\n"
 
 
-def test_the_parser_shows_what_a_callback_raised_as_the_context_of_its_error() -> None:
+def test_an_exception_of_a_callback_is_the_context_of_the_parser_error() -> None:
     class Callbacks:
         def on_message_begin(self) -> None:
             raise too_many()
@@ -93,8 +93,8 @@ AMBIGUOUS = [
 
 
 @pytest.mark.parametrize("headers", AMBIGUOUS)
-def test_the_parser_refuses_more_than_one_length_or_coding_by_itself(headers: bytes) -> None:
-    """``check_framing`` leaves these to it."""
+def test_the_parser_refuses_more_than_one_length_or_coding(headers: bytes) -> None:
+    """``check_framing`` leaves these cases to the parser."""
     parser = httptools.HttpRequestParser(object())
     parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
     with pytest.raises(httptools.HttpParserError):

@@ -1,4 +1,4 @@
-"""Three servers and three workers on one database, behind a balancer that knows nothing of HTTP."""
+"""Three servers and three workers on one database, behind a TCP balancer."""
 
 import asyncio
 import collections
@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 async def db(
     make_database: Callable[[], str], fork_server: ForkServer, tmp_path: Path
 ) -> AsyncIterator[tuple[Db, Cluster]]:
-    """A database with three servers, three workers and a bank on it."""
+    """A database with three servers, three workers and a bank."""
     url = make_database()
     cluster = Cluster(
         tmp_path, url, 3, fork_server,
@@ -49,33 +49,33 @@ async def db(
         await db.close()
 
 
-async def test_three_servers_and_three_workers_are_one_service(db: tuple[Db, Cluster]) -> None:
+async def test_three_servers_and_three_workers_act_as_one_service(db: tuple[Db, Cluster]) -> None:
     place, cluster = db
     balancer = Balancer([server.port for server in cluster.servers])
     shop = await make_shop(place, settlement_delay_days=1)
     async with balancer.listening() as port:
-        through = Cluster(Path("/nonexistent"), "", servers=1)  # only to say where it is
+        through = Cluster(Path("/nonexistent"), "", servers=1)  # only for its URL
         through.bank = cluster.bank
         through.servers[0].port = port
         async with PatientClient(through, shop.key) as client:
-            await _exact_limit(client)
+            await _check_shared_limit(client)
             client.http.headers.pop("X-Forwarded-For")
-            orders = await _paid(client, shop.product_id)
-            await _one_effect(client, orders[0])
-            await _refunded(client, place, orders)
-            await _settled_once(place, client, orders)
+            orders = await _pay_orders(client, shop.product_id)
+            await _check_one_refund_per_key(client, orders[0])
+            await _check_refunds_end(client, place, orders)
+            await _check_settlement(place, client, orders)
     assert set(balancer.used) == {server.port for server in cluster.servers}
 
 
-async def _exact_limit(client: PatientClient) -> None:
-    """One address, 200 a minute over all servers: 200 of 260 pass."""
+async def _check_shared_limit(client: PatientClient) -> None:
+    """Check that the limit of 200 a minute holds over all servers: 200 of 260 requests pass."""
     client.http.headers["X-Forwarded-For"] = "192.0.2.1:51234"
     answers = await client.limited((client.call("GET", "/v1/balance") for _ in range(260)), 200)
     assert {one.status_code for one in answers} == {200, 429}
 
 
-async def _paid(client: Client, product_id: str) -> list[str]:
-    """Pay 12 orders, each customer from an address of its own."""
+async def _pay_orders(client: Client, product_id: str) -> list[str]:
+    """Pay 12 orders, each from another address, and return their ids."""
     orders = []
     for number in range(12):
         client.http.headers["X-Forwarded-For"] = f"[2001:db8:{number:x}::1]:443"
@@ -83,8 +83,8 @@ async def _paid(client: Client, product_id: str) -> list[str]:
     return orders
 
 
-async def _one_effect(client: Client, order_id: str) -> None:
-    """One key at 30 requests on all servers is one refund."""
+async def _check_one_refund_per_key(client: Client, order_id: str) -> None:
+    """Check that 30 requests with one key on all servers create one refund."""
     client.http.headers["X-Forwarded-For"] = "192.0.2.3"
     path = f"/v1/orders/{order_id}/refunds"
     answers = await asyncio.gather(
@@ -93,12 +93,12 @@ async def _one_effect(client: Client, order_id: str) -> None:
     codes = collections.Counter(answer.status_code for answer in answers)
     assert set(codes) <= {201, 409}
     assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
-    found = (await client.call("GET", path)).json()["data"]["pagination"]
-    assert found["total"] == 1
+    pagination = (await client.call("GET", path)).json()["data"]["pagination"]
+    assert pagination["total"] == 1
 
 
-async def _refunded(client: Client, db: Db, orders: list[str]) -> None:
-    """Refunds of all orders, sent by whichever worker takes them, are done once at the bank."""
+async def _check_refunds_end(client: Client, db: Db, orders: list[str]) -> None:
+    """Refund half of the orders and wait until the workers have sent every refund."""
     client.http.headers["X-Forwarded-For"] = "192.0.2.4"
     answers = await asyncio.gather(
         *(client.call("POST", f"/v1/orders/{order}/refunds", {"amount": "1.00"})
@@ -113,8 +113,8 @@ async def _refunded(client: Client, db: Db, orders: list[str]) -> None:
     assert await eventually(done, 40)
 
 
-async def _settled_once(db: Db, client: Client, orders: list[str]) -> None:
-    """All fall due at once; three workers settle each order once."""
+async def _check_settlement(db: Db, client: Client, orders: list[str]) -> None:
+    """Let all orders fall due at once, and check that the workers settle each exactly once."""
     async with db.connection() as tx:
         await tx.execute("update business_clock set ahead_ms = $1", 3 * DAY_MS)
 
@@ -134,12 +134,12 @@ async def _settled_once(db: Db, client: Client, orders: list[str]) -> None:
 
 
 async def test_a_worker_waits_for_its_database(fork_server: ForkServer, tmp_path: Path) -> None:
-    port = free_port()  # nobody listens
+    port = free_port()  # no server listens on it
     nowhere = f"postgresql://opentill@127.0.0.1:{port}/opentill"
     cluster = Cluster(tmp_path, nowhere, servers=1, fork_server=fork_server)
     cluster.worker.start()
     try:
-        assert await eventually(lambda: _said(cluster.worker, "waiting for it"), 40)
+        assert await eventually(lambda: _has_logged(cluster.worker, "waiting for it"), 40)
         assert cluster.worker._popen is not None
         assert cluster.worker._popen.poll() is None
         cluster.worker.end()
@@ -148,5 +148,5 @@ async def test_a_worker_waits_for_its_database(fork_server: ForkServer, tmp_path
         cluster.worker.stop()
 
 
-async def _said(process: Process, text: str) -> bool:
+async def _has_logged(process: Process, text: str) -> bool:
     return text in process.output

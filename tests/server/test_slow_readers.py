@@ -1,4 +1,4 @@
-"""Clients that do not take their answers: they lose their place in time, however little is left."""
+"""Clients that do not read a response are disconnected, however little of it is left."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,8 @@ from server.test_http_server import CLOSE, GET, HASTY, POST, serving
 
 PAGE = GET.replace(b"/echo", b"/page")
 LAST = [
-    # what the client sends last, before it stops reading
-    b"",  # the connection is kept, and idle at last
+    # the client's last input before it stops reading
+    b"",  # the connection stays open and becomes idle
     PAGE[:-2] + CLOSE + b"\r\n",
     PAGE.replace(b"HTTP/1.1", b"HTTP/1.0"),
     b"nonsense\r\n\r\n",
@@ -23,22 +23,22 @@ LAST = [
 ]
 
 
-async def test_who_leaves_the_end_of_an_answer_unread_is_cut_off() -> None:
-    """What is left is less than what makes the server pause, so that nothing else notices.
+async def test_a_client_that_leaves_the_end_of_a_response_unread_is_disconnected() -> None:
+    """The unread rest is too small for flow control to notice.
 
-    Each has a server of its own, and all are waited for together.
+    Each client has a separate server; the test waits for all together.
     """
     async with contextlib.AsyncExitStack() as stack:
-        left = {last: await _unread(stack, last) for last in LAST}
+        left = {last: await _leave_unread(stack, last) for last in LAST}
         for last, running in left.items():
             try:
                 await until(lambda running=running: not running.server_state.connections)
             except TimeoutError:
-                pytest.fail(f"not cut off, after {last!r}")
+                pytest.fail(f"not disconnected after {last!r}")
 
 
-async def _unread(stack: contextlib.AsyncExitStack, last: bytes) -> Server:
-    """Leave the end of an answer unread, and return the server, which has no other client."""
+async def _leave_unread(stack: contextlib.AsyncExitStack, last: bytes) -> Server:
+    """Leave the end of a response unread, and return the server, which has no other client."""
     loop = asyncio.get_running_loop()
     running, port = await stack.enter_async_context(serving(HASTY))
     client = stack.enter_context(socket.socket())
@@ -48,11 +48,11 @@ async def _unread(stack: contextlib.AsyncExitStack, last: bytes) -> Server:
     await until(lambda: bool(running.server_state.connections))
     (connection,) = running.server_state.connections
     assert isinstance(connection, Protocol)
-    asked = 0
+    requests = 0
     while not connection.transport.get_write_buffer_size():
         await loop.sock_sendall(client, PAGE)
-        asked += 1
-        while running.server_state.total_requests < asked:
+        requests += 1
+        while running.server_state.total_requests < requests:
             await asyncio.sleep(0)
     assert not connection.flow.write_paused
     await loop.sock_sendall(client, last)
