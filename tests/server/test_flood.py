@@ -327,7 +327,7 @@ class Stub:
 
     def admit(self, peer: str) -> str:
         refusal = self.limits.admit(self, peer)
-        self.limits.note_idle(self)
+        self.limits.mark_idle(self)
         return "" if refusal is None else refusal.body.decode()
 
     def may_be_evicted(self) -> bool:
