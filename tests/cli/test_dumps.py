@@ -78,7 +78,7 @@ def test_programs_are_looked_for_in_the_path_and_among_those_that_opentill_bring
 def test_an_address_is_read_as_asyncpg_reads_it_and_its_password_is_no_argument(
     url: str, address: str, password: str, options: str
 ) -> None:
-    target = dumps.Target.of(url)
+    target = dumps.Target.from_url(url)
     assert (target.address, target.password, target.options) == (address, password, options)
     assert target.environment().get("PGPASSWORD", "") == password
 
@@ -93,7 +93,7 @@ def test_all_of_an_error_is_shown_without_the_password(tmp_path: Path) -> None:
         "exit 3\n"
     )
     program.chmod(0o755)
-    tools = dumps.Tools(Programs(None, (18, tmp_path)), dumps.Target.of("postgresql://a:p%2Fw@h/d"))
+    tools = dumps.Tools(Programs(None, (18, tmp_path)), dumps.Target.from_url("postgresql://a:p%2Fw@h/d"))
     with (tmp_path / "file").open("wb") as file, pytest.raises(ConfigurationError) as failed:
         tools.dump(file)
     text = str(failed.value)
@@ -104,7 +104,7 @@ def test_all_of_an_error_is_shown_without_the_password(tmp_path: Path) -> None:
 
 
 def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
-    tools = dumps.Tools(Programs(None, (18, tmp_path)), dumps.Target.of("postgresql://a@h/d"))
+    tools = dumps.Tools(Programs(None, (18, tmp_path)), dumps.Target.from_url("postgresql://a@h/d"))
     with (
         (tmp_path / "file").open("wb") as file,
         pytest.raises(ConfigurationError, match="pg_dump cannot be run: No such file"),

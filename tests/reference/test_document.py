@@ -214,7 +214,7 @@ def test_hostile_and_circular_documents_are_rendered_safely() -> None:
         },
     }
     hostile = Book(SETTINGS, msgspec.json.encode(document))
-    for html in (html_of(hostile, ""), html_of(hostile, "other"), hostile.found(HOSTILE)):
+    for html in (html_of(hostile, ""), html_of(hostile, "other"), hostile.search_page(HOSTILE)):
         assert "<script>" not in html
         assert len(Reader(html).all("script")) == 1
     html = html_of(hostile, "other")

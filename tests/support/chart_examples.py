@@ -17,7 +17,7 @@ PAGE: Final = """{% extends "frame.html" %}
 {% block scripts %}<script src="{{ asset('uplot.js') }}" defer></script>
 <script src="{{ asset('chart.js') }}" defer></script>{% endblock %}
 {% block body %}<main id="main"><h1>Charts</h1><h2>All of them</h2>
-{% for one in charts %}{{ chart(say, one) }}{% endfor %}</main>{% endblock %}
+{% for one in charts %}{{ chart(_, one) }}{% endfor %}</main>{% endblock %}
 """
 
 
@@ -26,7 +26,7 @@ def page(localizer: Localizer) -> str:
     environment = templates.create_environment(Path(__file__).parent)
     return environment.from_string(PAGE).render(
         localizer=localizer,
-        say=localizer.say,
+        **localizer.functions,
         languages={},
         asset=assets.address,
         test_mode=True,
