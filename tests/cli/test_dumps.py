@@ -93,7 +93,9 @@ def test_all_of_an_error_is_shown_without_the_password(tmp_path: Path) -> None:
         "exit 3\n"
     )
     program.chmod(0o755)
-    tools = dumps.Tools(Programs(None, (18, tmp_path)), dumps.Target.from_url("postgresql://a:p%2Fw@h/d"))
+    tools = dumps.Tools(
+        Programs(None, (18, tmp_path)), dumps.Target.from_url("postgresql://a:p%2Fw@h/d")
+    )
     with (tmp_path / "file").open("wb") as file, pytest.raises(ConfigurationError) as failed:
         tools.dump(file)
     text = str(failed.value)

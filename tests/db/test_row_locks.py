@@ -126,7 +126,7 @@ CASES: Final = {
     ),
     "merchants.queries.LOCK": MERCHANT,
     "merchants.queries.LOCKED": MERCHANT._replace(shows="updated_at"),
-    "merchants.queries.LOCKED_WHOLE": MERCHANT._replace(shows="updated_at", beside=False),
+    "merchants.queries.LOCK_FOR_UPDATE": MERCHANT._replace(shows="updated_at", beside=False),
     "merchants.queries.LOCK_AUDIT_HEAD": Case(
         "audit_head", lambda _: {}, "number = number + 1", "number"
     ),
@@ -214,7 +214,7 @@ CASES: Final = {
     "http.queries.PRUNE_IGNORED": Case(
         "ignored_fields", lambda _: {"until": LATE}, "requests = requests + 1", None
     ),
-    "merchants.queries.NOTE_USES": Case(
+    "merchants.queries.UPDATE_LAST_USED": Case(
         "api_keys",
         lambda row: {"id": [row["id"]], "used_at": [LATE // 60_000 * 60_000]},
         "hint = hint",

@@ -123,10 +123,10 @@ EXPLAINED: Final = frozenset(
         "products.queries": "MERCHANT_OF",
         # asked by commands: tests/cli/test_accounting.py
         "ledger.queries": "OVERDUE TRIAL_BALANCE",
-        "figures.queries ": "OF_ALL",
+        "figures.queries ": "RANGE_SUMS",
         # asked by staff: tests/console
         "figures.gateway_queries": "DIFFER RECOUNT",
-        "ledger.queries   ": "FOUND PASSES CHECKS",
+        "ledger.queries   ": "VIOLATED PASSES CHECKS",
         "orders.payments.queries ": "LAST_REFUSED",
         "epay.queries  ": "FAILED_NOTICES PAID_TWICE",
         "merchants.queries  ": "SEARCH_AUDIT",
@@ -152,7 +152,7 @@ EXPLAINED: Final = frozenset(
         # deliveries with more attempts than are kept: tests/webhooks/test_dispatch.py
         "webhooks.dispatch_queries ": "FORGET_ATTEMPTS",
         # where a page ends after thousands of rows: tests/webhooks/test_looking.py, test_catchup.py
-        "webhooks.queries ": "DELIVERIES_LOOKED_TO EVENTS_LOOKED_TO",
+        "webhooks.queries ": "DELIVERIES_SCANNED_TO EVENTS_SCANNED_TO",
         "webhooks.catchup_queries": "EVENTS_READ_TO",
         "refunds.queries": "ANYWHERE",
         # a sum that is nought at the end, or before there is anything
@@ -172,7 +172,7 @@ EXPLAINED: Final = frozenset(
         # tests/agreement/test_acceptance.py
         "agreement.queries": "INSERT ACCEPTED ANY ALL",
         # asked by commands: tests/cli/test_rates.py
-        "rates.queries": "LACKING",
+        "rates.queries": "MISSING",
         # long exports: tests/orders/export/test_export.py
         "orders.export.queries": "EXPORT_EDGES",
         # where tables are distributed: tests/db/test_distribution.py
