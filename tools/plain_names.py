@@ -67,7 +67,6 @@ UNCHECKED: Final = (
     "tests/reconciliation",
     "tests/refunds",
     "tests/sandbox",
-    "tests/spec",
     "tests/stress",
     "tests/support",
     "tests/test_benchmarks.py",

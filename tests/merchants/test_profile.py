@@ -15,7 +15,7 @@ ADA, BOB = Actor("ada", "settings"), Actor("bob", "settings")
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "kept"),
+    ("field", "text", "expected"),
     [
         ("display_name", "  Harbour Books ", "Harbour Books"),
         ("display_name", "書" * 80, "書" * 80),
