@@ -1,4 +1,4 @@
-"""Report names that do not say what the value is, and file names nobody would guess.
+"""Report names that do not say what the value is, and file names that say nothing.
 
 ``make check`` runs it as ``python -m tools.plain_names``. A name is banned where it is bound:
 as a variable, a parameter or a function. Variables of comprehensions and lambdas may stay short.

@@ -255,7 +255,7 @@ async def transfer(request: Request) -> Response:
 
 
 async def phone_page(request: Request) -> Response:
-    """Show the wallet on the customer's phone: the question, and later the decision."""
+    """Show the wallet on the customer's phone: the buttons, and later the decision."""
     payment = await _find(request)
     tone = _ENDS.get(payment.status, "wait")
     return _pages(request).show(request, "phone.html", payment, tone=tone)
