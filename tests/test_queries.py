@@ -217,7 +217,7 @@ def test_every_statement_about_a_tenant_names_merchant_id() -> None:
         "merchants.queries.AUTHENTICATE",
         "merchants.queries.AUTHENTICATE_LIMITED",
         "http.queries.PRUNE",
-        "rates.queries.LACKING",
+        "rates.queries.MISSING",
         # arrays: a batch may be of several merchants
         "webhooks.queries.EMIT",
         "ledger.queries.POST",

@@ -81,8 +81,18 @@ def test_forms_with_a_password_say_whose_it_is(shop: Shop) -> None:
 def test_every_secret_field_is_marked_as_one() -> None:
     """By its autocomplete token, which ``faces.py`` reads from the templates."""
     source = "".join(one.read_text("utf-8") for one in TEMPLATES.glob("*.html"))
-    passwords = re.findall(r'parts\.field\(say, "(\w+)", say\("\w+"\), "password"', source)
-    codes = re.findall(r'parts\.field\(say, "(\w+)", say\("\w+"\), "text", "one-time-code"', source)
+    field = r'parts\.field\(_, "(\w+)", _\("[^"]*"\), '
+    passwords = re.findall(field + '"password"', source)
+    codes = re.findall(field + '"text", "one-time-code"', source)
     assert {"password", "current", "proof_password", "login_password"} <= set(passwords)
     assert {"code", "proof_code", "login_code"} <= set(codes)
     assert {*passwords, *codes, "credential", "proof_credential"} == FACE.not_kept
+
+
+def test_no_template_takes_the_name_of_the_translating_function() -> None:
+    for template in Path(str(backoffice.__file__)).parents[1].rglob("templates/*.html"):
+        bindings = re.findall(
+            r"{%-?\s*(?:for|set|with)\s+([^%]*?)(?:\bin\b|=)", template.read_text()
+        )
+        names = {name.strip(" ()") for binding in bindings for name in binding.split(",")}
+        assert "_" not in names, template.name

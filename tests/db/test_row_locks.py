@@ -239,7 +239,7 @@ SKIPPING: Final = sorted(set(LOCKING) - set(WAITING) - set(SHARING))
 
 def test_every_statement_that_locks_is_held_against_another_session() -> None:
     assert set(CASES) == set(LOCKING) - set(SHARING)
-    assert SHARING == ["merchants.queries.HELD", "orders.transition_queries.PLACE"]
+    assert SHARING == ["merchants.queries.FIND_SHARED", "orders.transition_queries.PLACE"]
 
 
 def test_no_lock_stands_outside_of_the_statements() -> None:
@@ -310,7 +310,7 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     await webhooks.emit(tx, [event])
     link = LinkBody(item=LinkItemBody(name="A gift", currency="USD", price="5"))
     made = await payment_links.create(tx, {}, merchant_id, link, world.NOW)
-    wanted = payment_links.Selection()
+    wanted = payment_links.Wanted()
     await payment_links.open_session(tx, {}, made, wanted, Settings(), world.NOW)
     await catchup_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await search_queries.ADD_HEAD.run(tx, merchant_id=merchant_id)

@@ -360,7 +360,7 @@ def test_a_failure_to_add_a_system_user_is_reported_in_one_line(
         message = "cannot add the system user"
         raise OSError(message)
 
-    monkeypatch.setattr(sysuser, "ids", ids)
+    monkeypatch.setattr(sysuser, "user_ids", ids)
     with pytest.raises(DataDirError, match="cannot be started: cannot add the system user"):
         EmbeddedPostgres.start(data_dir, durable=False)
 

@@ -1,4 +1,4 @@
-"""Without PostgreSQL requests fail soon with 503, and recover without a restart (quality 9)."""
+"""PostgreSQL away: 503 soon, and well again soon after, without a restart (quality 9)."""
 
 import asyncio
 import contextlib
@@ -21,45 +21,45 @@ from support.api_server import TEA, ApiServer, Shop, serving
 _AWAY: Final = {"code": 50301, "message": "Service unavailable"}
 
 
-class DatabaseProxy:
-    """A proxy to PostgreSQL that can close its connections or stop to forward."""
+class Line:
+    """A line to PostgreSQL that can be cut or go dead."""
 
     def __init__(self, target: tuple[str, str]) -> None:
-        """Forward to ``target``: host or folder of a socket, and port."""
+        """``target``: host, or folder of a socket, and port."""
         self._target = target
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.closed = self.silent = False
+        self.cut_off = self.dead = False
 
     @contextlib.contextmanager
     def open(self, path: Path) -> Iterator[None]:
         """Listen at ``path`` while the block runs."""
         thread = threading.Thread(target=self._loop.run_forever)
         thread.start()
-        server = asyncio.run_coroutine_threadsafe(
+        made = asyncio.run_coroutine_threadsafe(
             asyncio.start_unix_server(self._connected, str(path)), self._loop
         ).result(5)
         try:
             yield
         finally:
-            asyncio.run_coroutine_threadsafe(self._end(server), self._loop).result(5)
+            asyncio.run_coroutine_threadsafe(self._end(made), self._loop).result(5)
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
             self._loop.close()
 
-    def set_closed(self, *, closed: bool) -> None:
-        """Abort all connections and accept no new ones, or accept them again."""
-        self.closed = closed
-        if closed:
+    def cut(self, *, off: bool) -> None:
+        """Break every connection and take no new one, or take them again."""
+        self.cut_off = off
+        if off:
             self._loop.call_soon_threadsafe(self._abort)
 
     def _abort(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _end(self, server: asyncio.Server) -> None:
-        server.close()
+    async def _end(self, made: asyncio.Server) -> None:
+        made.close()
         self._abort()
         for task in self._tasks:
             task.cancel()
@@ -67,7 +67,7 @@ class DatabaseProxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        if self.closed:
+        if self.cut_off:
             writer.transport.abort()
             return
         host, port = self._target
@@ -84,7 +84,7 @@ class DatabaseProxy:
     async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while piece := await source.read(65536):
-                while self.silent:
+                while self.dead:
                     await asyncio.sleep(0.02)
                 target.write(piece)
                 await target.drain()
@@ -92,58 +92,56 @@ class DatabaseProxy:
 
 
 @pytest.fixture
-def proxied(
+def line(
     api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[DatabaseProxy, ApiServer]]:
-    """A server with its database behind a `DatabaseProxy`."""
+) -> Iterator[tuple[Line, ApiServer]]:
+    """A server whose database can go away."""
     url = api_server.settings.database_url or ""
     query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-    proxy = DatabaseProxy((query["host"], query["port"]))
+    made = Line((query["host"], query["port"]))
     folder = tmp_path_factory.mktemp("pg")
-    with proxy.open(folder / f".s.PGSQL.{query['port']}"):
+    with made.open(folder / f".s.PGSQL.{query['port']}"):
         through = url.split("?")[0] + "?" + urlencode(query | {"host": str(folder)})
         with serving(
             api_server.settings, database_url=through, limit_ip_per_minute=10_000
         ) as running:
-            yield proxy, running
+            yield made, running
 
 
-def _assert_unavailable(answer: httpx2.Response) -> None:
+def _is_away(answer: httpx2.Response) -> None:
     assert (answer.status_code, answer.json()) == (503, _AWAY)
     assert int(answer.headers["retry-after"]) >= 1
 
 
-def _check_timeouts(api_server: ApiServer) -> None:
-    """Check that all timeouts are at most 2 s, which a busy machine makes unmeasurable."""
+def _gives_up_within_two_seconds(api_server: ApiServer) -> None:
+    """See that nothing waits longer for a database that is silent, which a busy machine hides."""
     assert api_server.app.db._acquire_timeout_s <= 2
     assert service._PATIENCE_S <= 2
     assert health._TIMEOUT_S <= 2
 
 
 def _busy_s(api_server: ApiServer) -> float:
-    """Return the delay in seconds that a busy machine may add: 0 if it is idle."""
+    """Tell by how much a machine with other work may be late: nothing, if it is idle."""
     started = time.monotonic()
     for _ in range(10):
         assert api_server.http.get("/healthz").status_code == 200
     return max(0.0, (time.monotonic() - started) * 10 - 0.5)
 
 
-def _wait_until_well(shop: Shop, within_s: float) -> None:
+def _well_again(shop: Shop, within_s: float) -> None:
     end = time.monotonic() + within_s + _busy_s(shop.api_server)
     while True:
-        statuses = {shop.get(path).status_code for path in ("/v1/products", "/readyz")}
-        if statuses == {200}:
+        found = {shop.get(path).status_code for path in ("/v1/products", "/readyz")}
+        if found == {200}:
             return
-        assert statuses <= {200, 503}
-        assert time.monotonic() < end, "the server has not recovered"
+        assert found <= {200, 503}
+        assert time.monotonic() < end, "not well again"
         time.sleep(0.05)
 
 
-def test_closed_database_connections_are_503_and_recover(
-    proxied: tuple[DatabaseProxy, ApiServer],
-) -> None:
-    database, api_server = proxied
-    _check_timeouts(api_server)
+def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, ApiServer]) -> None:
+    database, api_server = line
+    _gives_up_within_two_seconds(api_server)
     shop = api_server.shop()
     order = shop.paid()
     calls = (
@@ -152,37 +150,35 @@ def test_closed_database_connections_are_503_and_recover(
         ("POST", f"/v1/orders/{order['id']}/refunds", {}),
         ("GET", "/v1/config/legal/merchant-services-agreement", None),
     )
-    database.set_closed(closed=True)
+    database.cut(off=True)
     for method, path, body in calls:
         for key in (None, "key"):
             started = time.monotonic()
-            _assert_unavailable(
-                shop.call(method, path, json=body, headers={"idempotency-key": key})
-            )
+            _is_away(shop.call(method, path, json=body, headers={"idempotency-key": key}))
             assert time.monotonic() - started < 10 + _busy_s(api_server)
     assert api_server.http.get("/readyz").status_code == 503
     assert api_server.http.get("/healthz").status_code == 200
-    database.set_closed(closed=False)
-    _wait_until_well(shop, 5)
-    answer = shop.post(calls[2][1], {}, key="key")  # the 503 was not stored
+    database.cut(off=False)
+    _well_again(shop, 5)
+    answer = shop.post(calls[2][1], {}, key="key")  # 503 was not kept
     assert answer.status_code == 201
     assert "idempotent-replayed" not in answer.headers
 
 
-def test_a_silent_database_is_503_within_two_seconds_and_recovers(
-    proxied: tuple[DatabaseProxy, ApiServer],
+def test_a_dead_line_is_503_within_two_seconds_and_well_again_soon(
+    line: tuple[Line, ApiServer],
 ) -> None:
-    database, api_server = proxied
-    _check_timeouts(api_server)
+    database, api_server = line
+    _gives_up_within_two_seconds(api_server)
     shop = api_server.shop()
     shop.product()
-    database.silent = True
+    database.dead = True
     for path in ("/readyz", "/v1/products", "/v1/config/legal/merchant-services-agreement"):
         started = time.monotonic()
         assert api_server.http.get(path, headers={"x-api-key": shop.key}).status_code == 503
         assert time.monotonic() - started < 10 + _busy_s(api_server), path
-    database.silent = False
-    _wait_until_well(shop, 5)
+    database.dead = False
+    _well_again(shop, 5)
 
 
 async def _set_read_only(url: str, setting: str) -> None:
@@ -194,23 +190,23 @@ async def _set_read_only(url: str, setting: str) -> None:
 
 
 @pooler.direct("sessions of a pooler keep the setting")
-def test_a_server_with_a_read_only_database_is_not_ready(
-    proxied: tuple[DatabaseProxy, ApiServer],
+def test_a_database_that_takes_no_writes_is_not_ready_until_it_does(
+    line: tuple[Line, ApiServer],
 ) -> None:
-    database, api_server = proxied
+    database, api_server = line
     shop = api_server.shop()
     url = api_server.settings.database_url or ""
     asyncio.run(_set_read_only(url, "set default_transaction_read_only = on"))
     try:
-        database.set_closed(closed=True)  # new sessions have the setting
-        database.set_closed(closed=False)
+        database.cut(off=True)  # so that sessions begin anew
+        database.cut(off=False)
         end = time.monotonic() + 10 + _busy_s(api_server)
         while api_server.http.get("/readyz").status_code != 503:
-            _assert_unavailable(shop.call("POST", "/v1/products", json=TEA))
+            _is_away(shop.call("POST", "/v1/products", json=TEA))
             assert time.monotonic() < end
         assert "takes no writes" in api_server.http.get("/readyz").json()["reason"]
         assert api_server.http.get("/healthz").status_code == 200
     finally:
         asyncio.run(_set_read_only(url, "reset default_transaction_read_only"))
-    _wait_until_well(shop, 5)
+    _well_again(shop, 5)
     assert shop.call("POST", "/v1/products", json=TEA).status_code == 201

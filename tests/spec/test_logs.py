@@ -1,4 +1,4 @@
-"""Secrets that are sent everywhere as canaries appear in no line of the log (quality 11)."""
+"""Canaries: what must not be in a log is sent everywhere, and is in no line (quality 11)."""
 
 import io
 import json
@@ -21,7 +21,7 @@ PHONE: Final = "canary-user-agent"
 
 @pytest.fixture
 def lines(api_server: ApiServer) -> Iterator[io.StringIO]:
-    """The log at its most verbose level."""
+    """What is logged, at its most talkative."""
     stream = io.StringIO()
     before = structlog.get_config()
     log.configure("debug", stream=stream)
@@ -29,8 +29,8 @@ def lines(api_server: ApiServer) -> Iterator[io.StringIO]:
     structlog.configure(**before)
 
 
-def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send all kinds of valid and invalid requests with canaries in every field."""
+def _busy(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds of requests, good and bad, with canaries wherever something can be said."""
     body = {"customerEmail": EMAIL, "customerName": f"{TEXT} {CARD}", "metadata": {TEXT: CARD}}
     product = shop.product(name=f"{TEXT} {EMAIL}", description=CARD)
     session = shop.session(product["id"], successUrl=f"https://x.example/?{QUERY}={CARD}", **body)
@@ -54,19 +54,19 @@ def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.Monkey
         msg = f"key {shop.key} of {EMAIL}, card {CARD}, at https://u:p@x.example/?{QUERY}=1"
         raise ValueError(msg)
 
-    with monkeypatch.context() as patch:  # an exception whose text contains secrets
+    with monkeypatch.context() as patch:  # a defect whose text says too much
         patch.setattr(Db, "run", fail)
         assert shop.post("/v1/products", TEA).status_code == 500
 
 
-def test_no_line_contains_a_secret(
+def test_no_secret_is_in_any_line(
     api_server: ApiServer,
     lines: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     shop = api_server.shop()
-    _send_canaries(shop, api_server, monkeypatch)
+    _busy(shop, api_server, monkeypatch)
     log.flush()
     printed = capfd.readouterr()
     text = lines.getvalue() + printed.out + printed.err
@@ -93,7 +93,7 @@ def test_no_line_contains_a_secret(
     assert any("merchant" in record for record in requests)
 
 
-def test_an_exception_is_logged_with_the_request_id_of_the_response(
+def test_a_defect_is_found_in_the_log_by_the_id_of_the_answer(
     api_server: ApiServer, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = api_server.shop()
@@ -114,7 +114,7 @@ def test_an_exception_is_logged_with_the_request_id_of_the_response(
     assert "ZeroDivisionError" in record["exception"]
 
 
-def test_a_500_is_not_stored_under_a_key(
+def test_500_is_not_kept_under_a_key(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = api_server.shop()
@@ -124,14 +124,14 @@ def test_a_500_is_not_stored_under_a_key(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(service, "price_minor", lambda *_: 1 // 0)
+        patch.setattr(service, "parse_price", lambda *_: 1 // 0)
         assert shop.post("/v1/products", TEA, key="k").status_code == 500
     answer = shop.post("/v1/products", TEA, key="k")
     assert answer.status_code == 201
     assert "idempotent-replayed" not in answer.headers
 
 
-def test_settings_hide_their_secrets(api_server: ApiServer) -> None:
+def test_settings_do_not_show_their_secrets(api_server: ApiServer) -> None:
     shown = repr(api_server.settings) + str(api_server.settings)
     for secret in (
         api_server.settings.secret_key,

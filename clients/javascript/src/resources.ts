@@ -1,4 +1,4 @@
-// Generated from the OpenAPI document by `make client`: do not edit.
+// Made of the OpenAPI document by `make client`: change nothing here.
 
 import type { Download } from "./download.js";
 import type { Pages } from "./pages.js";

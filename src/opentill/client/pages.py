@@ -1,4 +1,4 @@
-"""The pages of lists."""
+"""Pages of lists, as every list of the API returns them."""
 
 from typing import Generic, TypeVar
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Pagination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The position of a page in its list."""
+    """Where a page stands in its list."""
 
     page: int
     size: int

@@ -2,7 +2,7 @@
 
 It resolves a name itself, checks the addresses by the policy and connects to an allowed one, with
 the name in Host, SNI and certificate check. It follows no redirects, uses no proxy and no cookies,
-does not decompress, and limits time and size. Its errors tell whether the request may have had an
+does not decompress, and limits time and size. Its errors show whether the request may have had an
 effect: after ``Forbidden`` and ``Unreachable`` it had none, after ``NoResponse`` it may have.
 """
 

@@ -92,7 +92,7 @@ KEPT: Final = "kept_file."  # prefix of fields that contain a file, see ``encode
 
 
 def encode_files(files: Mapping[str, Upload], most: int) -> dict[str, str]:
-    """Encode files as hidden fields of a page that must be answered before the form is accepted.
+    """Encode files as hidden fields of a page that comes before the form is accepted.
 
     A page cannot preset a file input. Files over ``most`` characters in total are omitted.
     """

@@ -42,7 +42,7 @@ class Pictures:
     """The pictures of a page and their origins."""
 
     def __init__(self, public_url: str) -> None:
-        """``public_url`` tells whether the page is served by HTTPS."""
+        """``public_url`` shows whether the page is served by HTTPS."""
         self._secure = public_url.startswith("https:")
         self._origins: dict[str, None] = {}
 
