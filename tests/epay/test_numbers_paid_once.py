@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import pytest
 
 from opentill import orders
-from opentill.core.errors import Invalid
+from opentill.core.errors import Contended, Invalid
 from opentill.db.database import Tx
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.orders import Report
@@ -54,7 +54,10 @@ def report_paid_together(epay_shop: EpayShop, attempt: orders.PaymentAttempt) ->
     """Apply the same report as servers do: together with others, or else by itself."""
     report = Report("sandbox", GatewayPaymentEvent(attempt_id=attempt.id, outcome=PAID))
     now = epay_shop.api_server.app.clock()
-    done = epay_shop.api_server.tx(lambda tx: orders.confirm_many(tx, [report], now))
+    try:
+        done = epay_shop.api_server.tx(lambda tx: orders.confirm_many(tx, [report], now))
+    except Contended:  # another payment of the number held its orders for half a second
+        done = set()
     if not done:
         report_paid(epay_shop, attempt)
 
