@@ -1,7 +1,7 @@
-"""Makes ``opentill/client/blocking.py`` of ``asynchronous.py``: `make client`.
+"""Generates ``opentill/client/blocking.py`` from ``asynchronous.py``: `make client`.
 
-The same code without ``async`` and ``await``, as httpcore and others make theirs. A test compares
-the file in the repository with what is made here.
+It is the same code without ``async`` and ``await``, as in httpcore and others. A test compares the
+file in the repository with what is generated here.
 """
 
 import re
@@ -15,8 +15,8 @@ SOURCE: Final = CLIENT / "asynchronous.py"
 TARGET: Final = CLIENT / "blocking.py"
 HEAD: Final = '''"""``Client``: the API for programs without asyncio.
 
-Made of ``asynchronous.py`` by `make client`: change that file, not this one. Fields and filters
-stand in ``operations.py``; they change neither.
+Generated from ``asynchronous.py`` by `make client`: change that file, not this one. Fields and
+filters are in ``operations.py``.
 """
 '''
 # In this order.
@@ -36,7 +36,7 @@ SUBSTITUTIONS: Final = (
 
 
 def blocking(source: str) -> str:
-    """Return the blocking client's program text."""
+    """Return the source of the blocking client."""
     for pattern, replacement in SUBSTITUTIONS:
         source = re.sub(pattern, replacement, source, flags=re.MULTILINE | re.DOTALL)
     for arguments in (["check", "--fix", "--quiet", "--select", "F401,I"], ["format"]):

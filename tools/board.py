@@ -1,4 +1,4 @@
-"""Makes ``deploy/grafana/opentill.json`` of the table of panels here: `make board`."""
+"""Generates ``deploy/grafana/opentill.json`` from the table of panels here: `make board`."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ TARGET: Final = Path(__file__).parents[1] / "deploy" / "grafana" / "opentill.jso
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH: Final = 24
 _HEIGHT: Final = 8
-# title, unit, width, expressions by legend. Figures that are read from the database are the same on
-# every instance: `max`. What processes count is added up: `sum`.
+# Title, unit, width, expressions by legend. Metrics read from the database are the same on every
+# instance, so they use `max`; metrics that processes count use `sum`.
 ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], ...]] = (
     (
         "Payments",
@@ -202,7 +202,7 @@ ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, int, dict[str, str]], ...]], 
 
 
 def board() -> dict[str, Any]:
-    """Return the board as Grafana imports it."""
+    """Return the dashboard as Grafana imports it."""
     panels: list[dict[str, Any]] = []
     y = 0
     for title, row in ROWS:
@@ -270,7 +270,7 @@ def _panel(
 
 
 def text() -> str:
-    """Return the file."""
+    """Return the text of the file."""
     return json.dumps(board(), indent=2) + "\n"
 
 

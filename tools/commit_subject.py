@@ -1,7 +1,7 @@
-"""The commit-msg hook: refuse a subject that is long, or is no imperative sentence.
+"""The commit-msg hook: refuse a subject that is long or not an imperative sentence.
 
-Git runs it with the path of the file that holds the message. What it asks for stands in
-CONTRIBUTING.md: "Reject a refund that the provider reversed", at most 72 characters, no full stop.
+Git runs it with the path of the file that holds the message. CONTRIBUTING.md has the rules, such as
+"Reject a refund that the provider reversed", at most 72 characters, no full stop.
 """
 
 import re
@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-LONGEST: Final = 72
-# Git writes these subjects itself, or takes them away again.
+MAX_LENGTH: Final = 72
+# Subjects that Git writes or replaces itself.
 _BY_GIT: Final = re.compile(r"(Merge|Revert|fixup!|squash!|amend!) ")
-# No imperative begins so: articles, pronouns, prepositions and the like.
+# Words that begin no imperative sentence: articles, pronouns, prepositions and others.
 _NO_VERBS: Final = frozenset({
     "a", "an", "the", "this", "that", "these", "those", "it", "its", "they", "we", "you", "i",
     "what", "who", "which", "how", "when", "where", "why", "one", "two", "three", "some", "all",
@@ -20,7 +20,7 @@ _NO_VERBS: Final = frozenset({
     "from", "with", "by",
 })  # fmt: skip
 _OTHER_FORM: Final = re.compile(r"\w+(ed|ing|[^s]s)$")
-# Verbs whose stem has the ending of another form.
+# Verbs whose imperative ends like another form.
 _STEMS: Final = frozenset({
     "bring", "embed", "exceed", "feed", "need", "proceed", "shed", "speed", "spring", "string",
     "succeed", "alias", "bias", "canvas", "focus", "seed", "ring", "sing", "wing",
@@ -28,7 +28,7 @@ _STEMS: Final = frozenset({
 
 
 def problems(message: str) -> list[str]:
-    """Return what is wrong with a commit message's subject; each says what would be accepted."""
+    """Return the problems of a commit message's subject, each with what would be accepted."""
     lines = [line for line in message.splitlines() if not line.startswith("#")]
     subject = lines[0] if lines else ""
     if _BY_GIT.match(subject):
@@ -36,8 +36,8 @@ def problems(message: str) -> list[str]:
     if not subject.strip():
         return ["the first line must be the subject"]
     wrong = []
-    if len(subject) > LONGEST:
-        wrong.append(f"the subject has {len(subject)} characters; {LONGEST} are the most")
+    if len(subject) > MAX_LENGTH:
+        wrong.append(f"the subject has {len(subject)} characters; {MAX_LENGTH} are the most")
     first = re.split(r"[^\w-]", subject, maxsplit=1)[0]
     verb = first.lower()
     if (
@@ -56,7 +56,7 @@ def problems(message: str) -> list[str]:
 
 
 def main() -> int:
-    """Check the message in the file that git names; return the exit code."""
+    """Check the message in the file named by Git; return the exit code."""
     wrong = problems(Path(sys.argv[1]).read_text())
     for problem in wrong:
         sys.stderr.write(f"commit message: {problem}\n")

@@ -1,8 +1,8 @@
-"""Writes the types and methods of ``clients/javascript`` from the OpenAPI document: `make client`.
+"""Generates the types and methods of ``clients/javascript`` from the OpenAPI document.
 
-``CALLS`` of ``opentill.reference`` says which method is which operation, as for the Python client,
-so both have the same methods under the same names, in camelCase here. A test compares the files in
-the repository with what is made here (decision 0096).
+`make client` runs it. ``CALLS`` of ``opentill.reference`` maps operations to methods, as for the
+Python client, so both have the same methods under the same names, in camelCase here. A test
+compares the files in the repository with what is generated here (decision 0096).
 """
 
 import json
@@ -19,11 +19,11 @@ from opentill.reference.python_calls import CALLS
 
 PLACE: Final = Path(__file__).parents[1] / "clients" / "javascript" / "src"
 _WIDTH: Final = 96
-_MADE: Final = "// Made of the OpenAPI document by `make client`: change nothing here.\n"
-_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # what the description of a time says
-_AMOUNT: Final = "^[0-9]{1,"  # what the pattern of every amount in a request begins with
-_EXTENSION: Final = "An extension of the contract. "  # which says nothing to who uses it
-_EVENT: Final = "EventBody"  # any event: `Event` is the union of all
+_GENERATED: Final = "// Generated from the OpenAPI document by `make client`: do not edit.\n"
+_TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")  # in the description of a time
+_AMOUNT: Final = "^[0-9]{1,"  # the beginning of the pattern of every amount in a request
+_EXTENSION: Final = "An extension of the contract. "  # of no interest to users of the client
+_EVENT: Final = "EventBody"  # any event; `Event` is the union of all
 _PLAIN: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 _ONLY_SERVERS: Final = frozenset({"Failure", "Detail", "Done"})  # of every response: src/send.ts
 
@@ -31,17 +31,17 @@ Json = dict[str, Any]
 
 
 class Operation(NamedTuple):
-    """One method: its names, the operation, and the types that it takes and returns."""
+    """One method: its names and its operation in the document."""
 
     group: str
     name: str
     method: str
     path: str
-    found: Json
+    spec: Json
 
 
 def _camel(text: str) -> str:
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), text)
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), text)
 
 
 def _capital(text: str) -> str:
@@ -64,15 +64,15 @@ def _comment(text: str, indent: str = "") -> Iterator[str]:
 
 
 class Types:
-    """The types of the document's schemas: of requests, which are sent, and of responses."""
+    """The types of the document's schemas, for sent requests and for responses."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         """``schemas`` are the components of the document."""
         self.schemas = schemas
-        self.sent: set[str] = set()  # names of bodies, with all that they hold
+        self.sent: set[str] = set()  # names of bodies and of the schemas that they refer to
 
-    def of(self, schema: Json, *, sent: bool) -> str:
-        """Return the type of a schema. Raises ValueError for a form that is new."""
+    def type_of(self, schema: Json, *, sent: bool) -> str:
+        """Return the type of a schema. Raises ValueError for an unknown kind of schema."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
             return "Event" if name == _EVENT else name
@@ -82,30 +82,30 @@ class Types:
             values = " | ".join(json.dumps(value) for value in schema["enum"])
             return values if sent else f"{values} | Later"
         if "anyOf" in schema:
-            return " | ".join(self.of(one, sent=sent) for one in schema["anyOf"])
+            return " | ".join(self.type_of(one, sent=sent) for one in schema["anyOf"])
         kinds = schema.get("type", ())
         names = [kinds] if isinstance(kinds, str) else list(kinds)
         if not names:
             message = f"a schema without a type: {schema}"
             raise ValueError(message)
-        return " | ".join(self._one(kind, schema, sent=sent) for kind in names)
+        return " | ".join(self._type_of_kind(kind, schema, sent=sent) for kind in names)
 
-    def _one(self, kind: str, schema: Json, *, sent: bool) -> str:
+    def _type_of_kind(self, kind: str, schema: Json, *, sent: bool) -> str:
         if kind == "null":
             return "null"
         if kind == "array":
             inner = schema["items"]
             if set(inner.get("required", ())) == {"id", "type", "created_at", "data"}:
                 return "Event[]"  # as they are delivered
-            made = self.of(inner, sent=sent)
-            made = f"({made})" if " | " in made else made
-            return f"readonly {made}[]" if sent else f"{made}[]"
+            type_ = self.type_of(inner, sent=sent)
+            type_ = f"({type_})" if " | " in type_ else type_
+            return f"readonly {type_}[]" if sent else f"{type_}[]"
         if kind == "object":
             rest = schema.get("additionalProperties")
-            value = self.of(rest, sent=sent) if isinstance(rest, dict) else "unknown"
+            value = self.type_of(rest, sent=sent) if isinstance(rest, dict) else "unknown"
             return f"Record<string, {value}>"
-        made = _PLAIN[kind]
-        return "number | Date" if sent and made == "number" and _is_time(schema) else made
+        type_ = _PLAIN[kind]
+        return "number | Date" if sent and type_ == "number" and _is_time(schema) else type_
 
     def interface(self, name: str) -> Iterator[str]:
         """Yield the interface of a component."""
@@ -118,12 +118,12 @@ class Types:
         yield "}"
 
     def member(self, name: str, schema: Json, *, sent: bool, required: bool) -> Iterator[str]:
-        """Yield one field with what its description says."""
+        """Yield one field with its description."""
         if "description" in schema:
             yield from _comment(_sentence(schema["description"]), "  ")
-        made = self.of(schema, sent=sent)
+        type_ = self.type_of(schema, sent=sent)
         absent = " | undefined" if sent and not required else ""
-        yield f"  {name}{'' if required else '?'}: {made}{absent};"
+        yield f"  {name}{'' if required else '?'}: {type_}{absent};"
 
 
 def _sentence(text: str) -> str:
@@ -149,40 +149,40 @@ def _referenced(schema: Any) -> Iterator[str]:
 
 
 def _closure(names: set[str], schemas: Mapping[str, Json]) -> set[str]:
-    """Return the names with all that they refer to."""
-    found, rest = set[str](), list(names)
+    """Return the names and all names that they refer to."""
+    closure, rest = set[str](), list(names)
     while rest:
         name = rest.pop()
-        if name not in found:
-            found.add(name)
+        if name not in closure:
+            closure.add(name)
             rest += _referenced(schemas[name])
-    return found
+    return closure
 
 
-def operations(found: Json) -> list[Operation]:
+def operations(document: Json) -> list[Operation]:
     """Return the operations that are methods, in the order of ``CALLS``."""
     by_id = {
-        one["operationId"]: (method.upper(), path, one)
-        for path, methods in found["paths"].items()
-        for method, one in methods.items()
+        operation["operationId"]: (method.upper(), path, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
     }
-    made = []
+    methods_ = []
     for operation_id, call in CALLS.items():
         group, _, name = call.partition(".")
-        made.append(Operation(_camel(group), _camel(name), *by_id[operation_id]))
-    return made
+        methods_.append(Operation(_camel(group), _camel(name), *by_id[operation_id]))
+    return methods_
 
 
 def _body(operation: Operation) -> Json | None:
-    content = operation.found.get("requestBody", {}).get("content", {})
+    content = operation.spec.get("requestBody", {}).get("content", {})
     schema: Json | None = content.get("application/json", {}).get("schema")
     return schema
 
 
 def _data(operation: Operation, schemas: Mapping[str, Json]) -> Json | None:
-    """Return the schema of ``data``: None where the response has none."""
+    """Return the schema of ``data``, None if the response has none."""
     (content,) = (
-        one["content"] for status, one in operation.found["responses"].items() if status[0] == "2"
+        one["content"] for status, one in operation.spec["responses"].items() if status[0] == "2"
     )
     if "application/json" not in content:
         return {"file": True}
@@ -192,45 +192,48 @@ def _data(operation: Operation, schemas: Mapping[str, Json]) -> Json | None:
 
 
 def _parameters(operation: Operation, place: str) -> list[Json]:
-    return [one for one in operation.found.get("parameters", ()) if one["in"] == place]
+    return [one for one in operation.spec.get("parameters", ()) if one["in"] == place]
 
 
 def _amounts(fields: Mapping[str, Json], schemas: Mapping[str, Json]) -> Iterator[str]:
-    """Yield the names of amounts, of an inner object as ``item.price``."""
+    """Yield the names of amounts; those of inner objects as ``item.price``."""
     for name, schema in fields.items():
         if schema.get("pattern", "").startswith(_AMOUNT):
             yield name
         for inner in _referenced(schema):
-            found = _amounts(schemas[inner]["properties"], schemas)
-            yield from (f"{name}.{one}" for one in found)
+            inner_amounts = _amounts(schemas[inner]["properties"], schemas)
+            yield from (f"{name}.{one}" for one in inner_amounts)
 
 
 class Methods:
     """The methods of all resources."""
 
-    def __init__(self, found: Json) -> None:
-        """``found`` is the document."""
-        self.schemas: Mapping[str, Json] = found["components"]["schemas"]
-        self.operations = operations(found)
-        self.tags = {tag["name"]: tag.get("description", "") for tag in found["tags"]}
+    def __init__(self, document: Json) -> None:
+        """``document`` is the OpenAPI document."""
+        self.schemas: Mapping[str, Json] = document["components"]["schemas"]
+        self.operations = operations(document)
+        self.tags = {tag["name"]: tag.get("description", "") for tag in document["tags"]}
         self.types = Types(self.schemas)
         bodies = {name for one in self.operations for name in _referenced(_body(one))}
         self.types.sent = _closure(bodies, self.schemas)
         self.used: set[str] = set()  # names of types in signatures
 
     def query_name(self, operation: Operation) -> str:
-        """Return the name of the type of a method's query parameters, "" without any."""
+        """Return the type name of a method's query parameters, "" without any."""
         if not _parameters(operation, "query"):
             return ""
         return f"{_capital(operation.group)}{_capital(operation.name)}Query"
 
     def queries(self) -> Iterator[str]:
         """Yield the types of query parameters."""
-        for one in self.operations:
-            if name := self.query_name(one):
-                yield from ("", *_comment(f"What {one.group}.{one.name} can be asked for."))
+        for operation in self.operations:
+            if name := self.query_name(operation):
+                yield from (
+                    "",
+                    *_comment(f"The query parameters of {operation.group}.{operation.name}."),
+                )
                 yield f"export interface {name} {{"
-                for parameter in _parameters(one, "query"):
+                for parameter in _parameters(operation, "query"):
                     schema = parameter["schema"] | {"description": parameter["description"]}
                     yield from self.types.member(
                         parameter["name"], schema, sent=True, required=parameter["required"]
@@ -238,19 +241,21 @@ class Methods:
                 yield "}"
 
     def resources(self) -> Iterator[str]:
-        """Yield a class for each resource, and one that has them all."""
+        """Yield a class for each resource, and one with all of them."""
         groups: dict[str, list[Operation]] = {}
-        for one in self.operations:
-            groups.setdefault(one.group, []).append(one)
+        for operation in self.operations:
+            groups.setdefault(operation.group, []).append(operation)
         for group, members in groups.items():
-            tag = members[0].found["tags"][0]
-            sharing = {one.group for one in self.operations if one.found["tags"][0] == tag}
+            tag = members[0].spec["tags"][0]
+            sharing = {
+                operation.group for operation in self.operations if operation.spec["tags"][0] == tag
+            }
             about = self.tags[tag] if sharing == {group} else f"`client.{group}`."
             yield from ("", *_comment(about or group))
             yield f"export class {_capital(group)}Resource extends Resource {{"
-            for number, one in enumerate(members):
+            for number, operation in enumerate(members):
                 yield from [""] if number else []
-                yield from self._method(one)
+                yield from self._method(operation)
             yield "}"
         yield from ("", *_comment("All operations, by resource."), "export class Resources {")
         yield from (f"  readonly {group}: {_capital(group)}Resource;" for group in groups)
@@ -261,11 +266,11 @@ class Methods:
         yield from ("  }", "}")
 
     def _method(self, operation: Operation) -> Iterator[str]:
-        found, body = operation.found, _body(operation)
-        said = _sentence(found["summary"])
-        if "description" in found:
-            said = f"{said}\n\n{found['description'].removeprefix(_EXTENSION)}"
-        yield from _comment(f"{said}\n\n`{operation.method} {operation.path}`", "  ")
+        spec, body = operation.spec, _body(operation)
+        comment = _sentence(spec["summary"])
+        if "description" in spec:
+            comment = f"{comment}\n\n{spec['description'].removeprefix(_EXTENSION)}"
+        yield from _comment(f"{comment}\n\n`{operation.method} {operation.path}`", "  ")
         parts = [f'method: "{operation.method}"', f'path: "{operation.path}"']
         takes: list[str] = []
         for parameter in _parameters(operation, "path"):
@@ -274,7 +279,7 @@ class Methods:
         fields: Mapping[str, Json] = {}
         if body is not None:
             name = self._named(body, sent=True)
-            takes.append(f"body: {name}{'' if found['requestBody'].get('required') else ' = {}'}")
+            takes.append(f"body: {name}{'' if spec['requestBody'].get('required') else ' = {}'}")
             parts.append("body")
             fields = self.schemas[name]["properties"]
         if query := self.query_name(operation):
@@ -299,7 +304,7 @@ class Methods:
         yield "  }"
 
     def _returned(self, operation: Operation) -> tuple[str, str]:
-        """Return the type that a method returns, and what makes it."""
+        """Return the return type of a method, and the call that returns it."""
         data = _data(operation, self.schemas)
         if data is None:
             return "Promise<void>", "this.nothing"
@@ -314,9 +319,9 @@ class Methods:
         return f"Promise<{name}>", f"this.data<{name}>"
 
     def _named(self, schema: Json, *, sent: bool) -> str:
-        made = self.types.of(schema, sent=sent)
-        self.used.add(made)
-        return made
+        name = self.types.type_of(schema, sent=sent)
+        self.used.add(name)
+        return name
 
 
 def _broken(head: str, parts: list[str], end: str) -> Iterator[str]:
@@ -326,27 +331,29 @@ def _broken(head: str, parts: list[str], end: str) -> Iterator[str]:
     yield end
 
 
-def made() -> dict[str, str]:
-    """Return the text of each file that is made, by its name."""
-    found = openapi_document(Settings())
-    methods = Methods(found)
+def generated() -> dict[str, str]:
+    """Return the text of each generated file by its name."""
+    document = openapi_document(Settings())
+    methods = Methods(document)
     resources = list(methods.resources())
     types = methods.types
-    events = [next(_referenced(one["post"]["requestBody"])) for one in found["webhooks"].values()]
+    events = [
+        next(_referenced(one["post"]["requestBody"])) for one in document["webhooks"].values()
+    ]
     names = {name for name in methods.used if name in types.schemas} | types.sent | {*events}
     names.add("Pagination")  # of every list: src/pages.ts
-    wanted = _closure(names, types.schemas) - _ONLY_SERVERS - {_EVENT}
-    lines = [_MADE, *_comment("A value that a later version of the API may add.")]
+    shown = _closure(names, types.schemas) - _ONLY_SERVERS - {_EVENT}
+    lines = [_GENERATED, *_comment("A value that a later version of the API may add.")]
     lines.append("export type Later = string & {};")
     for name in types.schemas:
-        if name in wanted:
+        if name in shown:
             lines += ["", *types.interface(name)]
     lines += [*methods.queries(), "", *_comment("Any event. Another `type` may come: ignore it.")]
     lines += ["export type Event =", *(f"  | {name}" for name in events)]
     lines[-1] += ";"
     imported = sorted(methods.used)
     heads = [
-        _MADE,
+        _GENERATED,
         'import type { Download } from "./download.js";',
         'import type { Pages } from "./pages.js";',
         'import { Resource } from "./resource.js";',
@@ -356,7 +363,8 @@ def made() -> dict[str, str]:
         '} from "./types.js";',
     ]
     version = (
-        f'{_MADE}\n/** The version of this package. */\nexport const VERSION = "{__version__}";'
+        f"{_GENERATED}\n/** The version of this package. */\n"
+        f'export const VERSION = "{__version__}";'
     )
     return {
         "types.ts": "\n".join(lines) + "\n",
@@ -366,5 +374,5 @@ def made() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for file, text in made().items():
+    for file, text in generated().items():
         (PLACE / file).write_text(text)

@@ -1,7 +1,7 @@
-"""Licences of what OpenTill runs on, in SPDX's words: `make notice`, and part of `make sbom`.
+"""The licences of OpenTill's dependencies as SPDX expressions, for `make notice` and `make sbom`.
 
-A package says its licence in its metadata. Where it says it in other words than SPDX's, or is not
-installed on this platform, it stands in a table here.
+They come from the packages' metadata. A table here has the packages whose metadata uses no SPDX
+expression, and those that are not installed on this platform.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Final
 TOP: Final = Path(__file__).parents[1]
 NOTICE: Final = TOP / "NOTICE"
 LOCK: Final = TOP / "requirements.lock"
-# What metadata says in other words.
+# Packages whose metadata has no SPDX expression, or that are not installed.
 STATED: Final = {
     "aiosignal": "Apache-2.0",
     "colorama": "BSD-3-Clause",
@@ -59,7 +59,7 @@ fonts-wqy-microhei; their licences are in /usr/share/doc/*/copyright.
 
 
 def packages() -> list[str]:
-    """Return the names of all packages of the lock file."""
+    """Return the names of all packages in the lock file."""
     return re.findall(r"^([a-z0-9._-]+)==", LOCK.read_text(), re.MULTILINE)
 
 
@@ -86,7 +86,7 @@ def notice() -> str:
 
 
 def add_to_sbom(path: Path) -> None:
-    """Write the licence of each component into an SBOM of CycloneDX."""
+    """Add the licence of each component to a CycloneDX SBOM."""
     sbom: dict[str, Any] = json.loads(path.read_text())
     for component in sbom["components"]:
         expression = license_of(component["name"])

@@ -1,7 +1,7 @@
-"""Makes ``deploy/kubernetes/opentill.yaml`` of the chart: `make manifests`.
+"""Generates ``deploy/kubernetes/opentill.yaml`` from the Helm chart: `make manifests`.
 
-Rendered by Helm itself, as a library, with the values that the chart comes with. What only Helm
-reads is left out. A test compares the file in the repository with what is made here.
+Helm itself, as a library, renders the chart with its default values. Labels and annotations for
+Helm are removed. A test compares the file in the repository with what is generated here.
 """
 
 import re
@@ -22,17 +22,19 @@ _OF_HELM: Final = re.compile(
 )
 
 
-def rendered(values: dict[str, object] | None = None) -> dict[str, str]:
-    """Return the chart's documents by template, as Helm renders them with some values."""
+def render(values: dict[str, object] | None = None) -> dict[str, str]:
+    """Return the chart's documents by template, rendered by Helm with the given values."""
     with helm_python.Chart.load(str(CHART)) as chart:
         chart.validate_schema(values or {})
-        made: dict[str, str] = chart.render(values or {}, name="opentill", namespace="opentill")
-    return made
+        documents: dict[str, str] = chart.render(
+            values or {}, name="opentill", namespace="opentill"
+        )
+    return documents
 
 
 def manifests() -> str:
-    """Return all documents as one file."""
-    texts = (text.strip() for _, text in sorted(rendered().items()))
+    """Return the text of the file with all documents."""
+    texts = (text.strip() for _, text in sorted(render().items()))
     return HEAD + _OF_HELM.sub("", "".join(f"---\n{text}\n" for text in texts if text))
 
 

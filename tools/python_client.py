@@ -1,4 +1,4 @@
-"""Writes operations, models and events of ``opentill.client`` from the OpenAPI document.
+"""Generates operations, models and events of ``opentill.client`` from the OpenAPI document.
 
 `make client` runs it. Transport, retries, pagination and signatures are hand-written. A test
 compares the files in the repository with what is generated here (decision 0130).
@@ -49,7 +49,7 @@ SINGULAR: Final = {
     "webhook_deliveries": "delivery",
     "events": "event",
 }
-# Functions whose name is not the verb with the thing, or the verb with the things of a list.
+# Functions whose name is not the verb with the singular, or with the plural for a list.
 FUNCTIONS: Final = {
     "orders.export": "export_orders",
     "balance.export_statement": "export_statement",
@@ -59,7 +59,7 @@ FUNCTIONS: Final = {
     "webhook_endpoints.list": "list_endpoints",
     "webhook_deliveries.list": "list_deliveries",
 }
-# The field of a body that may be given without its name.
+# The field of a body that may be a positional argument.
 FIRST: Final = {
     "create_checkout": "productId",
     "create_payment_link": "productId",
@@ -83,19 +83,19 @@ from msgspec import UNSET, UnsetType
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function, and how its value is sent."""
+    """A parameter of a function, and the expression of its sent value."""
 
     name: str
     type: str
-    default: str | None  # None: it must be given
+    default: str | None  # None: required
     sent: str
 
     def signature(self) -> str:
-        """Return it as the function declares it."""
+        """Return the parameter's declaration."""
         return f"{self.name}: {self.type}" + ("" if self.default is None else f" = {self.default}")
 
 
-# What a caller gives for each form of value, and what makes the value that is sent of ``{0}``.
+# The parameter type of each form of value, and the expression that converts ``{0}`` for sending.
 _PLAIN: Final = {
     "array": ("Sequence[str]", "list({0})"),
     "texts": ("Mapping[str, str]", "{0}"),
@@ -109,7 +109,7 @@ _PLAIN: Final = {
 
 
 def _form_of(schema: Json) -> str:
-    """Return the form of a value: a type of the document, or more precisely what it means."""
+    """Return the form of a value: its type in the document, or a more precise one."""
     kind = next(kind for kind in kinds(schema) if kind != "null")
     if kind == "object":
         return "object" if schema.get("additionalProperties") in (None, True) else "texts"
@@ -135,7 +135,7 @@ class Operations:
         self._everywhere = self._shared()
 
     def _shared(self) -> set[tuple[str, tuple[str, ...]]]:
-        """Return enumerations that things of several groups have under one name."""
+        """Return the enumerations that several groups have under one name."""
         groups: dict[tuple[str, tuple[str, ...]], set[str]] = {}
         for operation_id, call in CALLS.items():
             for wire, schema in self._inputs(operation_id):
@@ -157,7 +157,7 @@ class Operations:
         return None if schema is None else self.schemas[name_in(schema["$ref"])]
 
     def _input_type(self, wire: str, schema: Json, group: str) -> tuple[str, str]:
-        """Return the type that a caller gives, and what makes its value of ``{0}``."""
+        """Return the parameter type, and the expression that converts ``{0}`` for sending."""
         if "$ref" in schema:
             return "Mapping[str, Any]", "item_fields({0})"
         if values := tuple(values_of(schema)):
@@ -172,8 +172,8 @@ class Operations:
 
     def _field(self, wire: str, schema: Json, group: str, *, patch: bool, must: bool) -> Parameter:
         name = snake(wire)
-        type_, made = self._input_type(wire, schema, group)
-        sent = made.format(name)
+        type_, conversion = self._input_type(wire, schema, group)
+        sent = conversion.format(name)
         if must:
             return Parameter(name, type_, None, sent)
         if not patch:
@@ -200,7 +200,7 @@ class Operations:
         )
 
     def _response(self, operation: Json) -> tuple[str, str]:
-        """Return the type that a request is for, and how it is named in the call."""
+        """Return the response type of a request, and its expression in the call."""
         ((_, response),) = [
             (status, one) for status, one in operation["responses"].items() if status[0] == "2"
         ]
@@ -264,19 +264,19 @@ class Operations:
         declared = [parameter.signature() for parameter in first]
         declared += ["*", *(parameter.signature() for parameter in rest)] if rest else []
         place = f'f"{path}"' if "{" in path else f'"{path}"'
-        given = [place, *([response] if response else [])]
-        given += ["idempotency_key"] if method == "POST" else []
-        given += [f"{parameter.name}={parameter.sent}" for parameter in sent]
+        arguments = [place, *([response] if response else [])]
+        arguments += ["idempotency_key"] if method == "POST" else []
+        arguments += [f"{parameter.name}={parameter.sent}" for parameter in sent]
         about = sentence(operation["summary"])
         if "description" in operation:
             about = f"{about}\n\n{operation['description'].removeprefix(_EXTENSION)}"
         lines = [f"def {name}({', '.join(declared)}) -> Request[{returns}]:"]
         lines += docstring(in_python(about), "    ")
-        lines.append(f"    return {method.lower()}({', '.join(given)})")
+        lines.append(f"    return {method.lower()}({', '.join(arguments)})")
         return "\n".join(lines) + "\n"
 
     def text(self) -> str:
-        """Return the module."""
+        """Return the source of the module."""
         functions = [self._function(*each) for each in CALLS.items()]
         models = ", ".join(sorted(self._responses))
         literals = "\n".join(
@@ -303,7 +303,7 @@ def _formatted(text: str, path: Path) -> str:
 
 
 def generated() -> dict[str, str]:
-    """Return the text of each generated file, by its name."""
+    """Return the text of each generated file by its name."""
     spec = openapi_document(Settings())
     operations = Operations(spec)
     texts = {

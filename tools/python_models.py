@@ -1,7 +1,7 @@
-"""Structs of the Python client: what its models and events look like in the OpenAPI document.
+"""The structs of the Python client, generated from the models and events of the OpenAPI document.
 
-``python_client.py`` writes them. The tables below say where a name of the client differs from that
-of the document, so that what is public stays under its name.
+``python_client.py`` writes them. The tables below have the names that differ from the document's,
+so that public names stay.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 _WIDTH: Final = 96
 _TIME: Final = re.compile(r"Unix (ms|milliseconds)\b")
-_AMOUNT: Final = "^[0-9]{1,"  # what the pattern of every amount in a request begins with
+_AMOUNT: Final = "^[0-9]{1,"  # the beginning of the pattern of every amount in a request
 
 # Names of the client that differ from the document's.
 CLASSES: Final = {
@@ -26,21 +26,20 @@ CLASSES: Final = {
     "Resend": "Resent",
 }
 FIELDS: Final = {("DeliveryAttempt", "answer"): "response"}
-# The events of one thing have one payload: what only some of them have may be None.
+# The events of one resource share a payload; fields that only some of them have may be None.
 PAYLOADS: Final = {
     "CheckoutCompletedData": "CheckoutData",
     "CheckoutExpiredData": "CheckoutData",
     "PayoutPaidData": "PayoutData",
     "PayoutFailedData": "PayoutData",
 }
-# Fields that older servers or events do not have, and what that stands for. One that may be null is
-# None where it is absent.
+# Fields that older servers or events lack, and their defaults. Nullable fields default to None.
 NEWER: Final = {"quantity": "1", "returned": "None"}
 # Fields that events written by the first versions lack.
 LATE: Final = {("OrderRefundedData", "product_id"): '""', ("RefundFailedData", "product_id"): '""'}
-# Hand-written: their items are typed when they are read.
+# Hand-written classes, whose items are typed when they are read.
 HAND_WRITTEN: Final = {"Events": "EventList", "EventBody": "Event"}
-# Properties of a struct beside its fields.
+# Properties of structs in addition to their fields.
 EXTRA: Final = {
     "Delivery": (
         "    @property",
@@ -54,29 +53,29 @@ Json = dict[str, Any]
 
 
 def snake(name: str) -> str:
-    """Return a name as Python writes it."""
+    """Return a name in snake case."""
     return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
 def kinds(schema: Json) -> list[str]:
-    """Return the types of a schema: several where it may be null."""
-    given = schema.get("type", ())
-    return [given] if isinstance(given, str) else list(given)
+    """Return the types of a schema, several if it is nullable."""
+    types = schema.get("type", ())
+    return [types] if isinstance(types, str) else list(types)
 
 
 def name_in(reference: str) -> str:
-    """Return the component that a reference names."""
+    """Return the component of a reference."""
     return reference.rpartition("/")[2]
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital and a full stop."""
+    """Return a text with a capital letter and a full stop."""
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?", ":")) else f"{text}."
 
 
 def docstring(text: str, indent: str) -> Iterator[str]:
-    """Yield a docstring; a first sentence on its own, then the rest."""
+    """Yield the lines of a docstring: the first sentence, then the rest."""
     first, *rest = text.split("\n\n")
     if not rest and len(indent) + len(first) + 6 <= _WIDTH:
         yield f'{indent}"""{first}"""'
@@ -95,7 +94,7 @@ def docstring(text: str, indent: str) -> Iterator[str]:
 
 
 def in_python(text: str) -> str:
-    """Return a description with the names that fields and parameters have in Python."""
+    """Return a description with the Python names of fields and parameters."""
     sentences = [one for one in text.split(". ") if "another spelling" not in one]
     named = re.sub(
         r"`([a-z]+(?:[A-Z][a-z0-9]*)+)`", lambda part: f"`{snake(part[1])}`", ". ".join(sentences)
@@ -104,19 +103,19 @@ def in_python(text: str) -> str:
 
 
 def is_decimal(schema: Json) -> bool:
-    """Return whether a text is an amount or a rate."""
+    """Whether a text is an amount or a rate."""
     return schema.get("format") == "decimal" or schema.get("pattern", "").startswith(_AMOUNT)
 
 
 def is_time(schema: Json) -> bool:
-    """Return whether a number is a time in Unix milliseconds."""
+    """Whether a number is a time in Unix milliseconds."""
     return (
         schema.get("format") == "int64" and _TIME.search(schema.get("description", "")) is not None
     )
 
 
 def values_of(schema: Json) -> list[str]:
-    """Return the values of an enumeration, also of one that may be null."""
+    """Return the values of an enumeration, also of a nullable one."""
     for part in (schema, *schema.get("anyOf", ())):
         if "enum" in part:
             return [str(value) for value in part["enum"]]
@@ -127,7 +126,7 @@ def values_of(schema: Json) -> list[str]:
 
 
 def _type(schema: Json) -> str:
-    """Return the Python type of a schema of a response. Raises ValueError for a new form."""
+    """Return the Python type of a response's schema. Raises ValueError for an unknown kind."""
     if "$ref" in schema:
         name = name_in(schema["$ref"])
         return CLASSES.get(name, name)
@@ -155,7 +154,7 @@ def _type(schema: Json) -> str:
 
 
 class Field(NamedTuple):
-    """A field of a struct: its type, what it is where it is absent, and what a comment says."""
+    """A field of a struct: its type, its default if it is absent, and a comment."""
 
     name: str
     type: str
@@ -163,14 +162,14 @@ class Field(NamedTuple):
     note: str
 
     def line(self) -> str:
-        """Return its line in the struct, without the note where there is no room for it."""
+        """Return the field's line in the struct, with the comment if it fits."""
         text = f"    {self.name}: {self.type}{'' if self.absent is None else f' = {self.absent}'}"
-        noted = f"{text}  # {self.note}"
-        return noted if self.note and len(noted) <= _WIDTH else text
+        commented = f"{text}  # {self.note}"
+        return commented if self.note and len(commented) <= _WIDTH else text
 
 
 def fields_of(owner: str, schema: Json, *, camel: bool) -> dict[str, Field]:
-    """Return the fields of an object's schema by their names on the wire."""
+    """Return the fields of an object's schema by their names in the API."""
     required = set(schema.get("required", ()))
     fields = {}
     for wire, inner in schema["properties"].items():
@@ -182,8 +181,8 @@ def fields_of(owner: str, schema: Json, *, camel: bool) -> dict[str, Field]:
             type_ += " | None"
         plain = re.sub(r"_([a-z0-9])", lambda part: part[1].upper(), name) if camel else name
         if plain != wire:
-            given = f'name="{wire}"' + (f", default={absent}" if absent is not None else "")
-            absent = f"msgspec.field({given})"
+            options = f'name="{wire}"' + (f", default={absent}" if absent is not None else "")
+            absent = f"msgspec.field({options})"
         fields[wire] = Field(name, type_, absent, " ".join(values_of(inner)))
     return fields
 
@@ -208,7 +207,7 @@ def _referenced(schema: Any) -> Iterator[str]:
 
 
 class Models:
-    """The structs of what operations return."""
+    """The structs of the operations' responses."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         """``schemas`` are the components of the document."""
@@ -217,7 +216,7 @@ class Models:
         self._fields: dict[str, dict[str, Field]] = {}
 
     def add(self, component: str) -> None:
-        """Generate the struct of a component, after all that it refers to."""
+        """Generate the struct of a component, after the components that it refers to."""
         if component in self._done or component in HAND_WRITTEN or component == "Pagination":
             return
         self._done[component] = ""  # its place, if it refers to itself
@@ -238,7 +237,7 @@ class Models:
         self._done[component] = _struct(name, parent, about, own, ', rename="camel"')
 
     def _base(self, fields: Mapping[str, Field]) -> str:
-        """Return the component whose fields are the beginning of these, "" without one."""
+        """Return the component whose fields are the most of these, "" without one."""
         bases = [
             component
             for component, theirs in self._fields.items()
@@ -293,7 +292,7 @@ Metadata = dict[str, Any]
 
 
 def _merged(first: Mapping[str, Field], second: Mapping[str, Field]) -> dict[str, Field]:
-    """Return the fields of both; one that not both have may be None."""
+    """Return the fields of both; those that only one has may be None."""
     merged = {}
     for wire, field in {**first, **second}.items():
         both = wire in first and wire in second
@@ -309,7 +308,7 @@ def _merged(first: Mapping[str, Field], second: Mapping[str, Field]) -> dict[str
 
 
 def events(spec: Json) -> str:
-    """Return the module of events."""
+    """Return the source of the module of events."""
     schemas = spec["components"]["schemas"]
     payloads: dict[str, dict[str, Field]] = {}
     about: dict[str, str] = {}

@@ -99,7 +99,7 @@ async def _expire_sessions(app: App) -> int:
 
 
 async def _note_uses(app: App) -> int:
-    await payment_link_jobs.note_ended(app.db)
+    await payment_link_jobs.record_ended(app.db)
     return 0  # pause, since nothing waits for it
 
 

@@ -89,32 +89,30 @@ async def test_the_same_day_with_asyncio(api_server: ApiServer, shop: Shop, tmp_
             await client.products.create(name=" ", price="1.00", currency="USD")
 
 
-def test_a_list_is_walked_page_by_page_only_as_far_as_somebody_goes(
-    api_server: ApiServer, shop: Shop
-) -> None:
-    made = [shop.product(name=f"Tea {number}")["id"] for number in range(7)]
-    asked: list[str] = []
-    hooks: Any = {"request": [lambda request: asked.append(request.url.params["page"])]}
+def test_a_list_fetches_pages_only_as_far_as_it_is_read(api_server: ApiServer, shop: Shop) -> None:
+    product_ids = [shop.product(name=f"Tea {number}")["id"] for number in range(7)]
+    requested_pages: list[str] = []
+    hooks: Any = {"request": [lambda request: requested_pages.append(request.url.params["page"])]}
     with Client(api_server.url, shop.key, event_hooks=hooks, trust_env=False) as client:
         products = client.products.list(size=3)
-        assert asked == []
-        assert next(iter(products)).id == made[-1]
-        assert asked == ["1"]
-        assert [product.id for product in products] == made[::-1]
-        assert asked == ["1", "1", "2", "3"]
-        assert [product.id for product in client.products.list(page=2, size=3)] == made[3::-1]
+        assert requested_pages == []
+        assert next(iter(products)).id == product_ids[-1]
+        assert requested_pages == ["1"]
+        assert [product.id for product in products] == product_ids[::-1]
+        assert requested_pages == ["1", "1", "2", "3"]
+        assert [product.id for product in client.products.list(page=2, size=3)] == product_ids[
+            3::-1
+        ]
         assert products.page().pagination.total_pages == 3
 
 
-def test_what_is_made_while_a_list_is_walked_shows_nothing_twice(
-    client: Client, shop: Shop
-) -> None:
-    made = [shop.product()["id"] for _ in range(6)]
-    walk = iter(client.products.list(size=2))
-    seen = [next(walk).id, next(walk).id]
+def test_an_item_created_during_iteration_repeats_no_item(client: Client, shop: Shop) -> None:
+    product_ids = [shop.product()["id"] for _ in range(6)]
+    products = iter(client.products.list(size=2))
+    seen = [next(products).id, next(products).id]
     shop.product()
-    seen += [product.id for product in walk]
-    assert seen == made[::-1]
+    seen += [product.id for product in products]
+    assert seen == product_ids[::-1]
 
 
 def test_lists_are_filtered_by_time_with_aware_datetimes(client: Client, shop: Shop) -> None:
@@ -131,14 +129,12 @@ def test_lists_are_filtered_by_time_with_aware_datetimes(client: Client, shop: S
     [{"customer_email": ""}, {"query": ""}, {"product_id": ""}, {"metadata": {"cart": ""}}],
     ids=str,
 )
-def test_an_empty_filter_lists_nobodys_orders(client: Client, filters: dict[str, Any]) -> None:
+def test_an_empty_filter_is_refused(client: Client, filters: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(filters))} must not be empty"):
         client.orders.list(**filters)
 
 
-def test_an_export_is_streamed_to_a_file_or_through_the_hands(
-    client: Client, shop: Shop, tmp_path: Path
-) -> None:
+def test_an_export_is_saved_or_streamed(client: Client, shop: Shop, tmp_path: Path) -> None:
     orders = [shop.order()["id"] for _ in range(3)]
     path = tmp_path / "orders.csv"
     size = client.orders.export().save(str(path))
@@ -161,7 +157,7 @@ def test_amounts_are_never_floats(client: Client, value: Any) -> None:
         client.products.create(name="Tea", price=value, currency="USD")
 
 
-def test_a_refused_input_names_its_field_and_reason(client: Client) -> None:
+def test_an_invalid_request_has_field_and_reason(client: Client) -> None:
     with pytest.raises(ValidationFailed) as caught:
         client.checkouts.create("prod_01m7y0m0jzefzv5n8efcf1hqw1")
     error = caught.value
@@ -172,7 +168,7 @@ def test_a_refused_input_names_its_field_and_reason(client: Client) -> None:
     assert error.idempotency_key is not None
 
 
-def test_what_the_merchant_may_not_do_names_its_field_and_reason(
+def test_a_forbidden_request_has_field_and_reason(
     api_server: ApiServer, client: Client, shop: Shop
 ) -> None:
     ann, now = Actor("ann", "documents are missing"), api_server.app.clock()
@@ -187,7 +183,9 @@ def test_what_the_merchant_may_not_do_names_its_field_and_reason(
     assert isinstance(error, RequestRefused)  # as it was called before
 
 
-def test_a_restricted_key_names_the_scope_that_it_lacks(api_server: ApiServer, shop: Shop) -> None:
+def test_the_error_of_a_restricted_key_has_the_missing_scope(
+    api_server: ApiServer, shop: Shop
+) -> None:
     now, fields = api_server.app.clock(), merchants.KeyFields(scopes=["orders:read"])
     key = api_server.tx(lambda tx: merchants.create_key(tx, shop.id, "production", now, fields))
     with Client(api_server.url, key.key, trust_env=False) as restricted:
@@ -198,7 +196,7 @@ def test_a_restricted_key_names_the_scope_that_it_lacks(api_server: ApiServer, s
     assert "balance:read" in caught.value.reason
 
 
-def test_an_order_is_found_by_its_trade_no_too(client: Client, shop: Shop) -> None:
+def test_an_order_is_also_found_by_its_trade_no(client: Client, shop: Shop) -> None:
     order = shop.order()["id"]
     assert client.orders.get(order.replace("_", "")).id == order
 
@@ -206,8 +204,8 @@ def test_an_order_is_found_by_its_trade_no_too(client: Client, shop: Shop) -> No
 def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Shop) -> None:
     with pytest.raises(NotFound) as caught:
         client.orders.get("order_01m7y0m0jzefzv5n8efcf1hqw1")
-    found = caught.value
-    assert (found.code, found.field, found.reason) == (40401, "", "")
+    not_found = caught.value
+    assert (not_found.code, not_found.field, not_found.reason) == (40401, "", "")
     for text in ("../products", "", "orders?page=2"):
         with pytest.raises(NotFound, match="not an id"):
             client.orders.get(text)
@@ -226,14 +224,14 @@ def test_each_code_has_its_error(api_server: ApiServer, client: Client, shop: Sh
         client.products.create(name="Tea", price="1.00", currency="USD", idempotency_key="a\nb")
 
 
-def test_a_chosen_key_makes_one_effect_of_two_calls(client: Client) -> None:
+def test_two_calls_with_one_key_have_one_effect(client: Client) -> None:
     first = client.products.create(name="Tea", price="1", currency="USD", idempotency_key="cart")
     again = client.products.create(name="Tea", price="1", currency="USD", idempotency_key="cart")
     assert first == again
     assert client.products.list().page().pagination.total == 1
 
 
-def test_a_rate_limit_is_waited_for_as_long_as_there_is_time(api_server: ApiServer) -> None:
+def test_the_client_waits_for_a_rate_limit_within_its_total_time(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_checkouts_per_minute=1) as slow:
         shop = slow.shop()
         tea = shop.product()["id"]
@@ -272,7 +270,7 @@ def test_a_body_of_another_form_is_an_unexpected_response(status: int, body: byt
         client.balance.get()
 
 
-def test_another_server_at_the_address_is_told_apart(api_server: ApiServer, shop: Shop) -> None:
+def test_another_server_or_an_invalid_url_is_an_error(api_server: ApiServer, shop: Shop) -> None:
     with (
         Client(api_server.url + "/docs", shop.key, trust_env=False) as client,
         pytest.raises((UnexpectedResponse, NotFound)),
@@ -287,7 +285,7 @@ def test_another_server_at_the_address_is_told_apart(api_server: ApiServer, shop
         assert client.balance.get()
 
 
-def test_every_request_says_who_asks(api_server: ApiServer, shop: Shop) -> None:
+def test_every_request_has_the_user_agent(api_server: ApiServer, shop: Shop) -> None:
     seen: list[Any] = []
     hooks: Any = {"request": [lambda request: seen.append(request.headers)]}
     with Client(
@@ -298,23 +296,23 @@ def test_every_request_says_who_asks(api_server: ApiServer, shop: Shop) -> None:
     assert seen[0]["x-shop"] == "7"
 
 
-def test_webhooks_are_set_up_and_what_was_told_is_read(client: Client, shop: Shop) -> None:
+def test_webhook_endpoints_events_and_deliveries(client: Client, shop: Shop) -> None:
     endpoint = client.webhook_endpoints.create(
         "https://shop.example.com/hook", events=["order.paid"]
     )
     assert endpoint.secret.startswith("whsec_")
-    assert [found.url for found in client.webhook_endpoints.list()] == [endpoint.url]
+    assert [events.url for events in client.webhook_endpoints.list()] == [endpoint.url]
     changed = client.webhook_endpoints.update(endpoint.id, description="Fulfilment")
     assert client.webhook_endpoints.get(endpoint.id) == changed
     assert client.webhook_endpoints.rotate_secret(endpoint.id).secret != endpoint.secret
     order = shop.paid()
-    found = client.events.list(type="order.paid")
-    (event,) = found.items
+    events = client.events.list(type="order.paid")
+    (event,) = events.items
     assert isinstance(event, OrderPaid)
     assert event.data.order_id == order["id"]
     assert event.data.amount == Decimal(order["amount"])
     assert client.events.get(event.id) == event
-    assert client.events.list(cursor=found.cursor, type="order.paid").items == []
+    assert client.events.list(cursor=events.cursor, type="order.paid").items == []
     (delivery,) = client.webhook_deliveries.list(endpoint.id)
     assert (delivery.event_id, delivery.status) == (event.id, "PENDING")
     assert client.webhook_endpoints.resend_events(endpoint.id, event_id=event.id).resent == 1

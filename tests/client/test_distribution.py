@@ -38,15 +38,15 @@ with Client(sys.argv[1], sys.argv[2], trust_env=False) as client:
 """
 
 
-def _with_what_it_needs(requirements: list[str]) -> set[str]:
+def _with_dependencies(requirements: list[str]) -> set[str]:
     """Return the names of packages and, of those that are installed here, of all that they need."""
-    found: set[str] = set()
+    names: set[str] = set()
     for text in requirements:
-        one = Requirement(text)
-        if one.marker is None or one.marker.evaluate({"extra": ""}):
-            found.add(canonicalize_name(one.name))
-    return found.union(
-        *(_with_what_it_needs(metadata.requires(name) or []) for name in sorted(found))
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            names.add(canonicalize_name(requirement.name))
+    return names.union(
+        *(_with_dependencies(metadata.requires(name) or []) for name in sorted(names))
     )
 
 
@@ -65,7 +65,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         archive.extractall(site)
     (described,) = site.glob("opentill_client-*.dist-info/METADATA")
     named = Parser().parsestr(described.read_text()).get_all("Requires-Dist") or []
-    for name in _with_what_it_needs(named):
+    for name in _with_dependencies(named):
         for file in metadata.files(name) or []:
             if ".." not in file.parts and "__pycache__" not in file.parts:
                 place = site / file

@@ -30,10 +30,10 @@ def test_the_examples_of_the_reference(
             continue
         _run(block, api_server, names)
     names["client"].close()
-    said = capsys.readouterr().out
-    assert "send the customer to" in said
-    assert "3 products" in said  # one of them stands in for items
-    assert "statement_all_all.csv" in said
+    output = capsys.readouterr().out
+    assert "send the customer to" in output
+    assert "3 products" in output  # one of them stands in for items
+    assert "statement_all_all.csv" in output
     assert Path("orders.csv").read_text().count("\n") == 4  # header and three orders
 
 

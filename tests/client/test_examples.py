@@ -42,8 +42,8 @@ def line(process: subprocess.Popen[str]) -> str:
 
 def test_buying_and_refunding(api_server: ApiServer, shop: Shop) -> None:
     with running("buy_and_refund.py", api_server.url, KEY=shop.key) as process:
-        said = line(process)
-        session_id = said.rpartition("/")[2].strip()
+        output = line(process)
+        session_id = output.rpartition("/")[2].strip()
         order_id = shop.data("GET", f"/v1/checkouts/{session_id}")["orderId"]
         shop.confirm(order_id)
         rest, _ = process.communicate(timeout=60)

@@ -34,7 +34,7 @@ def proxy(api_server: ApiServer) -> Iterator[Proxy]:
         yield proxy
 
 
-def patience_s(cut: Cut) -> float:
+def timeout_of(cut: Cut) -> float:
     """Return how long to wait for an answer: in vain if nobody is to say anything."""
     return 1.0 if cut.startswith("silent") else 30.0
 
@@ -51,9 +51,11 @@ def keys(proxy: Proxy) -> list[bytes]:
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_refund_cut_anywhere_is_made_once(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+def test_a_refund_is_made_once_wherever_the_connection_is_cut(
+    proxy: Proxy, shop: Shop, cut: Cut
+) -> None:
     order = shop.paid()
-    with client_of(proxy, shop, timeout_s=patience_s(cut)) as client:
+    with client_of(proxy, shop, timeout_s=timeout_of(cut)) as client:
         proxy.plan = [cut, "after"]
         refund = client.refunds.create(order["id"], amount="1.00")
         assert [found.id for found in client.refunds.list(order["id"])] == [refund.id]
@@ -64,11 +66,13 @@ def test_a_refund_cut_anywhere_is_made_once(proxy: Proxy, shop: Shop, cut: Cut) 
 
 
 @pytest.mark.parametrize("cut", CUTS)
-async def test_a_session_cut_anywhere_is_opened_once(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+async def test_a_session_is_opened_once_wherever_the_connection_is_cut(
+    proxy: Proxy, shop: Shop, cut: Cut
+) -> None:
     tea = shop.product()["id"]
     proxy.plan = [cut, "after"]
     async with AsyncClient(
-        proxy.url, shop.key, retries=QUICK, timeout_s=patience_s(cut), trust_env=False
+        proxy.url, shop.key, retries=QUICK, timeout_s=timeout_of(cut), trust_env=False
     ) as client:
         session = await client.checkouts.create(tea)
         orders = [order.checkout_session_id async for order in client.orders.list()]
@@ -77,9 +81,9 @@ async def test_a_session_cut_anywhere_is_opened_once(proxy: Proxy, shop: Shop, c
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_reading_and_archiving_are_tried_again(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+def test_reading_and_archiving_are_retried(proxy: Proxy, shop: Shop, cut: Cut) -> None:
     tea = shop.product()["id"]
-    with client_of(proxy, shop, timeout_s=patience_s(cut)) as client:
+    with client_of(proxy, shop, timeout_s=timeout_of(cut)) as client:
         proxy.plan = [cut, "before"]
         assert client.products.get(tea).id == tea
         proxy.plan = [cut, "before"]
@@ -87,7 +91,7 @@ def test_reading_and_archiving_are_tried_again(proxy: Proxy, shop: Shop, cut: Cu
     assert keys(proxy) == []
 
 
-def test_what_an_attempt_without_a_response_deleted_is_deleted(proxy: Proxy, shop: Shop) -> None:
+def test_a_delete_without_a_response_succeeds_when_retried(proxy: Proxy, shop: Shop) -> None:
     with client_of(proxy, shop) as client:
         endpoint = client.webhook_endpoints.create("https://shop.example.com/hook")
         proxy.plan = ["after"]
@@ -97,14 +101,16 @@ def test_what_an_attempt_without_a_response_deleted_is_deleted(proxy: Proxy, sho
     assert caught.value.maybe_done is False
 
 
-async def test_so_it_is_for_asyncio(proxy: Proxy, shop: Shop) -> None:
+async def test_an_async_delete_without_a_response_succeeds_when_retried(
+    proxy: Proxy, shop: Shop
+) -> None:
     async with AsyncClient(proxy.url, shop.key, retries=QUICK, trust_env=False) as client:
         endpoint = await client.webhook_endpoints.create("https://shop.example.com/hook")
         proxy.plan = ["after"]
         await client.webhook_endpoints.delete(endpoint.id)
 
 
-def test_a_refusal_without_a_key_says_nothing_of_an_attempt_before(shop: Shop) -> None:
+def test_a_refusal_without_a_key_leaves_an_earlier_attempt_uncertain(shop: Shop) -> None:
     refused = httpx2.Response(403, json={"code": 40301, "message": "Forbidden"})
     answers = iter([httpx2.Response(502, text="<h1>Bad gateway</h1>"), refused])
     transport = httpx2.MockTransport(lambda _: next(answers))
@@ -117,7 +123,7 @@ def test_a_refusal_without_a_key_says_nothing_of_an_attempt_before(shop: Shop) -
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_change_that_may_be_done_is_not_repeated(proxy: Proxy, shop: Shop, cut: Cut) -> None:
+def test_a_patch_that_may_be_done_is_not_repeated(proxy: Proxy, shop: Shop, cut: Cut) -> None:
     tea = shop.product()["id"]
     with client_of(proxy, shop) as client:
         proxy.plan = [cut]
@@ -127,7 +133,7 @@ def test_a_change_that_may_be_done_is_not_repeated(proxy: Proxy, shop: Shop, cut
         assert len(proxy.requests) == 1
 
 
-def test_an_error_after_the_last_try_says_whether_it_may_be_done(proxy: Proxy, shop: Shop) -> None:
+def test_the_error_of_the_last_attempt_has_maybe_done(proxy: Proxy, shop: Shop) -> None:
     order = shop.paid()
     few = Retries(attempts=2, first_delay_s=0.01)
     with client_of(proxy, shop, retries=few) as client:
@@ -140,7 +146,7 @@ def test_an_error_after_the_last_try_says_whether_it_may_be_done(proxy: Proxy, s
         assert client.refunds.list(order["id"]).page().pagination.total == 1
 
 
-def test_a_server_that_is_not_there_surely_did_nothing(proxy: Proxy, shop: Shop) -> None:
+def test_an_unreachable_server_did_nothing(proxy: Proxy, shop: Shop) -> None:
     few = Retries(attempts=3, first_delay_s=0.01)
     with Client("http://127.0.0.1:9", shop.key, retries=few, trust_env=False) as client:
         with pytest.raises(ConnectionFailed) as caught:
@@ -148,7 +154,7 @@ def test_a_server_that_is_not_there_surely_did_nothing(proxy: Proxy, shop: Shop)
         assert caught.value.maybe_done is False
 
 
-def test_giving_up_keeps_to_the_time(proxy: Proxy, shop: Shop) -> None:
+def test_retries_stop_after_the_total_time(proxy: Proxy, shop: Shop) -> None:
     brief = Retries(attempts=100, first_delay_s=0.01, total_s=0.3)
     with client_of(proxy, shop, retries=brief) as client:
         proxy.plan = ["silent_before"] * 100
@@ -157,7 +163,7 @@ def test_giving_up_keeps_to_the_time(proxy: Proxy, shop: Shop) -> None:
         assert len(proxy.requests) <= 3
 
 
-def test_a_file_that_breaks_off_is_an_error_and_leaves_nothing(
+def test_an_interrupted_download_raises_and_leaves_no_file(
     proxy: Proxy, shop: Shop, tmp_path: Path
 ) -> None:
     shop.order()
@@ -171,11 +177,11 @@ def test_a_file_that_breaks_off_is_an_error_and_leaves_nothing(
 
 def test_many_threads_with_one_key_have_one_effect(api_server: ApiServer, shop: Shop) -> None:
     order = shop.paid()
-    made: list[str] = []
+    refund_ids: list[str] = []
 
     def refund(client: Client) -> None:
         refund = client.refunds.create(order["id"], amount="1.00", idempotency_key="RMA-7")
-        made.append(refund.id)
+        refund_ids.append(refund.id)
 
     with Client(api_server.url, shop.key, retries=QUICK, trust_env=False) as client:
         threads = [threading.Thread(target=refund, args=[client]) for _ in range(8)]
@@ -183,8 +189,8 @@ def test_many_threads_with_one_key_have_one_effect(api_server: ApiServer, shop: 
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(made) == 8
-    assert len(set(made)) == 1
+    assert len(refund_ids) == 8
+    assert len(set(refund_ids)) == 1
 
 
 # What a server or a proxy says, how often it is asked, and the error of the last answer.
@@ -200,7 +206,7 @@ ANSWERS: Final = [
 
 
 @pytest.mark.parametrize(("verb", "status", "tries", "maybe_done"), ANSWERS)
-def test_answers_of_a_gateway_are_tried_again(
+def test_responses_of_a_proxy_are_retried(
     verb: str, status: int, tries: int, maybe_done: bool, shop: Shop
 ) -> None:
     numbers = itertools.count()
@@ -223,7 +229,7 @@ def test_answers_of_a_gateway_are_tried_again(
     assert caught.value.maybe_done is maybe_done
 
 
-def test_a_key_that_is_busy_is_waited_for() -> None:
+def test_the_client_waits_for_a_busy_key() -> None:
     answers = iter(
         [
             httpx2.Response(409, json={"code": 40901, "message": "Conflict"}),
@@ -246,12 +252,12 @@ def limited(retry_after_s: int) -> httpx2.Response:
     return httpx2.Response(429, headers={"retry-after": str(retry_after_s)}, text="slow")
 
 
-def test_a_whole_window_of_the_rate_limit_is_waited_for_twice() -> None:
+def test_the_client_waits_for_two_windows_of_the_rate_limit() -> None:
     retried = RetriedRequest(operations.get_balance(), Retries(), 30.0)
     assert [retried.delay_after_refusal(limited(61), b"slow") for _ in range(2)] == [61.0, 61.0]
 
 
-def test_no_attempt_begins_that_has_hardly_any_time() -> None:
+def test_no_attempt_starts_at_the_end_of_the_total_time() -> None:
     retried = RetriedRequest(operations.get_balance(), Retries(total_s=60.0), 30.0)
     assert retried.delay_after_refusal(limited(53), b"slow") == 53.0
     with pytest.raises(RateLimited):
@@ -259,10 +265,10 @@ def test_no_attempt_begins_that_has_hardly_any_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", ["soon", "Fri, 99 Feb 2024 99:00:00 GMT", f"Mon, 01 Jan 2024 00:00:00 +{'9' * 20}"]
+    "header", ["soon", "Fri, 99 Feb 2024 99:00:00 GMT", f"Mon, 01 Jan 2024 00:00:00 +{'9' * 20}"]
 )
-def test_a_retry_after_that_says_nothing_is_as_none(told: str) -> None:
-    refused = httpx2.Response(429, headers={"retry-after": told}, text="slow")
+def test_an_invalid_retry_after_is_ignored(header: str) -> None:
+    refused = httpx2.Response(429, headers={"retry-after": header}, text="slow")
     transport = httpx2.MockTransport(lambda _: refused)
     with (
         Client("http://pay.example", retries=QUICK, transport=transport) as client,

@@ -32,13 +32,13 @@ LEFT_OUT: Final = {
 
 def methods(client: Any) -> dict[str, Any]:
     """Return the functions of ``operations.py`` by ``group.method``."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for group_name, group in vars(client).items():
         for name, member in vars(type(group)).items():
             if isinstance(member, Method):
                 assert callable(getattr(group, name))
-                found[f"{group_name}.{name}"] = member.operation
-    return found
+                by_name[f"{group_name}.{name}"] = member.operation
+    return by_name
 
 
 BLOCKING: Final = methods(Client("http://127.0.0.1:1"))
@@ -83,7 +83,7 @@ def test_every_operation_is_one_method() -> None:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_what_is_sent_is_what_the_operation_takes(name: str) -> None:
+def test_the_client_sends_the_fields_of_the_operation(name: str) -> None:
     request = REQUESTS[name]
     operation = BY_ROUTE[route(request)]
     fields = {field.encode_name for field in msgspec.structs.fields(operation.body)}
@@ -106,7 +106,7 @@ def called_with_required(make: Any) -> Request[Any]:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_what_is_read_is_what_the_operation_answers(name: str) -> None:
+def test_the_client_reads_the_fields_of_the_operation(name: str) -> None:
     request = REQUESTS[name]
     operation = BY_ROUTE[route(request)]
     same(request.response, operation)
@@ -135,7 +135,7 @@ def fields_of(struct: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("make", BLOCKING.values(), ids=BLOCKING)
-def test_every_method_says_what_it_does(make: Any) -> None:
+def test_every_method_has_a_docstring(make: Any) -> None:
     assert make.__doc__.strip().endswith(".")
 
 

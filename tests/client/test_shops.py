@@ -153,10 +153,10 @@ class Shop:
             def back() -> str | None:
                 nonlocal page
                 link = re.search(r'href="([^"]*/thanks[?][^"]*)"', page.text)
-                found = link[1] if link else page.headers.get("location", url)
-                if found.startswith(f"{self.url}/thanks?"):
-                    return html.unescape(found)
-                page = browser.get(httpx2.URL(str(page.url)).join(found))
+                target = link[1] if link else page.headers.get("location", url)
+                if target.startswith(f"{self.url}/thanks?"):
+                    return html.unescape(target)
+                page = browser.get(httpx2.URL(str(page.url)).join(target))
                 return None
 
             address: str = wait_until(back, 60)
@@ -187,7 +187,7 @@ def shop(server: Deployment, request: pytest.FixtureRequest, tmp_path: Path) -> 
     shop.api.close()
 
 
-def test_a_shop_takes_an_order_is_paid_and_ships_once(shop: Shop, server: Deployment) -> None:
+def test_an_example_shop_takes_an_order_and_ships_once(shop: Shop, server: Deployment) -> None:
     with shop.opened():
         url = shop.buy("TEA")
         for wrong in ({"article": "GOLD"}, {"cart": "x\n"}, {"cart": ""}):

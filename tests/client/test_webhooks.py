@@ -12,7 +12,7 @@ import standardwebhooks
 from opentill.app import PAYLOADS
 from opentill.client import Event, OrderPaid, WebhookInvalid, verify_webhook
 from opentill.client.events import EVENTS
-from opentill.client.signatures import _own
+from opentill.client.signatures import _svc_signature
 
 # contract.md#event-signatures
 SECRET: Final = "whsec_example"
@@ -53,7 +53,7 @@ def check(raw: bytes | str, headers: dict[str, str], secret: Any, **options: Any
     return verify_webhook(raw, headers, secret, **({"now": NOW_MS / 1000} | options))
 
 
-def test_the_vector_of_the_product_is_genuine() -> None:
+def test_the_servers_test_vector_is_verified() -> None:
     event = check(BODY, OWN, SECRET)
     assert (type(event), event.id, event.created_at) == (OrderPaid, "evt_abc123", NOW_MS)
     assert check(BODY.decode(), OWN, [REAL, SECRET]) == event
@@ -62,7 +62,7 @@ def test_the_vector_of_the_product_is_genuine() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["X-Acme-", "x-acme-", "X-ACME-"])
-def test_a_deployment_may_have_another_prefix(prefix: str) -> None:
+def test_another_header_prefix_is_verified(prefix: str) -> None:
     headers = {name.replace("X-Svc-", "X-Acme-"): value for name, value in OWN.items()}
     assert check(BODY, headers, SECRET, header_prefix=prefix).id == "evt_abc123"
     for wrong, options in ((headers, {}), (OWN, {"header_prefix": prefix})):
@@ -86,7 +86,7 @@ def test_halves_of_surrogates_are_no_genuine_delivery() -> None:
             check(raw, headers, [SECRET, REAL])
 
 
-def test_what_standard_webhooks_signs_is_genuine_and_typed() -> None:
+def test_a_delivery_signed_by_standard_webhooks_is_verified_and_typed() -> None:
     event = check(body(), standard(body()), REAL)
     assert isinstance(event, OrderPaid)
     assert event.data.amount == Decimal("9.99")
@@ -115,13 +115,13 @@ FORGED: Final = [
 
 
 @pytest.mark.parametrize(("what", "raw", "headers", "secret"), FORGED, ids=lambda x: str(x)[:16])
-def test_what_is_forged_is_refused(what: str, raw: bytes, headers: Any, secret: str) -> None:
+def test_a_forged_delivery_is_refused(what: str, raw: bytes, headers: Any, secret: str) -> None:
     with pytest.raises(WebhookInvalid, match="no signature"):
         check(raw, headers, secret)
 
 
 @pytest.mark.parametrize("late_s", [-301, 301])
-def test_what_is_old_or_from_the_future_is_refused(late_s: int) -> None:
+def test_an_old_or_future_delivery_is_refused(late_s: int) -> None:
     now = NOW_MS / 1000 + late_s
     for raw, headers, secret in ((BODY, OWN, SECRET), (body(), standard(body()), REAL)):
         with pytest.raises(WebhookInvalid, match="last 300 seconds"):
@@ -131,12 +131,15 @@ def test_what_is_old_or_from_the_future_is_refused(late_s: int) -> None:
         verify_webhook(BODY, OWN, SECRET)
 
 
-def test_while_a_secret_is_rotated_the_old_one_is_enough() -> None:
+def test_the_old_secret_is_accepted_during_a_rotation() -> None:
     new, old = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSx", REAL
     raw = body()
     both = standard(raw, new)
     both["webhook-signature"] += " " + standard(raw, old)["webhook-signature"]
-    both |= {"X-Svc-Signature": _own(new, str(NOW_MS), raw), "X-Svc-Timestamp": str(NOW_MS)}
+    both |= {
+        "X-Svc-Signature": _svc_signature(new, str(NOW_MS), raw),
+        "X-Svc-Timestamp": str(NOW_MS),
+    }
     for secret in (new, old, [old, new]):
         assert check(raw, both, secret).id == "evt_1"
 
@@ -149,7 +152,7 @@ DEEP = b'{"more":' + b"[" * 100_000
 )
 def test_a_signed_body_that_is_no_event_is_refused(raw: bytes) -> None:
     headers = {
-        "x-svc-signature": _own(REAL, str(NOW_MS), raw),
+        "x-svc-signature": _svc_signature(REAL, str(NOW_MS), raw),
         "x-svc-timestamp": str(NOW_MS),
     }
     with pytest.raises(WebhookInvalid, match="not an event"):
@@ -157,7 +160,7 @@ def test_a_signed_body_that_is_no_event_is_refused(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("secret", ["", [], [""]])
-def test_an_empty_secret_is_no_secret(secret: Any) -> None:
+def test_an_empty_secret_is_refused(secret: Any) -> None:
     with pytest.raises(ValueError, match="secret"):
         check(BODY, OWN, secret)
 

@@ -147,4 +147,4 @@ def test_a_link_is_changed_and_lists_what_it_was_paid(shop: Shop) -> None:
     for _ in range(2):  # before and after the worker has noted it
         rows = re.findall(r"payments/(order_\w+)", owner.get(one).text)
         assert set(rows) == {order}
-        shop.api_server.run(jobs.note_ended(shop.api_server.app.db))
+        shop.api_server.run(jobs.record_ended(shop.api_server.app.db))

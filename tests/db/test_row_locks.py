@@ -310,7 +310,7 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     await webhooks.emit(tx, [event])
     link = LinkBody(item=LinkItemBody(name="A gift", currency="USD", price="5"))
     made = await payment_links.create(tx, {}, merchant_id, link, world.NOW)
-    wanted = payment_links.Wanted()
+    wanted = payment_links.Selection()
     await payment_links.open_session(tx, {}, made, wanted, Settings(), world.NOW)
     await catchup_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await search_queries.ADD_HEAD.run(tx, merchant_id=merchant_id)

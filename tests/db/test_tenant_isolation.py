@@ -300,7 +300,7 @@ class Business:
         path = f"/v1/payment-links/{made['id']}"
         shop.data("PATCH", path, json={"maxUses": 5})
         link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
-        wanted_once = payment_links.Wanted(visitor="192.0.2.1")
+        wanted_once = payment_links.Selection(visitor="192.0.2.1")
         for _ in range(2):  # the second one counts the first
             session = api_server.tx(
                 lambda tx: payment_links.open_session(
@@ -311,12 +311,14 @@ class Business:
         assert api_server.tx(lambda tx: link_queries.HAS_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: link_queries.LOCK_IDLE.get(tx, **idle))
         assert api_server.tx(lambda tx: link_queries.AWAIT_IDLE.get(tx, **idle))
-        assert api_server.tx(lambda tx: payment_links.unfinished(tx, link, session.id, self.now))
+        assert api_server.tx(
+            lambda tx: payment_links.find_open_session(tx, link, session.id, self.now)
+        )
         assert api_server.tx(lambda tx: products.find_many(tx, self.id, [self.product]))
         shop.confirm(session.order_id)
-        assert api_server.tx(lambda tx: payment_links.newest_paid(tx, self.id, link.id, 5)) == [
-            session.order_id
-        ]
+        assert api_server.tx(
+            lambda tx: payment_links.list_newest_paid(tx, self.id, link.id, 5)
+        ) == [session.order_id]
         shop.data("GET", path)
 
     def payments(self) -> None:

@@ -201,7 +201,7 @@ def test_other_values_are_rendered_and_wrong_ones_refused() -> None:
 import json, sys, yaml
 from tools import manifests
 values = json.loads(sys.argv[1])
-texts = manifests.rendered(values).values()
+texts = manifests.render(values).values()
 print(json.dumps([one for text in texts for one in yaml.safe_load_all(text) if one]))
 """
     values = {

@@ -19,7 +19,7 @@ from opentill.gateways import (
 )
 from opentill.gateways.model import Card
 from opentill.gateways.sandbox import SandboxGateway
-from opentill.sandbox.callbacks import TO_RESPOND_MS, sign
+from opentill.sandbox.callbacks import DISPUTE_RESPONSE_MS, sign
 from support.ports import free_socket, url_of
 from support.sandbox_bank import SECRET, Shop, serving
 
@@ -276,7 +276,7 @@ async def test_genuine_callbacks_are_translated(shop: Shop, gateway: SandboxGate
         status="OPENED",
         amount=Money(900, "EUR"),
         reason="fraudulent",
-        respond_by=dispute["created_at"] + TO_RESPOND_MS,
+        respond_by=dispute["created_at"] + DISPUTE_RESPONSE_MS,
     )
 
 

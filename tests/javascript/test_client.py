@@ -31,10 +31,10 @@ def test_the_examples_of_its_readme_run(
     program = javascript_client / "documented.mjs"
     program.write_text("\n".join(blocks).replace(ADDRESS, api_server.url))
     environ = {"KEY": shop.key, "WEBHOOK_SECRET": "whsec_example"}
-    said = run(["node", program], tmp_path, **environ)
-    assert "send the customer to http" in said
-    assert "2 products" in said
-    assert order["id"] in said
+    output = run(["node", program], tmp_path, **environ)
+    assert "send the customer to http" in output
+    assert "2 products" in output
+    assert order["id"] in output
     assert (tmp_path / "orders.csv").read_text().startswith("id,")
 
 
@@ -45,10 +45,10 @@ def test_the_sample_of_the_reference_runs(
     (sample,) = (one.content for one in tokens if one.type == "fence" and one.info == "js")
     program = javascript_client / "reference.mjs"
     program.write_text(sample)
-    said = run(["node", program], tmp_path, OPENTILL_KEY=shop.key)
-    assert f"send the customer to {api_server.url}/checkout/cs_" in said
+    output = run(["node", program], tmp_path, OPENTILL_KEY=shop.key)
+    assert f"send the customer to {api_server.url}/checkout/cs_" in output
 
 
 @pytest.mark.clients
-def test_its_types_promise_what_they_say(javascript_client: Path) -> None:
+def test_its_types_compile(javascript_client: Path) -> None:
     run([javascript_client / "node_modules/.bin/tsc", "-p", "test"], javascript_client)

@@ -18,8 +18,8 @@ TIME: Final = {"type": "integer", "format": "int64", "description": "When, Unix 
 
 
 @pytest.mark.parametrize("file", ["types.ts", "resources.ts", "version.ts"])
-def test_what_is_made_of_the_document_is_up_to_date(file: str) -> None:
-    assert (SOURCE / "src" / file).read_text() == maker.made()[file], "run: make client"
+def test_the_generated_files_are_up_to_date(file: str) -> None:
+    assert (SOURCE / "src" / file).read_text() == maker.generated()[file], "run: make client"
 
 
 def test_every_operation_of_the_python_client_is_a_method_with_its_fields() -> None:
@@ -40,7 +40,7 @@ def test_its_readme_names_every_method() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "sent", "made"),
+    ("schema", "sent", "type_"),
     [
         ({"type": ["string", "null"]}, True, "string | null"),
         (TIME, True, "number | Date"),
@@ -54,23 +54,23 @@ def test_its_readme_names_every_method() -> None:
         ({"const": "order.paid", "type": "string"}, False, '"order.paid"'),
     ],
 )  # fmt: skip
-def test_a_schema_becomes_a_type(schema: Any, sent: bool, made: str) -> None:
-    assert maker.Types({}).of(schema, sent=sent) == made
+def test_a_schema_becomes_a_type(schema: Any, sent: bool, type_: str) -> None:
+    assert maker.Types({}).type_of(schema, sent=sent) == type_
 
 
 def test_a_schema_of_an_unknown_form_is_no_type() -> None:
     with pytest.raises(ValueError, match="without a type"):
-        maker.Types({}).of({"not": {}}, sent=False)
+        maker.Types({}).type_of({"not": {}}, sent=False)
 
 
-def test_the_package_names_this_version_and_needs_nothing() -> None:
+def test_the_package_has_this_version_and_no_dependencies() -> None:
     package = json.loads((SOURCE / "package.json").read_text())
     assert package["version"] == opentill.__version__
     assert "dependencies" not in package
     assert (SOURCE / "LICENSE").read_text() == (TOP / "LICENSE").read_text()
 
 
-def test_what_is_published_is_what_is_built(javascript_client: Path) -> None:
+def test_the_package_contains_the_built_files(javascript_client: Path) -> None:
     words = ["npm", "pack", "--dry-run", "--json", "--ignore-scripts"]
     (packed,) = json.loads(run(words, javascript_client))
     files = {entry["path"] for entry in packed["files"]}

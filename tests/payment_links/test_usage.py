@@ -41,7 +41,7 @@ async def test_sales_of_a_link_are_read_without_its_uses(tx: Tx) -> None:
         currency: [number for number in paid if number % 2 == rest]
         for currency, rest in (("USD", 0), ("EUR", 1))
     }
-    usage = await payment_links.usage(tx, order.merchant_id, [LINK])
+    usage = await payment_links.find_usage(tx, order.merchant_id, [LINK])
     assert {(one.currency, one.open, one.paid, one.paid_minor) for one in usage[LINK].sales} == {
         (currency, 0, len(numbers), sum(numbers)) for currency, numbers in expected.items()
     }

@@ -10,7 +10,7 @@ from opentill.sandbox import create_app
 from support.sandbox_bank import Shop
 
 
-def test_the_same_id_is_the_same_payment(shop: Shop) -> None:
+def test_a_repeated_id_returns_the_same_payment(shop: Shop) -> None:
     order = shop.order()
     first, second = (shop.api.post("/payments", json=order) for _ in range(2))
     assert (first.status_code, second.status_code) == (201, 200)
@@ -41,31 +41,31 @@ def test_the_same_id_with_other_values_is_a_conflict(shop: Shop, change: dict[st
         {"description": None},
     ],
 )
-def test_an_order_that_makes_no_sense_is_refused(shop: Shop, change: dict[str, object]) -> None:
+def test_an_invalid_order_is_refused(shop: Shop, change: dict[str, object]) -> None:
     answer = shop.api.post("/payments", json=shop.order(**change))
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
 
 
-def test_without_the_secret_nothing_is_told(shop: Shop) -> None:
+def test_a_request_without_the_secret_is_unauthorized(shop: Shop) -> None:
     for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer é".encode()}):
         answer = shop.browser.get("/payments/x", headers=header)
         assert answer.status_code == 401
 
 
-def test_a_bank_without_a_secret_is_not_made(tmp_path: Path) -> None:
+def test_a_bank_needs_a_secret(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="secret"):
         create_app(data_dir=tmp_path, secret="", public_url="http://127.0.0.1")
 
 
-def test_what_was_never_seen_is_404(shop: Shop) -> None:
+def test_unknown_payments_and_refunds_are_404(shop: Shop) -> None:
     for path in ("/payments/none", "/refunds/none", "/payments/none/disputes"):
         assert shop.api.get(path).status_code == 404
     assert shop.api.post("/disputes/none/won").status_code == 404
     assert shop.api.post("/payments/none/void").status_code == 404
 
 
-def test_a_payment_is_voided_until_it_has_ended(shop: Shop) -> None:
+def test_only_an_unfinished_payment_can_be_voided(shop: Shop) -> None:
     payment_id = shop.start()
     for _ in range(2):
         assert shop.api.post(f"/payments/{payment_id}/void").json()["status"] == "voided"
@@ -87,7 +87,7 @@ def test_a_refund_is_done_once_and_reported(shop: Shop) -> None:
     assert news["data"]["refund"] == first.json()
 
 
-def test_refunds_at_once_never_exceed_the_payment(shop: Shop) -> None:
+def test_concurrent_refunds_never_exceed_the_payment(shop: Shop) -> None:
     payment_id = shop.paid(amount_minor=1000)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: shop.refund(payment_id, 300).json(), range(8)))
@@ -95,7 +95,7 @@ def test_refunds_at_once_never_exceed_the_payment(shop: Shop) -> None:
     assert shop.find(payment_id)["refunded_minor"] == 900
 
 
-def test_what_cannot_be_refunded_fails_with_a_reason(shop: Shop) -> None:
+def test_an_impossible_refund_fails_with_a_reason(shop: Shop) -> None:
     paid, unpaid = shop.paid(), shop.start()
     for answer in (
         shop.refund(paid, 1000),
@@ -118,7 +118,7 @@ def test_the_refunds_of_one_card_fail_later(shop: Shop) -> None:
     assert shop.find(payment_id)["refunded_minor"] == 0
 
 
-def test_a_dispute_goes_its_way_and_is_reported(shop: Shop) -> None:
+def test_every_dispute_transition_is_reported(shop: Shop) -> None:
     payment_id = shop.paid()
     dispute = shop.api.post(f"/payments/{payment_id}/disputes", json={"reason": "no mug"}).json()
     assert (dispute["status"], dispute["reason"]) == ("opened", "no mug")
@@ -141,7 +141,7 @@ def test_a_payment_is_disputed_once_and_only_if_paid(shop: Shop) -> None:
     assert shop.api.post(f"/payments/{shop.start()}/disputes").status_code == 409
 
 
-def test_the_process_says_that_it_answers(shop: Shop) -> None:
+def test_the_health_check_responds(shop: Shop) -> None:
     assert shop.browser.get("/healthz").json() == {"status": "ok"}
 
 
@@ -176,7 +176,7 @@ def test_a_bad_request_is_refused_in_json_and_a_405_names_the_methods(
         assert response.json()["error"]["code"] == "invalid_request"
 
 
-def test_the_media_type_of_a_body_is_not_looked_at(shop: Shop) -> None:
+def test_the_media_type_of_a_body_is_ignored(shop: Shop) -> None:
     for media_type in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
         response = shop.api.post(
             "/payments", content=json.dumps(shop.order()), headers={"Content-Type": media_type}
@@ -184,7 +184,7 @@ def test_the_media_type_of_a_body_is_not_looked_at(shop: Shop) -> None:
         assert response.status_code == 201
 
 
-def test_what_is_read_can_be_asked_for_without_its_body(shop: Shop) -> None:
+def test_head_requests_have_the_headers_of_get(shop: Shop) -> None:
     payment_id = shop.start()
     for path in (f"/payments/{payment_id}", "/disputes", "/settlement-report.csv", "/healthz"):
         head, whole = shop.api.head(path), shop.api.get(path)

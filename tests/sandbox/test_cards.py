@@ -23,26 +23,26 @@ PAYS, CHALLENGED = "4242424242424242", "4000002500003155"
         ("4000000000005126", "succeeded", None),
     ],
 )
-def test_each_test_number_does_what_it_stands_for(
+def test_each_test_card_has_its_result(
     shop: Shop, number: str, status: str, code: str | None
 ) -> None:
     payment_id = shop.start()
     page = shop.type_card(payment_id, number)
     assert page.url.path == f"/done/{payment_id}"
-    found = shop.find(payment_id)
-    assert (found["status"], found["decline_code"]) == (status, code)
+    payment = shop.find(payment_id)
+    assert (payment["status"], payment["decline_code"]) == (status, code)
     news = shop.receiver.wait_for(payment_id, f"payment.{status}")
-    assert news["data"]["payment"] == found
+    assert news["data"]["payment"] == payment
 
 
-def test_a_card_without_an_answer_is_processing(calm_shop: Shop) -> None:
+def test_a_card_without_a_response_is_processing(calm_shop: Shop) -> None:
     payment_id = calm_shop.start()
     page = calm_shop.type_card(payment_id, "4000000000000119")
     assert "No response yet" in page.text
     assert calm_shop.find(payment_id)["status"] == "processing"
 
 
-def test_a_card_without_an_answer_is_declined_in_the_end(shop: Shop) -> None:
+def test_a_card_without_a_response_is_declined_later(shop: Shop) -> None:
     payment_id = shop.start()
     shop.type_card(payment_id, "4000000000000119")
     news = shop.receiver.wait_for(payment_id, "payment.declined")
@@ -63,8 +63,8 @@ def test_a_3d_secure_step_decides(shop: Shop, decision: str, status: str, code: 
     assert shop.browser.get(f"/pay/{payment_id}").url.path == f"/3ds/{payment_id}"
     page = shop.browser.post(f"/3ds/{payment_id}", data={"decision": decision})
     assert page.url.path == f"/done/{payment_id}"
-    found = shop.find(payment_id)
-    assert (found["status"], found["decline_code"]) == (status, code)
+    payment = shop.find(payment_id)
+    assert (payment["status"], payment["decline_code"]) == (status, code)
 
 
 def test_a_disputed_card_is_disputed_after_it_paid(shop: Shop) -> None:
@@ -73,7 +73,7 @@ def test_a_disputed_card_is_disputed_after_it_paid(shop: Shop) -> None:
     assert news["data"]["dispute"]["amount_minor"] == 999
 
 
-def test_any_other_number_is_refused_with_a_clear_message(shop: Shop) -> None:
+def test_an_unknown_number_is_refused_with_a_message(shop: Shop) -> None:
     payment_id = shop.start()
     page = shop.type_card(payment_id, "4111111111111111")
     assert page.status_code == 422
@@ -103,7 +103,7 @@ def test_any_other_number_is_refused_with_a_clear_message(shop: Shop) -> None:
         (CardForm("hello", "12/34", "123"), ["number"]),
     ],
 )
-def test_each_wrong_field_has_its_own_sentence(form: CardForm, wrong: list[str]) -> None:
+def test_each_wrong_field_has_its_own_message(form: CardForm, wrong: list[str]) -> None:
     card, errors = read_card(form, 2026, 11)
     assert list(errors) == wrong
     assert (card is None) == bool(wrong)
@@ -137,7 +137,7 @@ def test_posting_twice_and_going_back_change_nothing(shop: Shop) -> None:
     assert shop.receiver.types(payment_id) == ["payment.declined"]
 
 
-def test_no_card_number_is_kept(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_card_number_is_stored(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> None:
     shop.paid()
     files = list(tmp_path_factory.getbasetemp().glob("bank*/sandbox.sqlite3*"))
     assert files

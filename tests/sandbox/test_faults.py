@@ -19,7 +19,9 @@ from support.sandbox_bank import Shop, wait_until
         ("reset_after", True),
     ],
 )
-def test_a_lost_answer_leaves_the_payment_done_or_not(shop: Shop, kind: str, *, done: bool) -> None:
+def test_a_lost_response_leaves_the_payment_stored_or_not(
+    shop: Shop, kind: str, *, done: bool
+) -> None:
     order = shop.order()
     shop.spoil("pay", kind, match=order["id"])
     if kind.startswith("error"):
@@ -31,12 +33,12 @@ def test_a_lost_answer_leaves_the_payment_done_or_not(shop: Shop, kind: str, *, 
         with pytest.raises(lost):
             shop.api.post("/payments", json=order, timeout=timeout)
 
-    def found() -> bool:
+    def is_stored() -> bool:
         return shop.api.get(f"/payments/{order['id']}").status_code == 200
 
     if done:
-        wait_until(found)
-    assert found() is done
+        wait_until(is_stored)
+    assert is_stored() is done
     assert shop.api.post("/payments", json=order).status_code == (200 if done else 201)
 
 
@@ -54,14 +56,14 @@ def test_other_operations_fail_as_well(shop: Shop, operation: str) -> None:
     assert answers[operation]().status_code in {200, 201}
 
 
-def test_a_slow_answer_is_late_but_right(shop: Shop) -> None:
+def test_a_slow_response_is_correct(shop: Shop) -> None:
     shop.spoil("pay", "slow", delay_s=0.3)
     begin = time.monotonic()
     shop.start()
     assert time.monotonic() - begin >= 0.3
 
 
-def test_a_fault_with_a_match_spares_the_others_and_is_used_up(shop: Shop) -> None:
+def test_a_fault_with_a_match_applies_to_its_id_once(shop: Shop) -> None:
     order = shop.order()
     shop.spoil("pay", "error_500", match=order["id"], times=2)
     shop.start()
@@ -78,7 +80,7 @@ def test_faults_can_be_listed_and_cleared(shop: Shop) -> None:
     assert shop.api.get("/faults").json() == []
 
 
-def test_a_fault_that_fits_not_its_operation_is_refused(shop: Shop) -> None:
+def test_a_fault_of_another_operation_is_refused(shop: Shop) -> None:
     for operation, kind in (("pay", "drop"), ("callback", "error_500"), ("pay", "flood")):
         answer = shop.api.post("/faults", json={"operation": operation, "kind": kind})
         assert answer.status_code == 400
@@ -108,7 +110,7 @@ def test_a_slow_callback_is_late(shop: Shop) -> None:
     assert time.monotonic() - begin >= 0.39  # the bank counts in whole milliseconds
 
 
-def test_a_dropped_callback_never_arrives_but_asking_helps(shop: Shop) -> None:
+def test_a_dropped_callback_never_arrives_but_the_payment_can_be_queried(shop: Shop) -> None:
     shop.spoil("callback", "drop")
     payment_id = shop.paid()
     shop.refund(payment_id, 1)

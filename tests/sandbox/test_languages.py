@@ -37,7 +37,7 @@ NAMES = ("3-D Secure", "PayNow", "MM/YY", "QR", "Mugs", "EUR")
         ("", "zh;q=0, en;q=x", "en"),
     ],
 )
-def test_the_shops_page_decides_and_otherwise_the_browser(
+def test_the_shops_locale_decides_before_the_browsers(
     locale: str, accepted: str, language: str
 ) -> None:
     assert choose(locale, accepted).language == language
@@ -121,7 +121,7 @@ def test_every_page_is_in_the_customers_language(shop: Shop, language: str, how:
             assert odd == [], text
 
 
-def test_an_order_without_a_locale_is_taken(shop: Shop) -> None:
+def test_an_order_without_a_locale_is_accepted(shop: Shop) -> None:
     order = shop.order()
     del order["locale"]
     assert shop.api.post("/payments", json=order).status_code == 201

@@ -47,7 +47,7 @@ def test_a_card_cannot_be_approved_on_the_phone(shop: Shop) -> None:
     assert shop.find(payment_id)["status"] == "action_required"
 
 
-def test_the_customer_leaves_by_a_link_or_refresh_never_by_the_form(shop: Shop) -> None:
+def test_the_customer_returns_by_a_link_or_refresh_not_by_a_form(shop: Shop) -> None:
     payment_id = shop.start()
     form = {"number": "4242424242424242", "exp": "12/34", "csc": "123"}
     answer = shop.browser.post(f"/pay/{payment_id}", data=form, follow_redirects=False)
@@ -58,7 +58,7 @@ def test_the_customer_leaves_by_a_link_or_refresh_never_by_the_form(shop: Shop) 
     assert f'href="{back}"' in page
 
 
-def test_cancelling_is_a_link_that_changes_nothing(shop: Shop) -> None:
+def test_the_cancel_link_changes_nothing(shop: Shop) -> None:
     for method in ("CREDIT_CARD", "ALIPAY", "BANK_TRANSFER"):
         payment_id = shop.start(method=method)
         page = shop.browser.get(f"/pay/{payment_id}").text
@@ -121,9 +121,7 @@ def test_a_form_without_a_decision_is_a_page_of_400(shop: Shop) -> None:
     ("method", "path", "allow"),
     [("PUT", "/pay/none", "GET, HEAD, POST"), ("POST", "/done/none", "GET, HEAD")],
 )
-def test_a_page_asked_for_by_another_method_says_which_ones_it_takes(
-    shop: Shop, method: str, path: str, allow: str
-) -> None:
+def test_a_405_lists_the_allowed_methods(shop: Shop, method: str, path: str, allow: str) -> None:
     page = shop.browser.request(method, path)
     assert (page.status_code, page.headers["allow"]) == (405, allow)
     assert "<h1>That did not work</h1>" in page.text

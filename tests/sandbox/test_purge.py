@@ -19,7 +19,7 @@ DISPUTE = {"amount_minor": 1, "currency": "USD", "reason": "", "status": "won"}
 CALLBACK = {"receiver": "x", "url": "x", "payment_id": "x", "body": b"", "next_at": 0}
 
 
-async def test_what_is_over_and_old_is_forgotten_in_batches(tmp_path: Path) -> None:
+async def test_old_rows_are_deleted_in_batches(tmp_path: Path) -> None:
     now = time.time_ns() // 1_000_000
     path = tmp_path / "bank.sqlite3"
     store = Store(path, lambda _: None)
@@ -44,5 +44,5 @@ async def test_what_is_over_and_old_is_forgotten_in_batches(tmp_path: Path) -> N
     with closing(sqlite3.connect(path)) as file:
         for table in ("payments", "refunds", "disputes"):
             assert file.execute(f"select count(*) from {table}").fetchone() == (100,)
-        kept = {name for (name,) in file.execute("select id from callbacks")}
-        assert kept == {"new0", "new1", "new2", "new3", "old3"}
+        remaining = {name for (name,) in file.execute("select id from callbacks")}
+        assert remaining == {"new0", "new1", "new2", "new3", "old3"}

@@ -13,7 +13,7 @@ def _rows(shop: Shop, **query: int) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(answer.text)))
 
 
-def _of(shop: Shop, *references: str) -> list[tuple[str, str, str, str]]:
+def _lines_of(shop: Shop, *references: str) -> list[tuple[str, str, str, str]]:
     return [
         (row["kind"], row["reference"], row["amount"], row["currency"])
         for row in _rows(shop)
@@ -25,19 +25,19 @@ def test_payments_refunds_chargebacks_and_recoveries(shop: Shop) -> None:
     paid, waiting = shop.paid(), shop.start()
     refund = shop.refund(paid, 200).json()["id"]
     dispute = shop.api.post(f"/payments/{paid}/disputes", json={}).json()["id"]
-    assert _of(shop, paid, waiting, refund) == [
+    assert _lines_of(shop, paid, waiting, refund) == [
         ("payment", paid, "9.99", "EUR"),
         ("refund", refund, "2.00", "EUR"),
     ]
     shop.api.post(f"/disputes/{dispute}/lost")
     shop.api.post(f"/disputes/{dispute}/recovered")
-    assert _of(shop, paid)[1:] == [
+    assert _lines_of(shop, paid)[1:] == [
         ("chargeback", paid, "7.99", "EUR"),
         ("recovery", paid, "7.99", "EUR"),
     ]
 
 
-def test_a_refund_does_not_move_its_payment_in_time(shop: Shop) -> None:
+def test_a_refund_does_not_change_the_time_of_its_payment(shop: Shop) -> None:
     paid = shop.paid(amount_minor=5, currency="JPY")
     before = [row for row in _rows(shop) if row["reference"] == paid]
     assert before[0]["amount"] == "5"

@@ -1,4 +1,4 @@
-"""The agreement: contract.md#agreement."""
+"""The agreement (contract.md#agreement)."""
 
 import hashlib
 import re
@@ -11,14 +11,14 @@ from support.api_server import ApiServer, Shop
 PATH = "/v1/config/legal/merchant-services-agreement"
 
 
-def test_it_needs_no_key_and_is_never_stored(api_server: ApiServer, shop: Shop) -> None:
+def test_the_agreement_needs_no_key_and_is_not_cacheable(api_server: ApiServer, shop: Shop) -> None:
     for headers in ({}, {"x-api-key": "nonsense"}, {"x-api-key": shop.key}):
         answer = api_server.http.get(PATH, headers=headers)
         assert answer.status_code == 200
         assert answer.headers["cache-control"] == "no-store"
 
 
-def test_its_digests_and_dates_are_true(api_server: ApiServer) -> None:
+def test_digests_and_dates_match_the_document(api_server: ApiServer) -> None:
     data = api_server.http.get(PATH).json()["data"]
     template = Path(opentill.agreement.__file__).parent / f"{data['agreementVersion']}.md"
     assert data["templateSha256"] == hashlib.sha256(template.read_bytes()).hexdigest()
@@ -31,13 +31,13 @@ def test_its_digests_and_dates_are_true(api_server: ApiServer) -> None:
     assert re.fullmatch(r"\d+\.\d+", data["agreementVersion"])
 
 
-def test_its_document_is_a_public_page(api_server: ApiServer) -> None:
+def test_the_document_is_a_public_page(api_server: ApiServer) -> None:
     url = api_server.http.get(PATH).json()["data"]["documentUrl"]
     assert url.startswith(api_server.url)
     assert api_server.http.get(url).status_code == 200
 
 
-def test_reading_it_changes_nothing_for_the_merchant(api_server: ApiServer, shop: Shop) -> None:
+def test_reading_the_agreement_is_no_acceptance(api_server: ApiServer, shop: Shop) -> None:
     before = api_server.sql("select * from merchants where id = $1", shop.id)
     shop.get(PATH)
     assert api_server.sql("select * from merchants where id = $1", shop.id) == before

@@ -1,4 +1,4 @@
-"""Statuses, headers, the order of the checks, limits: contract.md#api, contract.md#rate-limits."""
+"""Statuses, headers, order of checks and limits (contract.md#api, contract.md#rate-limits)."""
 
 import re
 import threading
@@ -41,7 +41,7 @@ def _path(operation: Operation) -> str:
      "//v1/products"],
 )  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_what_is_nowhere_is_not_found(shop: Shop, path: str, method: str) -> None:
+def test_an_unknown_path_is_not_found(shop: Shop, path: str, method: str) -> None:
     answer = shop.call(method, f"{shop.api_server.url}{path}")
     assert answer.status_code in ({404, 405} if path.endswith("s/") else {404}), answer.text
 
@@ -51,7 +51,7 @@ PATHS: Final = sorted({operation.path for operation in OPERATIONS})
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_other_methods_are_405_and_say_which_are_allowed(shop: Shop, path: str) -> None:
+def test_an_unsupported_method_is_405_with_the_allowed_ones(shop: Shop, path: str) -> None:
     there = {operation.method for operation in OPERATIONS if operation.path == path}
     for method in METHODS:
         if method in there:
@@ -64,7 +64,7 @@ def test_other_methods_are_405_and_say_which_are_allowed(shop: Shop, path: str) 
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json"])
-def test_other_methods_elsewhere_are_405_too(api_server: ApiServer, path: str) -> None:
+def test_an_unsupported_method_outside_the_api_is_405(api_server: ApiServer, path: str) -> None:
     answer = api_server.http.post(path)
     assert (answer.status_code, answer.json()["code"]) == (405, 40501)
     assert "GET" in answer.headers["allow"]
@@ -76,7 +76,7 @@ def test_other_methods_elsewhere_are_405_too(api_server: ApiServer, path: str) -
      "application/jsonp", "application/vnd.api+json", "application", "json", "text/json"],
 )  # fmt: skip
 @pytest.mark.parametrize("operation", WITH_BODY, ids=_named)
-def test_a_body_that_is_not_json_by_its_type_is_415(
+def test_a_body_with_another_content_type_is_415(
     shop: Shop, operation: Operation, media_type: str | None
 ) -> None:
     if operation.path.endswith("/expire"):
@@ -99,13 +99,13 @@ def test_a_body_that_is_not_json_by_its_type_is_415(
         "application/json ;a=b",
     ],
 )
-def test_a_json_body_is_taken_under_its_names(shop: Shop, media_type: str) -> None:
+def test_every_media_type_of_json_is_accepted(shop: Shop, media_type: str) -> None:
     headers = {"content-type": media_type}
     body = b'{"name":"Tea","price":"1","currency":"USD"}'
     assert shop.call("POST", "/v1/products", content=body, headers=headers).status_code == 201
 
 
-def test_64_kib_are_taken_and_one_byte_more_is_413(shop: Shop) -> None:
+def test_a_body_of_64_kib_is_accepted_and_one_byte_more_is_413(shop: Shop) -> None:
     body = b'{"name":"Tea","price":"1","currency":"USD","unknown":"%s"}'
     fits = body % (b"x" * (64 * 1024 - len(body) + 2))
     assert len(fits) == 64 * 1024
@@ -131,13 +131,17 @@ def test_64_kib_are_taken_and_one_byte_more_is_413(shop: Shop) -> None:
         ("/v1/merchant/sessions", "application/json", 413),
         ("/gateways/sandbox/callback", "application/json", 413),
         ("/login", "application/x-www-form-urlencoded", 413),
-        ("/epay/mapi.php", "application/x-www-form-urlencoded", 200),  # as all of its refusals
+        (
+            "/epay/mapi.php",
+            "application/x-www-form-urlencoded",
+            200,
+        ),  # like all refusals of this endpoint
     ],
 )
-def test_a_length_of_very_many_digits_is_refused(
+def test_a_content_length_of_many_digits_is_refused(
     api_server: ApiServer, path: str, media_type: str, status: int, length: str
 ) -> None:
-    """Python turns at most 4,300 digits into a number."""
+    """Python converts at most 4,300 digits to an integer."""
     address = urlsplit(api_server.url)
     with closing(HTTPConnection(address.hostname or "", address.port, timeout=30)) as connection:
         connection.putrequest("POST", path)
@@ -150,7 +154,7 @@ def test_a_length_of_very_many_digits_is_refused(
         assert (status == 200) == (b"64 KiB" in answer.read())
 
 
-def test_every_answer_has_an_id_of_its_own(shop: Shop) -> None:
+def test_every_response_has_a_unique_request_id(shop: Shop) -> None:
     paths = ("/v1/products", "/v1/nothing", "/healthz", "/docs", "/openapi.json", "/checkout/x")
     ids = [shop.get(path).headers["x-request-id"] for path in paths * 2]
     assert len(set(ids)) == len(ids)
@@ -158,14 +162,14 @@ def test_every_answer_has_an_id_of_its_own(shop: Shop) -> None:
     assert re.fullmatch("req_[0-9a-z]{26}", answer.headers["x-request-id"])
 
 
-# Limits. The clients below are told apart by X-Forwarded-For behind a trusted proxy.
+# Limits: the tests below distinguish clients by X-Forwarded-For behind a trusted proxy.
 
 _addresses: Final = count(1)
 
 
 @pytest.fixture(scope="module")
 def limited(api_server: ApiServer) -> Iterator[ApiServer]:
-    """A server with small limits behind a trusted proxy."""
+    """A server with low limits behind a trusted proxy."""
     changes = {
         "limit_ip_per_minute": 5,
         "limit_checkouts_per_minute": 2,
@@ -177,20 +181,20 @@ def limited(api_server: ApiServer) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def caller(limited: ApiServer) -> Iterator[tuple[Shop, dict[str, str], Callable[[int], None]]]:
-    """A merchant, headers of an address of its own, and the hand on the clock."""
+    """A merchant, headers with an unused address, and a function that sets the clock."""
     now = limited.app.clock()
     address = {"x-forwarded-for": f"198.51.100.{next(_addresses)}"}
 
-    def later(ms: int) -> None:
+    def advance(ms: int) -> None:
         limited.app.clock = lambda: now + ms
 
     original = limited.app.clock
-    later(0)
-    yield limited.shop(), address, later
+    advance(0)
+    yield limited.shop(), address, advance
     limited.app.clock = original
 
 
-def _is_limited(answer: Any, limit: int, wait: int) -> None:
+def _assert_limited(answer: Any, limit: int, wait: int) -> None:
     assert answer.status_code == 429
     assert answer.json() == {"code": 42901, "message": "Too many requests"}
     assert answer.headers["retry-after"] == str(wait)
@@ -198,21 +202,23 @@ def _is_limited(answer: Any, limit: int, wait: int) -> None:
     assert answer.headers["ratelimit"] == f'"default";r=0;t={wait}'
 
 
-def test_the_window_of_an_address_slides(caller: Any) -> None:
-    shop, address, later = caller
+def test_the_limit_of_an_address_has_a_sliding_window(caller: Any) -> None:
+    shop, address, advance = caller
     for ms in (0, 10_000, 20_000, 20_001, 20_002):
-        later(ms)
+        advance(ms)
         assert shop.call("GET", "/v1/products", headers=address).status_code == 200
-    _is_limited(shop.call("GET", "/v1/products", headers=address), 5, 40)
-    later(59_999)
-    _is_limited(shop.call("GET", "/v1/products", headers=address), 5, 1)
-    later(60_000)
+    _assert_limited(shop.call("GET", "/v1/products", headers=address), 5, 40)
+    advance(59_999)
+    _assert_limited(shop.call("GET", "/v1/products", headers=address), 5, 1)
+    advance(60_000)
     assert shop.call("GET", "/v1/products", headers=address).status_code == 200
-    _is_limited(shop.call("GET", "/v1/products", headers=address), 5, 10)
+    _assert_limited(shop.call("GET", "/v1/products", headers=address), 5, 10)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
-def test_every_operation_is_limited_before_anything_else(caller: Any, operation: Operation) -> None:
+def test_the_address_limit_of_an_operation_is_checked_first(
+    caller: Any, operation: Operation
+) -> None:
     shop, address, _ = caller
     for _ in range(5):  # failed authentications count
         answer = shop.api_server.http.get("/v1/balance", headers=address)
@@ -221,14 +227,14 @@ def test_every_operation_is_limited_before_anything_else(caller: Any, operation:
         answer = shop.api_server.http.request(
             operation.method, _path(operation), headers=headers, content=b"x" * 100_000
         )
-        _is_limited(answer, 5, 60)
+        _assert_limited(answer, 5, 60)
 
 
-def test_the_agreement_and_what_is_nowhere_count_too(caller: Any) -> None:
+def test_the_agreement_and_unknown_paths_count_towards_the_limit(caller: Any) -> None:
     shop, address, _ = caller
     for path in (AGREEMENT, "/v1/nothing", AGREEMENT, "/v1/", AGREEMENT):
         assert shop.api_server.http.get(path, headers=address).status_code in {200, 404}
-    _is_limited(shop.api_server.http.get(AGREEMENT, headers=address), 5, 60)
+    _assert_limited(shop.api_server.http.get(AGREEMENT, headers=address), 5, 60)
     for path in (
         "/healthz",
         "/readyz",
@@ -239,50 +245,53 @@ def test_the_agreement_and_what_is_nowhere_count_too(caller: Any) -> None:
         assert shop.api_server.http.get(path, headers=address).status_code in {200, 404}
 
 
-def test_exactly_as_many_as_allowed_pass_at_once(caller: Any) -> None:
+def test_concurrent_requests_are_limited_exactly(caller: Any) -> None:
     shop, address, _ = caller
     gate = threading.Barrier(20)
 
-    def one(_: int) -> int:
+    def send(_: int) -> int:
         gate.wait()
         return int(shop.call("GET", "/v1/products", headers=address).status_code)
 
     with ThreadPoolExecutor(20) as pool:
-        statuses = list(pool.map(one, range(20)))
+        statuses = list(pool.map(send, range(20)))
     assert (statuses.count(200), statuses.count(429)) == (5, 15)
 
 
-def test_a_merchant_opens_so_many_sessions_from_all_its_addresses_together(caller: Any) -> None:
-    shop, address, later = caller
+def test_the_session_limit_of_a_merchant_covers_all_its_addresses(caller: Any) -> None:
+    shop, address, advance = caller
     product = shop.data("POST", "/v1/products", json=TEA, headers=address)["id"]
     other = shop.api_server.shop()
 
-    def open_(of: Shop, address: str, product: str) -> Any:
+    def open_(merchant: Shop, address: str, product: str) -> Any:
         body = {"productId": product}
-        return of.call("POST", "/v1/checkouts", json=body, headers={"x-forwarded-for": address})
+        headers = {"x-forwarded-for": address}
+        return merchant.call("POST", "/v1/checkouts", json=body, headers=headers)
 
     assert open_(shop, "203.0.113.1", product).status_code == 201
-    later(30_000)
+    advance(30_000)
     refused(open_(shop, "203.0.113.2", "unknown"), "productId")  # counts
-    _is_limited(open_(shop, "203.0.113.3", product), 2, 30)
-    _is_limited(open_(shop, "203.0.113.4", ""), 2, 30)  # limit before body
+    _assert_limited(open_(shop, "203.0.113.3", product), 2, 30)
+    _assert_limited(open_(shop, "203.0.113.4", ""), 2, 30)  # limit before body
     refused(open_(other, "203.0.113.5", product), "productId")
-    later(60_000)
+    advance(60_000)
     assert open_(shop, "203.0.113.6", product).status_code == 201
 
 
-def test_ipv6_clients_are_counted_by_their_64(caller: Any) -> None:
+def test_ipv6_clients_are_limited_by_their_64_prefix(caller: Any) -> None:
     shop, _, _ = caller
     net = f"2001:db8:0:{next(_addresses):x}"
     for n in range(5):
         headers = {"x-forwarded-for": f"{net}::{n}"}
         assert shop.call("GET", "/v1/products", headers=headers).status_code == 200
-    _is_limited(shop.call("GET", "/v1/products", headers={"x-forwarded-for": f"{net}:1::"}), 5, 60)
+    _assert_limited(
+        shop.call("GET", "/v1/products", headers={"x-forwarded-for": f"{net}:1::"}), 5, 60
+    )
     headers = {"x-forwarded-for": f"2001:db8:1:{next(_addresses):x}::1"}
     assert shop.call("GET", "/v1/products", headers=headers).status_code == 200
 
 
-def test_an_untrusted_peer_cannot_name_an_address(api_server: ApiServer) -> None:
+def test_x_forwarded_for_of_an_untrusted_peer_is_ignored(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_ip_per_minute=3) as running:
         limit_key = running.shop()
         statuses = [
@@ -294,33 +303,33 @@ def test_an_untrusted_peer_cannot_name_an_address(api_server: ApiServer) -> None
     assert statuses == [200, 200, 200, 429]
 
 
-# The order of the checks. Each row violates everything from its own check on.
+# The order of the checks: each request fails all checks from a certain one on.
 
 _NO_KEY: Final = {"x-api-key": None}
 
 
-def test_the_checks_run_in_their_order(caller: Any) -> None:
-    shop, address, later = caller
+def test_checks_run_in_the_documented_order(caller: Any) -> None:
+    shop, address, advance = caller
     product = shop.data("POST", "/v1/products", json=TEA, headers=address)["id"]
-    later(60_000)
+    advance(60_000)
     for _ in range(2):
         shop.call("POST", "/v1/checkouts", json={"productId": product}, headers=address)
     bad = {"content": b"\xff", "headers": address | _JSON}
 
-    def try_(**changes: Any) -> int:
+    def error_code(**changes: Any) -> int:
         headers = bad["headers"] | changes.pop("headers", {})
         answer = shop.call("POST", "/v1/checkouts", **(bad | changes | {"headers": headers}))
         return int(error_of(answer)["code"])
 
-    assert try_(headers=_NO_KEY) == 401  # before the merchant's limit and the body
-    assert try_() == 42901  # the merchant's limit before the body
-    assert try_(headers=_NO_KEY) == 401
-    assert try_(headers=_NO_KEY) == 42901  # the address's limit before all
-    later(121_000)
-    assert try_() == 40001
+    assert error_code(headers=_NO_KEY) == 401  # before the merchant's limit and the body
+    assert error_code() == 42901  # the merchant's limit before the body
+    assert error_code(headers=_NO_KEY) == 401
+    assert error_code(headers=_NO_KEY) == 42901  # the address's limit first
+    advance(121_000)
+    assert error_code() == 40001
 
 
-def test_a_bad_body_is_refused_before_the_rules(shop: Shop) -> None:
+def test_an_invalid_body_is_refused_before_business_rules(shop: Shop) -> None:
     order = shop.order()  # PENDING: not refundable
     path = f"/v1/orders/{order['id']}/refunds"
     refused(shop.post(path, {"amount": "x"}), "amount")
@@ -368,7 +377,7 @@ def test_malformed_json_is_refused(shop: Shop, content: bytes, field: str) -> No
     refused(shop.call("POST", "/v1/products", content=content, headers=_JSON), field)
 
 
-def test_15_levels_inside_the_body_are_taken(shop: Shop) -> None:
+def test_a_body_may_be_nested_15_levels_deep(shop: Shop) -> None:
     nested = b"[" * 14 + b"]" * 14
     body = b'{"name":"Tea","price":"1","currency":"USD","metadata":{"a":%s}}' % nested
     assert shop.call("POST", "/v1/products", content=body, headers=_JSON).status_code == 201
@@ -376,7 +385,7 @@ def test_15_levels_inside_the_body_are_taken(shop: Shop) -> None:
     assert shop.call("POST", "/v1/products", content=brackets, headers=_JSON).status_code == 201
 
 
-def test_a_body_made_to_cost_time_costs_none(shop: Shop) -> None:
+def test_a_body_designed_to_be_slow_is_refused_quickly(shop: Shop) -> None:
     for body in (
         b"[" * 17 + b'"' + b'\\"' * 32_000,
         b"[" * 17 + b"\\" * 64_000,
@@ -386,7 +395,7 @@ def test_a_body_made_to_cost_time_costs_none(shop: Shop) -> None:
         b'{"a":1e' + b"9" * 65_000 + b"}",
         b'{"metadata":{' + b",".join(b'"%d":1' % n for n in range(6000)) + b"}}",
     ):
-        started = time.process_time()  # ours alone: the machine may have other work
+        started = time.process_time()  # of this process: the machine may have other work
         answer = shop.call("POST", "/v1/products", content=body[: 64 * 1024], headers=_JSON)
         assert answer.status_code == 400
         assert time.process_time() - started < 1

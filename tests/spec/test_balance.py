@@ -1,4 +1,4 @@
-"""The balance and its transactions (contract.md#balance), and lists (contract.md#lists)."""
+"""The balance, its transactions (contract.md#balance), and lists (contract.md#lists)."""
 
 from decimal import Decimal
 from typing import Any, get_args
@@ -9,7 +9,7 @@ from opentill.ledger.postings import Type
 from support.api_server import Shop, refused
 
 
-def test_a_payment_and_a_refund_read_like_a_statement(shop: Shop) -> None:
+def test_a_payment_and_a_refund_are_listed_as_transactions(shop: Shop) -> None:
     order = shop.paid()
     refund = shop.refund(order["id"], amount="2.00")
     shop.end_refund(refund["id"])
@@ -42,14 +42,16 @@ def test_an_empty_balance_is_zero_in_the_settlement_currency(shop: Shop) -> None
     }
 
 
-def test_no_fee_posts_no_fee(api_server: Any) -> None:
+def test_a_fee_of_zero_is_not_posted(api_server: Any) -> None:
     shop = api_server.shop(platform_fee_rate=Decimal(0))
     shop.paid()
     assert [t["type"] for t in shop.data("GET", "/v1/balance/transactions")["items"]] == ["PAYMENT"]
 
 
-@pytest.mark.parametrize("type_", get_args(Type))  # those of the contract: tests/test_contract.py
-def test_every_type_is_a_filter(shop: Shop, type_: str) -> None:
+@pytest.mark.parametrize(
+    "type_", get_args(Type)
+)  # tests/test_contract.py compares them with the contract
+def test_the_list_can_be_filtered_by_every_type(shop: Shop, type_: str) -> None:
     shop.paid()
     items = shop.data("GET", "/v1/balance/transactions", params={"type": type_})["items"]
     assert [item["type"] for item in items] == ([type_] if type_ in {"PAYMENT", "FEE"} else [])
@@ -73,7 +75,7 @@ def _lists(shop: Shop) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("which", range(4))
-def test_a_list_is_cut_into_pages(shop: Shop, which: int) -> None:
+def test_every_list_has_pages(shop: Shop, which: int) -> None:
     path = _lists(shop)[which]
     everything = shop.data("GET", path)
     total = everything["pagination"]["total"]
@@ -127,7 +129,7 @@ def test_an_empty_list_has_no_pages(shop: Shop, path: str) -> None:
     ],
 )
 @pytest.mark.parametrize("which", range(4))
-def test_page_and_size_are_whole_numbers_in_their_range(
+def test_page_and_size_must_be_integers_in_range(
     shop: Shop, which: int, field: str, value: str
 ) -> None:
     order_id = shop.order()["id"]

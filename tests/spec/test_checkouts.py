@@ -1,4 +1,4 @@
-"""Checkout sessions: contract.md#sessions."""
+"""Checkout sessions (contract.md#sessions)."""
 
 import re
 from collections.abc import Callable
@@ -88,7 +88,7 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
 
 
 @pytest.mark.parametrize(("field", "value"), TAKEN)
-def test_a_session_is_opened_with(shop: Shop, field: str, value: Any) -> None:
+def test_a_valid_field_opens_a_session(shop: Shop, field: str, value: Any) -> None:
     session = shop.session(**{field: value})
     assert session["status"] == "OPEN"
     assert session["amount"] == "9.99"
@@ -96,13 +96,13 @@ def test_a_session_is_opened_with(shop: Shop, field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
-def test_a_session_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+def test_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     body = {"productId": shop.product()["id"]} | {field: value}
     assert field in refused(shop.post("/v1/checkouts", body), field)
     assert shop.data("GET", "/v1/orders")["pagination"]["total"] == 0
 
 
-def test_without_a_product_id_the_reason_says_that_it_is_required(shop: Shop) -> None:
+def test_a_missing_product_id_is_reported_as_required(shop: Shop) -> None:
     assert "required" in refused(shop.post("/v1/checkouts", {}), "productId")
     assert "required" in refused(shop.post("/v1/checkouts", {"productId": ""}), "productId")
 
@@ -143,13 +143,15 @@ def test_the_order_is_created_with_the_session_and_shown_on_retrieval_only(shop:
         ({"displayMerchantName": " Camel "}, "Camel"),
     ],
 )
-def test_the_hosted_page_shows_the_name(shop: Shop, body: dict[str, Any], shown: str) -> None:
+def test_the_hosted_page_shows_the_display_name(
+    shop: Shop, body: dict[str, Any], shown: str
+) -> None:
     page = shop.api_server.http.get(shop.session(**body)["url"]).text
     for name in ("Harbour Books", "Camel", "Snake"):
         assert (name in page) == (name == shown)
 
 
-def test_the_hosted_page_prefills_what_was_given(shop: Shop) -> None:
+def test_the_hosted_page_is_prefilled_with_the_customer(shop: Shop) -> None:
     page = shop.api_server.http.get(
         shop.session(customerEmail="ada@example.com", customerName='Ada "L"')["url"]
     ).text
@@ -157,7 +159,7 @@ def test_the_hosted_page_prefills_what_was_given(shop: Shop) -> None:
     assert re.search("Ada (&#34;|&quot;)L(&#34;|&quot;)", page)
 
 
-def test_expiring_closes_the_order_and_expiring_again_is_fine(shop: Shop) -> None:
+def test_expiring_closes_the_order_and_can_be_repeated(shop: Shop) -> None:
     session = shop.session()
     path = f"/v1/checkouts/{session['id']}"
     first = shop.data("POST", f"{path}/expire")
@@ -175,7 +177,7 @@ def test_expiring_closes_the_order_and_expiring_again_is_fine(shop: Shop) -> Non
         (b"[" * 17 + b"]" * 17, "body"),
     ],
 )  # fmt: skip
-def test_what_takes_no_fields_refuses_what_is_no_strict_json(
+def test_an_operation_without_fields_refuses_invalid_json(
     shop: Shop, body: bytes, field: str
 ) -> None:
     session = shop.session()
@@ -187,7 +189,7 @@ def test_what_takes_no_fields_refuses_what_is_no_strict_json(
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"a":1}', b"null", b"[]"])
-def test_what_takes_no_fields_takes_any_strict_json(shop: Shop, body: bytes) -> None:
+def test_an_operation_without_fields_accepts_any_valid_json(shop: Shop, body: bytes) -> None:
     path = f"/v1/checkouts/{shop.session()['id']}/expire"
     headers = {"content-type": "application/json"}
     assert shop.call("POST", path, content=body, headers=headers).status_code == 200
@@ -200,7 +202,7 @@ def test_a_complete_session_cannot_expire(shop: Shop) -> None:
     assert "complete" in refused(shop.post(f"{path}/expire"), "id")
 
 
-def test_money_that_comes_after_the_end_still_pays_the_order(shop: Shop) -> None:
+def test_a_payment_after_the_session_expired_still_pays_the_order(shop: Shop) -> None:
     order = shop.order()
     shop.post(f"/v1/checkouts/{order['checkoutSessionId']}/expire")
     shop.confirm(order["id"])
@@ -223,7 +225,7 @@ def test_an_unknown_session_is_not_found(shop: Shop, session_id: str) -> None:
         assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
 
 
-def test_a_currency_without_an_exchange_rate_is_refused_on_the_product(
+def test_a_currency_without_an_exchange_rate_is_refused(
     api_server: ApiServer,
 ) -> None:
     shop = api_server.shop(settlement_currency="USD")

@@ -1,4 +1,4 @@
-"""Many at once, over HTTP, against several server processes."""
+"""Concurrent requests over HTTP to several server processes."""
 
 import asyncio
 import collections
@@ -24,14 +24,14 @@ from support.cluster import (
 )
 from support.commands import ForkServer
 
-# One deployment for the whole file: the fixtures of the database are made for single tests.
+# One deployment for all tests of this module, because the database fixtures are per test.
 
 
 @pytest.fixture(scope="module")
-def where(
+def deployment(
     module_database_url: str, fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Cluster]]:
-    """Run three servers, a worker and the bank."""
+    """Run three servers, a worker and the bank; yield the database's URL and the cluster."""
     cluster = Cluster(tmp_path_factory.mktemp("cluster"), module_database_url, 3, fork_server)
     try:
         yield module_database_url, cluster.start()
@@ -40,9 +40,9 @@ def where(
 
 
 @pytest.fixture
-async def db(where: tuple[str, Cluster]) -> AsyncIterator[Db]:
-    """Look into the database of the deployment; the books are right at the end of each test."""
-    db = await Db.connect(where[0], 4, acquire_timeout_s=20)
+async def db(deployment: tuple[str, Cluster]) -> AsyncIterator[Db]:
+    """Connect to the deployment's database, and check the books after each test."""
+    db = await Db.connect(deployment[0], 4, acquire_timeout_s=20)
     try:
         yield db
         async with db.snapshot() as tx:
@@ -52,8 +52,8 @@ async def db(where: tuple[str, Cluster]) -> AsyncIterator[Db]:
 
 
 @pytest.fixture
-def cluster(where: tuple[str, Cluster]) -> Cluster:
-    return where[1]
+def cluster(deployment: tuple[str, Cluster]) -> Cluster:
+    return deployment[1]
 
 
 async def rows(db: Db, sql: str, *values: object) -> list[tuple[object, ...]]:
@@ -61,7 +61,7 @@ async def rows(db: Db, sql: str, *values: object) -> list[tuple[object, ...]]:
         return [tuple(row) for row in await tx.fetch(sql, *values)]
 
 
-async def test_100_parallel_refunds_of_010_on_500_are_50(cluster: Cluster, db: Db) -> None:
+async def test_of_100_parallel_refunds_of_010_on_500_50_succeed(cluster: Cluster, db: Db) -> None:
     shop = await make_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         order_id = await client.paid(shop.product_id)
@@ -73,10 +73,10 @@ async def test_100_parallel_refunds_of_010_on_500_are_50(cluster: Cluster, db: D
         assert counts == {0: 50, 40001: 50}
         assert {a.status_code for a in answers} == {201, 400}
 
-        async def done() -> bool:
+        async def is_refunded() -> bool:
             return (await client.order(order_id))["status"] == "REFUNDED"
 
-        assert await eventually(done)
+        assert await eventually(is_refunded)
         assert (await client.order(order_id))["refundedAmount"] == "5.00"
     counted = await rows(
         db, "select status, count(*), sum(amount_minor) from refunds where order_id = $1"
@@ -102,11 +102,11 @@ async def test_one_idempotency_key_has_one_effect(cluster: Cluster, db: Db, what
         fresh = [answer for answer in done if "idempotent-replayed" not in answer.headers]
         assert len(fresh) == 1
         table = "products" if what == "product" else "refunds"
-        made = await rows(
+        count = await rows(
             db, f"select count(*) from {table} where merchant_id = $1 and id <> $2",
             shop.id, shop.product_id,
         )  # fmt: skip
-        assert made == [(1,)]
+        assert count == [(1,)]
         other = await client.call("POST", path, {**body, "x": 1}, idempotency=f"key-{what}")
         assert (other.status_code, other.json()["code"]) == (422, 42201)
         refused = [
@@ -118,7 +118,9 @@ async def test_one_idempotency_key_has_one_effect(cluster: Cluster, db: Db, what
         assert refused[1].headers["idempotent-replayed"] == "true"
 
 
-async def test_one_refund_number_has_one_refund(cluster: Cluster, db: Db) -> None:
+async def test_parallel_requests_with_one_refund_number_create_one_refund(
+    cluster: Cluster, db: Db
+) -> None:
     shop = await make_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         orders = await asyncio.gather(*(client.paid(shop.product_id) for _ in range(4)))
@@ -138,31 +140,35 @@ async def test_an_old_key_is_refused_once_the_new_one_is_committed(
     shop = await make_shop(db)
     for _ in range(5):
         async with PatientClient(cluster, shop.key) as client:
-            late: list[tuple[float, int]] = []
+            answered: list[tuple[float, int]] = []
             committed = float("inf")
 
-            async def knock(client: PatientClient = client, late=late) -> None:
+            async def poll(client: PatientClient = client, answered=answered) -> None:
                 for _ in range(15):
                     began = time.monotonic()
                     answer = await client.call("GET", "/v1/balance")
-                    late.append((began, answer.status_code))
+                    answered.append((began, answer.status_code))
 
-            knocking = [asyncio.create_task(knock()) for _ in range(6)]
+            polling = [asyncio.create_task(poll()) for _ in range(6)]
             await asyncio.sleep(random.random() * 0.2)
             new = await db.run(
                 lambda tx, key_id=shop.key_id: merchants.regenerate_key(tx, key_id, now_ms())
             )
             committed = time.monotonic()
-            await asyncio.gather(*knocking)
-            late.append((time.monotonic(), (await client.call("GET", "/v1/balance")).status_code))
-            assert {status for began, status in late if began > committed} == {401}
-            assert {status for _, status in late} <= {200, 401}
+            await asyncio.gather(*polling)
+            answered.append(
+                (time.monotonic(), (await client.call("GET", "/v1/balance")).status_code)
+            )
+            assert {status for began, status in answered if began > committed} == {401}
+            assert {status for _, status in answered} <= {200, 401}
             client.key = new.key
             assert (await client.call("GET", "/v1/balance")).status_code == 200
             shop.key, shop.key_id = new.key, new.id
 
 
-async def test_two_tabs_callback_poll_and_return_make_one_payment(cluster: Cluster, db: Db) -> None:
+async def test_concurrent_callback_poll_and_return_make_one_payment(
+    cluster: Cluster, db: Db
+) -> None:
     shop = await make_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         for _ in range(5):
@@ -178,15 +184,15 @@ async def test_two_tabs_callback_poll_and_return_make_one_payment(cluster: Clust
             )
             await asyncio.gather(*(client.come_back(session_id, attempt_id) for _ in range(6)))
 
-            async def paid(order_id: str = order_id) -> bool:
+            async def is_paid(order_id: str = order_id) -> bool:
                 return (await client.order(order_id))["status"] == "PAID"
 
-            assert await eventually(paid)  # the bank is asked about it once in two seconds
+            assert await eventually(is_paid)  # payments are polled every two seconds
             posted = await rows(db, "select type from entries where source_id = $1", order_id)
             assert sorted(posted) == [("FEE",), ("PAYMENT",)]
 
 
-async def test_two_tabs_with_two_methods_pay_once(cluster: Cluster, db: Db) -> None:
+async def test_concurrent_payments_with_two_methods_pay_once(cluster: Cluster, db: Db) -> None:
     shop = await make_shop(db)
     async with PatientClient(cluster, shop.key) as client:
         session_id, order_id = await client.open(shop.product_id)
@@ -200,37 +206,37 @@ async def test_two_tabs_with_two_methods_pay_once(cluster: Cluster, db: Db) -> N
         )
         await asyncio.gather(client.type_card(card), approve)
 
-        async def settled() -> bool:
-            found = await rows(
+        async def is_settled() -> bool:
+            statuses = await rows(
                 db, "select status from payment_attempts where order_id = $1", order_id
             )
-            return sorted(found) == [("GIVEN_BACK",), ("SUCCEEDED",)]
+            return sorted(statuses) == [("GIVEN_BACK",), ("SUCCEEDED",)]
 
-        assert await eventually(settled), await rows(
+        assert await eventually(is_settled), await rows(
             db, "select id, status, check_at from payment_attempts where order_id = $1", order_id
         )
-        kept = 0
+        held_minor = 0
         for attempt_id in (card, wallet):
             payment = (await client.at_bank("GET", f"/payments/{attempt_id}")).json()
-            kept += payment["amount_minor"] - payment["refunded_minor"]
-        assert kept == 500
+            held_minor += payment["amount_minor"] - payment["refunded_minor"]
+        assert held_minor == 500
 
 
-async def test_a_jack_hammer_leaves_the_books_right(cluster: Cluster, db: Db) -> None:
+async def test_the_books_are_right_after_a_random_load(cluster: Cluster, db: Db) -> None:
     shop = await make_shop(db, overdraft_minor=10**9)
     tally: collections.Counter[int] = collections.Counter()
     orders: list[tuple[str, str]] = []
-    refunded: set[str] = set()  # cards of orders that had a refund
+    refunded: set[str] = set()  # cards of orders with a refund
     begun = time.monotonic()
 
-    def goes_on() -> bool:
-        """For a while, and on a busy machine until there is enough to look at."""
+    def has_to_continue() -> bool:
+        """Run for at least 1 s, and on a busy machine until enough has happened."""
         passed = time.monotonic() - begun
         enough = tally[201] > 20 and tally[400] and {CARD, REFUNDS_FAIL} <= refunded
         return passed < 1 or (not enough and passed < 60)
 
     async def hammer(client: PatientClient) -> None:
-        while goes_on():
+        while has_to_continue():
             number = random.choice((CARD, CARD, REFUNDS_FAIL, DECLINED))
             session_id, order_id = await client.open(shop.product_id)
             attempt_id = await client.begin(session_id)
@@ -241,9 +247,9 @@ async def test_a_jack_hammer_leaves_the_books_right(cluster: Cluster, db: Db) ->
             await client.come_back(session_id, attempt_id)
             orders.append((order_id, number))
             for _ in range(4):
-                some, card = random.choice(orders)
+                refunded_order, card = random.choice(orders)
                 amount = random.choice(("0.01", "0.99", "2.50", "5.00"))
-                path = f"/v1/orders/{some}/refunds"
+                path = f"/v1/orders/{refunded_order}/refunds"
                 status = (await client.call("POST", path, {"amount": amount})).status_code
                 tally[status] += 1
                 if status == 201:
@@ -252,10 +258,10 @@ async def test_a_jack_hammer_leaves_the_books_right(cluster: Cluster, db: Db) ->
     async with PatientClient(cluster, shop.key) as client:
         await asyncio.gather(*(hammer(client) for _ in range(24)))
 
-    async def quiet() -> bool:
+    async def has_no_open_refund() -> bool:
         return not await rows(db, "select id from refunds where status = 'PROCESSING'")
 
-    assert await eventually(quiet)
+    assert await eventually(has_no_open_refund)
     assert set(tally) == {201, 400}, tally
     assert tally[201] > 20
     states = dict(await rows(db, "select status, count(*) from refunds group by 1"))
@@ -266,7 +272,7 @@ async def test_a_jack_hammer_leaves_the_books_right(cluster: Cluster, db: Db) ->
 def limited(
     make_database: Callable[[], str], fork_server: ForkServer, tmp_path: Path
 ) -> Iterator[tuple[str, Callable[..., Cluster]]]:
-    """Start servers with rate limits."""
+    """Return a function that starts servers with rate limits."""
     url, clusters = make_database(), []
 
     def start(**settings: str) -> Cluster:
@@ -278,7 +284,7 @@ def limited(
         cluster.stop()
 
 
-async def test_the_limits_are_exact_over_all_processes(limited) -> None:
+async def test_limits_are_exact_over_all_processes(limited) -> None:
     db = await Db.connect(limited[0], 2, acquire_timeout_s=20)
     try:
         await limits_are_exact(db, limited[1])
@@ -286,7 +292,7 @@ async def test_the_limits_are_exact_over_all_processes(limited) -> None:
         await db.close()
 
 
-# Every third time in a window becomes a minute older; and how many requests passed at those.
+# Make every third time in a window a minute older; and the number of requests at those times.
 GROW_OLD = """
     update rate_limit_windows set hits = (
         select array_agg(case when n % 3 = 0 then h - 60000 else h end order by n)
@@ -310,7 +316,7 @@ async def limits_are_exact(db: Db, start: Callable[..., Cluster]) -> None:
         assert {one.status_code for one in answers} == {200, 429}
         late = next(a for a in answers if a.status_code == 429)
         assert late.json()["code"] == 42901
-        # A request's time is taken before it waits its turn: one of a later time may pass first.
+        # A request takes its time before it waits for its turn, so that a later one may pass first.
         assert 1 <= int(late.headers["retry-after"]) <= 61
         client.http.headers["X-Forwarded-For"] = "192.0.2.2"
         wrong = PatientClient(cluster, "svc_live_nobody")
@@ -319,13 +325,13 @@ async def limits_are_exact(db: Db, start: Callable[..., Cluster]) -> None:
         assert {one.status_code for one in failed} == {401, 429}
         assert (await client.call("GET", "/v1/balance")).status_code == 429
         await wrong.close()
-        # The minute slides: what grows old is free again, exactly.
+        # The window slides: exactly the requests that left it are available again.
         async with db.connection() as tx:
             await tx.execute(GROW_OLD)
             free = await tx.fetchval(GROWN_OLD)
         await client.limited((client.call("GET", "/v1/balance") for _ in range(100)), free)
         opened, before = [], client.repeated
-        for address in ("192.0.2.3", "192.0.2.4"):  # whatever the address, a merchant has 60
+        for address in ("192.0.2.3", "192.0.2.4"):  # a merchant has 60 over all addresses
             client.http.headers["X-Forwarded-For"] = address
             ask = ("POST", "/v1/checkouts", {"productId": shop.product_id})
             opened += await asyncio.gather(*(client.call(*ask) for _ in range(40)))

@@ -1,4 +1,4 @@
-"""PostgreSQL away: 503 soon, and well again soon after, without a restart (quality 9)."""
+"""Without PostgreSQL requests fail soon with 503, and recover without a restart (quality 9)."""
 
 import asyncio
 import contextlib
@@ -21,45 +21,45 @@ from support.api_server import TEA, ApiServer, Shop, serving
 _AWAY: Final = {"code": 50301, "message": "Service unavailable"}
 
 
-class Line:
-    """A line to PostgreSQL that can be cut or go dead."""
+class DatabaseProxy:
+    """A proxy to PostgreSQL that can close its connections or stop to forward."""
 
     def __init__(self, target: tuple[str, str]) -> None:
-        """``target``: host, or folder of a socket, and port."""
+        """Forward to ``target``: host or folder of a socket, and port."""
         self._target = target
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.cut_off = self.dead = False
+        self.closed = self.silent = False
 
     @contextlib.contextmanager
     def open(self, path: Path) -> Iterator[None]:
         """Listen at ``path`` while the block runs."""
         thread = threading.Thread(target=self._loop.run_forever)
         thread.start()
-        made = asyncio.run_coroutine_threadsafe(
+        server = asyncio.run_coroutine_threadsafe(
             asyncio.start_unix_server(self._connected, str(path)), self._loop
         ).result(5)
         try:
             yield
         finally:
-            asyncio.run_coroutine_threadsafe(self._end(made), self._loop).result(5)
+            asyncio.run_coroutine_threadsafe(self._end(server), self._loop).result(5)
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
             self._loop.close()
 
-    def cut(self, *, off: bool) -> None:
-        """Break every connection and take no new one, or take them again."""
-        self.cut_off = off
-        if off:
+    def set_closed(self, *, closed: bool) -> None:
+        """Abort all connections and accept no new ones, or accept them again."""
+        self.closed = closed
+        if closed:
             self._loop.call_soon_threadsafe(self._abort)
 
     def _abort(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _end(self, made: asyncio.Server) -> None:
-        made.close()
+    async def _end(self, server: asyncio.Server) -> None:
+        server.close()
         self._abort()
         for task in self._tasks:
             task.cancel()
@@ -67,7 +67,7 @@ class Line:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        if self.cut_off:
+        if self.closed:
             writer.transport.abort()
             return
         host, port = self._target
@@ -84,7 +84,7 @@ class Line:
     async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
             while piece := await source.read(65536):
-                while self.dead:
+                while self.silent:
                     await asyncio.sleep(0.02)
                 target.write(piece)
                 await target.drain()
@@ -92,56 +92,58 @@ class Line:
 
 
 @pytest.fixture
-def line(
+def proxied(
     api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Line, ApiServer]]:
-    """A server whose database can go away."""
+) -> Iterator[tuple[DatabaseProxy, ApiServer]]:
+    """A server with its database behind a `DatabaseProxy`."""
     url = api_server.settings.database_url or ""
     query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-    made = Line((query["host"], query["port"]))
+    proxy = DatabaseProxy((query["host"], query["port"]))
     folder = tmp_path_factory.mktemp("pg")
-    with made.open(folder / f".s.PGSQL.{query['port']}"):
+    with proxy.open(folder / f".s.PGSQL.{query['port']}"):
         through = url.split("?")[0] + "?" + urlencode(query | {"host": str(folder)})
         with serving(
             api_server.settings, database_url=through, limit_ip_per_minute=10_000
         ) as running:
-            yield made, running
+            yield proxy, running
 
 
-def _is_away(answer: httpx2.Response) -> None:
+def _assert_unavailable(answer: httpx2.Response) -> None:
     assert (answer.status_code, answer.json()) == (503, _AWAY)
     assert int(answer.headers["retry-after"]) >= 1
 
 
-def _gives_up_within_two_seconds(api_server: ApiServer) -> None:
-    """See that nothing waits longer for a database that is silent, which a busy machine hides."""
+def _check_timeouts(api_server: ApiServer) -> None:
+    """Check that all timeouts are at most 2 s, which a busy machine makes unmeasurable."""
     assert api_server.app.db._acquire_timeout_s <= 2
     assert service._PATIENCE_S <= 2
     assert health._TIMEOUT_S <= 2
 
 
 def _busy_s(api_server: ApiServer) -> float:
-    """Tell by how much a machine with other work may be late: nothing, if it is idle."""
+    """Return the delay in seconds that a busy machine may add: 0 if it is idle."""
     started = time.monotonic()
     for _ in range(10):
         assert api_server.http.get("/healthz").status_code == 200
     return max(0.0, (time.monotonic() - started) * 10 - 0.5)
 
 
-def _well_again(shop: Shop, within_s: float) -> None:
+def _wait_until_well(shop: Shop, within_s: float) -> None:
     end = time.monotonic() + within_s + _busy_s(shop.api_server)
     while True:
-        found = {shop.get(path).status_code for path in ("/v1/products", "/readyz")}
-        if found == {200}:
+        statuses = {shop.get(path).status_code for path in ("/v1/products", "/readyz")}
+        if statuses == {200}:
             return
-        assert found <= {200, 503}
-        assert time.monotonic() < end, "not well again"
+        assert statuses <= {200, 503}
+        assert time.monotonic() < end, "the server has not recovered"
         time.sleep(0.05)
 
 
-def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, ApiServer]) -> None:
-    database, api_server = line
-    _gives_up_within_two_seconds(api_server)
+def test_closed_database_connections_are_503_and_recover(
+    proxied: tuple[DatabaseProxy, ApiServer],
+) -> None:
+    database, api_server = proxied
+    _check_timeouts(api_server)
     shop = api_server.shop()
     order = shop.paid()
     calls = (
@@ -150,35 +152,37 @@ def test_a_cut_line_is_503_at_once_and_well_again_soon(line: tuple[Line, ApiServ
         ("POST", f"/v1/orders/{order['id']}/refunds", {}),
         ("GET", "/v1/config/legal/merchant-services-agreement", None),
     )
-    database.cut(off=True)
+    database.set_closed(closed=True)
     for method, path, body in calls:
         for key in (None, "key"):
             started = time.monotonic()
-            _is_away(shop.call(method, path, json=body, headers={"idempotency-key": key}))
+            _assert_unavailable(
+                shop.call(method, path, json=body, headers={"idempotency-key": key})
+            )
             assert time.monotonic() - started < 10 + _busy_s(api_server)
     assert api_server.http.get("/readyz").status_code == 503
     assert api_server.http.get("/healthz").status_code == 200
-    database.cut(off=False)
-    _well_again(shop, 5)
-    answer = shop.post(calls[2][1], {}, key="key")  # 503 was not kept
+    database.set_closed(closed=False)
+    _wait_until_well(shop, 5)
+    answer = shop.post(calls[2][1], {}, key="key")  # the 503 was not stored
     assert answer.status_code == 201
     assert "idempotent-replayed" not in answer.headers
 
 
-def test_a_dead_line_is_503_within_two_seconds_and_well_again_soon(
-    line: tuple[Line, ApiServer],
+def test_a_silent_database_is_503_within_two_seconds_and_recovers(
+    proxied: tuple[DatabaseProxy, ApiServer],
 ) -> None:
-    database, api_server = line
-    _gives_up_within_two_seconds(api_server)
+    database, api_server = proxied
+    _check_timeouts(api_server)
     shop = api_server.shop()
     shop.product()
-    database.dead = True
+    database.silent = True
     for path in ("/readyz", "/v1/products", "/v1/config/legal/merchant-services-agreement"):
         started = time.monotonic()
         assert api_server.http.get(path, headers={"x-api-key": shop.key}).status_code == 503
         assert time.monotonic() - started < 10 + _busy_s(api_server), path
-    database.dead = False
-    _well_again(shop, 5)
+    database.silent = False
+    _wait_until_well(shop, 5)
 
 
 async def _set_read_only(url: str, setting: str) -> None:
@@ -190,23 +194,23 @@ async def _set_read_only(url: str, setting: str) -> None:
 
 
 @pooler.direct("sessions of a pooler keep the setting")
-def test_a_database_that_takes_no_writes_is_not_ready_until_it_does(
-    line: tuple[Line, ApiServer],
+def test_a_server_with_a_read_only_database_is_not_ready(
+    proxied: tuple[DatabaseProxy, ApiServer],
 ) -> None:
-    database, api_server = line
+    database, api_server = proxied
     shop = api_server.shop()
     url = api_server.settings.database_url or ""
     asyncio.run(_set_read_only(url, "set default_transaction_read_only = on"))
     try:
-        database.cut(off=True)  # so that sessions begin anew
-        database.cut(off=False)
+        database.set_closed(closed=True)  # new sessions have the setting
+        database.set_closed(closed=False)
         end = time.monotonic() + 10 + _busy_s(api_server)
         while api_server.http.get("/readyz").status_code != 503:
-            _is_away(shop.call("POST", "/v1/products", json=TEA))
+            _assert_unavailable(shop.call("POST", "/v1/products", json=TEA))
             assert time.monotonic() < end
         assert "takes no writes" in api_server.http.get("/readyz").json()["reason"]
         assert api_server.http.get("/healthz").status_code == 200
     finally:
         asyncio.run(_set_read_only(url, "reset default_transaction_read_only"))
-    _well_again(shop, 5)
+    _wait_until_well(shop, 5)
     assert shop.call("POST", "/v1/products", json=TEA).status_code == 201

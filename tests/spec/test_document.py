@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, true of every operation, and held against the running server."""
+"""The OpenAPI document is valid, complete, and describes the running server."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,21 +31,21 @@ from support.people import unlimited
 
 __all__ = ["connected", "unlimited"]
 
-# Of each operation and mode: in `make test`, and in `make stress`.
+# Examples per operation and mode: in `make test`, and in `make stress`.
 EXAMPLES: Final = (
     examples(3, at_night=120),
     pytest.param(200, marks=pytest.mark.stress),
 )
 
 
-def test_it_is_a_valid_openapi_document() -> None:
+def test_the_document_is_valid_openapi() -> None:
     errors = [str(error) for error in definitions.OPENAPI_31_VALIDATOR.iter_errors(DOCUMENT)]
     assert errors == []
 
 
-def test_every_reference_leads_somewhere() -> None:
-    found = re.findall(r"'\$ref': '#/components/schemas/([^']+)'", str(DOCUMENT))
-    assert set(found) <= set(DOCUMENT["components"]["schemas"])
+def test_every_reference_has_a_schema() -> None:
+    referenced = re.findall(r"'\$ref': '#/components/schemas/([^']+)'", str(DOCUMENT))
+    assert set(referenced) <= set(DOCUMENT["components"]["schemas"])
     assert "{name}" not in str(DOCUMENT)
 
 
@@ -64,7 +64,7 @@ def _undescribed(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
         yield from _undescribed(f"{name}.{field}", given_schema.get("items", {}))
 
 
-def test_every_field_and_every_parameter_is_described() -> None:
+def test_every_field_and_parameter_is_described() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     missing = [field for name, one in schemas.items() for field in _undescribed(name, one)]
     for path, methods in DOCUMENT["paths"].items():
@@ -78,7 +78,7 @@ def test_every_field_and_every_parameter_is_described() -> None:
 
 
 @pytest.mark.parametrize("body", ["ProductUpdate", "LinkUpdate", "LinkItemUpdate"])
-def test_a_field_of_a_change_that_may_be_null_says_what_null_does(body: str) -> None:
+def test_nullable_fields_of_a_change_describe_null(body: str) -> None:
     fields = DOCUMENT["components"]["schemas"][body]["properties"]
     nullable = {
         name: one["description"] for name, one in fields.items() if "null" in one.get("type", "")
@@ -87,19 +87,19 @@ def test_a_field_of_a_change_that_may_be_null_says_what_null_does(body: str) -> 
     assert [name for name, text in nullable.items() if "Null" not in text] == []
 
 
-def test_the_server_gives_this_document(api_server: ApiServer) -> None:
+def test_the_server_serves_this_document(api_server: ApiServer) -> None:
     answer = api_server.http.get("/openapi.json")
     assert answer.headers["content-type"] == "application/json"
     own = openapi_document(
         Settings(public_url=api_server.url)
-    )  # examples name the deployment's address
+    )  # examples contain the deployment's URL
     assert answer.json() == own
     assert own["servers"] == [{"url": api_server.url}]
     assert own.keys() == DOCUMENT.keys()
 
 
-KNOWN = [
-    # If-None-Match, with the document's tag for {tag}; whether the client has it
+CONDITIONS = [
+    # If-None-Match, with the document's tag for {tag}; whether it matches
     ("{tag}", True),
     ("W/{tag}", True),
     ('"other", {tag}', True),
@@ -109,20 +109,21 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("known", "has_it"), KNOWN)
-def test_who_has_the_document_is_not_sent_it_again(
-    api_server: ApiServer, known: str, has_it: bool
+@pytest.mark.parametrize(("if_none_match", "matches"), CONDITIONS)
+def test_a_client_that_has_the_document_gets_304(
+    api_server: ApiServer, if_none_match: str, matches: bool
 ) -> None:
     first = api_server.http.get("/openapi.json")
     tag = first.headers["etag"]
-    again = api_server.http.get("/openapi.json", headers={"if-none-match": known.format(tag=tag)})
-    assert again.status_code == (304 if has_it else 200)
+    headers = {"if-none-match": if_none_match.format(tag=tag)}
+    again = api_server.http.get("/openapi.json", headers=headers)
+    assert again.status_code == (304 if matches else 200)
     assert again.headers["etag"] == tag
-    assert again.content == (b"" if has_it else first.content)
+    assert again.content == (b"" if matches else first.content)
 
 
-async def test_the_document_is_encoded_once_and_not_for_each_request() -> None:
-    """What goes out is the very same bytes each time, and not equal ones."""
+async def test_the_document_is_encoded_once() -> None:
+    """Each response sends the same object, not an equal copy."""
     app = create_app(Settings(gateways=()))
     sent: list[bytes] = []
 
@@ -156,16 +157,22 @@ def _named(operation: Operation) -> str:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=_named)
 def test_every_refusal_of_an_operation_is_documented(operation: Operation) -> None:
     shown = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
-    wanted = {str(operation.status), "400", "429", "500", "503"}  # 400: a query that is not known
+    required = {
+        str(operation.status),
+        "400",
+        "429",
+        "500",
+        "503",
+    }  # 400: an unknown query parameter
     if operation.auth:
-        wanted.add("401")
+        required.add("401")
     if "{id}" in operation.path:
-        wanted.add("404")
+        required.add("404")
     if operation.method == "POST":
-        wanted |= {"409", "413", "422"}
+        required |= {"409", "413", "422"}
     if operation.method != "GET":
-        wanted.add("415")
-    assert wanted <= set(shown)
+        required.add("415")
+    assert required <= set(shown)
     replayed = {status for status, one in shown.items() if "idempotent-replayed" in one["headers"]}
     assert replayed == (
         {str(operation.status), "400", "403", "404", "415"} & set(shown)
@@ -178,7 +185,7 @@ def test_every_refusal_of_an_operation_is_documented(operation: Operation) -> No
     }  # fmt: skip
 
 
-def test_operations_without_a_query_or_a_body_refuse_them_too(shop: Shop) -> None:
+def test_operations_without_query_or_body_refuse_unknown_ones(shop: Shop) -> None:
     refused(shop.get("/v1/balance", x="1"), "x")
     form = {"content": b"x=1", "headers": {"content-type": "text/plain", "idempotency-key": "k"}}
     tea = f"/v1/products/{shop.product()['id']}"
@@ -192,7 +199,7 @@ def test_operations_without_a_query_or_a_body_refuse_them_too(shop: Shop) -> Non
 
 
 @pytest.mark.parametrize("operation", [*OPERATIONS, *PEOPLE_OPERATIONS], ids=_named)
-def test_the_examples_of_an_operation_are_true(operation: Operation) -> None:
+def test_examples_of_an_operation_match_its_schemas(operation: Operation) -> None:
     import jsonschema_rs
 
     shown = DOCUMENT["paths"][operation.path][operation.method.lower()]
@@ -204,12 +211,12 @@ def test_the_examples_of_an_operation_are_true(operation: Operation) -> None:
             jsonschema_rs.validate(schema, content["example"])
 
 
-# The running server against the document
+# The running server compared with the document
 
 
 @pytest.fixture(scope="module")
 def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
-    """A merchant with one of everything."""
+    """A merchant with one object of every kind."""
     shop = api_server.shop(overdraft_minor=10**12)
     order = shop.paid(shop.product(price="99999999.99")["id"])
     refund = shop.refund(order["id"], amount="0.01")
@@ -232,7 +239,7 @@ def stocked(api_server: ApiServer) -> tuple[Shop, dict[str, str]]:
 @pytest.mark.parametrize("number", EXAMPLES)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("operation", CHECKED, ids=lambda operation: operation.label)
-def test_the_server_does_what_its_document_says(
+def test_the_server_conforms_to_its_document(
     stocked: tuple[Shop, dict[str, str]],
     connected: requests.Session,
     operation: Any,
@@ -242,7 +249,7 @@ def test_the_server_does_what_its_document_says(
     shop, ids = stocked
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.body):
         return
-    if operation.method == "delete":  # of a merchant who may still make endpoints
+    if operation.method == "delete":  # a new merchant has not reached the limit of endpoints
         shop = shop.api_server.shop()
     path = operation.path
     owner = Caller(shop) if path.startswith("/v1/merchant/") else None
@@ -251,12 +258,12 @@ def test_the_server_does_what_its_document_says(
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(max_examples=number, suppress_health_check=list(HealthCheck))
     def run(case: Any) -> None:
-        # An empty list in a query is none; an object is sent as something else.
+        # A query cannot contain an empty list or an object.
         values = list((case.query or {}).values())
         assume(not any(isinstance(value, dict | list) for value in values))
-        # A value of metadata is text on the wire, also one that was to be true or a number.
-        given = (case.query or {}).items()
-        assume(not any("metadata" in name and is_json(value) for name, value in given))
+        # A metadata value in a query is always text, also for a Boolean or a number.
+        parameters = (case.query or {}).items()
+        assume(not any("metadata" in name and is_json(value) for name, value in parameters))
         if owner is not None and path in END_TOKENS:
             owner.log_in()
         fill(case, shop, owner, ids, mode)

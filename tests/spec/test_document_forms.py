@@ -1,4 +1,4 @@
-"""What generators of clients need of the OpenAPI document, beside its being valid and true."""
+"""What client generators require of the OpenAPI document beyond validity and truth."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from opentill.http import schemas
 
 DOCUMENT: Final = openapi_document(Settings())
 METHODS: Final = {
-    # of people
+    # operations of people
     "logIn",
     "logOut",
     "refreshTokens",
@@ -42,7 +42,7 @@ METHODS: Final = {
     "listMerchantDeliveries",
     "resendMerchantEvents",
     "testMerchantEndpoint",
-    # of merchants
+    # operations of merchants
     "archiveProduct",
     "createCheckoutSession",
     "createPaymentLink",
@@ -84,20 +84,20 @@ METHODS: Final = {
 }
 
 
-def _schemas(given: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Walk over every schema of the document, with its place; examples are no schemas."""
-    if isinstance(given, list):
-        for number, one in enumerate(given):
-            yield from _schemas(one, f"{place}/{number}")
-    elif isinstance(given, dict):
+def _schemas(node: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every schema below ``node`` with its path; examples are not schemas."""
+    if isinstance(node, list):
+        for number, child in enumerate(node):
+            yield from _schemas(child, f"{place}/{number}")
+    elif isinstance(node, dict):
         if re.search(r"/(schema|items|propertyNames|additionalProperties)$", place) or re.search(
             r"/(schemas|properties)/[^/]+$|/(anyOf|oneOf|allOf)/\d+$", place
         ):
-            yield place, given
-        for name, one in given.items():
+            yield place, node
+        for name, child in node.items():
             in_properties = place.endswith("/properties")
             if in_properties or name not in {"example", "examples", "default", "enum", "const"}:
-                yield from _schemas(one, f"{place}/{name}")
+                yield from _schemas(child, f"{place}/{name}")
 
 
 ALL: Final = tuple(_schemas(DOCUMENT))
@@ -118,7 +118,7 @@ def test_the_walk_finds_the_schemas() -> None:
     assert len(ALL) > 300
 
 
-def test_every_integer_says_how_wide_it_is_and_every_time_is_64_bits_wide() -> None:
+def test_every_integer_has_a_width_and_every_time_has_64_bits() -> None:
     times = 0
     for place, schema in ALL:
         if "integer" not in _kinds(schema):
@@ -137,7 +137,7 @@ def test_every_integer_says_how_wide_it_is_and_every_time_is_64_bits_wide() -> N
                 assert parameter["schema"]["format"] == "int64"
 
 
-def test_every_list_of_values_has_a_type_that_all_its_values_are_of() -> None:
+def test_every_enum_has_the_type_of_all_its_values() -> None:
     types = {str: "string", int: "integer", type(None): "null"}
     listed = 0
     for place, schema in ALL:
@@ -147,7 +147,7 @@ def test_every_list_of_values_has_a_type_that_all_its_values_are_of() -> None:
     assert listed > 20
 
 
-def test_what_may_be_null_says_so_by_its_type() -> None:
+def test_a_nullable_schema_has_null_in_its_type() -> None:
     for place, schema in ALL:
         choices = schema.get("anyOf", schema.get("oneOf", ()))
         assert {"type": "null"} not in choices or "enum" in choices[0], place
@@ -159,20 +159,22 @@ def test_what_may_be_null_says_so_by_its_type() -> None:
     }
     assert shown["customerName"] == {"type": ["string", "null"]}
     assert shown["paidAt"] == {"type": ["integer", "null"], "format": "int64"}
-    methods, null = order["paymentMethod"]["anyOf"]  # see schemas.py: why not a list of types
+    methods, null = order["paymentMethod"][
+        "anyOf"
+    ]  # schemas.py explains why this is no list of types
     assert (methods["type"], null) == ("string", {"type": "null"})
     error = DOCUMENT["components"]["schemas"]["Failure"]["properties"]["error"]
     assert error == {"$ref": "#/components/schemas/Detail"}  # absent, never null
 
 
-def test_no_object_has_two_properties_that_a_generator_gives_one_name() -> None:
+def test_no_two_properties_of_an_object_have_one_generated_name() -> None:
     for place, schema in ALL:
         names = [re.sub("[^a-z0-9]", "", name.lower()) for name in schema.get("properties", ())]
         assert len(set(names)) == len(names), place
     assert "displayMerchantName" in DOCUMENT["components"]["schemas"]["SessionBody"]["properties"]
 
 
-def test_names_of_schemas_are_names_of_types_and_answers_have_one() -> None:
+def test_schema_names_are_valid_type_names_and_responses_have_one() -> None:
     names = list(DOCUMENT["components"]["schemas"])
     assert [name for name in names if not re.fullmatch("([A-Z][a-z]+)+", name)] == []
     assert len({name.lower() for name in names}) == len(names)
@@ -185,14 +187,14 @@ def test_names_of_schemas_are_names_of_types_and_answers_have_one() -> None:
                 assert media_type != "application/json" or set(content["schema"]) == {"$ref"}
 
 
-def test_the_names_of_methods_in_generated_clients_stay() -> None:
-    """Who changes a summary changes the operationId, and by it the code of integrators."""
+def test_method_names_of_generated_clients_are_stable() -> None:
+    """Changing a summary changes the operationId and thus the code of integrators."""
     assert {each["operationId"] for each in OPERATIONS_SHOWN} == METHODS
     assert len(OPERATIONS_SHOWN) == len(OPERATIONS) + len(PEOPLE_OPERATIONS)
 
 
-def test_what_is_called_and_what_is_sent_share_no_tag() -> None:
-    """openapi-generator writes one file for each tag: of two kinds the later takes its place."""
+def test_operations_and_webhooks_share_no_tag() -> None:
+    """openapi-generator writes one file per tag, so that webhooks would overwrite operations."""
     called, sent = (
         {tag for path in DOCUMENT.get(kind, {}).values() for each in path.values()
          for tag in each["tags"]}
@@ -202,7 +204,7 @@ def test_what_is_called_and_what_is_sent_share_no_tag() -> None:
     assert called | sent == {tag["name"] for tag in DOCUMENT["tags"]}
 
 
-def test_everything_is_described_and_no_description_cites_a_section() -> None:
+def test_descriptions_are_complete_and_cite_no_sections() -> None:
     info = DOCUMENT["info"]
     assert set(info) >= {"title", "summary", "description", "contact", "license", "version"}
     assert info["license"] == {"name": "Apache-2.0", "identifier": "Apache-2.0"}
@@ -230,12 +232,12 @@ def test_everything_is_described_and_no_description_cites_a_section() -> None:
         ("write to help@example.com", {}),
     ],
 )
-def test_the_contact_is_the_operator_s(contact: str, shown: dict[str, str]) -> None:
-    made = openapi_document(Settings(operator_name="Till Ltd", operator_contact=contact))
-    assert made["info"]["contact"] == {"name": "Till Ltd", **shown}
+def test_the_contact_is_that_of_the_operator(contact: str, shown: dict[str, str]) -> None:
+    document = openapi_document(Settings(operator_name="Till Ltd", operator_contact=contact))
+    assert document["info"]["contact"] == {"name": "Till Ltd", **shown}
 
 
-NULLABLE: Final = [
+REWRITTEN: Final = [
     ({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}], "default": None},
      {"type": ["string", "null"], "maxLength": 3}),
     ({"anyOf": [{"enum": ["A", "B"], "description": "letter"}, {"type": "null"}], "default": None},
@@ -264,21 +266,21 @@ NULLABLE: Final = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "made"), NULLABLE)
-def test_schemas_take_the_forms_that_generators_understand(
-    given: dict[str, Any], made: dict[str, Any]
+@pytest.mark.parametrize(("schema", "expected"), REWRITTEN)
+def test_schemas_are_rewritten_for_generators(
+    schema: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    assert schemas.rewrite(given) == made
-    assert schemas.rewrite(made) == made
-    around = {"components": {"schemas": {"ThingOut": given}}, "paths": {"/a": {"schema": given}}}
+    assert schemas.rewrite(schema) == expected
+    assert schemas.rewrite(expected) == expected
+    around = {"components": {"schemas": {"ThingOut": schema}}, "paths": {"/a": {"schema": schema}}}
     finished = schemas.rewrite_document(around)
     assert finished == {
-        "components": {"schemas": {"Thing": made}},
-        "paths": {"/a": {"schema": made}},
+        "components": {"schemas": {"Thing": expected}},
+        "paths": {"/a": {"schema": expected}},
     }
     assert schemas.rewrite_document(finished) == finished
 
 
-def test_two_structs_of_one_name_are_no_document() -> None:
+def test_two_structs_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="one name"):
         schemas.rewrite_document({"components": {"schemas": {"Thing": {}, "ThingOut": {}}}})

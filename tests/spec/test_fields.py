@@ -1,4 +1,4 @@
-"""Every field of every resource: there, of its type, and null only where the contract says so."""
+"""Every field of every resource exists, has its type, and is null only where the contract says."""
 
 import re
 from typing import Any, Final
@@ -9,7 +9,7 @@ from support.api_server import Shop
 
 Rows = tuple[tuple[str, str], ...]
 
-# What a type of the contract looks like on the wire. A question mark: or null.
+# The contract's types as they appear in JSON; a question mark means "or null".
 KINDS: Final[dict[str, Any]] = {
     "text": lambda value: type(value) is str,
     "decimal": lambda value: type(value) is str and re.fullmatch(r"-?\d+\.\d{2}", value),
@@ -204,8 +204,8 @@ PAGINATION: Final[Rows] = (
 )
 
 
-def has_shape(data: dict[str, Any], rows: Rows) -> None:
-    """Exactly these fields, each of its type."""
+def assert_fields(data: dict[str, Any], rows: Rows) -> None:
+    """Assert that ``data`` has exactly these fields, each of its type."""
     assert set(data) == {name for name, _ in rows}
     for name, kind in rows:
         value = data[name]
@@ -238,7 +238,7 @@ def _event(shop: Shop) -> str:
     return str(shop.data("GET", "/v1/events")["items"][0]["id"])
 
 
-# what, how to make it and say where it is, its fields
+# resource, function that creates one and returns its path, fields
 SINGLE: Final[tuple[Any, ...]] = (
     ("product", lambda shop: f"/v1/products/{shop.product()['id']}", PRODUCT),
     ("session", lambda shop: f"/v1/checkouts/{shop.session()['id']}", SESSION),
@@ -256,16 +256,14 @@ SINGLE: Final[tuple[Any, ...]] = (
 
 
 @pytest.mark.parametrize(("make", "rows"), [row[1:] for row in SINGLE], ids=[r[0] for r in SINGLE])
-def test_a_resource_has_exactly_its_fields_in_an_envelope(
-    shop: Shop, make: Any, rows: Rows
-) -> None:
+def test_a_resource_has_exactly_the_documented_fields(shop: Shop, make: Any, rows: Rows) -> None:
     answer = shop.get(make(shop))
     assert answer.status_code == 200
     assert list(answer.json()) == ["code", "message", "data"]
     assert answer.json()["code"] == 0
     assert answer.json()["message"] == "success"
     assert answer.headers["content-type"] == "application/json"
-    has_shape(answer.json()["data"], rows)
+    assert_fields(answer.json()["data"], rows)
 
 
 LISTS: Final[tuple[Any, ...]] = (
@@ -285,42 +283,42 @@ LISTS: Final[tuple[Any, ...]] = (
 
 
 @pytest.mark.parametrize(("make", "rows"), [row[1:] for row in LISTS], ids=[r[0] for r in LISTS])
-def test_a_list_has_items_of_exactly_their_fields_and_pagination(
+def test_a_list_has_pagination_and_items_with_exactly_the_documented_fields(
     shop: Shop, make: Any, rows: Rows
 ) -> None:
     answer = shop.get(make(shop))
     assert answer.status_code == 200
     data = answer.json()["data"]
     assert set(data) == {"items", "pagination"}
-    has_shape(data["pagination"], PAGINATION)
+    assert_fields(data["pagination"], PAGINATION)
     assert data["items"]
     for item in data["items"]:
-        has_shape(item, rows)
+        assert_fields(item, rows)
 
 
-def test_a_creation_is_201_with_the_fields_of_the_resource(shop: Shop) -> None:
+def test_creating_a_resource_is_201_with_its_fields(shop: Shop) -> None:
     product = shop.post("/v1/products", {"name": "Tea", "price": "9.99", "currency": "USD"})
     assert product.status_code == 201
-    has_shape(product.json()["data"], PRODUCT)
+    assert_fields(product.json()["data"], PRODUCT)
     session = shop.post("/v1/checkouts", {"productId": product.json()["data"]["id"]})
     assert session.status_code == 201
-    has_shape(session.json()["data"], CREATED)
+    assert_fields(session.json()["data"], CREATED)
     extensions = {
         "quantity": 2,
         "paymentMethods": ["CREDIT_CARD"],
         "locale": "en",
         "clientReference": "INV-7",
     }
-    for name, value in extensions.items():  # each is in the response only where it was sent
+    for name, value in extensions.items():  # each is in the response only if the request had it
         opened = shop.session(product.json()["data"]["id"], **{name: value})
         assert opened[name] == value
         assert opened.keys() & extensions.keys() == {name}
     refund = shop.post(f"/v1/orders/{_order(shop)}/refunds", {})
     assert refund.status_code == 201
-    has_shape(refund.json()["data"], REFUND)
+    assert_fields(refund.json()["data"], REFUND)
 
 
-def test_archiving_answers_code_and_message_and_nothing_else(shop: Shop) -> None:
+def test_archiving_returns_only_code_and_message(shop: Shop) -> None:
     path = f"/v1/products/{shop.product()['id']}"
     for _ in range(2):
         answer = shop.call("DELETE", path)
@@ -347,5 +345,5 @@ def test_archiving_answers_code_and_message_and_nothing_else(shop: Shop) -> None
         ),
     ],
 )
-def test_an_id_is_its_prefix_and_letters_and_digits(shop: Shop, make: Any, prefix: str) -> None:
+def test_an_id_has_a_prefix_and_then_letters_and_digits(shop: Shop, make: Any, prefix: str) -> None:
     assert re.fullmatch(prefix + "[0-9a-z]{16,40}", make(shop))

@@ -1,6 +1,6 @@
-"""Hostile values in every place: never an answer of 5xx, always the error form, shown inert.
+"""Hostile values in every field never cause a 5xx, get the error format, and are shown escaped.
 
-The places come from the structs of the operations.
+The fields are those of the operations' structs.
 """
 
 import csv
@@ -44,7 +44,7 @@ TEXTS: Final = {
     "empty": "",
     "blank": " \t\n",
 }
-# JSON of every other kind, as text, since Python cannot write some of it.
+# JSON of every other kind, as text, because Python cannot encode some of it.
 VALUES: Final = (
     "null", "true", "false", "0", "-1", "1.5", "1e400", "-1e400", "9" * 400, "1" + "0" * 5000,
     "-0", "[]", "{}", "[null]", '["a"]', '{"a":1}', '[["a"]]', '{"a":{"a":{"a":1}}}',
@@ -76,12 +76,12 @@ def _path(operation: Operation, shop: Shop) -> str:
         return operation.path.replace("{id}", shop.endpoint()["id"])
     if "payment-links/" in operation.path:
         body = {"productId": shop.product()["id"]}
-        made = shop.data("POST", "/v1/payment-links", json=body)
-        return operation.path.replace("{id}", made["id"])
+        link = shop.data("POST", "/v1/payment-links", json=body)
+        return operation.path.replace("{id}", link["id"])
     return operation.path.replace("{id}", shop.product()["id"])
 
 
-# What is a right type for fields that are no text.
+# Valid types of fields that are not text.
 RIGHT: Final[dict[str, tuple[Any, ...]]] = {
     "since": (7,), "until": (7,), "failedOnly": (True,), "events": ([],),
     "quantity": (7,), "maxQuantity": (7,), "maxUses": (7,), "active": (True,),
@@ -98,8 +98,8 @@ PARAMETERS: Final = [
 ]
 
 
-def _stands_for_all(rows: list[tuple[Operation, str]], operation: Operation, name: str) -> bool:
-    """Whether what is the same for all fields of an operation is tried at this one: the first."""
+def _is_first_field(rows: list[tuple[Operation, str]], operation: Operation, name: str) -> bool:
+    """Return whether this field is the first, where tests common to all fields run."""
     return is_night() or name == next(other for one, other in rows if one is operation)
 
 
@@ -108,13 +108,15 @@ def _ids(row: Any) -> str:
 
 
 @pytest.mark.parametrize(("operation", "field"), FIELDS, ids=_ids)
-def test_a_field_takes_or_refuses_any_value(shop: Shop, operation: Operation, field: str) -> None:
+def test_any_value_of_a_field_is_accepted_or_refused(
+    shop: Shop, operation: Operation, field: str
+) -> None:
     path, good = _path(operation, shop), _good(operation, shop)
     good.pop(field, None)
     start = json.dumps(good)[:-1] + (", " if good else "")
     values = [json.dumps(text).encode() for text in TEXTS.values()]
     values += [text.encode() for text in VALUES]
-    if _stands_for_all(FIELDS, operation, field):  # how bodies are read, whatever field it is
+    if _is_first_field(FIELDS, operation, field):  # parsing does not depend on the field
         values += [raw(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
         values += [text.encode() for text in NO_JSON]
     with kept(shop) as line:
@@ -128,7 +130,9 @@ def test_a_field_takes_or_refuses_any_value(shop: Shop, operation: Operation, fi
 
 
 @pytest.mark.parametrize(("operation", "field"), FIELDS, ids=_ids)
-def test_a_field_of_a_wrong_type_is_named(shop: Shop, operation: Operation, field: str) -> None:
+def test_an_error_names_a_field_of_a_wrong_type(
+    shop: Shop, operation: Operation, field: str
+) -> None:
     path, good = _path(operation, shop), _good(operation, shop)
     wrong: tuple[Any, ...] = (7, 1.5, True, [], [1]) + (("x", []) if field == "metadata" else ({},))
     for value in (one for one in wrong if repr(one) not in map(repr, RIGHT.get(field, ()))):
@@ -138,12 +142,12 @@ def test_a_field_of_a_wrong_type_is_named(shop: Shop, operation: Operation, fiel
 
 
 @pytest.mark.parametrize(("operation", "field"), PARAMETERS, ids=_ids)
-def test_a_parameter_takes_or_refuses_any_value(
+def test_any_value_of_a_parameter_is_accepted_or_refused(
     shop: Shop, operation: Operation, field: str
 ) -> None:
     path = _path(operation, shop)
     texts = [*TEXTS.values(), *(value for value in VALUES if len(value) < 1000)]
-    if _stands_for_all(PARAMETERS, operation, field):
+    if _is_first_field(PARAMETERS, operation, field):
         texts += NO_JSON
     with kept(shop) as line:
         for text in texts:
@@ -167,7 +171,7 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
         ("%00=1", 400),
         (f"{field}=1&{field}=1", 400),
         (f"{field}=1&{field}=", 400),
-        (f"{field}=", 400),  # a program with an empty variable would get everybody's
+        (f"{field}=", 400),  # an empty variable of a program must not list all objects
         (field, 400),
         (f"{field}=%ff", 400),
         ("x=%ff", 400),
@@ -184,12 +188,14 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if "{id}" in o.path], ids=_ids)
-def test_any_text_as_an_id_is_not_found(shop: Shop, operation: Operation) -> None:
+def test_an_invalid_id_is_not_found(shop: Shop, operation: Operation) -> None:
     with kept(shop) as line:
         for text in TEXTS.values():
             segment = quote(raw(text), safe="")[:8000]
             answer = line.call(operation.method, operation.path.replace("{id}", segment), b"{}")
-            assert answer.status_code in {404, 405}, text[:80]  # 405: an empty id is another path
+            assert answer.status_code in {404, 405}, text[
+                :80
+            ]  # 405: an empty id makes another path
 
 
 def test_hostile_headers_are_harmless(shop: Shop) -> None:
@@ -216,7 +222,7 @@ def test_hostile_headers_are_harmless(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("text", ["html", "right-to-left", "formula", "template", "sql", "header"])
-def test_hostile_text_is_shown_inert_everywhere(shop: Shop, text: str) -> None:
+def test_hostile_text_is_escaped_everywhere(shop: Shop, text: str) -> None:
     hostile = TEXTS[text]
     short = hostile[:64]
     product = shop.product(name=hostile, description=hostile, metadata={short: hostile})

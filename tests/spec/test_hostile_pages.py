@@ -1,6 +1,6 @@
-"""Hostile forms, queries, headers and addresses of pages: a clear refusal, never an answer of 5xx.
+"""Hostile forms, queries, headers and paths of pages are refused and never cause a 5xx.
 
-What the API makes of such is in ``test_hostile.py``.
+``test_hostile.py`` tests the API.
 """
 
 import base64
@@ -30,7 +30,7 @@ ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data; boundary=b"
 PART: Final = b'--b\r\ncontent-disposition: form-data; name="%b"%b\r\n\r\n%b\r\n'
-# What is no form of ours, whatever its fields are called.
+# Bodies that are not a valid form, whatever their fields.
 NO_FORMS: Final = {
     "NUL in a text": (URLENCODED, b"email=a%00b&password=x&note=a%00"),
     "NUL in a name": (URLENCODED, b"a%00=1"),
@@ -50,14 +50,14 @@ NO_FORMS: Final = {
 REFUSED: Final = {400, 413, 415}
 
 
-def path_of(one: Page, shop: Shop) -> str:
-    """Return the path of a page of a shop; what else it is of does not exist."""
-    return re.sub(r"{\w+(:id)?}", ID, one.path.replace("{merchant:id}", shop.id))
+def page_path(page: Page, shop: Shop) -> str:
+    """Return the path of a page of a shop, with unknown ids for everything else."""
+    return re.sub(r"{\w+(:id)?}", ID, page.path.replace("{merchant:id}", shop.id))
 
 
-def reads_a_form(one: Page) -> bool:
-    """Return whether a page needs what its form says, and not only that it was sent."""
-    return "request.form()" in inspect.getsource(one.handler)
+def reads_a_form(page: Page) -> bool:
+    """Return whether a page reads the fields of its form."""
+    return "request.form()" in inspect.getsource(page.handler)
 
 
 def send(who: Visitor, path: str, name: str) -> tuple[int, str]:
@@ -68,14 +68,14 @@ def send(who: Visitor, path: str, name: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", NO_FORMS)
-def test_no_page_takes_what_is_no_form(shop: Shop, name: str) -> None:
+def test_every_page_refuses_an_invalid_form(shop: Shop, name: str) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     admin = person(shop.api_server, None, staff_role="admin")
-    for one in (one for one in PAGES if one.method == "POST" and one.path != "/logout"):
-        who = admin if one.of_console else owner
-        status, text = send(who, path_of(one, shop), name)
-        assert status < 500, (one.path, text)
-        assert status in REFUSED | {403, 404} or not reads_a_form(one), (one.path, status)
+    for page in (page for page in PAGES if page.method == "POST" and page.path != "/logout"):
+        who = admin if page.of_console else owner
+        status, text = send(who, page_path(page, shop), name)
+        assert status < 500, (page.path, text)
+        assert status in REFUSED | {403, 404} or not reads_a_form(page), (page.path, status)
     for path in (f"/dashboard/{shop.id}/settings/profile", f"/dashboard/{shop.id}/team/invite"):
         assert send(owner, path, name)[0] in REFUSED
     nobody = Visitor(shop.api_server)
@@ -90,7 +90,7 @@ def test_no_page_takes_what_is_no_form(shop: Shop, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [one for one in NO_FORMS if one.startswith("multipart")])
-async def test_no_form_with_files_is_read_of_what_is_none(name: str) -> None:
+async def test_an_invalid_form_with_files_is_refused(name: str) -> None:
     type_, content = NO_FORMS[name]
 
     async def receive() -> Message:
@@ -100,13 +100,13 @@ async def test_no_form_with_files_is_read_of_what_is_none(name: str) -> None:
         await forms.read_with_files({b"content-type": type_.encode()}, receive, 1000)
 
 
-def test_any_query_of_a_page_is_taken_or_said_to_be_wrong(shop: Shop) -> None:
+def test_any_query_of_a_page_is_accepted_or_refused(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     admin = person(shop.api_server, None, staff_role="admin")
     always = ["after", "before", "done", "from", "next", "opened", "page", "query", "test", "to"]
-    for one in (one for one in PAGES if one.method == "GET"):
-        who = admin if one.of_console else owner
-        path = path_of(one, shop)
+    for page in (page for page in PAGES if page.method == "GET"):
+        who = admin if page.of_console else owner
+        path = page_path(page, shop)
         names = {*always, *re.findall(r' name="(\w+)"', who.get(path).text)}
         for text in ("a%00b", "%ff%00", "%ed%a0%80", "9" * 300):
             query = "&".join(f"{name}={text}" for name in sorted(names)[:48])
@@ -136,7 +136,7 @@ def test_hostile_headers_of_forms_are_harmless(shop: Shop) -> None:
     assert status("/login", form, cookie=cookie) == 303
 
 
-def test_a_page_of_any_letters_is_where_a_login_leads_to(shop: Shop) -> None:
+def test_a_login_returns_to_a_page_with_any_characters(shop: Shop) -> None:
     owner = person(shop.api_server, shop.id, "owner")
     goal, there = "/dashboard/店?q=é%20&a=b", "/dashboard/%E5%BA%97?q=%C3%A9%20&a=b"
     assert owner.get("/login", params={"next": goal}).headers["location"] == there
@@ -146,14 +146,14 @@ def test_a_page_of_any_letters_is_where_a_login_leads_to(shop: Shop) -> None:
     assert answer.headers["location"] == f"{there}&other_person=1"
 
 
-# ── passkeys ──
+# ── Passkeys ──
 
 
 class Authenticator:
-    """Makes credentials that are wrong in one place, of a browser that is open as localhost."""
+    """Creates passkeys that are invalid in one place, as a browser at ``localhost``."""
 
     def __init__(self, api_server: ApiServer, who: Visitor) -> None:
-        """``who`` is logged in."""
+        """Use the session of ``who``, who is logged in."""
         self.who = who
         self.host = f"localhost:{urlsplit(api_server.url).port}"
         who.http.headers.update({
@@ -161,15 +161,19 @@ class Authenticator:
         })  # fmt: skip
 
     def client_data(self) -> str:
-        """Return what a browser says that a passkey is made for."""
+        """Return the client data of a browser for a new challenge."""
         begun = unescape(self.who.post("/security/passkeys/begin").text)
-        found = re.search(r'"challenge": ?"([\w-]+)"', begun)
-        assert found is not None
-        data = {"type": "webauthn.create", "challenge": found[1], "origin": f"http://{self.host}"}
+        challenge = re.search(r'"challenge": ?"([\w-]+)"', begun)
+        assert challenge is not None
+        data = {
+            "type": "webauthn.create",
+            "challenge": challenge[1],
+            "origin": f"http://{self.host}",
+        }
         return encoded(json.dumps(data).encode())
 
     def send(self, key: bytes) -> int:
-        """Send a passkey with a public key; the status."""
+        """Register a passkey with a public key; return the status."""
         body = bytes.fromhex("49960de5880e8c687434170f6476605b8fe4aeb9a28632c7995cf3ba831d9763")
         body += b"\x45" + b"\0\0\0\1" + bytes(16) + b"\0\x10" + b"i" * 16 + key
         attested = b"\xa3cfmtdnonegattStmt\xa0hauthData\x59%b%b" % (
@@ -186,11 +190,11 @@ def encoded(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
-def test_a_passkey_that_is_none_is_refused(shop: Shop) -> None:
+def test_an_invalid_passkey_is_refused(shop: Shop) -> None:
     authenticator = Authenticator(shop.api_server, person(shop.api_server, shop.id, "owner"))
     key = bytes.fromhex("a5010203262001215820") + bytes(32) + bytes.fromhex("225820") + bytes(32)
-    assert authenticator.send(key) == 200  # with recovery codes
-    assert authenticator.send(key) == 400  # made before
+    assert authenticator.send(key) == 200  # the page with recovery codes
+    assert authenticator.send(key) == 400  # it is already registered
     for wrong in (b"", b"\x01", b"\x80", b"\xa0", b"\xa1\x01\x02", b"\xff", b"\x81" * 500):
         assert authenticator.send(wrong) == 400, wrong
     nested = encoded(b"[" * 5000)

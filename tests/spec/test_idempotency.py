@@ -27,7 +27,7 @@ def _paths(shop: Shop) -> dict[str, tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("which", ["products", "checkouts", "expire", "refunds"])
-def test_the_first_answer_is_given_again_byte_for_byte(shop: Shop, which: str) -> None:
+def test_the_first_response_is_repeated_byte_for_byte(shop: Shop, which: str) -> None:
     path, body = _paths(shop)[which]
     before = _counts(shop)
     first = shop.post(path, body, key="key 1")
@@ -70,7 +70,7 @@ def test_the_same_key_with_another_request_is_422(shop: Shop, path: str, body: A
     assert shop.post("/v1/products", TEA, key="k").content == first.content
 
 
-def test_refusals_are_kept_too(shop: Shop) -> None:
+def test_refusals_are_stored(shop: Shop) -> None:
     product = shop.product()
     body = {"productId": product["id"]}
     shop.call("DELETE", f"/v1/products/{product['id']}")
@@ -83,13 +83,13 @@ def test_refusals_are_kept_too(shop: Shop) -> None:
     path = f"/v1/orders/{order['id']}/refunds"
     refused(shop.post(path, {}, key="r"), "orderId")
     shop.confirm(order["id"])
-    refused(shop.post(path, {}, key="r"), "orderId")  # kept, though it would be taken now
+    refused(shop.post(path, {}, key="r"), "orderId")  # stored, though the request would succeed now
     assert shop.post(path, {}, key="r2").status_code == 201
     missing = "/v1/orders/order_01m7y0m0jzefzv5n8efcf1hqw2/refunds"
     assert [shop.post(missing, {}, key="m").status_code for _ in range(2)] == [404, 404]
 
 
-def test_a_refusal_leaves_nothing_behind_but_its_answer(api_server: ApiServer) -> None:
+def test_a_refusal_stores_nothing_but_its_response(api_server: ApiServer) -> None:
     shop = api_server.shop(overdraft_minor=0)
     order = shop.paid()
     refused(shop.post(f"/v1/orders/{order['id']}/refunds", {}, key="k"), "amount")
@@ -101,12 +101,12 @@ def test_a_refusal_leaves_nothing_behind_but_its_answer(api_server: ApiServer) -
 @pytest.mark.parametrize(
     "key", ["k", "k" * 255, "with spaces and !\"#$%&'()*+,-./:;<=>?@[]^_`{|}~"]
 )
-def test_a_printable_key_is_taken(shop: Shop, key: str) -> None:
+def test_a_printable_key_is_accepted(shop: Shop, key: str) -> None:
     assert shop.post("/v1/products", TEA, key=key).status_code == 201
 
 
 @pytest.mark.parametrize("key", [b"", b"k" * 256, b"\xc3\xa9", b"a\tb", b"\x80"])
-def test_another_key_is_refused(shop: Shop, key: bytes) -> None:
+def test_an_invalid_key_is_refused(shop: Shop, key: bytes) -> None:
     headers: Any = {"idempotency-key": key}
     refused(shop.call("POST", "/v1/products", json=TEA, headers=headers), "Idempotency-Key")
 
@@ -120,7 +120,7 @@ def test_merchants_do_not_share_keys(shop: Shop, api_server: ApiServer) -> None:
     assert first.json()["data"]["id"] != second.json()["data"]["id"]
 
 
-def test_other_methods_take_no_notice_of_a_key(shop: Shop) -> None:
+def test_other_methods_ignore_a_key(shop: Shop) -> None:
     path = f"/v1/products/{shop.product()['id']}"
     for price in ("1.00", "2.00"):
         answer = shop.call("PATCH", path, json={"price": price}, headers={"idempotency-key": "k"})
@@ -130,7 +130,7 @@ def test_other_methods_take_no_notice_of_a_key(shop: Shop) -> None:
         assert "idempotent-replayed" not in answer.headers
 
 
-def test_an_answer_is_kept_for_seven_days(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_a_response_is_stored_for_seven_days(shop: Shop, clock: Callable[[int], None]) -> None:
     now = shop.api_server.app.clock()
     clock(now)
     first = shop.post("/v1/products", TEA, key="k")
@@ -142,21 +142,21 @@ def test_an_answer_is_kept_for_seven_days(shop: Shop, clock: Callable[[int], Non
     assert "idempotent-replayed" not in fresh.headers
 
 
-def test_old_keys_are_pruned_and_young_ones_are_not(shop: Shop) -> None:
+def test_only_old_keys_are_pruned(shop: Shop) -> None:
     shop.post("/v1/products", TEA, key="k")
     now = shop.api_server.app.clock()
 
-    def left() -> int:
-        found = shop.api_server.sql("select from idempotency_keys where merchant_id = $1", shop.id)
-        return len(found)
+    def count_keys() -> int:
+        sql = "select from idempotency_keys where merchant_id = $1"
+        return len(shop.api_server.sql(sql, shop.id))
 
     shop.api_server.tx(lambda tx: idempotency.prune(tx, now + 7 * DAY_MS - 60_000))
-    assert left() == 1
+    assert count_keys() == 1
     shop.api_server.tx(lambda tx: idempotency.prune(tx, now + 7 * DAY_MS + 60_000))
-    assert left() == 0
+    assert count_keys() == 0
 
 
-def test_429_is_not_kept(api_server: ApiServer) -> None:
+def test_a_429_is_not_stored(api_server: ApiServer) -> None:
     with serving(api_server.settings, limit_checkouts_per_minute=1) as limited:
         shop = limited.shop()
         body = {"productId": shop.product()["id"]}
@@ -174,22 +174,20 @@ def test_50_parallel_requests_with_one_key_have_one_effect(shop: Shop) -> None:
     path = f"/v1/orders/{order['id']}/refunds"
     gate = threading.Barrier(50)
 
-    def one(_: int) -> tuple[int, bytes]:
+    def refund(_: int) -> tuple[int, bytes]:
         gate.wait()
         answer = shop.post_until_decided(path, {"amount": "0.10"}, key="once")
         return answer.status_code, answer.content
 
     with ThreadPoolExecutor(50) as pool:
-        answers = Counter(pool.map(one, range(50)))
-    made = [content for status, content in answers if status == 201]
-    assert len(made) == 1
+        answers = Counter(pool.map(refund, range(50)))
+    created = [content for status, content in answers if status == 201]
+    assert len(created) == 1
     assert {status for status, _ in answers} <= {201, 409}
     assert shop.data("GET", path)["pagination"]["total"] == 1
 
 
-def test_while_the_first_request_still_runs_the_others_are_told_409(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_during_the_first_one_are_409(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "LONGEST_WAIT", "200ms")
     first = shop.post("/v1/products", TEA, key="first").json()["data"]["id"]
     running, done = threading.Event(), asyncio.Event()
@@ -211,7 +209,7 @@ def test_while_the_first_request_still_runs_the_others_are_told_409(
     assert shop.get(f"/v1/products/{first}").status_code == 200
 
 
-def test_a_row_that_somebody_keeps_locked_is_503_and_not_kept(
+def test_a_locked_row_is_503_which_is_not_stored(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "LONGEST_WAIT", "200ms")
@@ -237,10 +235,10 @@ def test_a_row_that_somebody_keeps_locked_is_503_and_not_kept(
 
 
 @pytest.mark.parametrize("which", ["products", "checkouts", "refunds"])
-def test_a_post_cut_between_its_effect_and_its_stored_response_has_no_effect(
+def test_a_post_interrupted_before_its_response_is_stored_has_no_effect(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
-    """Who asks again with the same key gets one effect, wherever the first request was cut."""
+    """A retry with the same key has one effect, wherever the first request was interrupted."""
     path, body = _paths(shop)[which]
     before = _counts(shop)
     cuts = 0
@@ -264,7 +262,7 @@ def test_a_post_cut_between_its_effect_and_its_stored_response_has_no_effect(
     assert _counts(shop) == after
 
 
-def test_each_key_has_an_answer_of_its_own(shop: Shop) -> None:
+def test_each_key_has_its_own_response(shop: Shop) -> None:
     bodies = {key: {"name": key, "price": "1.00", "currency": "USD"} for key in ("k-1", "k-2")}
     first = {key: shop.post("/v1/products", body, key=key) for key, body in bodies.items()}
     for key, body in bodies.items():

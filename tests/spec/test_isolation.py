@@ -1,6 +1,6 @@
-"""Another merchant's id in any place of any operation is as good as none.
+"""Another merchant's id is treated as an unknown id in every field of every operation.
 
-The places come from the table of operations: one that is not answered for here fails the test.
+The fields come from the table of operations; one that is not classified here fails the test.
 """
 
 from typing import Any, Final
@@ -13,8 +13,8 @@ from opentill.http.operations import Operation
 from support.api_server import ApiServer, Shop, refused
 
 
-class Things(msgspec.Struct):
-    """One of everything that a merchant has, by id."""
+class Objects(msgspec.Struct):
+    """The ids of one object of every kind of a merchant."""
 
     product: str
     session: str
@@ -27,9 +27,9 @@ class Things(msgspec.Struct):
     event: str
 
 
-def _stock(shop: Shop) -> Things:
+def _create_objects(shop: Shop) -> Objects:
     order = shop.paid()
-    return Things(
+    return Objects(
         product=order["productId"],
         session=order["checkoutSessionId"],
         order=order["id"],
@@ -43,20 +43,20 @@ def _stock(shop: Shop) -> Things:
 
 
 @pytest.fixture(scope="module")
-def owner(api_server: ApiServer) -> tuple[Shop, Things]:
-    """A merchant with one of everything."""
+def owner(api_server: ApiServer) -> tuple[Shop, Objects]:
+    """A merchant with one object of every kind."""
     shop = api_server.shop()
-    return shop, _stock(shop)
+    return shop, _create_objects(shop)
 
 
 @pytest.fixture(scope="module")
-def stranger(api_server: ApiServer) -> tuple[Shop, Things]:
-    """Another one."""
+def stranger(api_server: ApiServer) -> tuple[Shop, Objects]:
+    """Another such merchant."""
     shop = api_server.shop()
-    return shop, _stock(shop)
+    return shop, _create_objects(shop)
 
 
-# Whose id stands in the path: the first segment after /v1 decides.
+# The kind of the id in a path, by the first segment after /v1.
 IN_PATH: Final = {
     "products": "product",
     "checkouts": "session",
@@ -68,7 +68,7 @@ IN_PATH: Final = {
     "webhook-endpoints": "endpoint",
     "events": "event",
 }
-# A body that would be taken from the owner.
+# Bodies that would be valid from the owner.
 BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/products/{id}": {"name": "Mine now"},
     "POST /v1/orders/{id}/refunds": {"amount": "1.00"},
@@ -76,7 +76,7 @@ BODIES: Final[dict[str, Any]] = {
     "PATCH /v1/webhook-endpoints/{id}": {"description": "Mine now"},
     "POST /v1/webhook-endpoints/{id}/resend": {"since": 0},
 }
-# Fields of bodies and queries that name a resource, and of whose kind; all others name none.
+# Fields of bodies and queries with an id, and its kind; all other fields contain none.
 FIELDS: Final = {
     ("POST /v1/checkouts", "productId"): "product",
     ("POST /v1/payment-links", "productId"): "product",
@@ -87,7 +87,7 @@ FIELDS: Final = {
     ("GET /v1/orders/export", "query"): "order",
     ("GET /v1/disputes", "orderId"): "order",
 }
-# Fields that name one of a merchant's things below another of its things.
+# Fields with the id of an object that belongs to the object in the path.
 BELOW: Final = {
     ("GET /v1/webhook-endpoints/{id}/deliveries", "eventId"): "event",
     ("POST /v1/webhook-endpoints/{id}/resend", "eventId"): "event",
@@ -112,13 +112,13 @@ def _name(operation: Operation) -> str:
     return f"{operation.method} {operation.path}"
 
 
-def test_every_field_of_every_operation_is_known_here() -> None:
+def test_every_field_is_classified() -> None:
     for operation in OPERATIONS:
         for struct in (operation.query, operation.body):
             for field in msgspec.structs.fields(struct):
                 place = (_name(operation), field.encode_name)
-                known = field.encode_name in NO_IDS or place in FIELDS or place in BELOW
-                assert known, f"{_name(operation)}: is {field.encode_name} an id?"
+                is_classified = field.encode_name in NO_IDS or place in FIELDS or place in BELOW
+                assert is_classified, f"{_name(operation)}: is {field.encode_name} an id?"
         if "{id}" in operation.path:
             assert operation.path.split("/")[2] in IN_PATH
 
@@ -127,43 +127,43 @@ WITH_ID: Final = [operation for operation in OPERATIONS if "{id}" in operation.p
 
 
 @pytest.mark.parametrize("operation", WITH_ID, ids=_name)
-def test_a_strangers_id_in_the_path_is_not_found(
+def test_another_merchants_id_in_the_path_is_not_found(
     owner: Any, stranger: Any, operation: Operation
 ) -> None:
-    (shop, things), (other, _) = owner, stranger
-    before = _everything(shop, things)
-    for resource in (shop.id, *msgspec.structs.astuple(things)):
+    (shop, objects), (other, _) = owner, stranger
+    before = _everything(shop, objects)
+    for resource in (shop.id, *msgspec.structs.astuple(objects)):
         path = operation.path.replace("{id}", resource)
         for key in (None, f"k-{operation.method}-{path}"):
             body = BODIES.get(_name(operation))
             answer = other.call(operation.method, path, json=body, headers={"idempotency-key": key})
-            told = (answer.status_code, answer.json())
-            assert told == (404, {"code": 40401, "message": "Not Found"}), path
-    assert _everything(shop, things) == before
+            response = (answer.status_code, answer.json())
+            assert response == (404, {"code": 40401, "message": "Not Found"}), path
+    assert _everything(shop, objects) == before
 
 
 @pytest.mark.parametrize("operation", WITH_ID, ids=_name)
-def test_the_owner_reaches_it(owner: Any, operation: Operation) -> None:
-    shop, things = owner
+def test_the_owner_can_access_the_object(owner: Any, operation: Operation) -> None:
+    shop, objects = owner
     if operation.method == "DELETE" or operation.path.endswith("/expire"):
         return
     kind = IN_PATH[operation.path.split("/")[2]]
-    path = operation.path.replace("{id}", getattr(things, kind))
+    path = operation.path.replace("{id}", getattr(objects, kind))
     assert shop.call(operation.method, path, json=BODIES.get(_name(operation))).status_code < 300
 
 
-def _everything(shop: Shop, things: Things) -> list[Any]:
+def _everything(shop: Shop, objects: Objects) -> list[Any]:
     paths = (
-        f"/v1/products/{things.product}",
-        f"/v1/checkouts/{things.session}",
-        f"/v1/orders/{things.order}",
-        f"/v1/orders/{things.order}/refunds",
-        f"/v1/refunds/{things.refund}",
-        f"/v1/disputes/{things.dispute}",
-        f"/v1/payouts/{things.payout}",
-        f"/v1/webhook-endpoints/{things.endpoint}",
-        f"/v1/webhook-endpoints/{things.endpoint}/deliveries",
-        f"/v1/events/{things.event}",
+        f"/v1/products/{objects.product}",
+        f"/v1/checkouts/{objects.session}",
+        f"/v1/orders/{objects.order}",
+        f"/v1/orders/{objects.order}/refunds",
+        f"/v1/refunds/{objects.refund}",
+        f"/v1/disputes/{objects.dispute}",
+        f"/v1/payouts/{objects.payout}",
+        f"/v1/webhook-endpoints/{objects.endpoint}",
+        f"/v1/webhook-endpoints/{objects.endpoint}/deliveries",
+        f"/v1/events/{objects.event}",
         "/v1/events",
         "/v1/webhook-endpoints",
         "/v1/disputes",
@@ -178,22 +178,22 @@ def _everything(shop: Shop, things: Things) -> list[Any]:
 
 
 @pytest.mark.parametrize(("place", "kind"), FIELDS.items(), ids=str)
-def test_a_strangers_id_in_a_body_or_filter_is_as_good_as_an_unknown_one(
+def test_another_merchants_id_in_a_body_or_filter_is_like_an_unknown_one(
     owner: Any, stranger: Any, place: tuple[str, str], kind: str
 ) -> None:
-    (_, things), (other, own) = owner, stranger
+    (_, objects), (other, own) = owner, stranger
     (name, field), (method, path) = place, place[0].split(" ")
     where = "json" if method == "POST" else "params"
-    answer = other.call(method, path, **{where: {field: getattr(things, kind)}})
-    _nothing(answer, field)
+    answer = other.call(method, path, **{where: {field: getattr(objects, kind)}})
+    _assert_nothing_found(answer, field)
     unknown = other.call(method, path, **{where: {field: UNKNOWN[kind]}})
-    assert answer.content == unknown.content  # no difference to an id that is nowhere
+    assert answer.content == unknown.content  # identical to the response for an unknown id
     assert other.call(method, path, **{where: {field: getattr(own, kind)}}).status_code < 300
     assert name
 
 
-def _nothing(answer: Any, field: str) -> None:
-    """A body with the id is refused, a list by it is empty."""
+def _assert_nothing_found(answer: Any, field: str) -> None:
+    """Assert that a body with the id is refused, and a list filtered by it is empty."""
     if answer.request.method == "POST":
         refused(answer, field)
     elif answer.headers["content-type"].startswith("text/csv"):
@@ -204,21 +204,21 @@ def _nothing(answer: Any, field: str) -> None:
 
 
 @pytest.mark.parametrize(("place", "kind"), BELOW.items(), ids=str)
-def test_a_strangers_id_below_an_own_thing_is_as_good_as_none(
+def test_another_merchants_id_below_an_own_object_is_like_an_unknown_one(
     owner: Any, stranger: Any, place: tuple[str, str], kind: str
 ) -> None:
-    (_, things), (other, own) = owner, stranger
+    (_, objects), (other, own) = owner, stranger
     (method, path), field = place[0].split(" "), place[1]
     path = path.replace("{id}", own.endpoint)
     where = "json" if method == "POST" else "params"
     more = {"since": 9 * 10**13} if field == "after" else {}
     theirs, unknown = (
         other.call(method, path, **{where: {field: one} | more})
-        for one in (getattr(things, kind), UNKNOWN[kind])
+        for one in (getattr(objects, kind), UNKNOWN[kind])
     )
     assert theirs.json() == unknown.json()
-    if field != "after":  # only a place in the order of one's own events
-        _nothing(theirs, field)
+    if field != "after":  # only a position among the merchant's own events
+        _assert_nothing_found(theirs, field)
     assert other.call(method, path, **{where: {field: getattr(own, kind)} | more}).is_success
 
 
@@ -230,17 +230,17 @@ LISTS: Final = [
 
 
 @pytest.mark.parametrize("operation", LISTS, ids=_name)
-def test_a_list_shows_nothing_of_a_stranger(
+def test_a_list_contains_no_object_of_another_merchant(
     owner: Any, stranger: Any, operation: Operation
 ) -> None:
-    (shop, things), (other, _) = owner, stranger
+    (shop, objects), (other, _) = owner, stranger
     mine, theirs = shop.get(operation.path), other.get(operation.path)
     assert mine.status_code == theirs.status_code == 200
-    for text in (shop.id, *msgspec.structs.astuple(things)):
+    for text in (shop.id, *msgspec.structs.astuple(objects)):
         assert text not in theirs.text
 
 
-def test_a_merchant_without_anything_sees_nothing(api_server: ApiServer, owner: Any) -> None:
+def test_a_new_merchant_has_empty_lists(api_server: ApiServer, owner: Any) -> None:
     fresh = api_server.shop()
     for path in (
         "/v1/products", "/v1/orders", "/v1/balance/transactions", "/v1/disputes", "/v1/payouts",

@@ -1,4 +1,4 @@
-"""API keys restricted to scopes: contract.md#key-scopes."""
+"""API keys restricted to scopes (contract.md#key-scopes)."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from support.people import person, unlimited
 __all__ = ["unlimited"]
 
 WITH_KEY: Final = [operation for operation in OPERATIONS if operation.auth]
-# The scope of each operation, once more and by hand.
+# The scope of each operation, written independently of the code.
 NEEDED: Final = {
     "POST /v1/products": "products:write",
     "GET /v1/products": "products:read",
@@ -56,7 +56,7 @@ NEEDED: Final = {
     "GET /v1/events": "events:read",
     "GET /v1/events/{id}": "events:read",
 }
-# What a member with each role may give a key: O owner, F finance, S support, D developer, V viewer.
+# Who may give a key a scope: O owner, F finance, S support, D developer, V viewer.
 GIVEN_BY: Final = {
     "orders:read": "OFSDV",
     "refunds:read": "OFSDV",
@@ -79,7 +79,7 @@ GIVEN_BY: Final = {
 
 
 def restricted(shop: Shop, *scopes: str) -> NewKey:
-    """Make a key of a shop that may do only this."""
+    """Create a key of a shop with only these scopes."""
     now = shop.api_server.app.clock()
     fields = KeyFields(scopes=list(scopes))
     return shop.api_server.tx(
@@ -92,13 +92,13 @@ def send(api_server: ApiServer, operation: Operation, key: str) -> httpx2.Respon
     return api_server.http.request(operation.method, path, headers={"x-api-key": key})
 
 
-def test_each_operation_with_a_key_has_a_scope_of_the_table() -> None:
+def test_each_operation_has_the_scope_in_the_table() -> None:
     assert {f"{one.method} {one.path}": one.scope for one in WITH_KEY} == NEEDED
     assert set(NEEDED.values()) == set(SCOPES) == set(GIVEN_BY)
     assert not any(one.scope for one in (*OPERATIONS, *PEOPLE_OPERATIONS) if one not in WITH_KEY)
 
 
-def test_a_restricted_key_does_what_its_scope_says_and_nothing_else(api_server: ApiServer) -> None:
+def test_a_restricted_key_can_call_only_operations_of_its_scope(api_server: ApiServer) -> None:
     shop = api_server.shop()
     keys = {scope: restricted(shop, scope).key for scope in SCOPES}
     for operation in WITH_KEY:
@@ -117,7 +117,7 @@ def test_a_restricted_key_does_what_its_scope_says_and_nothing_else(api_server: 
             }
 
 
-def test_a_restricted_key_changes_nothing_that_it_may_not(shop: Shop) -> None:
+def test_a_refused_request_of_a_restricted_key_changes_nothing(shop: Shop) -> None:
     order = shop.paid()
     reader = restricted(shop, "orders:read", "refunds:read").key
     refunder = restricted(shop, "refunds:write").key
@@ -134,11 +134,11 @@ def test_a_restricted_key_changes_nothing_that_it_may_not(shop: Shop) -> None:
     assert refund(reader, **repeated) == 403
     assert shop.read_order(order["id"])["refundStatus"] == "NONE"
     assert refund(refunder, **repeated) == 201
-    # Nor does it get what was answered to another key under the same Idempotency-Key.
+    # Nor does it get the stored response of another key with the same Idempotency-Key.
     assert refund(reader, **repeated) == 403
 
 
-def test_a_key_without_scopes_may_do_everything(shop: Shop) -> None:
+def test_a_key_without_scopes_can_call_every_operation(shop: Shop) -> None:
     for operation in WITH_KEY:
         assert send(shop.api_server, operation, shop.key).status_code not in {401, 403}
 
@@ -152,7 +152,7 @@ def test_a_replaced_key_keeps_its_scopes(shop: Shop) -> None:
     assert shop.call("GET", "/v1/balance", headers={"x-api-key": new.key}).status_code == 403
 
 
-def test_who_may_give_a_scope_is_the_table_of_permissions() -> None:
+def test_the_table_of_who_may_give_a_scope_matches_the_permissions() -> None:
     for scope, roles in GIVEN_BY.items():
         for role in MERCHANT_ROLES:
             assert (scope in key_scopes.grantable(role)) == (role[0].upper() in roles), (
@@ -167,14 +167,14 @@ def test_who_may_give_a_scope_is_the_table_of_permissions() -> None:
 
 
 class TokenCaller:
-    """A member who calls the API for people."""
+    """A member who calls the API of people."""
 
     def __init__(self, shop: Shop, role: MerchantRole) -> None:
         self.shop = shop
         self.visitor = person(shop.api_server, shop.id, role)
         body = {"email": self.visitor.email, "password": "nine purple lanterns hum"}
-        made = shop.api_server.http.post("/v1/merchant/sessions", json=body)
-        self.headers = {"authorization": f"Bearer {made.json()['data']['accessToken']}"}
+        login = shop.api_server.http.post("/v1/merchant/sessions", json=body)
+        self.headers = {"authorization": f"Bearer {login.json()['data']['accessToken']}"}
 
     def call(self, method: str, path: str, body: object = None) -> httpx2.Response:
         return self.shop.api_server.http.request(
@@ -183,38 +183,42 @@ class TokenCaller:
         )  # fmt: skip
 
 
-def test_nobody_makes_a_key_that_may_do_more_than_they(shop: Shop) -> None:
+def test_nobody_can_create_a_key_with_more_permissions_than_their_own(shop: Shop) -> None:
     owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
     for scope, roles in GIVEN_BY.items():
-        made = developer.call("POST", "/keys", {"name": scope, "scopes": [scope]})
-        assert made.status_code == (201 if "D" in roles else 403), scope
+        created = developer.call("POST", "/keys", {"name": scope, "scopes": [scope]})
+        assert created.status_code == (201 if "D" in roles else 403), scope
         assert owner.call("POST", "/keys", {"scopes": [scope]}).status_code == 201
     everything = developer.call("POST", "/keys", {"name": "everything"})
     assert everything.status_code == 403
     assert error_of(everything)["error"]["field"] == "scopes"
     both = developer.call("POST", "/keys", {"scopes": ["orders:read", "refunds:write"]})
     assert both.status_code == 403
-    made = owner.call("POST", "/keys", {"name": "everything"}).json()["data"]
-    assert made["scopes"] is None
-    # Nor does a developer get hold of a key of the owner's by replacing or renaming it.
+    owners_key = owner.call("POST", "/keys", {"name": "everything"}).json()["data"]
+    assert owners_key["scopes"] is None
+    # Nor can a developer obtain a key of the owner by replacing or renaming it.
     for method, path, body in (
-        ("POST", f"/keys/{made['id']}/regenerate", {}),
-        ("PATCH", f"/keys/{made['id']}", {"name": "mine"}),
+        ("POST", f"/keys/{owners_key['id']}/regenerate", {}),
+        ("PATCH", f"/keys/{owners_key['id']}", {"name": "mine"}),
     ):
         assert developer.call(method, path, body).status_code == 403
-    assert shop.call("GET", "/v1/balance", headers={"x-api-key": made["key"]}).status_code == 200
-    assert developer.call("DELETE", f"/keys/{made['id']}").status_code == 200
-    assert shop.call("GET", "/v1/balance", headers={"x-api-key": made["key"]}).status_code == 401
+    assert (
+        shop.call("GET", "/v1/balance", headers={"x-api-key": owners_key["key"]}).status_code == 200
+    )
+    assert developer.call("DELETE", f"/keys/{owners_key['id']}").status_code == 200
+    assert (
+        shop.call("GET", "/v1/balance", headers={"x-api-key": owners_key["key"]}).status_code == 401
+    )
 
 
 @pytest.mark.parametrize("scopes", [[], ["orders:reed"], ["orders"], ["payments.read"], [""]])
-def test_a_scope_that_there_is_not_is_refused_by_name(shop: Shop, scopes: list[str]) -> None:
+def test_an_unknown_scope_is_refused_by_name(shop: Shop, scopes: list[str]) -> None:
     refusal = TokenCaller(shop, "owner").call("POST", "/keys", {"scopes": scopes})
     assert refusal.status_code == 400
     assert error_of(refusal)["error"]["field"].startswith("scopes")
 
 
-def test_keys_remember_who_made_them_and_end_with_that_person_if_asked(shop: Shop) -> None:
+def test_a_key_can_be_revoked_when_its_creator_leaves(shop: Shop) -> None:
     owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
     keys = [
         developer.call("POST", "/keys", {"name": name, "scopes": ["products:read"]}).json()["data"]
@@ -238,14 +242,14 @@ def test_keys_remember_who_made_them_and_end_with_that_person_if_asked(shop: Sho
     assert opens(shop.key)
 
 
-def test_keys_go_on_working_without_their_maker_unless_it_is_asked_for(shop: Shop) -> None:
+def test_a_key_outlives_its_creator_by_default(shop: Shop) -> None:
     owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
     key = developer.call("POST", "/keys", {"scopes": ["products:read"]}).json()["data"]
     assert owner.call("DELETE", f"/team/{developer.visitor.person_id}").status_code == 200
     assert shop.call("GET", "/v1/products", headers={"x-api-key": key["key"]}).status_code == 200
 
 
-def test_the_document_says_which_scope_each_operation_needs(api_server: ApiServer) -> None:
+def test_the_document_names_the_scope_of_each_operation(api_server: ApiServer) -> None:
     document = api_server.http.get("/openapi.json").json()
     for operation in WITH_KEY:
         shown = document["paths"][operation.path][operation.method.lower()]

@@ -1,4 +1,4 @@
-"""API keys: which open, which do not, and from which addresses: contract.md#access."""
+"""Valid and invalid API keys, and their allowed addresses (contract.md#access)."""
 
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -18,7 +18,7 @@ _UNAUTHORIZED: Final = (401, {"code": 401, "message": "Unauthorized"})
 
 @pytest.fixture(scope="module")
 def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
-    """Keys that open nothing, by what is wrong with them."""
+    """Invalid keys, by the reason."""
     shop = api_server.shop()
     now = api_server.app.clock()
     revoked, old, expiring = api_server.shop(), api_server.shop(), api_server.shop()
@@ -54,7 +54,7 @@ def wrong_keys(api_server: ApiServer) -> dict[str, str | None]:
     [operation for operation in OPERATIONS if operation.auth],
     ids=lambda operation: f"{operation.method} {operation.path}",
 )
-def test_without_a_valid_key_the_answer_is_401_and_nothing_more(
+def test_a_request_without_a_valid_key_is_401_without_details(
     api_server: ApiServer, operation: Operation, wrong_keys: dict[str, str | None]
 ) -> None:
     for key in wrong_keys.values():
@@ -64,7 +64,7 @@ def test_without_a_valid_key_the_answer_is_401_and_nothing_more(
         assert (answer.status_code, answer.json()) == _UNAUTHORIZED
 
 
-def test_a_key_in_the_query_or_in_another_header_is_no_key(shop: Shop) -> None:
+def test_a_key_in_the_query_or_another_header_is_ignored(shop: Shop) -> None:
     key = shop.key
     for headers, query in (
         ({"authorization": f"Bearer {key}"}, {}),
@@ -76,7 +76,7 @@ def test_a_key_in_the_query_or_in_another_header_is_no_key(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("around", ["{} ", "{}\t", " \t{} \t ", "{}\xa0", "{} x"])
-def test_blanks_around_a_key_are_not_part_of_it(shop: Shop, around: str) -> None:
+def test_spaces_around_a_key_are_ignored(shop: Shop, around: str) -> None:
     url = urlsplit(shop.api_server.url)
     connection = HTTPConnection(str(url.hostname), url.port, timeout=30)
     connection.putrequest("GET", "/v1/products")
@@ -87,7 +87,7 @@ def test_blanks_around_a_key_are_not_part_of_it(shop: Shop, around: str) -> None
     connection.close()
 
 
-def test_a_regenerated_key_works_at_once_and_the_old_one_stops_at_once(shop: Shop) -> None:
+def test_regenerating_a_key_replaces_it_immediately(shop: Shop) -> None:
     assert shop.get("/v1/products").status_code == 200
     now = shop.api_server.app.clock()
     new = shop.api_server.tx(lambda tx: merchants.regenerate_key(tx, shop.key_id, now))
@@ -112,7 +112,7 @@ def test_several_keys_of_a_merchant_are_valid_until_each_expires(
         assert shop.get("/v1/products").status_code == 200
 
 
-def test_a_staging_deployment_takes_staging_keys_only(api_server: ApiServer) -> None:
+def test_a_staging_deployment_accepts_only_staging_keys(api_server: ApiServer) -> None:
     with serving(api_server.settings, environment="staging") as staging:
         shop = staging.shop()
         assert shop.key.startswith("svc_stg_")
@@ -132,7 +132,7 @@ def test_a_staging_deployment_takes_staging_keys_only(api_server: ApiServer) -> 
         (("::/0",), 401),
     ],
 )
-def test_an_allowlist_admits_its_addresses_only(
+def test_an_allowlist_admits_only_its_addresses(
     api_server: ApiServer, allowed: tuple[str, ...], status: int
 ) -> None:
     assert api_server.shop(ip_allowlist=allowed).get("/v1/products").status_code == status

@@ -1,4 +1,4 @@
-"""Canaries: what must not be in a log is sent everywhere, and is in no line (quality 11)."""
+"""Secrets that are sent everywhere as canaries appear in no line of the log (quality 11)."""
 
 import io
 import json
@@ -21,7 +21,7 @@ PHONE: Final = "canary-user-agent"
 
 @pytest.fixture
 def lines(api_server: ApiServer) -> Iterator[io.StringIO]:
-    """What is logged, at its most talkative."""
+    """The log at its most verbose level."""
     stream = io.StringIO()
     before = structlog.get_config()
     log.configure("debug", stream=stream)
@@ -29,8 +29,8 @@ def lines(api_server: ApiServer) -> Iterator[io.StringIO]:
     structlog.configure(**before)
 
 
-def _busy(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All kinds of requests, good and bad, with canaries wherever something can be said."""
+def _send_canaries(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send all kinds of valid and invalid requests with canaries in every field."""
     body = {"customerEmail": EMAIL, "customerName": f"{TEXT} {CARD}", "metadata": {TEXT: CARD}}
     product = shop.product(name=f"{TEXT} {EMAIL}", description=CARD)
     session = shop.session(product["id"], successUrl=f"https://x.example/?{QUERY}={CARD}", **body)
@@ -54,19 +54,19 @@ def _busy(shop: Shop, api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) ->
         msg = f"key {shop.key} of {EMAIL}, card {CARD}, at https://u:p@x.example/?{QUERY}=1"
         raise ValueError(msg)
 
-    with monkeypatch.context() as patch:  # a defect whose text says too much
+    with monkeypatch.context() as patch:  # an exception whose text contains secrets
         patch.setattr(Db, "run", fail)
         assert shop.post("/v1/products", TEA).status_code == 500
 
 
-def test_no_secret_is_in_any_line(
+def test_no_line_contains_a_secret(
     api_server: ApiServer,
     lines: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     shop = api_server.shop()
-    _busy(shop, api_server, monkeypatch)
+    _send_canaries(shop, api_server, monkeypatch)
     log.flush()
     printed = capfd.readouterr()
     text = lines.getvalue() + printed.out + printed.err
@@ -93,7 +93,7 @@ def test_no_secret_is_in_any_line(
     assert any("merchant" in record for record in requests)
 
 
-def test_a_defect_is_found_in_the_log_by_the_id_of_the_answer(
+def test_an_exception_is_logged_with_the_request_id_of_the_response(
     api_server: ApiServer, lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = api_server.shop()
@@ -114,7 +114,7 @@ def test_a_defect_is_found_in_the_log_by_the_id_of_the_answer(
     assert "ZeroDivisionError" in record["exception"]
 
 
-def test_500_is_not_kept_under_a_key(
+def test_a_500_is_not_stored_under_a_key(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = api_server.shop()
@@ -131,7 +131,7 @@ def test_500_is_not_kept_under_a_key(
     assert "idempotent-replayed" not in answer.headers
 
 
-def test_settings_do_not_show_their_secrets(api_server: ApiServer) -> None:
+def test_settings_hide_their_secrets(api_server: ApiServer) -> None:
     shown = repr(api_server.settings) + str(api_server.settings)
     for secret in (
         api_server.settings.secret_key,

@@ -1,4 +1,4 @@
-"""Orders and the export: contract.md#orders."""
+"""Orders and their export (contract.md#orders)."""
 
 import codecs
 import csv
@@ -12,7 +12,7 @@ import pytest
 from support.api_server import ApiServer, Shop, refused
 
 NOW: Final = 1_795_233_600_000  # 2026-11-21T04:00:00Z
-# They keep their places; a new one comes after them (tests/orders/export/test_export.py has all).
+# These columns keep their positions; new ones follow (tests/orders/export/test_export.py has all).
 COLUMNS: Final = (
     "id,checkoutSessionId,productId,customerEmail,customerName,amount,currency,platformFeeRate,"
     "platformFee,netAmount,settledAmount,settledCurrency,exchangeRate,hkdExchangeRate,"
@@ -66,7 +66,7 @@ CONVERTED: Final[tuple[tuple[Any, ...], ...]] = (
 @pytest.mark.parametrize(
     ("currency", "price", "settled", "rates", "rate", "fee", "net", "amount", "pending"), CONVERTED
 )
-def test_a_conversion_takes_the_rate_of_the_session(
+def test_a_conversion_uses_the_rate_of_the_session(
     api_server: ApiServer,
     currency: str,
     price: str,
@@ -83,7 +83,7 @@ def test_a_conversion_takes_the_rate_of_the_session(
     shop = api_server.shop(settlement_currency=settled)
     order = shop.order(shop.product(currency=currency, price=price)["id"])
     for pair in rates:
-        api_server.rate(*pair.split(), Decimal(7))  # frozen: a later rate changes nothing
+        api_server.rate(*pair.split(), Decimal(7))  # a later rate has no effect
     shop.confirm(order["id"])
     order = shop.read_order(order["id"])
     assert order["exchangeRate"] == rate
@@ -95,7 +95,7 @@ def test_a_conversion_takes_the_rate_of_the_session(
     assert sum(Decimal(entry["amount"]) for entry in entries) == Decimal(amount)
 
 
-def test_what_is_not_known_yet_is_empty_or_null(shop: Shop) -> None:
+def test_unknown_values_are_empty_or_null(shop: Shop) -> None:
     order = shop.order()
     assert order["customerEmail"] == order["payerIp"] == ""
     for field in ("customerName", "paymentMethod", "paidAt", "settledAt", "hkdExchangeRate"):
@@ -104,7 +104,7 @@ def test_what_is_not_known_yet_is_empty_or_null(shop: Shop) -> None:
     assert order["rollingReserveStatus"] == "NONE"
 
 
-def test_a_paid_order_knows_when_and_how(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_a_paid_order_has_its_time_and_method(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
     order = shop.order(customerName="Ada")
     clock(NOW + 5)
@@ -118,51 +118,53 @@ def test_a_paid_order_knows_when_and_how(shop: Shop, clock: Callable[[int], None
 
 
 def test_lists_are_newest_first_and_filtered(shop: Shop, clock: Callable[[int], None]) -> None:
-    one, two = shop.product()["id"], shop.product()["id"]
-    made = []
-    for n, product in enumerate((one, two, one, two, one)):
+    tea, mug = shop.product()["id"], shop.product()["id"]
+    order_ids = []
+    for n, product in enumerate((tea, mug, tea, mug, tea)):
         clock(NOW + n * 1000)
-        made.append(shop.order(product)["id"])
-    shop.confirm(made[1])
-    shop.confirm(made[2])
+        order_ids.append(shop.order(product)["id"])
+    shop.confirm(order_ids[1])
+    shop.confirm(order_ids[2])
 
     def ids(**query: Any) -> list[int]:
-        return [made.index(o["id"]) for o in shop.data("GET", "/v1/orders", params=query)["items"]]
+        return [
+            order_ids.index(o["id"]) for o in shop.data("GET", "/v1/orders", params=query)["items"]
+        ]
 
     rows: tuple[tuple[dict[str, Any], list[int]], ...] = (
         ({}, [4, 3, 2, 1, 0]),
         ({"status": "PAID"}, [2, 1]),
         ({"status": "PENDING"}, [4, 3, 0]),
         ({"status": "SETTLED"}, []),
-        ({"productId": one}, [4, 2, 0]),
-        ({"productId": two, "status": "PAID"}, [1]),
+        ({"productId": tea}, [4, 2, 0]),
+        ({"productId": mug, "status": "PAID"}, [1]),
         ({"startDate": NOW + 2000}, [4, 3, 2]),
         ({"startDate": NOW + 2001}, [4, 3]),
         ({"endDate": NOW + 2000}, [2, 1, 0]),
         ({"endDate": NOW + 1999}, [1, 0]),
         ({"startDate": NOW + 1000, "endDate": NOW + 3000}, [3, 2, 1]),
         ({"startDate": NOW + 1000, "endDate": NOW + 1000}, [1]),
-        ({"startDate": NOW + 1000, "endDate": NOW + 3000, "productId": two}, [3, 1]),
+        ({"startDate": NOW + 1000, "endDate": NOW + 3000, "productId": mug}, [3, 1]),
         ({"endDate": NOW - 1}, []),
         ({"size": 2}, [4, 3]),
         ({"size": 2, "page": 3}, [0]),
     )
-    for query, wanted in rows:
-        assert ids(**query) == wanted, query
+    for query, expected in rows:
+        assert ids(**query) == expected, query
 
 
-def test_orders_of_one_millisecond_stand_in_one_order_on_all_pages(
+def test_orders_of_one_millisecond_have_a_stable_order_over_pages(
     shop: Shop, clock: Callable[[int], None]
 ) -> None:
     clock(NOW)
     product = shop.product()["id"]
-    made = {shop.order(product)["id"] for _ in range(7)}
+    created = {shop.order(product)["id"] for _ in range(7)}
     seen = [
         shop.data("GET", "/v1/orders", params={"page": page, "size": 2})["items"]
         for page in (1, 2, 3, 4)
     ]
     flat = [order["id"] for items in seen for order in items]
-    assert set(flat) == made
+    assert set(flat) == created
     assert flat == sorted(flat, reverse=True)
 
 
@@ -192,7 +194,7 @@ def test_an_unknown_filter_value_is_refused(shop: Shop, query: dict[str, Any], f
 
 
 @pytest.mark.parametrize("status", STATUSES)
-def test_every_status_is_a_filter(shop: Shop, status: str) -> None:
+def test_the_list_can_be_filtered_by_every_status(shop: Shop, status: str) -> None:
     assert shop.data("GET", "/v1/orders", params={"status": status})["items"] == []
 
 
@@ -202,7 +204,7 @@ def test_an_unknown_order_is_not_found(shop: Shop, order_id: str) -> None:
     assert (answer.status_code, answer.json()) == (404, {"code": 40401, "message": "Not Found"})
 
 
-# The export
+# Export
 
 
 def _export(shop: Shop, **query: Any) -> list[dict[str, str]]:
@@ -212,7 +214,7 @@ def _export(shop: Shop, **query: Any) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("path", ["/v1/orders/export", "/v1/balance/statement.csv"])
-def test_a_file_has_a_byte_order_mark_only_if_it_is_asked_for(shop: Shop, path: str) -> None:
+def test_a_file_has_a_byte_order_mark_only_on_request(shop: Shop, path: str) -> None:
     shop.paid()
     plain = shop.get(path)
     assert shop.get(path, bom="false").content == plain.content
@@ -223,7 +225,7 @@ def test_a_file_has_a_byte_order_mark_only_if_it_is_asked_for(shop: Shop, path: 
     assert "true or false" in refused(shop.get(path, bom="yes"), "bom")
 
 
-def test_an_empty_export_is_the_header_row(shop: Shop) -> None:
+def test_an_empty_export_has_only_the_header_row(shop: Shop) -> None:
     answer = shop.get("/v1/orders/export")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
@@ -246,7 +248,7 @@ def test_the_file_is_named_after_its_range(shop: Shop, query: dict[str, Any], na
     assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
 
 
-def test_a_row_is_the_order_oldest_first(shop: Shop, clock: Callable[[int], None]) -> None:
+def test_rows_are_the_orders_oldest_first(shop: Shop, clock: Callable[[int], None]) -> None:
     clock(NOW)
     order = shop.order(metadata={"a": 'quote " and, comma'}, customerName="Ada\nLovelace")
     clock(NOW + 61_007)
@@ -299,21 +301,21 @@ def test_lines_end_with_crlf_and_both_dates_are_inclusive(
         "=cmd|' /C calc'!A0",
     ],
 )
-def test_a_formula_is_neutralised(shop: Shop, text: str) -> None:
+def test_a_formula_is_escaped(shop: Shop, text: str) -> None:
     shop.order(customerName="x" + text)
     shop.order(customerName=text)
     rows = _export(shop)
-    inside = "x" + text.replace("\t", "\t'")  # a program may split lines at tabs
+    inside = "x" + text.replace("\t", "\t'")  # a program may split cells at tabs
     assert rows[0]["customerName"] == inside
     assert rows[1]["customerName"] == "'" + text.strip()
 
 
-def test_an_address_that_begins_like_a_formula_is_neutralised(shop: Shop) -> None:
+def test_an_e_mail_address_that_begins_like_a_formula_is_escaped(shop: Shop) -> None:
     shop.order(customerEmail="=1+1@example.com")
     assert _export(shop)[0]["customerEmail"] == "'=1+1@example.com"
 
 
-def test_the_export_comes_in_pieces(shop: Shop) -> None:
+def test_the_export_is_streamed(shop: Shop) -> None:
     product = shop.product()["id"]
     for _ in range(12):
         shop.order(product, metadata={"k": "v" * 16_000})

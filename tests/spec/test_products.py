@@ -1,4 +1,4 @@
-"""Products: contract.md#products."""
+"""Products (contract.md#products)."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ def _body(changes: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (TEA | changes).items() if value is not _ABSENT}
 
 
-# field, value, what is shown (the value itself if not said)
+# field, value, value in the response (the value itself if omitted)
 TAKEN: Final[tuple[tuple[str, Any, Any], ...]] = (
     ("name", "T", "T"),
     ("name", "T" * 200, "T" * 200),
@@ -108,8 +108,8 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
     ("currency", "USDT"),
     ("currency", "USD\n"),
     ("currency", "ＵＳＤ"),
-    ("currency", "DEM"),  # gone since 2002
-    ("currency", "HRK"),  # gone since 2023
+    ("currency", "DEM"),  # withdrawn in 2002
+    ("currency", "HRK"),  # withdrawn in 2023
     ("currency", "XXX"),  # no currency
     ("currency", "XTS"),  # for tests
     ("currency", "XAU"),  # gold
@@ -125,18 +125,18 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
 
 
 @pytest.mark.parametrize(("field", "value", "shown"), TAKEN)
-def test_a_product_is_made_with(shop: Shop, field: str, value: Any, shown: Any) -> None:
+def test_a_valid_field_creates_a_product(shop: Shop, field: str, value: Any, shown: Any) -> None:
     answer = shop.post("/v1/products", _body({field: value}))
     assert answer.status_code == 201, answer.text
-    made = answer.json()["data"]
-    assert made.get(field, _ABSENT) == shown
-    assert made["status"] == "ACTIVE"
-    assert made["createdAt"] == made["updatedAt"]
-    assert shop.data("GET", f"/v1/products/{made['id']}") == made
+    product = answer.json()["data"]
+    assert product.get(field, _ABSENT) == shown
+    assert product["status"] == "ACTIVE"
+    assert product["createdAt"] == product["updatedAt"]
+    assert shop.data("GET", f"/v1/products/{product['id']}") == product
 
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
-def test_a_product_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+def test_a_product_with_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     reason = refused(shop.post("/v1/products", _body({field: value})), field)
     assert field in reason
     assert "�" not in reason
@@ -144,7 +144,7 @@ def test_a_product_is_refused_with(shop: Shop, field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [row for row in REFUSED if row[1] is not _ABSENT])
-def test_a_change_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+def test_a_change_to_an_invalid_value_is_refused(shop: Shop, field: str, value: Any) -> None:
     if value is None and field not in {"name", "price", "currency"}:
         return
     product = shop.product()
@@ -152,7 +152,7 @@ def test_a_change_is_refused_with(shop: Shop, field: str, value: Any) -> None:
     assert shop.data("GET", f"/v1/products/{product['id']}") == product
 
 
-def test_metadata_of_exactly_16_kib_is_taken_and_one_more_byte_is_not(shop: Shop) -> None:
+def test_metadata_of_16_kib_is_accepted_and_one_more_byte_is_not(shop: Shop) -> None:
     fits = '{"k":"' + "v" * (16 * 1024 - 8) + '"}'
     head, tail = '{"name":"Tea","price":"1","currency":"USD","metadata":', "}"
     for text, status in ((fits, 201), (fits.replace("v", "vv", 1), 400)):
@@ -176,27 +176,27 @@ def test_metadata_of_exactly_16_kib_is_taken_and_one_more_byte_is_not(shop: Shop
         '{"中文":"值","rtl":"\u202e","quote":"\\""}',
     ],
 )
-def test_metadata_is_echoed_byte_for_byte_everywhere(shop: Shop, text: str) -> None:
+def test_metadata_is_returned_byte_for_byte_everywhere(shop: Shop, text: str) -> None:
     json_type = {"content-type": "application/json"}
     body = '{"name":"Tea","price":"9.99","currency":"USD","metadata":' + text + "}"
-    made = shop.call("POST", "/v1/products", content=body, headers=json_type)
-    product_id = made.json()["data"]["id"]
+    created = shop.call("POST", "/v1/products", content=body, headers=json_type)
+    product_id = created.json()["data"]["id"]
     body = f'{{"productId":"{product_id}","metadata":{text}}}'
     session = shop.call("POST", "/v1/checkouts", content=body, headers=json_type).json()["data"]
     order_id = shop.data("GET", f"/v1/checkouts/{session['id']}")["orderId"]
-    wanted = f'"metadata":{text}'.encode()
-    assert wanted in made.content
+    expected = f'"metadata":{text}'.encode()
+    assert expected in created.content
     for path in (
         f"/v1/products/{product_id}",
         "/v1/products",
         f"/v1/orders/{order_id}",
         "/v1/orders",
     ):
-        assert wanted in shop.get(path).content
+        assert expected in shop.get(path).content
 
 
 @pytest.mark.parametrize("currency", sorted(EXPONENTS))
-def test_a_price_fits_the_currency(shop: Shop, currency: str) -> None:
+def test_a_price_has_at_most_the_decimals_of_the_currency(shop: Shop, currency: str) -> None:
     assert shop.product(currency=currency, price="10.00")["price"] == "10.00"
     fraction = shop.post("/v1/products", {"name": "T", "price": "10.50", "currency": currency})
     if EXPONENTS[currency] == 0:
@@ -225,13 +225,13 @@ def test_only_the_sent_fields_change(shop: Shop) -> None:
     assert shop.data("GET", path) == new
 
 
-def test_a_currency_that_does_not_have_the_fraction_of_the_price_is_refused(shop: Shop) -> None:
+def test_a_currency_with_fewer_decimals_than_the_price_is_refused(shop: Shop) -> None:
     path = f"/v1/products/{shop.product()['id']}"
     assert "JPY" in refused(shop.call("PATCH", path, json={"currency": "JPY"}), "price")
     assert shop.data("PATCH", path, json={"currency": "JPY", "price": "10"})["price"] == "10.00"
 
 
-def test_an_open_session_keeps_the_price_it_was_opened_with(shop: Shop) -> None:
+def test_an_open_session_keeps_its_price(shop: Shop) -> None:
     product = shop.product()
     order = shop.order(product["id"])
     shop.data("PATCH", f"/v1/products/{product['id']}", json={"price": "1", "name": "Other"})
@@ -241,7 +241,7 @@ def test_an_open_session_keeps_the_price_it_was_opened_with(shop: Shop) -> None:
     assert shop.read_order(order["id"])["amount"] == "9.99"
 
 
-def test_an_archived_product_stays_readable_and_cannot_be_sold(shop: Shop) -> None:
+def test_an_archived_product_is_readable_and_cannot_be_sold(shop: Shop) -> None:
     product = shop.product()
     path = f"/v1/products/{product['id']}"
     shop.call("DELETE", path)

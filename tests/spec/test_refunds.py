@@ -1,4 +1,4 @@
-"""Refunds: contract.md#refunds and contract.md#refund-transitions."""
+"""Refunds (contract.md#refunds, contract.md#refund-transitions)."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ def _path(order: dict[str, Any]) -> str:
     return f"/v1/orders/{order['id']}/refunds"
 
 
-def test_a_refund_without_a_body_is_of_all_that_is_left(shop: Shop) -> None:
+def test_a_refund_without_a_body_covers_the_whole_rest(shop: Shop) -> None:
     order = shop.paid()
     shop.refund(order["id"], amount="0.99")
     answer = shop.post(_path(order))
@@ -67,14 +67,16 @@ REFUSED: Final[tuple[tuple[str, Any], ...]] = (
 
 
 @pytest.mark.parametrize(("body", "shown"), TAKEN)
-def test_a_refund_is_taken_with(shop: Shop, body: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_a_valid_body_creates_a_refund(
+    shop: Shop, body: dict[str, Any], shown: dict[str, Any]
+) -> None:
     refund = shop.refund(shop.paid()["id"], **body)
     assert refund | shown == refund
     assert shop.data("GET", f"/v1/refunds/{refund['id']}") == refund
 
 
 @pytest.mark.parametrize(("field", "value"), REFUSED)
-def test_a_refund_is_refused_with(shop: Shop, field: str, value: Any) -> None:
+def test_a_refund_with_an_invalid_field_is_refused(shop: Shop, field: str, value: Any) -> None:
     order = shop.paid()
     assert field in refused(shop.post(_path(order), {field: value}), field)
     assert shop.data("GET", _path(order))["items"] == []
@@ -107,21 +109,21 @@ def _refunded(shop: Shop) -> dict[str, Any]:
     ("make", "status"),
     [(_pending, "PENDING"), (_closed, "CLOSED"), (_revoked, "REVOKED"), (_refunded, "REFUNDED")],
 )
-def test_an_order_that_is_not_paid_cannot_be_refunded(shop: Shop, make: Any, status: str) -> None:
+def test_an_unpaid_order_cannot_be_refunded(shop: Shop, make: Any, status: str) -> None:
     order = make(shop)
     assert shop.read_order(order["id"])["status"] == status
     assert status in refused(shop.post(_path(order), {}), "orderId")
 
 
-def test_an_order_whose_whole_amount_is_being_refunded_has_nothing_left(shop: Shop) -> None:
+def test_an_order_with_a_full_refund_in_progress_has_no_rest(shop: Shop) -> None:
     order = shop.paid()
     shop.refund(order["id"])
     refused(shop.post(_path(order), {}), "amount")
     refused(shop.post(_path(order), {"amount": "0.01"}), "amount")
-    assert shop.read_order(order["id"])["refundStatus"] == "NONE"  # none has succeeded yet
+    assert shop.read_order(order["id"])["refundStatus"] == "NONE"  # no refund has succeeded
 
 
-def test_partial_refunds_go_on_to_the_full_one(shop: Shop) -> None:
+def test_partial_refunds_add_up_to_a_full_one(shop: Shop) -> None:
     order = shop.paid()
     steps = (("2.00", "PARTIAL", "2.00", "PAID"), ("7.99", "FULL", "9.99", "REFUNDED"))
     for amount, state, refunded, status in steps:
@@ -134,7 +136,7 @@ def test_partial_refunds_go_on_to_the_full_one(shop: Shop) -> None:
         )
 
 
-def test_a_failed_refund_gives_everything_back(shop: Shop) -> None:
+def test_a_failed_refund_restores_balance_and_order(shop: Shop) -> None:
     order = shop.paid()
     before = shop.data("GET", "/v1/balance")
     refund = shop.refund(order["id"], amount="3.00")
@@ -147,12 +149,12 @@ def test_a_failed_refund_gives_everything_back(shop: Shop) -> None:
     assert failed["succeededAt"] is None
     after = shop.data("GET", "/v1/balance")
     assert after | {"updatedAt": 0} == before | {"updatedAt": 0}
-    shop.end_refund(refund["id"])  # late news change nothing
+    shop.end_refund(refund["id"])  # a late event has no effect
     assert shop.data("GET", f"/v1/refunds/{refund['id']}") == failed
     assert shop.refund(order["id"])["amount"] == "9.99"
 
 
-def test_a_succeeded_refund_says_when(shop: Shop) -> None:
+def test_a_succeeded_refund_has_its_time(shop: Shop) -> None:
     refund = shop.refund(shop.paid()["id"], amount="3.00")
     shop.end_refund(refund["id"])
     done = shop.data("GET", f"/v1/refunds/{refund['id']}")
@@ -161,7 +163,7 @@ def test_a_succeeded_refund_says_when(shop: Shop) -> None:
     assert done["failedAt"] is None
 
 
-def test_the_same_number_for_the_same_refund_returns_the_first(shop: Shop) -> None:
+def test_an_equal_refund_with_the_same_number_returns_the_first(shop: Shop) -> None:
     order = shop.paid()
     first = shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
     assert shop.refund(order["id"], amount="2", refundNo="RMA-7") == first
@@ -171,7 +173,7 @@ def test_the_same_number_for_the_same_refund_returns_the_first(shop: Shop) -> No
     assert shop.data("GET", _path(order))["pagination"]["total"] == 1
 
 
-def test_the_same_number_for_another_refund_is_refused(shop: Shop, api_server: ApiServer) -> None:
+def test_another_refund_with_the_same_number_is_refused(shop: Shop, api_server: ApiServer) -> None:
     order, other = shop.paid(), shop.paid()
     shop.refund(order["id"], amount="2.00", refundNo="RMA-7")
     refused(shop.post(_path(order), {"amount": "3.00", "refundNo": "RMA-7"}), "refundNo")
@@ -180,7 +182,7 @@ def test_the_same_number_for_another_refund_is_refused(shop: Shop, api_server: A
     assert stranger.refund(stranger.paid()["id"], refundNo="RMA-7")["refundNo"] == "RMA-7"
 
 
-# fee policy, amounts of the partial refunds, what each takes from the merchant
+# fee policy, amounts of the partial refunds, debit of the merchant for each
 POLICIES: Final = (
     ("KEPT", ("9.99",), ("9.99",)),
     ("KEPT", ("3.33", "3.33", "3.33"), ("3.33", "3.33", "3.33")),
@@ -196,12 +198,12 @@ def test_the_fee_is_kept_or_returned_in_proportion(
 ) -> None:
     shop = api_server.shop(refund_fee_policy=policy)
     order = shop.paid()
-    made = [shop.refund(order["id"], amount=amount) for amount in amounts]
-    assert [refund["merchantDebitUsd"] for refund in made] == list(debits)
-    assert [refund["userRefundAmountUsd"] for refund in made] == list(amounts)
+    partial_refunds = [shop.refund(order["id"], amount=amount) for amount in amounts]
+    assert [refund["merchantDebitUsd"] for refund in partial_refunds] == list(debits)
+    assert [refund["userRefundAmountUsd"] for refund in partial_refunds] == list(amounts)
 
 
-def test_amounts_in_usd_follow_the_rates_of_the_order(api_server: ApiServer) -> None:
+def test_amounts_in_usd_use_the_rates_of_the_order(api_server: ApiServer) -> None:
     api_server.rate("EUR", "USD", Decimal("1.1"))
     api_server.rate("EUR", "CNY", Decimal("7.7"))
     shop = api_server.shop(settlement_currency="CNY")
@@ -230,7 +232,7 @@ def test_the_balance_goes_below_zero_down_to_the_overdraft_limit(
         assert shop.data("GET", "/v1/balance")["pending"] == "9.59"
 
 
-def test_100_parallel_refunds_of_a_fiftieth_are_taken_50_times(shop: Shop) -> None:
+def test_of_100_parallel_refunds_of_a_fiftieth_50_succeed(shop: Shop) -> None:
     order = shop.paid(shop.product(price="5.00")["id"])
     gate = threading.Barrier(25)
 

@@ -1,4 +1,4 @@
-"""Operations of people against the document, with a token of each role: who gets 403 where."""
+"""The permissions of each role for every operation of people, as in the document."""
 
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from support.people import unlimited
 
 __all__ = ["connected", "unlimited"]
 
-# Who is let in; all others get 403. O owner, F finance, S support, D developer, V viewer.
+# Roles that may call; all others get 403. O owner, F finance, S support, D developer, V viewer.
 MATRIX: Final = {
     "DELETE /sessions": "OFSDV",
     "GET /profile": "OFSDV",
@@ -55,26 +55,26 @@ BY_LABEL: Final = {
 }
 
 
-def _lets_in(label: str, role: MerchantRole) -> bool:
+def _is_allowed(label: str, role: MerchantRole) -> bool:
     return role[0].upper() in MATRIX[label]
 
 
-def test_the_matrix_has_every_operation_and_is_that_of_the_permissions() -> None:
+def test_the_matrix_matches_the_permissions_of_every_operation() -> None:
     with_permission = {
-        f"{one.method} {one.path.removeprefix(BELOW)}": one
-        for one in PEOPLE_OPERATIONS
-        if one.permission
+        f"{operation.method} {operation.path.removeprefix(BELOW)}": operation
+        for operation in PEOPLE_OPERATIONS
+        if operation.permission
     }
     assert set(with_permission) == set(MATRIX)
     assert [role[0].upper() for role in MERCHANT_ROLES] == list("OFSDV")
-    for label, one in with_permission.items():
+    for label, operation in with_permission.items():
         for role in MERCHANT_ROLES:
-            allowed = member_may(role, one.permission)  # type: ignore[arg-type]
-            assert _lets_in(label, role) == allowed, (label, role)
+            allowed = member_may(role, operation.permission)  # type: ignore[arg-type]
+            assert _is_allowed(label, role) == allowed, (label, role)
 
 
 @pytest.mark.parametrize("role", MERCHANT_ROLES)
-def test_each_role_gets_what_the_document_says_or_403_and_then_nothing_changes(
+def test_each_role_gets_the_documented_response_or_403_without_effect(
     api_server: ApiServer, connected: requests.Session, role: MerchantRole
 ) -> None:
     shop = api_server.shop()
@@ -92,7 +92,7 @@ def test_each_role_gets_what_the_document_says_or_403_and_then_nothing_changes(
         @seed(20261123)
         @given(case=BY_LABEL[label].as_strategy(generation_mode=GenerationMode.POSITIVE))
         @settings(
-            max_examples=examples(2) if _lets_in(label, role) else 1,
+            max_examples=examples(2) if _is_allowed(label, role) else 1,
             suppress_health_check=list(HealthCheck),
         )
         def run(case: Any) -> None:
@@ -102,9 +102,9 @@ def test_each_role_gets_what_the_document_says_or_403_and_then_nothing_changes(
 
     for label in sorted(MATRIX, key=lambda label: label == LOG_OUT):  # logs out last
         check(label)
-    for label, found in statuses.items():
-        assert (found == {403}) != _lets_in(label, role), (label, found)
-        assert not found & {401, 404}, (label, found)
+    for label, codes in statuses.items():
+        assert (codes == {403}) != _is_allowed(label, role), (label, codes)
+        assert not codes & {401, 404}, (label, codes)
     written = api_server.sql(
         "select count(*) from audit_log where merchant_id = $1 and who like $2"
         " and action not like 'people %'",

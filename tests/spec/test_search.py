@@ -1,4 +1,4 @@
-"""Searches by the API (contract.md#order-filters, contract.md#order-search), and sessions' list."""
+"""Search and filters of orders (contract.md#order-filters, #order-search) and of sessions."""
 
 import csv
 import io
@@ -19,35 +19,35 @@ EMAIL: Final = "ada.lovelace@example.com"
 
 @pytest.fixture(scope="module")
 def inbox() -> Iterator[Inbox]:
-    """A notify_url that says success."""
-    made = Inbox()
-    yield made
-    made.close()
+    """A receiver of Epay notifications that returns success."""
+    receiver = Inbox()
+    yield receiver
+    receiver.close()
 
 
-def ids(shop: Shop, **query: Any) -> list[str]:
-    """Return the orders that a query finds; their number is the total."""
+def find_orders(shop: Shop, **query: Any) -> list[str]:
+    """Return the ids of the orders that a query finds, and check the total."""
     data = shop.data("GET", "/v1/orders", params=query)
     assert data["pagination"]["total"] == len(data["items"])
     return [order["id"] for order in data["items"]]
 
 
-def exported(shop: Shop, **query: Any) -> list[str]:
-    """Return the orders that a query exports."""
+def export_orders(shop: Shop, **query: Any) -> list[str]:
+    """Return the ids of the orders that a query exports."""
     answer = shop.get("/v1/orders/export", **query)
     assert answer.status_code == 200
     return [row["id"] for row in csv.DictReader(io.StringIO(answer.text))]
 
 
-def forms(shop: Shop) -> dict[str, tuple[str, str]]:
-    """Return what leads to an order, and to which one."""
+def create_searchable_orders(shop: Shop) -> dict[str, tuple[str, str]]:
+    """Create orders; return texts that find them: name → (text, order id)."""
     order = shop.paid(customerEmail=EMAIL, metadata={"cart": "Cart-77", "seats": 3})
     dispute = shop.dispute(shop.paid(customerEmail="bob@example.com")["id"])
-    made = shop.refund(order["id"], amount="1.00", refundNo="RMA 7")
-    found = {
+    refund = shop.refund(order["id"], amount="1.00", refundNo="RMA 7")
+    texts = {
         "order": order["id"],
         "session": order["checkoutSessionId"],
-        "refund": made["id"],
+        "refund": refund["id"],
         "refundNo": "RMA 7",
         "product": order["productId"],
         "e-mail": "Ada.Lovelace@EXAMPLE.com",
@@ -61,33 +61,33 @@ def forms(shop: Shop) -> dict[str, tuple[str, str]]:
         "event": "select id from events where merchant_id = $1 and body like '%' || $2 || '%'",
         "entry": "select id from entries where merchant_id = $1 and source_id = $2",
     }
-    found |= {name: sql(text, shop.id, order["id"])[0]["id"] for name, text in rows.items()}
+    texts |= {name: sql(text, shop.id, order["id"])[0]["id"] for name, text in rows.items()}
     held = "select id from entries where merchant_id = $1 and source_id = $2"
-    found["refund's entry"] = sql(held, shop.id, made["id"])[0]["id"]
+    texts["refund's entry"] = sql(held, shop.id, refund["id"])[0]["id"]
     return {
-        **{name: (text, order["id"]) for name, text in found.items()},
+        **{name: (text, order["id"]) for name, text in texts.items()},
         "dispute": (dispute.id, dispute.order_id),
     }
 
 
-def test_one_box_takes_whatever_leads_to_an_order(api_server: ApiServer) -> None:
+def test_the_query_finds_an_order_by_every_identifying_text(api_server: ApiServer) -> None:
     shop, other = api_server.shop(), api_server.shop()
     other.paid(customerEmail="eve@example.com", metadata={"cart": "Cart-78"})
     for indexed in (False, True):
         if indexed:
             shop, other = api_server.shop(), shop
-        leading = forms(shop)
+        leading = create_searchable_orders(shop)
         if indexed:
             assert api_server.run(indexing.index_merchant(api_server.app.db, shop.id)) == 2
         for name, (text, order_id) in leading.items():
-            assert ids(shop, query=f" {text} ") == [order_id], name
-            assert exported(shop, query=text) == [order_id], name
-            assert ids(shop, query=text, status="PENDING") == [], name
+            assert find_orders(shop, query=f" {text} ") == [order_id], name
+            assert export_orders(shop, query=text) == [order_id], name
+            assert find_orders(shop, query=text, status="PENDING") == [], name
             if name not in {"e-mail", "beginning of it", "metadata", "refundNo", "number in it"}:
-                assert ids(other, query=text) == [], name
+                assert find_orders(other, query=text) == [], name
         both = sorted({order_id for _, order_id in leading.values()})
-        assert sorted(ids(shop, query="9.99")) == both
-        assert ids(shop, query=other.id) == ids(shop, query="nobody") == []
+        assert sorted(find_orders(shop, query="9.99")) == both
+        assert find_orders(shop, query=other.id) == find_orders(shop, query="nobody") == []
 
 
 def test_an_epay_order_is_found_by_its_numbers(api_server: ApiServer, inbox: Inbox) -> None:
@@ -97,34 +97,34 @@ def test_an_epay_order_is_found_by_its_numbers(api_server: ApiServer, inbox: Inb
     (row,) = api_server.sql("select order_id from epay_orders where merchant_id = $1", shop.id)
     number = row["order_id"].replace("_", "")
     for text in ("A-1", number, row["order_id"]):
-        assert ids(shop.shop, query=text) == [row["order_id"]], text
+        assert find_orders(shop.shop, query=text) == [row["order_id"]], text
 
 
-def test_filters_find_exactly_what_they_say(shop: Shop) -> None:
+def test_filters_find_exactly_the_matching_orders(shop: Shop) -> None:
     tea = shop.product(price="42.00")["id"]
-    one = shop.order(tea, customerEmail=EMAIL, metadata={"plan": "Pro", "n": "42"})["id"]
-    two = shop.order(tea, customerEmail="bob@example.com", metadata={"plan": "pro", "n": "42.0"})[
-        "id"
-    ]
+    first = shop.order(tea, customerEmail=EMAIL, metadata={"plan": "Pro", "n": "42"})["id"]
+    second = shop.order(
+        tea, customerEmail="bob@example.com", metadata={"plan": "pro", "n": "42.0"}
+    )["id"]
     cases: tuple[tuple[dict[str, Any], list[str]], ...] = (
-        ({"customerEmail": EMAIL.upper()}, [one]),
+        ({"customerEmail": EMAIL.upper()}, [first]),
         ({"customerEmail": "ada.love@example.com"}, []),
-        ({"amount": "42"}, [two, one]),
-        ({"amount": "042.00"}, [two, one]),
+        ({"amount": "42"}, [second, first]),
+        ({"amount": "042.00"}, [second, first]),
         ({"amount": "42.01"}, []),
-        ({"metadata[plan]": "Pro"}, [one]),
+        ({"metadata[plan]": "Pro"}, [first]),
         ({"metadata[plan]": "PRO"}, []),
-        ({"metadata[n]": "42.0", "amount": "42"}, [two]),
+        ({"metadata[n]": "42.0", "amount": "42"}, [second]),
         ({"metadata[n]": "42", "metadata[plan]": "pro"}, []),
-        ({"query": "PRO"}, [two, one]),
-        ({"query": "42", "productId": tea, "status": "PENDING"}, [two, one]),
-        ({"query": tea, "customerEmail": EMAIL}, [one]),
+        ({"query": "PRO"}, [second, first]),
+        ({"query": "42", "productId": tea, "status": "PENDING"}, [second, first]),
+        ({"query": tea, "customerEmail": EMAIL}, [first]),
         ({"query": "42", "startDate": 2**45}, []),
-        ({"query": "  "}, [two, one]),
+        ({"query": "  "}, [second, first]),
     )
-    for query, wanted in cases:
-        assert ids(shop, **query) == wanted, query
-        assert exported(shop, **query) == wanted[::-1], query
+    for query, expected in cases:
+        assert find_orders(shop, **query) == expected, query
+        assert export_orders(shop, **query) == expected[::-1], query
 
 
 @pytest.mark.parametrize(
@@ -145,54 +145,54 @@ def test_filters_find_exactly_what_they_say(shop: Shop) -> None:
         ({"query": "x", "endDate": 1, "startDate": 2}, "endDate"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(shop: Shop, query: dict[str, Any], field: str) -> None:
+def test_an_invalid_search_is_refused(shop: Shop, query: dict[str, Any], field: str) -> None:
     for path in ("/v1/orders", "/v1/orders/export"):
         refused(shop.get(path, **query), field)
 
 
-# ── lists of sessions ──────────────────────────────────────────────────────────────────────────
+# ── Lists of sessions ──────────────────────────────────────────────────────────────────────────
 
 
 def test_sessions_are_listed_and_filtered(shop: Shop, clock: Callable[[int], None]) -> None:
-    one, two = shop.product()["id"], shop.product()["id"]
-    made = []
-    for n, product in enumerate((one, two, one, two, one, one)):
+    tea, mug = shop.product()["id"], shop.product()["id"]
+    session_ids = []
+    for n, product in enumerate((tea, mug, tea, mug, tea, tea)):
         clock(NOW + n * 1000)
-        made.append(shop.session(product, customerEmail=f"c{n % 2}@example.com")["id"])
-    orders = [shop.data("GET", f"/v1/checkouts/{each}")["orderId"] for each in made]
+        session_ids.append(shop.session(product, customerEmail=f"c{n % 2}@example.com")["id"])
+    orders = [shop.data("GET", f"/v1/checkouts/{each}")["orderId"] for each in session_ids]
     shop.confirm(orders[0])
     shop.revoke(orders[1])
     for n in (2, 3):
-        shop.data("POST", f"/v1/checkouts/{made[n]}/expire")
-    shop.confirm(orders[2])  # late: its session stays EXPIRED
+        shop.data("POST", f"/v1/checkouts/{session_ids[n]}/expire")
+    shop.confirm(orders[2])  # after the end: its session stays EXPIRED
 
-    def found(**query: Any) -> list[int]:
+    def list_positions(**query: Any) -> list[int]:
         data = shop.data("GET", "/v1/checkouts", params=query)
         whole = len(data["items"]) if "size" not in query else data["pagination"]["total"]
         assert data["pagination"]["total"] == whole
         for item in data["items"]:
             assert item == shop.data("GET", f"/v1/checkouts/{item['id']}")
-        return [made.index(item["id"]) for item in data["items"]]
+        return [session_ids.index(item["id"]) for item in data["items"]]
 
     rows: tuple[tuple[dict[str, Any], list[int]], ...] = (
         ({}, [5, 4, 3, 2, 1, 0]),
         ({"status": "OPEN"}, [5, 4]),
         ({"status": "COMPLETE"}, [0]),
         ({"status": "EXPIRED"}, [3, 2, 1]),
-        ({"productId": one}, [5, 4, 2, 0]),
-        ({"productId": one, "status": "EXPIRED"}, [2]),
-        ({"productId": two, "status": "EXPIRED"}, [3, 1]),
+        ({"productId": tea}, [5, 4, 2, 0]),
+        ({"productId": tea, "status": "EXPIRED"}, [2]),
+        ({"productId": mug, "status": "EXPIRED"}, [3, 1]),
         ({"startDate": NOW + 2000, "status": "EXPIRED"}, [3, 2]),
         ({"endDate": NOW + 1000}, [1, 0]),
         ({"size": 2, "page": 2}, [3, 2]),
         ({"size": 2, "page": 2, "status": "EXPIRED"}, [1]),
         ({"customerEmail": "C1@example.com"}, [5, 3, 1]),
         ({"customerEmail": "c0@example.com", "status": "EXPIRED"}, [2]),
-        ({"customerEmail": "c1@example.com", "productId": two, "endDate": NOW + 2000}, [1]),
+        ({"customerEmail": "c1@example.com", "productId": mug, "endDate": NOW + 2000}, [1]),
         ({"productId": "prod_01m7y0m0jzefzv5n8efcf1hqw1"}, []),
     )
-    for query, wanted in rows:
-        assert found(**query) == wanted, query
+    for query, expected in rows:
+        assert list_positions(**query) == expected, query
     refused(shop.get("/v1/checkouts", status="open"), "status")
     refused(shop.get("/v1/checkouts", customerEmail="x"), "customerEmail")
     refused(shop.get("/v1/checkouts", endDate=1, startDate=2), "endDate")

@@ -1,4 +1,4 @@
-"""What is off is refused at every door, with the reason; what is under way goes on."""
+"""A capability that is off is refused everywhere, with the reason; work in progress continues."""
 
 import contextlib
 from typing import Any
@@ -15,7 +15,7 @@ ANN = Actor("ann", "documents are missing")
 FORM = {"email": "maria@example.com", "name": "", "method": "CREDIT_CARD", "lang": "en"}
 
 
-def take(shop: Shop, event: Any) -> None:
+def apply_event(shop: Shop, event: Any) -> None:
     now = shop.api_server.app.clock()
     shop.api_server.tx(lambda tx: merchants.change_status(tx, shop.id, event, ANN, now))
 
@@ -27,7 +27,7 @@ def switch(shop: Shop, capability: Capability, *, on: bool, why: str = ANN.reaso
     )
 
 
-def _not_permitted(answer: Any, capability: str) -> None:
+def _assert_not_permitted(answer: Any, capability: str) -> None:
     assert answer.status_code == 403
     body = error_of(answer)
     assert (body["code"], body["error"]["field"]) == (40301, capability)
@@ -35,14 +35,14 @@ def _not_permitted(answer: Any, capability: str) -> None:
 
 
 @pytest.mark.parametrize("suspended", [True, False])
-def test_without_charge_no_session_is_opened(shop: Shop, *, suspended: bool) -> None:
+def test_without_charge_no_session_opens(shop: Shop, *, suspended: bool) -> None:
     ada, product = person(shop.api_server, shop.id, "owner"), shop.product()["id"]
     if suspended:
-        take(shop, "suspended")
+        apply_event(shop, "suspended")
     else:
         switch(shop, "charge", on=False)
-    _not_permitted(shop.post("/v1/checkouts", {"productId": product}), "charge")
-    _not_permitted(shop.post("/v1/checkouts", {"productId": product}, key="k-1"), "charge")
+    _assert_not_permitted(shop.post("/v1/checkouts", {"productId": product}), "charge")
+    _assert_not_permitted(shop.post("/v1/checkouts", {"productId": product}, key="k-1"), "charge")
     form = {"email": "", "success": ""}
     answer = ada.post(f"/dashboard/{shop.id}/products/{product}/sessions", form)
     assert answer.status_code == 403
@@ -54,19 +54,19 @@ def test_without_charge_no_session_is_opened(shop: Shop, *, suspended: bool) -> 
     sql = "select count(*) from checkouts where merchant_id = $1"
     assert shop.api_server.sql(sql, shop.id) == [{"count": 0}]
     if suspended:
-        take(shop, "resumed")
+        apply_event(shop, "resumed")
     else:
         switch(shop, "charge", on=True)
     assert shop.post("/v1/checkouts", {"productId": product}).status_code == 201
     assert "Switched off" not in ada.get(f"/dashboard/{shop.id}/").text
 
 
-def test_epay_says_so_in_its_own_form(shop: Shop) -> None:
+def test_epay_reports_it_in_its_own_format(shop: Shop) -> None:
     with contextlib.closing(Inbox()) as inbox:
         epay = EpayShop(shop.api_server, inbox)
         assert epay.mapi(out_trade_no="A-1", money_type="USD")["code"] == 1
-        take(epay.shop, "suspended")
-        for number in ("A-1", "A-2"):  # one that is there already, and a new one
+        apply_event(epay.shop, "suspended")
+        for number in ("A-1", "A-2"):  # an existing one and a new one
             answer = epay.mapi(out_trade_no=number, money_type="USD")
             assert (answer["code"], answer["msg"]) == (-1, "商户暂时不能收款")
 
@@ -79,38 +79,40 @@ def test_epay_says_so_in_its_own_form(shop: Shop) -> None:
         ("zh-TW", "商家暫時無法收款"),
     ],
 )
-def test_open_sessions_say_so_and_take_no_form(shop: Shop, accept: str, words: str) -> None:
+def test_open_sessions_report_it_and_refuse_forms(shop: Shop, accept: str, words: str) -> None:
     session = shop.session()
-    take(shop, "suspended")
+    apply_event(shop, "suspended")
     path, http = f"/checkout/{session['id']}", shop.api_server.http
     page = http.get(path, headers={"accept-language": accept})
     assert (page.status_code, title(page)) == (200, words)
     assert "<form" not in page.text
-    assert ANN.reason not in page.text  # that is not the customer's
+    assert ANN.reason not in page.text  # the reason is not for customers
     sent = http.post(path, data=FORM, headers={"origin": shop.api_server.url})
     assert sent.status_code == 303
     sql = "select count(*) from payment_attempts where merchant_id = $1"
     assert shop.api_server.sql(sql, shop.id) == [{"count": 0}]
-    take(shop, "resumed")
+    apply_event(shop, "resumed")
     assert "<form" in http.get(path).text
 
 
-def test_money_that_is_under_way_is_taken_in_and_given_back(shop: Shop) -> None:
+def test_payments_in_progress_are_booked_and_can_be_refunded(shop: Shop) -> None:
     order = shop.order()
-    take(shop, "suspended")
+    apply_event(shop, "suspended")
     shop.confirm(order["id"])
     assert shop.read_order(order["id"])["status"] == "PAID"
-    assert shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"  # customers' money
+    assert (
+        shop.refund(order["id"], amount="1.00")["status"] == "PROCESSING"
+    )  # customers get their money back
     shop.api_server.check_books()
 
 
-def test_without_refund_nothing_is_refunded_anywhere(shop: Shop) -> None:
+def test_without_refund_every_refund_is_refused(shop: Shop) -> None:
     order, ada = shop.paid(), person(shop.api_server, shop.id, "owner")
     first = shop.refund(order["id"], amount="1.00", refundNo="R-1")
     switch(shop, "refund", on=False)
     path = f"/v1/orders/{order['id']}/refunds"
-    _not_permitted(shop.post(path, {"amount": "1.00"}), "refund")
-    again = shop.post(path, {"amount": "1.00", "refundNo": "R-1"})  # that one was accepted before
+    _assert_not_permitted(shop.post(path, {"amount": "1.00"}), "refund")
+    again = shop.post(path, {"amount": "1.00", "refundNo": "R-1"})  # its refund was accepted before
     assert again.json()["data"]["id"] == first["id"]
     page = f"/dashboard/{shop.id}/payments/{order['id']}/refund"
     shown = ada.get(page, params={"amount": "1.00"})
@@ -132,7 +134,7 @@ def test_without_refund_nothing_is_refunded_anywhere(shop: Shop) -> None:
     )
 
 
-def test_people_read_what_is_off_and_why(shop: Shop) -> None:
+def test_people_see_what_is_off_and_why(shop: Shop) -> None:
     ada = person(shop.api_server, shop.id, "viewer")
     switch(shop, "payout", on=False)
     tokens = shop.api_server.http.post(

@@ -1,4 +1,4 @@
-"""What a deployment says of itself with every answer: play money, and https only."""
+"""The headers of every response: test mode, and HTTPS only."""
 
 import csv
 import tempfile
@@ -23,11 +23,13 @@ def _paths(shop: Shop) -> Iterator[Any]:
     yield shop.get("/v1")
     yield shop.call("PUT", "/v1/orders")
     yield shop.post("/v1/products", {})
-    yield shop.api_server.http.get("/v1/orders")  # without a key
+    yield shop.api_server.http.get("/v1/orders")  # 401, without a key
     yield shop.api_server.http.get("/v1/config/legal/merchant-services-agreement")
 
 
-def test_every_answer_of_the_api_says_that_the_sandbox_is_among_the_gateways(shop: Shop) -> None:
+def test_every_api_response_of_a_deployment_with_sandbox_has_the_test_mode_header(
+    shop: Shop,
+) -> None:
     statuses = set()
     for answer in _paths(shop):
         assert answer.headers["opentill-test-mode"] == "sandbox", answer.request.url
@@ -36,7 +38,7 @@ def test_every_answer_of_the_api_says_that_the_sandbox_is_among_the_gateways(sho
     assert "opentill-test-mode" not in shop.api_server.http.get("/docs").headers
 
 
-def test_orders_and_their_file_say_whether_money_is_real(shop: Shop) -> None:
+def test_orders_and_their_export_have_livemode(shop: Shop) -> None:
     order = shop.order()
     assert order["livemode"] is False
     (listed,) = shop.data("GET", "/v1/orders")["items"]
@@ -46,7 +48,7 @@ def test_orders_and_their_file_say_whether_money_is_real(shop: Shop) -> None:
 
 
 class Sent:
-    """An answer of an application that is asked without a server."""
+    """A response of an application that is called without a server."""
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
@@ -56,7 +58,7 @@ class Sent:
             self.headers = dict(message["headers"])
 
 
-# public address, gateways, HSTS, test mode
+# public URL, gateways, HSTS, test mode
 HEADERS = [
     ("https://pay.example", ("sandbox",), True, True),
     ("https://pay.example/till", ("sandbox", "manual"), True, True),
@@ -68,7 +70,7 @@ HEADERS = [
 
 @pytest.mark.parametrize(("public_url", "gateways", "hsts", "test_mode"), HEADERS)
 @pytest.mark.parametrize("path", ["/v1/orders", "/healthz", "/nowhere"])
-async def test_what_every_answer_says(
+async def test_every_response_has_the_security_headers(
     path: str, public_url: str, gateways: tuple[str, ...], hsts: bool, test_mode: bool
 ) -> None:
     settings = Settings(
@@ -80,7 +82,7 @@ async def test_what_every_answer_says(
         **SECRETS,
     )
     app = create_app(settings)
-    app.state.app = _Without(settings)
+    app.state.app = _AppWithoutDatabase(settings)
     sent = Sent()
     scope = {
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": [],
@@ -95,23 +97,25 @@ async def test_what_every_answer_says(
     assert sent.headers[b"x-content-type-options"] == b"nosniff"
     expected = b"max-age=31536000" if hsts else None
     assert sent.headers.get(b"strict-transport-security") == expected
-    said = sent.headers.get(b"opentill-test-mode")
-    assert said == (b"sandbox" if test_mode and path.startswith("/v1") else None)
+    test_mode_header = sent.headers.get(b"opentill-test-mode")
+    assert test_mode_header == (b"sandbox" if test_mode and path.startswith("/v1") else None)
 
 
-class _Without:
-    """A deployment as far as it is needed to refuse a request: without a database."""
+class _AppWithoutDatabase:
+    """The parts of an `App` that refusing a request needs."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.db = None
 
     def clock(self) -> int:
-        """Return some time."""
+        """Return a constant time."""
         return 0
 
 
-def test_the_agreement_is_marked_where_no_real_money_can_be_paid(api_server: ApiServer) -> None:
+def test_the_agreement_of_a_sandbox_deployment_is_marked_as_test_mode(
+    api_server: ApiServer,
+) -> None:
     path = "/legal/merchant-services-agreement"
     answer = api_server.http.get(path)
     assert answer.status_code == 200, path
@@ -121,11 +125,11 @@ def test_the_agreement_is_marked_where_no_real_money_can_be_paid(api_server: Api
     assert not api_server.settings.livemode
 
 
-@pytest.mark.parametrize("noted", [True, False])
-def test_a_receipt_of_play_money_is_marked_where_real_money_can_be_paid_too(
-    api_server: ApiServer, noted: bool
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_receipt_of_the_sandbox_is_marked_in_a_live_deployment(
+    api_server: ApiServer, is_recorded: bool
 ) -> None:
-    """Also where the version before, which does not note it, has confirmed the payment."""
+    """Also if an older version, which does not record ``livemode``, confirmed the payment."""
     options = {"manual_instructions": "IBAN"}
     with serving(
         api_server.settings, gateways=("sandbox", "manual"), gateway_options=options
@@ -133,11 +137,13 @@ def test_a_receipt_of_play_money_is_marked_where_real_money_can_be_paid_too(
         assert both.settings.livemode
         shop = both.shop()
         order = shop.paid()
-        # As if it were the sandbox bank that had confirmed it.
-        known, id_ = False if noted else None, order["id"]
+        # Simulate that the sandbox confirmed the payment.
+        livemode, id_ = False if is_recorded else None, order["id"]
         through = "update payment_attempts set gateway = 'sandbox' where order_id = $1"
         both.tx(lambda tx: tx.execute(through, id_))
-        both.tx(lambda tx: tx.execute("update orders set livemode = $2 where id = $1", id_, known))
+        both.tx(
+            lambda tx: tx.execute("update orders set livemode = $2 where id = $1", id_, livemode)
+        )
         page = both.http.get(f"/checkout/{order['checkoutSessionId']}", follow_redirects=True)
         assert page.status_code == 200
         assert "Test mode – no real money" in page.text

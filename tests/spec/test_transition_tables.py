@@ -1,7 +1,7 @@
-"""Every cell of the tables of contract.md#transitions: each status with each of its events.
+"""Every cell of the tables of contract.md#transitions: each status with each event.
 
-What the table has leads where it says; the rest is refused, or heard without effect, and not a row
-of the database changes. Transitions before an order is paid: tests/orders/test_transitions.py.
+An event in the table has the target status there; every other is refused or ignored and changes no
+row. ``tests/orders/test_transitions.py`` tests the transitions before an order is paid.
 """
 
 import itertools
@@ -42,30 +42,30 @@ RESERVE = {"price": "100.00", "reserve_rate": "0.1", "reserve_days": 3}
 ORIGINS = ("PAID", "SETTLED")
 
 
-async def found(tx: Tx, order: Order) -> Order:
+async def read_order(tx: Tx, order: Order) -> Order:
     return await orders.find(tx, order.merchant_id, order.id)
 
 
-async def standing(tx: Tx, status: str, origin: str = "PAID") -> Order:
-    """Make an order of a status; those after payment by way of either origin."""
-    if origin == "PAID" or status in {"PAID", "SETTLED"} or status not in BY_WAY:
+async def order_in(tx: Tx, status: str, origin: str = "PAID") -> Order:
+    """Return an order with this status; ``origin`` is the status before a refund or dispute."""
+    if origin == "PAID" or status in {"PAID", "SETTLED"} or status not in EVENTS_TO:
         return await in_status(tx, status, **RESERVE)
     order = await in_status(tx, "SETTLED", **RESERVE)
-    for word in BY_WAY[status]:
+    for word in EVENTS_TO[status]:
         if word == "refund":
             await refund_said(tx, await refunded(tx, order), "SUCCEEDED")
         else:
             await dispute_said(tx, order, word)
-    order = await found(tx, order)
+    order = await read_order(tx, order)
     assert order.status == status
     return order
 
 
-BY_WAY = {"REFUNDED": ["refund"], "DISPUTED": ["OPENED"], "CHARGEBACK": ["LOST"]}
-STANDING = [(s, o) for s in ORDER for o in ORIGINS if o == "PAID" or s in BY_WAY]
+EVENTS_TO = {"REFUNDED": ["refund"], "DISPUTED": ["OPENED"], "CHARGEBACK": ["LOST"]}
+ORDER_CASES = [(s, o) for s in ORDER for o in ORIGINS if o == "PAID" or s in EVENTS_TO]
 
 
-async def is_refused(tx: Tx, work: Any, field: str) -> None:
+async def assert_refused(tx: Tx, work: Any, field: str) -> None:
     before = await dump(tx)
     with pytest.raises(Invalid) as refused:
         async with tx.transaction():
@@ -74,29 +74,29 @@ async def is_refused(tx: Tx, work: Any, field: str) -> None:
     assert await dump(tx) == before
 
 
-# ── orders, once there is money ──
+# ── Orders after payment ──
 
 
-@pytest.mark.parametrize(("status", "origin"), STANDING)
-async def test_refunds_of_an_order(tx: Tx, status, origin) -> None:
-    order = await standing(tx, status, origin)
+@pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
+async def test_only_a_paid_or_settled_order_can_be_refunded(tx: Tx, status, origin) -> None:
+    order = await order_in(tx, status, origin)
     if status in {"PAID", "SETTLED"}:
         assert (await refunded(tx, order, "1.00")).status == "PROCESSING"
         place = "pending" if status == "PAID" else "available"
         assert (await entries(tx, order.merchant_id))[-1] == ("FREEZE", place, "frozen", 100)
     else:
-        await is_refused(tx, refunded(tx, order, "1.00"), "orderId")
+        await assert_refused(tx, refunded(tx, order, "1.00"), "orderId")
 
 
-@pytest.mark.parametrize(("status", "origin"), STANDING)
+@pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
 @pytest.mark.parametrize("how", ["one", "due", "early"])
-async def test_settling_an_order(tx: Tx, status, origin, how) -> None:
-    order = await standing(tx, status, origin)
+async def test_only_an_unsettled_order_can_be_settled(tx: Tx, status, origin, how) -> None:
+    order = await order_in(tx, status, origin)
     waits = origin == "PAID" and status in {"PAID", "REFUNDED", "CHARGEBACK"}
     before = await dump(tx)
     ids = (order.merchant_id, order.id)
     if how == "one" and not waits:
-        await is_refused(tx, orders.settle_one(tx, *ids, FAR, "why"), "orderId")
+        await assert_refused(tx, orders.settle_one(tx, *ids, FAR, "why"), "orderId")
         return
     if how == "one":
         await orders.settle_one(tx, *ids, FAR, "why")
@@ -104,7 +104,7 @@ async def test_settling_an_order(tx: Tx, status, origin, how) -> None:
         early = how == "early"
         now = LATER if early else FAR
         await settlement.settle_batch(tx, order.merchant_id, now, "why", early=early)
-    after = await found(tx, order)
+    after = await read_order(tx, order)
     if not waits:
         assert await dump(tx) == before
         return
@@ -113,18 +113,18 @@ async def test_settling_an_order(tx: Tx, status, origin, how) -> None:
     assert after.reserve_status == ("HELD" if status == "PAID" else "NONE")
 
 
-@pytest.mark.parametrize(("status", "origin"), STANDING)
-async def test_nothing_settles_before_it_is_due(tx: Tx, status, origin) -> None:
-    order = await standing(tx, status, origin)
+@pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
+async def test_no_order_settles_before_it_is_due(tx: Tx, status, origin) -> None:
+    order = await order_in(tx, status, origin)
     before = await dump(tx)
     assert await settlement.settle_batch(tx, order.merchant_id, NOW + 7 * DAY - 1) == []
     assert await dump(tx) == before
 
 
-@pytest.mark.parametrize(("status", "origin"), STANDING)
+@pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
 @pytest.mark.parametrize("now", [NOW + 3 * DAY - 1, NOW + 3 * DAY])
-async def test_releasing_a_reserve(tx: Tx, status, origin, now) -> None:
-    order = await standing(tx, status, origin)
+async def test_a_due_reserve_is_released_once(tx: Tx, status, origin, now) -> None:
+    order = await order_in(tx, status, origin)
     held = order.reserve_status == "HELD"
     assert held == ((status, origin) in {
         ("SETTLED", "PAID"), ("REFUNDED", "SETTLED"), ("DISPUTED", "SETTLED"),
@@ -132,28 +132,28 @@ async def test_releasing_a_reserve(tx: Tx, status, origin, now) -> None:
     before = await dump(tx)
     await settlement.release_reserves(OneConnection(tx), now)
     if held and status != "DISPUTED" and now == NOW + 3 * DAY:
-        assert (await found(tx, order)).reserve_status == "RELEASED"
-        await settlement.release_reserves(OneConnection(tx), now)  # once
+        assert (await read_order(tx, order)).reserve_status == "RELEASED"
+        await settlement.release_reserves(OneConnection(tx), now)  # a repetition has no effect
         posted = [entry[0] for entry in await entries(tx, order.merchant_id)]
         assert posted.count("ROLLING_RESERVE_RELEASE") == 1
     else:
         assert await dump(tx) == before
 
 
-@pytest.mark.parametrize(("status", "origin"), STANDING)
-async def test_opening_a_dispute(tx: Tx, status, origin) -> None:
-    order = await standing(tx, status, origin)
+@pytest.mark.parametrize(("status", "origin"), ORDER_CASES)
+async def test_only_a_paid_or_settled_order_can_be_disputed(tx: Tx, status, origin) -> None:
+    order = await order_in(tx, status, origin)
     work = disputes.open_manually(
         tx, order.merchant_id, order.id, who="ann", reason="why", now=LATER
     )
     if status not in {"PAID", "SETTLED"}:
-        await is_refused(tx, work, "orderId")
+        await assert_refused(tx, work, "orderId")
         return
     opened = await work
     assert (opened.status, opened.disputed_from) == ("OPEN", status)
 
 
-# ── refunds ──
+# ── Refunds ──
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
@@ -161,7 +161,7 @@ async def test_opening_a_dispute(tx: Tx, status, origin) -> None:
 @pytest.mark.parametrize(
     "word", ["SUCCEEDED", "REFUSED", "PENDING", "UNREACHABLE", "NOT_FOUND", "UNKNOWN"]
 )
-async def test_a_refund_that_ended_hears_nothing_more(tx: Tx, origin, status, word) -> None:
+async def test_later_events_of_an_ended_refund_are_ignored(tx: Tx, origin, status, word) -> None:
     order = await in_status(tx, origin, **RESERVE)
     refund = await refunded(tx, order, "40.00")
     await refund_said(tx, refund, status)
@@ -184,8 +184,10 @@ async def test_a_refund_that_ended_hears_nothing_more(tx: Tx, origin, status, wo
         (["RECOVERED"], "available"),
     ],
 )
-async def test_where_a_failed_refund_goes(tx: Tx, word, held, then, place) -> None:
-    """Back to where the order's money is now: it may have moved while the refund was on its way."""
+async def test_a_failed_refund_returns_to_the_order_s_account(
+    tx: Tx, word, held, then, place
+) -> None:
+    """The order's money may have moved to another account during the refund."""
     order = await in_status(tx, held, **RESERVE)
     refund = await refunded(tx, order, "40.00")
     for step in then:
@@ -202,94 +204,98 @@ async def test_where_a_failed_refund_goes(tx: Tx, word, held, then, place) -> No
         assert last == ("UNFREEZE", "frozen", stands, 4_000)
 
 
-# ── disputes ──
+# ── Disputes ──
 
 DECISIONS = {("OPENED", "won"), ("OPENED", "lost"), ("LOST", "recovered")}
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("stands", ["OPENED", "WON", "LOST", "RECOVERED"])
+@pytest.mark.parametrize("initial", ["OPENED", "WON", "LOST", "RECOVERED"])
 @pytest.mark.parametrize("event", ["won", "lost", "recovered"])
-async def test_deciding_a_dispute(tx: Tx, origin, stands, event) -> None:
+async def test_a_dispute_can_be_decided_only_as_the_table_says(
+    tx: Tx, origin, initial, event
+) -> None:
     order = await in_status(tx, origin, **RESERVE)
-    dispute = await dispute_said(tx, order, stands)
+    dispute = await dispute_said(tx, order, initial)
     assert dispute is not None
     work = disputes.decide(
         tx, order.merchant_id, dispute.id, event, who="ann", reason="why", now=LATER
     )
-    if (stands, event) not in DECISIONS:
-        await is_refused(tx, work, "dispute")
+    if (initial, event) not in DECISIONS:
+        await assert_refused(tx, work, "dispute")
         return
     assert (await work).status == event.upper()
     status = {"won": origin, "lost": "CHARGEBACK", "recovered": "SETTLED"}[event]
-    assert (await found(tx, order)).status == status
+    assert (await read_order(tx, order)).status == status
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
-@pytest.mark.parametrize("stands", ["OPENED", "WON", "LOST", "RECOVERED"])
+@pytest.mark.parametrize("initial", ["OPENED", "WON", "LOST", "RECOVERED"])
 @pytest.mark.parametrize("word", ["OPENED", "WON", "LOST", "RECOVERED"])
-async def test_hearing_of_a_dispute(tx: Tx, origin, stands, word) -> None:
-    """What is repeated, late or against what was heard moves nothing."""
+async def test_events_of_a_dispute_have_the_effect_in_the_table(
+    tx: Tx, origin, initial, word
+) -> None:
+    """A repeated, late or contradicting event moves no money."""
     order = await in_status(tx, origin, **RESERVE)
-    await dispute_said(tx, order, stands)
-    before, posted = await found(tx, order), await entries(tx, order.merchant_id)
+    await dispute_said(tx, order, initial)
+    before, posted = await read_order(tx, order), await entries(tx, order.merchant_id)
     dispute = await dispute_said(tx, order, word, LATER)
     assert dispute is not None
-    goes_on = stands == "OPENED" or (stands, word) == ("LOST", "RECOVERED")
-    if goes_on and word != stands:
+    is_allowed = initial == "OPENED" or (initial, word) == ("LOST", "RECOVERED")
+    if is_allowed and word != initial:
         assert dispute.status == word
         return
-    after = await found(tx, order)
-    assert dispute.status == {"OPENED": "OPEN"}.get(stands, stands)
+    after = await read_order(tx, order)
+    assert dispute.status == {"OPENED": "OPEN"}.get(initial, initial)
     assert (after.status, await entries(tx, order.merchant_id)) == (before.status, posted)
 
 
-# ── payouts and movements by hand ──
+# ── Payouts and adjustments ──
 
 
-async def funded(tx: Tx) -> str:
+async def funded_merchant(tx: Tx) -> str:
     shop = await merchant(tx)
-    asked = AdjustmentRequest(
+    recharge = AdjustmentRequest(
         kind="recharge", amount_minor=10_000, reference=fresh(), reason="start", by="ann"
     )
-    await adjustments.request(tx, shop.id, asked, None, NOW)
+    await adjustments.request(tx, shop.id, recharge, None, NOW)
     return shop.id
 
 
 @pytest.mark.parametrize("status", ["PENDING", "PAID", "FAILED"])
 @pytest.mark.parametrize("event", ["paid", "failed", "returned"])
-async def test_how_a_payout_ends(tx: Tx, status, event) -> None:
-    shop_id = await funded(tx)
+async def test_a_payout_ends_only_as_the_table_says(tx: Tx, status, event) -> None:
+    shop_id = await funded_merchant(tx)
 
-    def ends(event: str) -> Any:
+    def apply(event: str) -> Any:
         if event == "paid":
             return payouts.pay(tx, payout.id, "TRN", "why", "ann", LATER)
         if event == "returned":
             return payouts.record_return(tx, payout.id, "why", "ann", LATER)
         return payouts.fail(tx, payout.id, "why", "ann", LATER)
 
-    wanted = PayoutRequest(
+    request = PayoutRequest(
         amount_minor=2_500, fee_minor=100, reference=fresh(), reason="why", by="ann"
     )
-    payout = await payouts.create(tx, shop_id, wanted, None, NOW)
+    payout = await payouts.create(tx, shop_id, request, None, NOW)
     if status != "PENDING":
-        await ends(status.lower())
+        await apply(status.lower())
     if (status, event) in (("PENDING", "paid"), ("PENDING", "failed"), ("PAID", "returned")):
-        assert (await ends(event)).status == ("PAID" if event == "paid" else "FAILED")
+        assert (await apply(event)).status == ("PAID" if event == "paid" else "FAILED")
         balance = await ledger.find_balance(tx, shop_id, "USD")
         assert balance is not None
         assert (balance.available, balance.bank) == (
             (7_400, -7_500) if event == "paid" else (10_000, -10_000)
         )
         return
-    await is_refused(tx, ends(event), "payout")
+    await assert_refused(tx, apply(event), "payout")
 
 
 @pytest.mark.parametrize("kind", adjustments.KINDS)
-@pytest.mark.parametrize("stands", ["WAITING", "DONE", "REJECTED"])
+@pytest.mark.parametrize("initial", ["WAITING", "DONE", "REJECTED"])
 @pytest.mark.parametrize("decision", ["approve", "reject"])
-async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:
-    shop_id = await funded(tx)
+async def test_only_a_waiting_adjustment_can_be_decided(tx: Tx, kind, initial, decision) -> None:
+    shop_id = await funded_merchant(tx)
     freeze = AdjustmentRequest(
         kind="freeze", amount_minor=700, reference=fresh(), reason="why", by="ann"
     )
@@ -298,39 +304,39 @@ async def test_deciding_a_movement(tx: Tx, kind, stands, decision) -> None:
     about = None
     if kind == "correct":
         shop_id, about = order.merchant_id, order.id
-    asked = AdjustmentRequest(
+    request = AdjustmentRequest(
         kind=kind, amount_minor=700, reference=fresh(), reason="why", by="ann", order_id=about
     )
-    made = await adjustments.request(tx, shop_id, asked, 0, NOW)
-    assert made.status == "WAITING"
-    if stands == "DONE":
-        await adjustments.approve(tx, made.id, "bob", NOW)
-    elif stands == "REJECTED":
-        await adjustments.reject(tx, made.id, "bob", "why", NOW)
+    adjustment = await adjustments.request(tx, shop_id, request, 0, NOW)
+    assert adjustment.status == "WAITING"
+    if initial == "DONE":
+        await adjustments.approve(tx, adjustment.id, "bob", NOW)
+    elif initial == "REJECTED":
+        await adjustments.reject(tx, adjustment.id, "bob", "why", NOW)
 
-    def decides() -> Any:
+    def decide() -> Any:
         if decision == "approve":
-            return adjustments.approve(tx, made.id, "bob", LATER)
-        return adjustments.reject(tx, made.id, "bob", "why", LATER)
+            return adjustments.approve(tx, adjustment.id, "bob", LATER)
+        return adjustments.reject(tx, adjustment.id, "bob", "why", LATER)
 
-    if stands != "WAITING":
-        await is_refused(tx, decides(), "movement")
+    if initial != "WAITING":
+        await assert_refused(tx, decide(), "movement")
         return
     posted = await entries(tx, shop_id)
-    assert (await decides()).status == ("DONE" if decision == "approve" else "REJECTED")
+    assert (await decide()).status == ("DONE" if decision == "approve" else "REJECTED")
     more = len(await entries(tx, shop_id)) - len(posted)
     assert more == (decision == "approve")
 
 
-# ── postings ──
+# ── Postings ──
 
 TYPES = sorted({kind for kind, _, _ in BY_MOVE})
 
 
 @pytest.mark.parametrize("kind", TYPES)
-async def test_what_is_not_a_posting_cannot_be_posted(tx: Tx, kind: Type) -> None:
-    """Not by the service; and were it written past it, the check of the books would name it."""
-    shop_id = await funded(tx)
+async def test_a_movement_outside_the_table_cannot_be_posted(tx: Tx, kind: Type) -> None:
+    """The service refuses it; the check of the books would find it if written directly."""
+    shop_id = await funded_merchant(tx)
     for source, target in itertools.permutations(ACCOUNTS, 2):
         if (kind, source, target) in BY_MOVE:
             continue
@@ -341,11 +347,11 @@ async def test_what_is_not_a_posting_cannot_be_posted(tx: Tx, kind: Type) -> Non
         assert await entries(tx, shop_id) == before
 
 
-async def test_two_orders_of_one_merchant_do_not_touch_each_other(tx: Tx) -> None:
+async def test_two_orders_of_one_merchant_are_independent(tx: Tx) -> None:
     first = await in_status(tx, "SETTLED", **RESERVE)
     opened = await session(tx, first.merchant_id, first.product_id)
     second = await paid(tx, await orders.find(tx, first.merchant_id, opened.order_id))
-    before = await found(tx, second)
+    before = await read_order(tx, second)
     await dispute_said(tx, first, "LOST")
-    assert await found(tx, second) == before
+    assert await read_order(tx, second) == before
     assert await balances(tx, first) == (9_600, -400 - 1_500, 0, 0)

@@ -1,4 +1,4 @@
-"""What is not understood: contract.md#unknown-input and contract.md#doubled-headers."""
+"""Unknown input (contract.md#unknown-input) and repeated headers (contract.md#doubled-headers)."""
 
 import json
 from typing import Any, Final
@@ -24,9 +24,9 @@ def test_an_unknown_query_parameter_is_refused_by_every_operation(
 ) -> None:
     path = operation.path.replace("{id}", NOBODYS)
     reason = refused(shop.call(operation.method, f"{path}?page_=1"), "page_")
-    known = operation.query.__struct_encode_fields__
-    assert all(name in reason for name in known)
-    assert known or "no query parameters" in reason
+    supported = operation.query.__struct_encode_fields__
+    assert all(name in reason for name in supported)
+    assert supported or "no query parameters" in reason
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_an_unknown_query_parameter_is_refused_by_every_operation(
         ("k" * 9000 + "=1", "k" * 64, ""),
     ],
 )
-def test_the_parameter_is_named_and_the_nearest_known_one(
+def test_the_error_names_the_parameter_and_the_nearest_known_one(
     shop: Shop, query: str, field: str, nearest: str
 ) -> None:
     reason = refused(shop.get(f"/v1/orders?{query}"), field)
@@ -63,7 +63,7 @@ def test_the_parameter_is_named_and_the_nearest_known_one(
     ],
 )
 def test_an_empty_query_value_is_refused(shop: Shop, operation: Operation, name: str) -> None:
-    """A shop whose variable is empty would get everybody's orders for those of one customer."""
+    """A program with an empty variable must not get all orders instead of one customer's."""
     path = operation.path.replace("{id}", NOBODYS)
     parameter = f"{name}[k]" if name == "metadata" else name
     for empty in (f"{parameter}=", parameter, f"{parameter}=&size=5"):
@@ -72,7 +72,7 @@ def test_an_empty_query_value_is_refused(shop: Shop, operation: Operation, name:
         assert reason.startswith(f"{name} must be ")
 
 
-def test_a_parameter_that_is_empty_and_given_again_is_refused(shop: Shop) -> None:
+def test_an_empty_and_repeated_parameter_is_refused(shop: Shop) -> None:
     refused(shop.get("/v1/orders?page=2&page="), "page")
     refused(shop.get("/v1/orders?page=&page=2"), "page")
 
@@ -92,9 +92,9 @@ def test_a_filter_by_an_id_that_matches_nothing_is_an_empty_list(
     shop.paid()
     for value in (NOBODYS, "x", "7", "a b", "🙂", "' or 1=1"):
         for page in (1, 3):
-            found = shop.get(path, **{name: value, "page": page, "size": 2})
-            assert found.status_code == 200
-            assert found.json()["data"] == {
+            response = shop.get(path, **{name: value, "page": page, "size": 2})
+            assert response.status_code == 200
+            assert response.json()["data"] == {
                 "items": [],
                 "pagination": {"page": page, "size": 2, "total": 0, "totalPages": 0},
             }
@@ -117,7 +117,7 @@ _ORDERED: Final = {"description": "x", "price": "1", "currency": "USD", "name": 
         ({}, None),
     ],
 )
-def test_an_unknown_body_field_is_taken_and_named(
+def test_an_unknown_body_field_is_ignored_and_named(
     shop: Shop, extra: dict[str, Any], shown: str | None
 ) -> None:
     answer = shop.post("/v1/products", _ORDERED | extra)
@@ -125,7 +125,7 @@ def test_an_unknown_body_field_is_taken_and_named(
     assert answer.headers.get(IGNORED) == shown
 
 
-def test_very_many_unknown_fields_are_counted(shop: Shop) -> None:
+def test_many_unknown_fields_are_counted(shop: Shop) -> None:
     extra = {f"field{n}": n for n in range(3000)}
     shown = shop.post("/v1/products", _ORDERED | extra).headers[IGNORED].split(",")
     assert shown[:2] == ["field0", "field1"]
@@ -133,7 +133,7 @@ def test_very_many_unknown_fields_are_counted(shop: Shop) -> None:
     assert int(shown[-1].removeprefix("+")) == 3000 - (len(shown) - 1)
 
 
-def test_every_operation_with_a_body_names_what_it_ignores(shop: Shop) -> None:
+def test_every_operation_with_a_body_names_ignored_fields(shop: Shop) -> None:
     body = {"unknown_": 1}
     order = shop.paid()
     link = shop.data("POST", "/v1/payment-links", json={"productId": shop.product()["id"]})
@@ -151,7 +151,7 @@ def test_every_operation_with_a_body_names_what_it_ignores(shop: Shop) -> None:
             assert answer.headers[IGNORED] == "unknown_", path
 
 
-def test_what_was_ignored_is_named_in_refusals_and_in_replays(shop: Shop) -> None:
+def test_ignored_fields_are_named_in_refusals_and_replays(shop: Shop) -> None:
     wrong = {"prodctId": "x"}
     answer = shop.post("/v1/checkouts", wrong)
     refused(answer, "productId")
@@ -160,8 +160,8 @@ def test_what_was_ignored_is_named_in_refusals_and_in_replays(shop: Shop) -> Non
     rows: list[tuple[str, dict[str, Any], dict[str, str], int, str | None]] = [
         ("/v1/checkouts", wrong, {}, 400, "prodctId"),
         ("/v1/products", more, {}, 201, "sku"),
-        ("/v1/products?page=1", more, {}, 400, "sku"),  # the body is not what is refused
-        ("/v1/products", more, text, 415, None),  # nobody has looked into the body
+        ("/v1/products?page=1", more, {}, 400, "sku"),  # the query is refused, not the body
+        ("/v1/products", more, text, 415, None),  # the body was not parsed
     ]
     for number, (path, body, headers, status, shown) in enumerate(rows):
         own = {"x-api-key": shop.key, "content-type": "application/json"}
@@ -186,14 +186,14 @@ def _with_twice(shop: Shop, name: str, values: list[str], path: str = "/v1/produ
 
 @pytest.mark.parametrize("values", [["a", "a"], ["a", "b"], ["", "a"]])
 @pytest.mark.parametrize("name", ["Idempotency-Key", "Content-Type"])
-def test_a_doubled_header_is_refused(shop: Shop, name: str, values: list[str]) -> None:
+def test_a_repeated_header_is_refused(shop: Shop, name: str, values: list[str]) -> None:
     if name == "Content-Type":
         values = ["application/json", *values[1:]]
     assert "once" in refused(_with_twice(shop, name, values), name)
     assert shop.data("GET", "/v1/products")["items"] == []
 
 
-def test_a_doubled_key_is_no_key(shop: Shop) -> None:
+def test_a_repeated_key_is_no_key(shop: Shop) -> None:
     other = shop.api_server.shop()
     for values in ([shop.key, shop.key], [shop.key, other.key], [shop.key, ""], ["", shop.key]):
         answer = _with_twice(shop, "X-Api-Key", values)
@@ -204,7 +204,7 @@ def test_a_doubled_key_is_no_key(shop: Shop) -> None:
     assert shop.data("GET", "/v1/products")["items"] == []
 
 
-def test_an_operation_without_a_key_answers_whatever_keys_come(api_server: ApiServer) -> None:
+def test_an_operation_without_authentication_ignores_keys(api_server: ApiServer) -> None:
     path = "/v1/config/legal/merchant-services-agreement"
     headers = [("x-api-key", "a"), ("x-api-key", "b")]
     assert api_server.http.get(path, headers=headers).status_code == 200

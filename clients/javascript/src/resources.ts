@@ -1,4 +1,4 @@
-// Made of the OpenAPI document by `make client`: change nothing here.
+// Generated from the OpenAPI document by `make client`: do not edit.
 
 import type { Download } from "./download.js";
 import type { Pages } from "./pages.js";

@@ -1,4 +1,4 @@
-// Made of the OpenAPI document by `make client`: change nothing here.
+// Generated from the OpenAPI document by `make client`: do not edit.
 
 /** A value that a later version of the API may add. */
 export type Later = string & {};
@@ -1386,7 +1386,7 @@ export interface WebhookTestEvent {
   data: WebhookTestData;
 }
 
-/** What products.list can be asked for. */
+/** The query parameters of products.list. */
 export interface ProductsListQuery {
   /** Which page of the list. The first is 1. */
   page?: number | undefined;
@@ -1396,7 +1396,7 @@ export interface ProductsListQuery {
   status?: "ACTIVE" | "ARCHIVED" | undefined;
 }
 
-/** What checkouts.list can be asked for. */
+/** The query parameters of checkouts.list. */
 export interface CheckoutsListQuery {
   /** Which page of the list. The first is 1. */
   page?: number | undefined;
@@ -1414,7 +1414,7 @@ export interface CheckoutsListQuery {
   customerEmail?: string | undefined;
 }
 
-/** What paymentLinks.list can be asked for. */
+/** The query parameters of paymentLinks.list. */
 export interface PaymentLinksListQuery {
   /** Which page of the list. The first is 1. */
   page?: number | undefined;
@@ -1424,7 +1424,7 @@ export interface PaymentLinksListQuery {
   active?: boolean | undefined;
 }
 
-/** What orders.list can be asked for. */
+/** The query parameters of orders.list. */
 export interface OrdersListQuery {
   /** Which page of the list. The first is 1. */
   page?: number | undefined;
@@ -1456,7 +1456,7 @@ export interface OrdersListQuery {
   query?: string | undefined;
 }
 
-/** What orders.export can be asked for. */
+/** The query parameters of orders.export. */
 export interface OrdersExportQuery {
   /** Only orders that were made at this time or later, Unix ms. */
   startDate?: number | Date | undefined;
@@ -1486,7 +1486,7 @@ export interface OrdersExportQuery {
   bom?: boolean | undefined;
 }
 
-/** What refunds.list can be asked for. */
+/** The query parameters of refunds.list. */
 export interface RefundsListQuery {
   /** A whole number from 1. */
   page?: number | undefined;
@@ -1494,7 +1494,7 @@ export interface RefundsListQuery {
   size?: number | undefined;
 }
 
-/** What disputes.list can be asked for. */
+/** The query parameters of disputes.list. */
 export interface DisputesListQuery {
   /** Which page of the list. The first is 1. */
   page?: number | undefined;
@@ -1506,7 +1506,7 @@ export interface DisputesListQuery {
   orderId?: string | undefined;
 }
 
-/** What payouts.list can be asked for. */
+/** The query parameters of payouts.list. */
 export interface PayoutsListQuery {
   /** Which page of the list. The first is 1. */
   page?: number | undefined;
@@ -1516,7 +1516,7 @@ export interface PayoutsListQuery {
   status?: "FAILED" | "PAID" | "PENDING" | undefined;
 }
 
-/** What balanceTransactions.list can be asked for. */
+/** The query parameters of balanceTransactions.list. */
 export interface BalanceTransactionsListQuery {
   /** Which page of the list. The first is 1. */
   page?: number | undefined;
@@ -1526,7 +1526,7 @@ export interface BalanceTransactionsListQuery {
   type?: "ADMIN_RECHARGE" | "BALANCE_CORRECTION" | "CHARGEBACK" | "CHARGEBACK_FEE" | "CHARGEBACK_RECOVERY" | "FEE" | "FREEZE" | "PAYMENT" | "PAYOUT" | "REFUND" | "ROLLING_RESERVE" | "ROLLING_RESERVE_OFFSET" | "ROLLING_RESERVE_RECOVERY" | "ROLLING_RESERVE_RELEASE" | "SETTLEMENT" | "UNFREEZE" | undefined;
 }
 
-/** What balance.exportStatement can be asked for. */
+/** The query parameters of balance.exportStatement. */
 export interface BalanceExportStatementQuery {
   /** Where the statement begins, Unix ms. It has the balances before that. */
   startDate?: number | Date | undefined;
@@ -1536,7 +1536,7 @@ export interface BalanceExportStatementQuery {
   bom?: boolean | undefined;
 }
 
-/** What webhookEndpoints.list can be asked for. */
+/** The query parameters of webhookEndpoints.list. */
 export interface WebhookEndpointsListQuery {
   /** A whole number from 1. */
   page?: number | undefined;
@@ -1544,7 +1544,7 @@ export interface WebhookEndpointsListQuery {
   size?: number | undefined;
 }
 
-/** What webhookDeliveries.list can be asked for. */
+/** The query parameters of webhookDeliveries.list. */
 export interface WebhookDeliveriesListQuery {
   /** A whole number from 1. */
   page?: number | undefined;
@@ -1558,7 +1558,7 @@ export interface WebhookDeliveriesListQuery {
   eventId?: string | undefined;
 }
 
-/** What events.list can be asked for. */
+/** The query parameters of events.list. */
 export interface EventsListQuery {
   /** `cursor` of the previous response; absent: from the oldest event kept. */
   cursor?: string | undefined;

@@ -39,8 +39,8 @@ async def _shown(tx: "Tx", links: "list[PaymentLink]", now: int) -> list[dict[st
     public_url = session.settings().public_url
     shown: list[dict[str, Any]] = []
     for link in links:
-        used = await payment_links.usage(tx, link.merchant_id, [link.id])
-        out = PaymentLinkOut.of(link, used[link.id], public_url, now)
+        used = await payment_links.find_usage(tx, link.merchant_id, [link.id])
+        out = PaymentLinkOut.from_link(link, used[link.id], public_url, now)
         own = {"merchantId": link.merchant_id, "sells": link.name or link.product_id}
         shown.append({**output.plain(out), **own})
     return shown

@@ -1,6 +1,6 @@
 """A typed client of the merchant API, blocking and for asyncio.
 
-Uses nothing of the server: a shop that only calls the API imports only this.
+It is independent of the server, so that a shop that only calls the API imports only this package.
 """
 
 from .asynchronous import AsyncClient, AsyncDownload, AsyncPages

@@ -1,7 +1,7 @@
 """``Client``: the API for programs without asyncio.
 
-Made of ``asynchronous.py`` by `make client`: change that file, not this one. Fields and filters
-stand in ``operations.py``; they change neither.
+Generated from ``asynchronous.py`` by `make client`: change that file, not this one. Fields and
+filters are in ``operations.py``.
 """
 
 import os
@@ -23,7 +23,7 @@ from .connection import (
     SeenItems,
     filename,
     http_options,
-    unfinished,
+    partial_path,
 )
 from .pages import Page
 from .request import File, Request
@@ -35,10 +35,10 @@ I = TypeVar("I", bound=Identified)  # noqa: E741 - an item
 
 
 class Sender:
-    """Sends requests, again where ``RetriedRequest`` says so. Safe to share between threads."""
+    """Sends requests, repeated as ``RetriedRequest`` decides. Safe to share between threads."""
 
     def __init__(self, http: httpx2.Client, retries: Retries, timeout_s: float) -> None:
-        """Made by ``Client``."""
+        """Created by ``Client``."""
         self.http = http
         self.retries = retries
         self.timeout_s = timeout_s
@@ -49,7 +49,7 @@ class Sender:
         return retried.read(response, body)
 
     def open(self, request: Request[File]) -> tuple[RetriedRequest[File], httpx2.Response]:
-        """Return a response whose body is not read yet. Raises OpenTillError."""
+        """Return a response with an unread body. Raises OpenTillError."""
         retried, response, _ = self._send(request, whole=False)
         return retried, response
 
@@ -94,22 +94,22 @@ def _read_body(retried: RetriedRequest[Any], response: httpx2.Response) -> bytes
 
 
 class Pages(Generic[I]):
-    """A list, fetched page by page while it is iterated. Each loop begins anew."""
+    """A list, fetched page by page during iteration. Each loop starts again."""
 
     def __init__(self, sender: Sender, request: Request[Page[I]]) -> None:
-        """Made by the ``list`` methods of a client."""
+        """Created by the ``list`` methods of a client."""
         self._sender = sender
         self._request = request
 
     def __iter__(self) -> Iterator[I]:
-        """Give every item once, from the requested page to the last."""
+        """Yield every item once, from the requested page to the last."""
         seen = SeenItems()
         for page in self.pages():
             for item in filter(seen.add, page.items):
                 yield item
 
     def pages(self) -> Iterator[Page[I]]:
-        """Give page after page, each with its pagination."""
+        """Yield the pages, each with its pagination."""
         number = int(self._request.query["page"])
         while True:
             page = self._sender.send(self._request.at(number))
@@ -119,19 +119,19 @@ class Pages(Generic[I]):
             number += 1
 
     def page(self) -> Page[I]:
-        """Return the requested page alone."""
+        """Return only the requested page."""
         return self._sender.send(self._request)
 
 
 class Download:
-    """A file, streamed in constant memory: ``with`` and iterate, or ``save``."""
+    """A file, streamed in constant memory: iterate it in ``with``, or ``save`` it."""
 
     def __init__(self, sender: Sender, request: Request[File]) -> None:
-        """Made by the ``export`` methods of a client."""
+        """Created by the ``export`` methods of a client."""
         self._sender = sender
         self._request = request
         self._open: tuple[RetriedRequest[File], httpx2.Response] | None = None
-        self.filename = ""  # as the server names it, once it is open
+        self.filename = ""  # the server's name for the file, once it is open
 
     def __enter__(self) -> Self:
         """Request the file."""
@@ -144,13 +144,13 @@ class Download:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the response, read to its end or not."""
+        """Close the response."""
         if self._open is not None:
             self._open[1].close()
             self._open = None
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give the file chunk by chunk. Raises ConnectionFailed if it breaks off."""
+        """Yield the file in chunks. Raises ConnectionFailed if the connection breaks."""
         if self._open is None:
             with self:
                 for chunk in self:
@@ -164,10 +164,10 @@ class Download:
             raise retried.broke_off(failure) from failure
 
     def save(self, target: str | os.PathLike[str] | IO[bytes]) -> int:
-        """Write the file and return its size in bytes; a path gets the whole file or nothing."""
+        """Write the file and return its size in bytes; a path gets the complete file or none."""
         if isinstance(target, str | os.PathLike):
             path = Path(target)
-            part = unfinished(path)
+            part = partial_path(path)
             try:
                 with part.open("wb") as stream:
                     size = self.save(stream)
@@ -184,17 +184,17 @@ class Download:
 
 
 def _data(operation: Callable[P, Request[T]]) -> Method[P, T]:
-    """Make a method that returns the data of its response."""
+    """Return a method that returns the data of its response."""
     return Method(operation, Sender.send)
 
 
 def _list(operation: Callable[P, Request[Page[I]]]) -> Method[P, Pages[I]]:
-    """Make a method that returns the pages of a list."""
+    """Return a method that returns the pages of a list."""
     return Method(operation, Pages)
 
 
 def _file(operation: Callable[P, Request[File]]) -> Method[P, Download]:
-    """Make a method that returns a file."""
+    """Return a method that returns a file."""
     return Method(operation, Download)
 
 
@@ -205,7 +205,7 @@ class Agreement(Resource):
 
 
 class Products(Resource):
-    """What the merchant sells."""
+    """The merchant's products."""
 
     create = _data(operations.create_product)
     list = _list(operations.list_products)
@@ -224,7 +224,7 @@ class Checkouts(Resource):
 
 
 class PaymentLinks(Resource):
-    """Addresses at which any number of customers can pay."""
+    """URLs at which any number of customers can pay."""
 
     create = _data(operations.create_payment_link)
     list = _list(operations.list_payment_links)
@@ -233,7 +233,7 @@ class PaymentLinks(Resource):
 
 
 class Orders(Resource):
-    """Orders: paid, to be paid, or closed."""
+    """Orders: pending, paid or closed."""
 
     list = _list(operations.list_orders)
     get = _data(operations.get_order)
@@ -241,7 +241,7 @@ class Orders(Resource):
 
 
 class Refunds(Resource):
-    """Money given back to customers."""
+    """Refunds to customers."""
 
     create = _data(operations.create_refund)
     list = _list(operations.list_refunds)
@@ -263,20 +263,20 @@ class Payouts(Resource):
 
 
 class Balance(Resource):
-    """What is pending, available and frozen."""
+    """The pending, available and frozen balance."""
 
     get = _data(operations.get_balance)
     export_statement = _file(operations.export_statement)
 
 
 class BalanceTransactions(Resource):
-    """Every entry on the balance."""
+    """The entries of the balance."""
 
     list = _list(operations.list_balance_transactions)
 
 
 class WebhookEndpoints(Resource):
-    """The addresses that events are sent to."""
+    """The endpoints to which events are sent."""
 
     create = _data(operations.create_endpoint)
     list = _list(operations.list_endpoints)
@@ -289,13 +289,13 @@ class WebhookEndpoints(Resource):
 
 
 class WebhookDeliveries(Resource):
-    """Events on their way to an endpoint."""
+    """The deliveries of events to an endpoint."""
 
     list = _list(operations.list_deliveries)
 
 
 class Events(Resource):
-    """What happened, in order."""
+    """Events, in order."""
 
     list = _data(operations.list_events)
     get = _data(operations.get_event)
@@ -304,11 +304,11 @@ class Events(Resource):
 class Client:
     """The API of one OpenTill server with one key. Safe to share between threads.
 
-    ``base_url`` is the server's address without ``/v1``. ``transport``, ``event_hooks`` and
-    ``trust_env`` are httpx2's own.
+    ``base_url`` is the server's URL without ``/v1``. ``transport``, ``event_hooks`` and
+    ``trust_env`` are those of httpx2.
     """
 
-    def __init__(  # noqa: PLR0913 - the address, and what differs from the defaults
+    def __init__(  # noqa: PLR0913 - most have defaults
         self,
         base_url: str,
         api_key: str = "",
@@ -320,7 +320,7 @@ class Client:
         event_hooks: Mapping[str, list[Callable[..., Any]]] | None = None,
         trust_env: bool = True,
     ) -> None:
-        """``timeout_s`` is how long the server may be silent. Raises ValueError."""
+        """``timeout_s`` is the longest time without data from the server. Raises ValueError."""
         self._http = httpx2.Client(
             **http_options(base_url, api_key, headers, timeout_s),
             transport=transport,
@@ -343,11 +343,11 @@ class Client:
         self.events = Events(sender)
 
     def __repr__(self) -> str:
-        """Name the server, and not the key."""
+        """Return the server's URL, without the key."""
         return f"{type(self).__name__}({str(self._http.base_url)!r})"
 
     def __enter__(self) -> Self:
-        """Use it in a block; connections are closed after it."""
+        """Return the client, whose connections are closed at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""What both clients share: connection options, methods made of operations, lists, file names."""
+"""Shared by both clients: connection options, methods for operations, lists and file names."""
 
 import functools
 import platform
@@ -23,7 +23,7 @@ USER_AGENT: Final = (
     f"opentill-python/{__version__} "
     f"(python {platform.python_version()}; httpx2 {httpx2.__version__})"
 )
-_REMEMBERED: Final = 1000  # ids of a list: more than ten pages
+_MAX_SEEN: Final = 1000  # ids of a list: ten pages of the largest size
 _FILENAME: Final = re.compile(r'filename="([^"/\\]{1,200})"')
 
 
@@ -31,17 +31,17 @@ class Resource:
     """The operations on one kind of resource, such as ``client.orders``."""
 
     def __init__(self, sender: Any) -> None:
-        """``sender`` is the client's."""
+        """``sender`` is the sender of the client."""
         self.sender = sender
 
 
 class Method(Generic[P, R]):
-    """A method of a resource: the parameters of an operation, and what becomes of its request."""
+    """A method of a resource, with the parameters of its operation."""
 
     def __init__(
         self, operation: Callable[P, Request[Any]], send: Callable[[Any, Request[Any]], R]
     ) -> None:
-        """``operation`` is of ``operations.py``; ``send`` takes the sender and the request."""
+        """``operation`` is from ``operations.py``; ``send`` takes the sender and the request."""
         self.operation = operation
         self.send = send
 
@@ -65,22 +65,22 @@ class Identified(Protocol):
 
 
 class SeenItems:
-    """The items that a list showed last.
+    """The last items of a list, which the next page may repeat.
 
-    Lists are newest first, so a new item moves the others on: the last item of one page is then
+    Lists are newest first, so a new item moves the others back: the last item of one page is then
     the first of the next.
     """
 
     def __init__(self) -> None:
-        """Begin a list."""
+        """Start a list."""
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def add(self, item: Identified) -> bool:
-        """Remember an item; return whether it is new."""
+        """Add an item; return whether it is new."""
         if item.id in self._ids:
             return False
         self._ids[item.id] = None
-        if len(self._ids) > _REMEMBERED:
+        if len(self._ids) > _MAX_SEEN:
             self._ids.popitem(last=False)
         return True
 
@@ -88,7 +88,7 @@ class SeenItems:
 def http_options(
     base_url: str, api_key: str, headers: Mapping[str, str] | None, timeout_s: float
 ) -> dict[str, Any]:
-    """Return the parameters of either of httpx2's clients. Raises ValueError."""
+    """Return the parameters of both clients of httpx2. Raises ValueError."""
     try:
         url = httpx2.URL(base_url.rstrip("/"))
     except httpx2.InvalidURL:
@@ -96,7 +96,7 @@ def http_options(
     if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
         message = "base_url must be the http or https address of a server, such as https://pay.example.com"
         raise ValueError(message)
-    api_key = api_key.strip(" \t\r\n")  # as a line of a file, or copied with what surrounds it
+    api_key = api_key.strip(" \t\r\n")  # it may be read from a file, or copied with spaces
     if not re.fullmatch(r"[!-~]*", api_key):
         message = "api_key must be a key as `opentill keys create` prints it"
         raise ValueError(message)
@@ -107,17 +107,17 @@ def http_options(
         "base_url": url,
         "headers": {**own, **(headers or {})},
         "timeout": timeout_s,
-        "follow_redirects": False,  # a key goes to no other address
+        "follow_redirects": False,  # the key is sent to no other URL
     }
 
 
 def filename(response: httpx2.Response) -> str:
-    """Return the name that the server gives a file, "" for none."""
+    """Return the file name in a response, "" for none."""
     headers: Mapping[str, str] = response.headers
-    found = _FILENAME.search(headers.get("content-disposition", ""))
-    return found[1] if found else ""
+    match = _FILENAME.search(headers.get("content-disposition", ""))
+    return match[1] if match else ""
 
 
-def unfinished(path: Path) -> Path:
-    """Return where a file is written until it is whole."""
+def partial_path(path: Path) -> Path:
+    """Return the path to which a file is written until it is complete."""
     return path.with_name(path.name + ".part")

@@ -1,7 +1,7 @@
-"""The errors of the client: one class for each business code, and one for no response at all.
+"""The errors of the client: one class for each business code, and one for no response.
 
-Every error says by ``maybe_done`` whether the request may have had its effect. Where it may,
-sending the same request again with ``idempotency_key`` has no second effect.
+``maybe_done`` of every error says whether the request may have had its effect. If so, repeating it
+with the same ``idempotency_key`` has no second effect.
 """
 
 
@@ -17,19 +17,19 @@ class OpenTillError(Exception):
         request_id: str = "",
         maybe_done: bool = False,
     ) -> None:
-        """``status`` is the HTTP status, ``code`` the business code, None where there was none."""
+        """``status`` is the HTTP status, ``code`` the business code, None without one."""
         super().__init__(message)
         self.status = status
         self.code = code
         self.request_id = request_id  # finds the request in the server's log
-        self.field = ""  # what a refusal is about, if the server says
-        self.reason = ""  # why, or what would be accepted
+        self.field = ""  # the refused field, if the response has one
+        self.reason = ""  # the reason, or what would be accepted
         self.maybe_done = maybe_done
-        self.idempotency_key: str | None = None  # of a POST: what it was sent with
+        self.idempotency_key: str | None = None  # the key of a POST
 
 
 class ValidationFailed(OpenTillError):
-    """Input or a business rule was refused: ``field``, and what would be accepted (40001)."""
+    """The input is invalid, or a business rule refuses it (40001)."""
 
 
 class Unauthorized(OpenTillError):
@@ -51,7 +51,7 @@ class IdempotencyKeyReused(OpenTillError):
 class RateLimited(OpenTillError):
     """Too many requests (42901)."""
 
-    retry_after: float | None = None  # seconds until the next one passes, if the server says
+    retry_after: float | None = None  # seconds until the next request, if the response has them
 
 
 class RequestRefused(OpenTillError):
@@ -61,7 +61,7 @@ class RequestRefused(OpenTillError):
 class NotPermitted(RequestRefused):
     """The merchant or its key may not do this (40301).
 
-    ``field`` is ``scope`` where the key lacks one, and ``reason`` names it; else the capability
+    ``field`` is ``scope`` if the key lacks one, which ``reason`` names; otherwise the capability
     that is switched off, or the agreement.
     """
 
@@ -71,12 +71,12 @@ class ServerError(OpenTillError):
 
 
 class UnexpectedResponse(OpenTillError):
-    """A response that is not in the API's form: most often of another server."""
+    """A response that the API does not define, mostly from another server."""
 
 
 class ConnectionFailed(OpenTillError):
-    """No whole response came: the connection was refused, cut, or too slow."""
+    """No complete response arrived: the connection was refused, cut or too slow."""
 
 
 class WebhookInvalid(Exception):
-    """A webhook that is not genuine, too old, or not in its form. Respond with 400."""
+    """A webhook that is forged, too old or malformed. Respond with 400."""

@@ -1,7 +1,7 @@
-"""What all events have. Their types and payloads stand in ``events.py``.
+"""The base of all events. Their types and payloads are in ``events.py``.
 
-``event.data`` is decoded when it is used, and raises WebhookInvalid if it does not have the form of
-its type. An event of a type that this client does not know is an ``Event``.
+``event.data`` is decoded when it is used, and raises WebhookInvalid if it does not match its type.
+An event of an unknown type is an ``Event``.
 """
 
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -11,7 +11,7 @@ import msgspec
 from .errors import WebhookInvalid
 
 T = TypeVar("T")
-# What decoding raises for bytes that are no JSON, nested too deep, or of another form.
+# Raised by decoding for invalid JSON, too deep nesting or another type.
 MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -24,7 +24,7 @@ def _data_of(event: "Event", form: type[T]) -> T:
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Any event; ``id`` is the same each time it is delivered."""
+    """Any event; each delivery has the same ``id``."""
 
     id: str
     type: str
@@ -33,17 +33,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def data(self) -> Any:
-        """What happened, as a dict."""
+        """The payload as a dict."""
         return _data_of(self, dict[str, Any])
 
 
 class TypedEvent(Event, Generic[T], frozen=True, kw_only=True):
-    """An event of a type that this client knows."""
+    """An event of a known type."""
 
     form: ClassVar[type[Any]]  # of ``data``
 
     @property
     def data(self) -> T:
-        """What happened."""
+        """The payload."""
         form: type[T] = self.form
         return _data_of(self, form)

@@ -1,4 +1,4 @@
-"""Reading events: one from a webhook's body, or a list of them."""
+"""Decoding events, from a webhook's body or from a list."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from .events import EVENTS
 
 
 def read(body: bytes) -> Event:
-    """Return a verified body as its event. Raises WebhookInvalid if it is none."""
+    """Return the event of a verified body. Raises WebhookInvalid."""
     try:
         event = msgspec.json.decode(body, type=Event)
         kind = EVENTS.get(event.type)
@@ -19,7 +19,7 @@ def read(body: bytes) -> Event:
 
 
 class EventList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Events, oldest first. Keep ``cursor`` and come back with it: none is ever skipped."""
+    """Events, oldest first. Continue with ``cursor`` to skip none."""
 
     raw: list[msgspec.Raw] = msgspec.field(name="items")
     cursor: str
@@ -27,5 +27,5 @@ class EventList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def items(self) -> list[Event]:
-        """The events, typed as webhooks are."""
+        """The events, typed like webhooks."""
         return [read(bytes(item)) for item in self.raw]

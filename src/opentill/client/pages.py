@@ -1,4 +1,4 @@
-"""Pages of lists, as every list of the API returns them."""
+"""The pages of lists."""
 
 from typing import Generic, TypeVar
 
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Pagination(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a page stands in its list."""
+    """The position of a page in its list."""
 
     page: int
     size: int

@@ -1,4 +1,4 @@
-"""A request before it is sent: method, path, query, body, and the type of its response."""
+"""Unsent requests: method, path, query, body and the type of the response."""
 
 import datetime as dt
 import re
@@ -16,7 +16,9 @@ Method = Literal["GET", "POST", "PATCH", "DELETE"]
 Amount = str | Decimal | int  # never a float, which cannot hold 0.10
 Moment = int | dt.datetime  # Unix milliseconds, or an aware datetime
 
-_ID: Final = re.compile(r"\w{1,100}", re.ASCII)  # ids and a trade_no: what leaves the path as it is
+_ID: Final = re.compile(
+    r"\w{1,100}", re.ASCII
+)  # an id or a trade_no, which need no escaping in a path
 _AMOUNTS: Final = frozenset({"price", "min_amount", "max_amount"})
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -26,14 +28,14 @@ class File:
 
 
 class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One request of the API; ``response`` is the type of ``data``, None without data."""
+    """A request; ``response`` is the type of ``data``, None without data."""
 
     method: Method
     path: str
     response: Any
     query: Mapping[str, str | int] = {}
     body: bytes | None = None
-    idempotency_key: str | None = None  # as the caller chose it
+    idempotency_key: str | None = None  # chosen by the caller
 
     def at(self, page: int) -> "Request[T]":
         """Return the same request for another page."""
@@ -41,38 +43,38 @@ class Request(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def get(path: str, response: type[T], **query: str | int | Mapping[str, str] | None) -> Request[T]:
-    """Return a GET; parameters that are None are left out, mappings become ``name[key]=value``.
+    """Return a GET; parameters that are None are omitted, mappings become ``name[key]=value``.
 
-    Raises ValueError for an empty text: left out, it would list what it was to exclude.
+    Raises ValueError for an empty text, which the server ignores, so that it would exclude nothing.
     """
-    given: dict[str, str | int] = {}
+    parameters: dict[str, str | int] = {}
     for name, value in query.items():
         if isinstance(value, Mapping):
-            given |= {f"{_camel(name)}[{key}]": entry for key, entry in value.items()}
+            parameters |= {f"{_camel(name)}[{key}]": entry for key, entry in value.items()}
         elif value is not None:
-            given[_camel(name)] = value
+            parameters[_camel(name)] = value
         if value == "" or (isinstance(value, Mapping) and "" in value.values()):
             message = f"{name} must not be empty: leave it out, or give None"
             raise ValueError(message)
-    return Request(method="GET", path=path, response=response, query=given)
+    return Request(method="GET", path=path, response=response, query=parameters)
 
 
 def post(path: str, response: type[T], idempotency_key: str | None, **fields: Any) -> Request[T]:
-    """Return a POST; fields that are None are left out."""
-    given = {name: value for name, value in fields.items() if value is not None}
+    """Return a POST; fields that are None are omitted."""
+    sent_fields = {name: value for name, value in fields.items() if value is not None}
     return Request(
         method="POST",
         path=path,
         response=response,
-        body=_json(given) if fields else None,
+        body=_json(sent_fields) if fields else None,
         idempotency_key=idempotency_key,
     )
 
 
 def patch(path: str, response: type[T], **fields: Any) -> Request[T]:
-    """Return a PATCH; fields that are UNSET are left out, None is sent as null."""
-    given = {name: value for name, value in fields.items() if value is not UNSET}
-    return Request(method="PATCH", path=path, response=response, body=_json(given))
+    """Return a PATCH; fields that are UNSET are omitted, None is sent as null."""
+    sent_fields = {name: value for name, value in fields.items() if value is not UNSET}
+    return Request(method="PATCH", path=path, response=response, body=_json(sent_fields))
 
 
 def delete(path: str) -> Request[None]:
@@ -81,7 +83,7 @@ def delete(path: str) -> Request[None]:
 
 
 def checked_id(text: str) -> str:
-    """Return an id for a path. Raises NotFound, without a request, for what cannot be one."""
+    """Return a valid id for a path. Raises NotFound, without a request, for any other text."""
     untyped = cast("object", text)  # callers without a type checker
     if not isinstance(untyped, str) or _ID.fullmatch(untyped) is None:
         message = f"{text!r} is not an id"
@@ -90,7 +92,7 @@ def checked_id(text: str) -> str:
 
 
 def decimal_text(value: Amount) -> str:
-    """Return an amount as decimal text. Raises TypeError for a float, ValueError for no number."""
+    """Return an amount as decimal text. Raises TypeError for a float, ValueError for NaN."""
     untyped = cast("object", value)  # callers without a type checker
     if isinstance(untyped, str):
         return untyped
@@ -104,7 +106,7 @@ def decimal_text(value: Amount) -> str:
 
 
 def item_fields(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item as the API takes it, its amounts as decimal text. Raises as decimal_text."""
+    """Return the fields of an item for the API. Raises the errors of ``decimal_text``."""
     return {
         _camel(name): decimal_text(value) if name in _AMOUNTS and value is not None else value
         for name, value in item.items()
@@ -122,7 +124,7 @@ def millis(moment: Moment | None) -> int | None:
 
 
 def _camel(name: str) -> str:
-    """Return the name on the wire: ``product_id`` is ``productId``."""
+    """Return the name in the API: ``product_id`` is ``productId``."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 

@@ -1,9 +1,9 @@
-"""When a request is sent again, when not, and which error its caller gets then.
+"""Deciding whether a request is repeated, and which error its caller gets otherwise.
 
-Nothing here does I/O: both clients ask it what to do. Nothing is repeated that could have a second
-effect: a POST carries one Idempotency-Key through all its attempts, GET and DELETE are idempotent
-by themselves, and a PATCH is repeated only when it surely had no effect. What a DELETE finds gone
-after an attempt without a response is deleted.
+Both clients use it; it does no I/O. No request is repeated that could have a second effect: all
+attempts of a POST have one Idempotency-Key, GET and DELETE are idempotent, and a PATCH is repeated
+only if it certainly had no effect. A DELETE succeeds if the resource is gone after an attempt
+without a response.
 """
 
 import email.utils
@@ -39,9 +39,9 @@ from .request import Request
 
 T = TypeVar("T")
 E = TypeVar("E", bound=OpenTillError)
-Failure = httpx2.RequestError | httpx2.StreamError  # raised when no whole response comes
+Failure = httpx2.RequestError | httpx2.StreamError  # raised without a complete response
 
-# Raised before anything of the request was sent.
+# Raised before any part of the request was sent.
 _NEVER_SENT: Final = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -60,21 +60,21 @@ _ERRORS: Final[dict[int, type[OpenTillError]]] = {
 }
 _KEY: Final = re.compile(r"[ -~]{1,255}")
 _RETRIED: Final = frozenset({429, 502, 503, 504})
-_STILL_RUNNING: Final = 40901  # the first attempt still runs: its response will be there soon
-_LAST_BEGIN: Final = 0.9  # of the total: an attempt that begins later would have hardly any time
-# Sent before the server looks for an earlier attempt with the same key: they decide nothing about
-# an earlier attempt that got no response.
+_STILL_RUNNING: Final = 40901  # the first attempt is still running, and will soon have a response
+_LAST_BEGIN: Final = 0.9  # of the total; an attempt that begins later would have too little time
+# Responses that the server sends before it looks up the key, so that they say nothing about an
+# earlier attempt without a response.
 _UNDECIDED: Final = frozenset({401, 409, 429})
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long to try. Each delay doubles, and up to half of it is random.
+    """How often and how long to try. Each delay is twice the previous one, up to half is random.
 
-    No new attempt begins in the last tenth of ``total_s``.
+    No attempt begins in the last tenth of ``total_s``.
     """
 
     attempts: int = 6
-    total_s: float = 150.0  # over all attempts and delays: two windows of the rate limit, and more
+    total_s: float = 150.0  # for all attempts and delays; more than two windows of the rate limit
     first_delay_s: float = 0.25
     longest_delay_s: float = 8.0
 
@@ -92,10 +92,10 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class RetriedRequest(Generic[T]):
-    """One request until it has a response, or until another attempt is of no use."""
+    """A request with its attempts, until it has a response or must not be repeated."""
 
     def __init__(self, request: Request[T], retries: Retries, timeout_s: float) -> None:
-        """Begin; the clock of ``retries.total_s`` runs from now."""
+        """Start; ``retries.total_s`` is counted from now."""
         self.request = request
         self.key = _key(request.idempotency_key) if request.method == "POST" else None
         self._retries = retries
@@ -108,25 +108,25 @@ class RetriedRequest(Generic[T]):
 
     @property
     def timeout_s(self) -> float:
-        """Seconds for which the server may be silent in the next attempt."""
+        """The timeout of the next attempt in seconds."""
         return max(0.001, min(self._timeout_s, self._end - time.monotonic()))
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of this request, beside those of the client."""
+        """The headers of this request in addition to the client's."""
         headers = {} if self.key is None else {"idempotency-key": self.key}
         if self.request.body is not None:
             headers["content-type"] = "application/json"
         return headers
 
     def check_time(self) -> None:
-        """Check that there is time left to read on. Raises httpx2.ReadTimeout."""
+        """Check that there is time left for reading. Raises httpx2.ReadTimeout."""
         if time.monotonic() > self._end:
             message = f"the response was not whole after {self._retries.total_s:g} s"
             raise httpx2.ReadTimeout(message)
 
     def delay_after_failure(self, failure: Failure) -> float:
-        """Return the seconds to wait after no whole response came. Raises ConnectionFailed."""
+        """Return the delay in seconds after an incomplete response. Raises ConnectionFailed."""
         never_sent = isinstance(failure, _NEVER_SENT)
         self._uncertain |= not never_sent and self.request.method != "GET"
         why = str(failure) or type(failure).__name__
@@ -137,13 +137,13 @@ class RetriedRequest(Generic[T]):
         return self._delay(error, None) if repeatable else self._give_up(error)
 
     def delay_after_refusal(self, response: httpx2.Response, body: bytes) -> float:
-        """Return the seconds to wait after a response that is no success. Raises OpenTillError."""
+        """Return the delay in seconds after an unsuccessful response. Raises OpenTillError."""
         status, problem = response.status_code, _problem(body)
         error = self._error(response, problem)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self._uncertain |= self.request.method != "GET"
         elif self.key is not None and problem is not None and status not in _UNDECIDED:
-            self._uncertain = False  # one key: this is the response to all attempts
+            self._uncertain = False  # with one key, this is the response to all attempts
         running = problem is not None and problem.code == _STILL_RUNNING and self.key is not None
         again = running or status in _RETRIED
         if self.request.method == "PATCH" and status != HTTPStatus.TOO_MANY_REQUESTS:
@@ -151,7 +151,7 @@ class RetriedRequest(Generic[T]):
         return self._delay(error, _retry_after(response)) if again else self._give_up(error)
 
     def succeeded(self, response: httpx2.Response, body: bytes) -> bool:
-        """Return whether a response is a success: 2xx, or what an earlier attempt deleted."""
+        """Whether a response is a success: 2xx, or a 404 after an earlier attempt to delete."""
         if response.is_success:
             return True
         if self.request.method != "DELETE" or response.status_code != HTTPStatus.NOT_FOUND:
@@ -159,19 +159,19 @@ class RetriedRequest(Generic[T]):
         return self._uncertain and _problem(body) is not None
 
     def read(self, response: httpx2.Response, body: bytes) -> T:
-        """Return the data of a success. Raises UnexpectedResponse for another form."""
+        """Return the data of a successful response. Raises UnexpectedResponse."""
         try:
-            found = msgspec.json.decode(body, type=_Body)
+            envelope = msgspec.json.decode(body, type=_Body)
             if self.request.response is None:
                 return cast("T", None)
             if self.request.response is Event:  # its type says which event it is
-                return cast("T", read(bytes(found.data)))
-            return cast("T", msgspec.json.decode(found.data, type=self.request.response))
+                return cast("T", read(bytes(envelope.data)))
+            return cast("T", msgspec.json.decode(envelope.data, type=self.request.response))
         except (*MALFORMED, WebhookInvalid) as reason:
             raise self.unexpected(response, f"is not in the API's form ({reason})") from None
 
     def unexpected(self, response: httpx2.Response, what: str) -> UnexpectedResponse:
-        """Return the error for a response that the API does not give."""
+        """Return the error for a response that the API does not define."""
         error = UnexpectedResponse(
             f"the response to {self._name} {what}",
             status=response.status_code,
@@ -209,7 +209,7 @@ class RetriedRequest(Generic[T]):
         return error
 
     def _error(self, response: httpx2.Response, problem: _Body | None) -> OpenTillError:
-        """Return the error that a response stands for."""
+        """Return the error of a response."""
         status = response.status_code
         kind = _ERRORS.get(status, RequestRefused)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -233,7 +233,7 @@ class RetriedRequest(Generic[T]):
 
 
 def _key(chosen: str | None) -> str:
-    """Return the key of a POST. Raises ValueError for one that the server would refuse."""
+    """Return the key of a POST. Raises ValueError for an invalid key."""
     if chosen is None:
         return f"auto-{uuid.uuid4().hex}"
     if _KEY.fullmatch(chosen) is None:
@@ -243,7 +243,7 @@ def _key(chosen: str | None) -> str:
 
 
 def _problem(body: bytes) -> _Body | None:
-    """Return the API's error body; None for what a proxy sends."""
+    """Return the API's error body; None for another one, as of a proxy."""
     try:
         return msgspec.json.decode(body, type=_Body)
     except MALFORMED:
@@ -263,6 +263,6 @@ def _retry_after(response: httpx2.Response) -> float | None:
         return float(text[:9])
     try:
         moment = email.utils.parsedate_to_datetime(text).timestamp()
-    except (ValueError, OverflowError):  # no date, or one of no year that there is
+    except (ValueError, OverflowError):  # no date, or an impossible year
         return None
     return max(0.0, moment - time.time())

@@ -1,9 +1,9 @@
-"""Verifies webhooks: signed with the endpoint's secret, and not long ago.
+"""Verifying webhooks: the signature and its age.
 
-Every delivery carries two sets of headers. ``X-Svc-Signature`` (a deployment may have another
-prefix) is keyed with the secret's text; ``webhook-signature`` (Standard Webhooks) with the secret's
-decoded base64. Either proves the sender, so one valid signature is enough: while a secret is
-rotated, only some are made with the old one.
+Every delivery has two sets of headers. ``X-Svc-Signature`` (a deployment may have another prefix)
+uses the secret's text as the key; ``webhook-signature`` (Standard Webhooks) the secret's decoded
+base64. Either proves the sender, so one valid signature is enough, also during a rotation, when
+only some signatures use the old secret.
 """
 
 import base64
@@ -35,21 +35,20 @@ def verify_webhook(
     now: float | None = None,
     header_prefix: str = HEADER_PREFIX,
 ) -> Event:
-    """Return the event of a genuine delivery. Raises WebhookInvalid for any other.
+    """Verify a delivery and return its event. Raises WebhookInvalid.
 
-    ``body`` is the request's body as it came, before anything parsed it. Several secrets are given
-    during a rotation. ``now`` is in Unix seconds. ``header_prefix`` is the deployment's, in any
-    case; with another one the headers of Standard Webhooks are still valid. Delivery is at least
-    once: store ``event.id``.
+    ``body`` is the unparsed request body. Pass both secrets during a rotation. ``now`` is in Unix
+    seconds. ``header_prefix`` is the deployment's, in any case; the headers of Standard Webhooks
+    are valid with any prefix. Delivery is at least once: store ``event.id``.
     """
     raw = _bytes(body) if isinstance(body, str) else bytes(body)
-    found = {name.lower(): value for name, value in headers.items()}
+    lowered_headers = {name.lower(): value for name, value in headers.items()}
     keys = [secret] if isinstance(secret, str) else list(secret)
     if not all(keys) or not keys:
         message = "secret must be the secret of the endpoint, such as whsec_…"
         raise ValueError(message)
     at_s = time.time() if now is None else now
-    ages = [at_s - sent_s for sent_s in _genuine(raw, found, keys, header_prefix)]
+    ages = [at_s - sent_s for sent_s in _signature_times(raw, lowered_headers, keys, header_prefix)]
     if not ages:
         message = "no signature fits the body and the secret"
         raise WebhookInvalid(message)
@@ -59,43 +58,49 @@ def verify_webhook(
     return read(raw)
 
 
-def _genuine(
+def _signature_times(
     raw: bytes, headers: Mapping[str, str], keys: Sequence[str], header_prefix: str
 ) -> Iterator[float]:
-    """Give the time (Unix seconds) of each set of headers whose signature fits."""
+    """Yield the time (Unix seconds) of each set of headers with a valid signature."""
     prefix = header_prefix.lower()
     own, millis = headers.get(f"{prefix}signature", ""), headers.get(f"{prefix}timestamp", "")
     old = headers.get(f"{prefix}signature-old", "").split()
-    if _MILLIS.fullmatch(millis) and _fits([own, *old], [_own(key, millis, raw) for key in keys]):
+    if _MILLIS.fullmatch(millis) and _matches_any(
+        [own, *old], [_svc_signature(key, millis, raw) for key in keys]
+    ):
         yield int(millis) / 1000
     seconds = headers.get("webhook-timestamp", "")
     signed = _bytes(f"{headers.get('webhook-id', '')}.{seconds}.") + raw
     standard = headers.get("webhook-signature", "").split()
-    if _SECONDS.fullmatch(seconds) and _fits(standard, [_standard(key, signed) for key in keys]):
+    if _SECONDS.fullmatch(seconds) and _matches_any(
+        standard, [_standard_signature(key, signed) for key in keys]
+    ):
         yield float(seconds)
 
 
 def _bytes(text: str) -> bytes:
-    """Encode what was received: a half of a surrogate as bytes that nobody signs, for no error."""
+    """Encode received text; lone surrogates become bytes that match no signature."""
     return text.encode(errors="surrogatepass")
 
 
-def _fits(given: Sequence[str], expected: Sequence[str]) -> bool:
-    """Compare each with each, in constant time."""
-    same = [hmac.compare_digest(_bytes(one), other.encode()) for one in given for other in expected]
+def _matches_any(signatures: Sequence[str], expected: Sequence[str]) -> bool:
+    """Compare all pairs in constant time."""
+    same = [
+        hmac.compare_digest(_bytes(one), other.encode()) for one in signatures for other in expected
+    ]
     return any(same)
 
 
-def _own(secret: str, millis: str, raw: bytes) -> str:
+def _svc_signature(secret: str, millis: str, raw: bytes) -> str:
     signed = millis.encode() + b"." + raw
     return "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
-def _standard(secret: str, signed: bytes) -> str:
+def _standard_signature(secret: str, signed: bytes) -> str:
     text = secret.removeprefix(_PREFIX)
     try:
         key = base64.b64decode(text, validate=True)
-    except binascii.Error:  # not base64: used as text, as the server does
+    except binascii.Error:  # not base64: used as text, like on the server
         key = text.encode()
-    made = hmac.new(key, signed, hashlib.sha256).digest()
-    return "v1," + base64.b64encode(made).decode()
+    digest = hmac.new(key, signed, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(digest).decode()

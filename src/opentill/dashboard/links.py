@@ -124,7 +124,7 @@ async def _list(
     found, total = await payment_links.list_page(request.app.db, request.merchant_id, query)
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
-        used = await payment_links.usage(tx, merchant.id, [one.id for one in found])
+        used = await payment_links.find_usage(tx, merchant.id, [one.id for one in found])
         ids = [one.product_id for one in found if one.product_id is not None]
         sold = await products.find_many(tx, merchant.id, ids)
     choices, _ = await products.list_page(
@@ -266,9 +266,9 @@ async def _link(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         link = await payment_links.find(tx, merchant.id, request.ids["link"])
-        used = await payment_links.usage(tx, merchant.id, [link.id])
+        used = await payment_links.find_usage(tx, merchant.id, [link.id])
         sold = await products.find_many(tx, merchant.id, [link.product_id or ""])
-        ids = await payment_links.newest_paid(tx, merchant.id, link.id, _NEWEST)
+        ids = await payment_links.list_newest_paid(tx, merchant.id, link.id, _NEWEST)
         by_id = await orders.of_ids(tx, merchant.id, ids)
     real, zone = request.app.settings.livemode, ZoneInfo(merchant.time_zone)
     paid = await orders.all_with_livemode(

@@ -22,7 +22,7 @@ from opentill.http import idempotency
 from opentill.pages import branding, model, render
 from opentill.pages.payment_page import Endpoint, PageRequest, count_form
 from opentill.pages.responses import page
-from opentill.payment_links import Held, Offered, Unusable, Wanted
+from opentill.payment_links import LinkOffer, Selection, TooManyHeld, Unusable
 from opentill.web import cookies, qr
 from opentill.web.forms import check_origin, read
 from opentill.web.responses import GUARDS, drawing, see_other
@@ -43,19 +43,19 @@ class _Over(Exception):
     """The form has opened a session before, which can no longer be paid."""
 
 
-async def _offered(request: PageRequest, slug: str) -> Offered:
+async def _offered(request: PageRequest, slug: str) -> LinkOffer:
     """Return what the link at an address offers. Raises NotFound."""
     if _SLUG.fullmatch(slug) is None:
         raise NotFound
     async with request.app.db.connection() as tx:
-        offer = await payment_links.offered(tx, slug, request.now)
+        offer = await payment_links.find_offer(tx, slug, request.now)
     request.locale = offer.link.locale
     return offer
 
 
 async def _page(
     request: PageRequest,
-    offer: Offered,
+    offer: LinkOffer,
     lang: str | None = None,
     *,
     state: str | None = None,
@@ -68,7 +68,7 @@ async def _page(
     kept = cookies.read_cookie(request.headers, _COOKIE).decode("latin-1")
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, link.merchant_id)
-        unfinished = await payment_links.unfinished(tx, link, kept, request.now)
+        unfinished = await payment_links.find_open_session(tx, link, kept, request.now)
     if merchant.charge_off is not None:
         state, unfinished = "INACTIVE", None
     shown = model.Link(
@@ -115,8 +115,8 @@ async def go_on(request: PageRequest, slug: str) -> Response:
         session = await _opened(request, offer, entries)
     except _Over:
         return see_other(here)
-    except (Unusable, Held) as refused:
-        status = _TOO_MANY if isinstance(refused, Held) else 200
+    except (Unusable, TooManyHeld) as refused:
+        status = _TOO_MANY if isinstance(refused, TooManyHeld) else 200
         return await _page(request, offer, lang, state=refused.state, status=status)
     except NotPermitted:
         return await _page(request, offer, lang, state="INACTIVE", status=403)
@@ -138,7 +138,7 @@ async def go_on(request: PageRequest, slug: str) -> Response:
     return see_other(address, {"set-cookie": cookie})
 
 
-def _errors(problem: Invalid, entries: model.LinkEntries, offer: Offered) -> dict[str, str]:
+def _errors(problem: Invalid, entries: model.LinkEntries, offer: LinkOffer) -> dict[str, str]:
     """Return the field that the customer can put right, and the key of what it accepts."""
     if problem.field == "amount":
         return {"amount": N_("Enter an amount from {least} to {most}")}
@@ -157,11 +157,11 @@ def _quantity(entries: model.LinkEntries) -> int:
     return int(entries.quantity) if _NUMBER.fullmatch(entries.quantity) else 0
 
 
-async def _opened(request: PageRequest, offer: Offered, entries: model.LinkEntries) -> Session:
+async def _opened(request: PageRequest, offer: LinkOffer, entries: model.LinkEntries) -> Session:
     """Open a session, or return the one that this very form has opened. Raises _Over."""
     app, link, now = request.app, offer.link, request.now
     limited = app.settings.limit_payments_per_minute
-    wanted = Wanted(
+    wanted = Selection(
         quantity=_quantity(entries),
         amount=entries.amount,
         visitor=merchants.limit_subject(request.client_ip) if limited else None,

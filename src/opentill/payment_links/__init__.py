@@ -1,4 +1,4 @@
-"""Payment links: an address that opens a session for each customer who goes on (decision 0089)."""
+"""Payment links: a URL that opens a session for each customer who continues (decision 0089)."""
 
 from opentill.payment_links.model import (
     LinkBody,
@@ -13,51 +13,51 @@ from opentill.payment_links.model import (
     state_of,
 )
 from opentill.payment_links.opening import (
-    Held,
-    Offered,
+    LinkOffer,
+    Selection,
+    TooManyHeld,
     Unusable,
-    Wanted,
-    offered,
+    find_offer,
+    find_open_session,
     open_session,
-    unfinished,
 )
 from opentill.payment_links.queries import ListQuery as PaymentLinksQuery
 from opentill.payment_links.service import (
     create,
     find,
     find_anywhere,
+    find_usage,
+    list_newest_paid,
     list_page,
-    newest_paid,
     search,
     update,
-    usage,
 )
 
 __all__ = [
-    "Held",
     "LinkBody",
     "LinkItemBody",
+    "LinkOffer",
     "LinkUpdate",
-    "Offered",
     "Outdated",
     "PaymentLink",
     "PaymentLinkOut",
     "PaymentLinksQuery",
     "Sales",
+    "Selection",
     "State",
+    "TooManyHeld",
     "Unusable",
     "Usage",
-    "Wanted",
     "create",
     "find",
     "find_anywhere",
+    "find_offer",
+    "find_open_session",
+    "find_usage",
+    "list_newest_paid",
     "list_page",
-    "newest_paid",
-    "offered",
     "open_session",
     "search",
     "state_of",
-    "unfinished",
     "update",
-    "usage",
 ]

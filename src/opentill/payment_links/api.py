@@ -11,42 +11,42 @@ from opentill.payment_links.model import LinkBody, LinkUpdate, PaymentLink, Paym
 from opentill.payment_links.queries import ListQuery
 
 
-def _shown(request: ApiRequest[Any, Any], link: PaymentLink, usage: Usage) -> PaymentLinkOut:
-    return PaymentLinkOut.of(link, usage, request.app.settings.public_url, request.now)
+def _link_out(request: ApiRequest[Any, Any], link: PaymentLink, usage: Usage) -> PaymentLinkOut:
+    return PaymentLinkOut.from_link(link, usage, request.app.settings.public_url, request.now)
 
 
 async def create(request: ApiRequest[Nothing, LinkBody], tx: Tx) -> PaymentLinkOut:
-    """Make a payment link."""
+    """Create a payment link."""
     link = await service.create(
         tx, request.app.gateways, request.merchant_id, request.body, request.now
     )
-    return _shown(request, link, Usage())
+    return _link_out(request, link, Usage())
 
 
 async def list_links(request: ApiRequest[ListQuery, Nothing]) -> Listing[PaymentLinkOut]:
     """List payment links, newest first."""
     query, merchant_id = request.query, request.merchant_id
-    found, total = await service.list_page(request.app.db, merchant_id, query)
+    links, total = await service.list_page(request.app.db, merchant_id, query)
     async with request.app.db.connection() as tx:
-        used = await service.usage(tx, merchant_id, [link.id for link in found])
-    shown = [_shown(request, link, used[link.id]) for link in found]
-    return paging.listing(shown, query.page, query.size, total)
+        used = await service.find_usage(tx, merchant_id, [link.id for link in links])
+    rows = [_link_out(request, link, used[link.id]) for link in links]
+    return paging.listing(rows, query.page, query.size, total)
 
 
 async def get(request: ApiRequest[Nothing, Nothing]) -> PaymentLinkOut:
     """Return a payment link."""
     async with request.app.db.connection() as tx:
         link = await service.find(tx, request.merchant_id, request.path["id"])
-        used = await service.usage(tx, link.merchant_id, [link.id])
-    return _shown(request, link, used[link.id])
+        used = await service.find_usage(tx, link.merchant_id, [link.id])
+    return _link_out(request, link, used[link.id])
 
 
 async def update(request: ApiRequest[Nothing, LinkUpdate], tx: Tx) -> PaymentLinkOut:
-    """Change a payment link."""
+    """Update a payment link."""
     link_id = request.path["id"]
     link = await service.update(tx, request.merchant_id, link_id, request.body, request.now)
-    used = await service.usage(tx, link.merchant_id, [link.id])
-    return _shown(request, link, used[link.id])
+    used = await service.find_usage(tx, link.merchant_id, [link.id])
+    return _link_out(request, link, used[link.id])
 
 
 _LINK: Final[dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""What a payment link is, and its shapes on the wire."""
+"""Payment links as they are stored, and as the API reads and shows them."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, Self
@@ -13,27 +13,25 @@ from opentill.http.fields import CreatedAt, DecimalText, MetadataShown, UpdatedA
 from opentill.products.model import Currency, Description, Image, Metadata, Name, Price
 
 State = Literal["ACTIVE", "INACTIVE", "EXPIRED", "USED_UP"]
-MOST_USES: Final = 100_000
-# A session of a link whose uses are limited holds one of them, so it ends sooner than others.
+MAX_USES: Final = 100_000
+# A session of a link with limited uses holds one of them, so it expires earlier than others.
 HELD_MS: Final = 30 * 60 * 1000
-# After this long without a try to pay it, a session gives way to the next customer where all uses
-# are taken (decision 0120).
+# If all uses are taken, the next customer gets the use of a session that nobody has tried to pay
+# for this long (decision 0120).
 IDLE_MS: Final = 5 * 60 * 1000
-_MOST_HELD: Final = 3  # uses of such a link, by one visitor at once
+_MAX_HELD: Final = 3  # uses of such a link, by one visitor at once
 
 
-def most_held(max_uses: int) -> int:
-    """Return how many uses one visitor may hold unpaid: never all of several."""
-    return min(_MOST_HELD, max(1, max_uses // 2))
+def max_held(max_uses: int) -> int:
+    """Return how many unpaid uses one visitor may hold: never all, unless there is only one."""
+    return min(_MAX_HELD, max(1, max_uses // 2))
 
 
-_Moment = Annotated[
+_FutureTime = Annotated[
     int,
     Meta(ge=0, le=253_402_300_799_999, description="a time to come, in Unix milliseconds"),
 ]
-_Uses = Annotated[
-    int, Meta(ge=1, le=MOST_USES, description=f"a whole number from 1 to {MOST_USES}")
-]
+_Uses = Annotated[int, Meta(ge=1, le=MAX_USES, description=f"a whole number from 1 to {MAX_USES}")]
 _Url = Annotated[
     str,
     Meta(
@@ -45,7 +43,7 @@ _Url = Annotated[
 
 
 class PaymentLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment link as it is stored: of a product, or of an item whose amounts are minor units."""
+    """A stored payment link: for a product, or for an item with amounts in minor units."""
 
     merchant_id: str
     id: str
@@ -56,7 +54,7 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     image: str | None
     currency: str | None
-    least_minor: int | None  # equal to the most for a fixed price
+    least_minor: int | None  # equal to ``most_minor`` for a fixed price
     most_minor: int | None
     max_quantity: int
     expires_at: int | None
@@ -71,12 +69,12 @@ class PaymentLink(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
     def address(self, public_url: str) -> str:
-        """Return where its page is."""
+        """Return the URL of the link's page."""
         return f"{public_url}/pay/{self.slug}"
 
 
 class NewLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment link to be stored."""
+    """A payment link to store."""
 
     merchant_id: str
     id: str
@@ -99,7 +97,7 @@ class NewLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sales(msgspec.Struct, frozen=True, kw_only=True):
-    """What a link has brought in one currency; amounts in minor units."""
+    """The sales of a link in one currency; amounts in minor units."""
 
     payment_link_id: str
     currency: str
@@ -109,38 +107,38 @@ class Sales(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaidUse(msgspec.Struct, frozen=True):
-    """A session of a link that was paid, by its order."""
+    """A paid session of a link, by its order."""
 
     order_id: str
 
 
 class Outdated(Exception):
-    """A link has changed since somebody saw what they want to change."""
+    """A link has changed since the caller read it."""
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What has become of a link: by currency, those first that were paid most often."""
+    """The sales of a link by currency, those with most payments first."""
 
     sales: tuple[Sales, ...] = ()
 
     @property
     def open(self) -> int:
-        """How many of its sessions can be paid."""
+        """The number of sessions that can be paid."""
         return sum(one.open for one in self.sales)
 
     @property
     def paid(self) -> int:
-        """How many of its sessions were paid."""
+        """The number of paid sessions."""
         return sum(one.paid for one in self.sales)
 
     @property
     def uses(self) -> int:
-        """How many uses of the link are taken."""
+        """The number of taken uses."""
         return self.open + self.paid
 
 
 def state_of(link: PaymentLink, usage: Usage, now: int) -> State:
-    """Say whether a link can be used, and why not."""
+    """Return whether a link can be used, or the reason why not."""
     if not link.active:
         return "INACTIVE"
     if link.expires_at is not None and link.expires_at <= now:
@@ -197,7 +195,7 @@ class LinkBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         meaning("How many the customer may buy at once, 1 to 99. One if you give none."),
     ] = None
     expires_at: Annotated[
-        _Moment | None, meaning("Until when it can be used, Unix ms. Without it, for ever.")
+        _FutureTime | None, meaning("Until when it can be used, Unix ms. Without it, for ever.")
     ] = None
     max_uses: Annotated[
         _Uses | None,
@@ -246,7 +244,7 @@ class LinkUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ) = UNSET
     max_quantity: Quantity | UnsetType = UNSET
     expires_at: Annotated[
-        _Moment | UnsetType | None,
+        _FutureTime | UnsetType | None,
         meaning("Until when it can be used: a time to come, Unix ms. Null: for ever."),
     ] = UNSET
     max_uses: Annotated[
@@ -293,8 +291,8 @@ class LinkItemOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ]
 
     @classmethod
-    def of(cls, link: PaymentLink) -> Self | UnsetType:
-        """Show the item of a link, nothing of one that sells a product."""
+    def from_link(cls, link: PaymentLink) -> Self | UnsetType:
+        """Return the item of a link, UNSET if it sells a product."""
         currency = link.currency
         if currency is None or link.least_minor is None or link.most_minor is None:
             return UNSET
@@ -376,14 +374,14 @@ class PaymentLinkOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     updated_at: UpdatedAt
 
     @classmethod
-    def of(cls, link: PaymentLink, usage: Usage, public_url: str, now: int) -> Self:
-        """Show a link, whose page stands below ``public_url``, as it is ``now`` (Unix ms)."""
+    def from_link(cls, link: PaymentLink, usage: Usage, public_url: str, now: int) -> Self:
+        """Return a link as of ``now`` (Unix ms). Its page is below ``public_url``."""
         return structs.convert(
             link,
             cls,
             url=link.address(public_url),
             status=state_of(link, usage, now),
-            item=LinkItemOut.of(link),
+            item=LinkItemOut.from_link(link),
             open_sessions=usage.open,
             payments=usage.paid,
             sales=[

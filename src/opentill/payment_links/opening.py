@@ -1,4 +1,4 @@
-"""What customers do with a payment link: see what it offers, and open a session of their own."""
+"""A customer's use of a payment link: its offer, and opening a session."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,15 +20,15 @@ from opentill.payment_links.model import (
     PaymentLink,
     State,
     Usage,
-    most_held,
+    max_held,
     state_of,
 )
 
 
-class Offered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a link offers now; amounts in minor units of the currency, for one.
+class LinkOffer(msgspec.Struct, frozen=True, kw_only=True):
+    """The current offer of a link; amounts for one piece, in minor units of the currency.
 
-    ``displaces``: all its uses are taken, and a session that nobody pays gives way to the next.
+    ``displaces``: all uses are taken, and the next customer gets the use of an idle session.
     """
 
     link: PaymentLink
@@ -47,10 +47,10 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True):
         return self.least_minor != self.most_minor
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a customer wants of a link: how many, or for how much where the amount is open.
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """A customer's choice: the quantity, or the amount if the customer enters it.
 
-    ``visitor`` is what the address is counted under that asks; None: it is not counted.
+    ``visitor`` is the key under which the uses of an IP address are counted; None: not counted.
     """
 
     quantity: int = 1
@@ -59,34 +59,34 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unusable(Invalid):
-    """A link that opens no session now."""
+    """The link opens no session now."""
 
     def __init__(self, state: State) -> None:
-        """``state`` says why; ``ACTIVE`` for what only the merchant can put right."""
+        """``state`` is the reason; ``ACTIVE`` if only the merchant can correct it."""
         super().__init__("link", "link must be one that can be used")
         self.state: State = state
 
 
-class Held(Invalid):
-    """A visitor has as many unpaid sessions of a link with a number of uses as one may have."""
+class TooManyHeld(Invalid):
+    """A visitor has as many unpaid sessions of a link with limited uses as one visitor may have."""
 
     def __init__(self) -> None:
-        """The visitor pays one of them, or lets it end."""
+        """The visitor pays one of them, or lets it expire."""
         super().__init__("link", "link must be used by others, too: pay a session, or let it end")
         self.state = "HELD"
 
 
-async def offered(tx: Tx, slug: str, now: int) -> Offered:
-    """Return what the link at an address offers. Raises NotFound."""
+async def find_offer(tx: Tx, slug: str, now: int) -> LinkOffer:
+    """Return the offer of the link with a slug. Raises NotFound."""
     merchant_id = await orders.merchant_of(tx, slug)
     link = await queries.BY_SLUG.first(tx, merchant_id=merchant_id, slug=slug)
-    return await _offered(tx, or_not_found(link), now)
+    return await _offer_of(tx, or_not_found(link), now)
 
 
-async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
+async def _offer_of(tx: Tx, link: PaymentLink, now: int) -> LinkOffer:
     state, displaces = await _availability(tx, link, now)
     if link.product_id is None:
-        return Offered(
+        return LinkOffer(
             link=link,
             state=state,
             name=link.name or "",
@@ -98,7 +98,7 @@ async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
             displaces=displaces,
         )
     product = await products.find(tx, link.merchant_id, link.product_id)
-    return Offered(
+    return LinkOffer(
         link=link,
         state="INACTIVE" if product.status != "ACTIVE" else state,
         name=product.name,
@@ -112,26 +112,26 @@ async def _offered(tx: Tx, link: PaymentLink, now: int) -> Offered:
 
 
 async def _availability(tx: Tx, link: PaymentLink, now: int) -> tuple[State, bool]:
-    """Return whether a link can be used, and whether a session that nobody pays has to give way."""
+    """Return whether a link can be used, and whether that displaces an idle session."""
     usage = await _usage(tx, link)
     state = state_of(link, usage, now)
     if state != "USED_UP" or usage.uses != link.max_uses or not usage.open:
         return state, False
-    if await queries.HAS_IDLE.get(tx, **_idle(link, now)):
+    if await queries.HAS_IDLE.get(tx, **_idle_parameters(link, now)):
         return "ACTIVE", True
-    # One may have ended after the uses were counted: then there is a use, and nothing idle.
+    # An idle session may have ended after the uses were counted, so that a use is free.
     return state_of(link, await _usage(tx, link), now), False
 
 
 async def _usage(tx: Tx, link: PaymentLink) -> Usage:
-    """Count the uses of a link that has a number of them."""
+    """Count the uses of a link with limited uses."""
     if link.max_uses is None:
         return Usage()
-    used = await service.usage(tx, link.merchant_id, [link.id])
+    used = await service.find_usage(tx, link.merchant_id, [link.id])
     return used.get(link.id, Usage())
 
 
-def _idle(link: PaymentLink, now: int) -> dict[str, Any]:
+def _idle_parameters(link: PaymentLink, now: int) -> dict[str, Any]:
     """Return the parameters that find the idle sessions of a link."""
     return {
         "merchant_id": link.merchant_id,
@@ -141,17 +141,16 @@ def _idle(link: PaymentLink, now: int) -> dict[str, Any]:
 
 
 async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
-    """End an idle session, so that its use is the next customer's. Raises Unusable.
+    """Expire an idle session to free its use for the next customer. Raises Unusable.
 
-    One that is being ended or paid in this moment is waited for: where it has ended, its use is
-    free, as counting the uses again shows.
+    Waits for a session that is being expired or paid now, and then counts the uses again.
     """
-    session_id = await queries.LOCK_IDLE.get(tx, **_idle(link, now))
+    session_id = await queries.LOCK_IDLE.get(tx, **_idle_parameters(link, now))
     if session_id is None:
-        session_id = await queries.AWAIT_IDLE.get(tx, **_idle(link, now))
+        session_id = await queries.AWAIT_IDLE.get(tx, **_idle_parameters(link, now))
     if session_id is None:
         state = state_of(link, await _usage(tx, link), now)
-        if state != "ACTIVE":  # somebody has begun to pay it
+        if state != "ACTIVE":  # its customer has begun to pay
             raise Unusable(state)
         return
     await checkouts.expire(
@@ -159,8 +158,8 @@ async def _displace(tx: Tx, link: PaymentLink, now: int) -> None:
     )
 
 
-def amount_minor(offer: Offered, text: str) -> int:
-    """Return the amount that a customer has entered, in minor units. Raises Invalid."""
+def parse_amount(offer: LinkOffer, text: str) -> int:
+    """Parse the amount that a customer entered into minor units. Raises Invalid."""
     bounds = " to ".join(
         money.show(one, offer.currency) for one in (offer.least_minor, offer.most_minor)
     )
@@ -178,28 +177,28 @@ async def open_session(
     tx: Tx,
     gateways: Mapping[str, Gateway],
     link: PaymentLink,
-    wanted: Wanted,
+    selection: Selection,
     settings: Settings,
     now: int,
 ) -> Session:
     """Open a session for a customer. The link's row is locked until the end of ``tx``.
 
-    So at no time are more of its sessions open or paid than it has uses: where all are taken, one
-    that nobody pays is ended for it. Raises Invalid on
-    ``amount`` and ``quantity``, Unusable, Held, and what opening a session raises.
+    The lock keeps open and paid sessions within the number of uses. If all are taken, an idle
+    session is expired. Raises Invalid on ``amount`` and ``quantity``, Unusable, TooManyHeld, and
+    the errors of opening a session.
     """
     link = or_not_found(await queries.TAKE.first(tx, merchant_id=link.merchant_id, id=link.id))
-    offer = await _offered(tx, link, now)
+    offer = await _offer_of(tx, link, now)
     if offer.state != "ACTIVE":
         raise Unusable(offer.state)
     if offer.displaces:
         await _displace(tx, link, now)
-    visitor = None if link.max_uses is None else wanted.visitor
+    visitor = None if link.max_uses is None else selection.visitor
     await _check_held(tx, link, visitor)
-    if not 1 <= wanted.quantity <= link.max_quantity:
+    if not 1 <= selection.quantity <= link.max_quantity:
         reason = f"quantity must be a whole number from 1 to {link.max_quantity}"
         raise Invalid("quantity", reason)
-    minor = amount_minor(offer, wanted.amount) if offer.is_open else offer.least_minor
+    minor = parse_amount(offer, selection.amount) if offer.is_open else offer.least_minor
     item = None
     if link.product_id is None:
         item = Item(
@@ -211,7 +210,7 @@ async def open_session(
         )
     body = SessionBody(
         product_id=link.product_id or "",
-        quantity=wanted.quantity,
+        quantity=selection.quantity,
         success_url=link.success_url,
         expires_in=None if link.max_uses is None else HELD_MS,
         payment_methods=None if link.methods is None else list(link.methods),
@@ -245,18 +244,18 @@ async def open_session(
 
 
 async def _check_held(tx: Tx, link: PaymentLink, visitor: str | None) -> None:
-    """Check that one visitor does not keep a link's uses from all others. Raises Held."""
+    """Check how many uses of a link one visitor holds. Raises TooManyHeld."""
     if link.max_uses is None or visitor is None:
         return
     held = await queries.HELD_BY.get(
         tx, merchant_id=link.merchant_id, payment_link_id=link.id, visitor=visitor
     )
-    if (held or 0) >= most_held(link.max_uses):
-        raise Held
+    if (held or 0) >= max_held(link.max_uses):
+        raise TooManyHeld
 
 
-async def unfinished(tx: Tx, link: PaymentLink, session_id: str, now: int) -> Session | None:
-    """Return a session of a link that can still be paid, None if it is none of its own."""
+async def find_open_session(tx: Tx, link: PaymentLink, session_id: str, now: int) -> Session | None:
+    """Return a session of the link that can still be paid, or None."""
     if not is_id(session_id):
         return None
     try:

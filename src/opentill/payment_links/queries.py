@@ -31,7 +31,7 @@ BY_ID = Query(
 BY_SLUG = Query(
     PaymentLink, "select * from payment_links where merchant_id = :merchant_id and slug = :slug"
 )
-# For the operator, who has only the link's id: one index lookup for each merchant.
+# For the operator, who has only the link's id: one index lookup per merchant.
 ANYWHERE = Query(
     PaymentLink,
     """
@@ -39,7 +39,7 @@ ANYWHERE = Query(
     cross join lateral (select * from payment_links where merchant_id = m.id and id = :id) l
     """,
 )
-# For the operator: of whichever merchant, newest first.
+# For the operator: links of one merchant or of all, newest first.
 SEARCH = Query(
     PaymentLink,
     """
@@ -63,8 +63,8 @@ UPDATE = Query(
     returning *
     """,
 )
-# Count a session that is about to be opened. It writes the row, so that who opens one at the same
-# moment waits and then counts this one too, at any isolation level.
+# Counts a session that is about to be opened. It writes the row, so that concurrent openings wait
+# and then count this one too, at any isolation level.
 TAKE = Query(
     PaymentLink,
     """
@@ -81,7 +81,7 @@ INSERT_USE = Command(
         :currency, :now, :visitor)
     """,
 )
-# Uses that a visitor has taken, and has not paid or given back yet.
+# Uses that a visitor has taken and neither paid nor returned.
 HELD_BY = Value(
     int,
     """
@@ -92,8 +92,8 @@ HELD_BY = Value(
         and o.status in ('PENDING', 'CREATING')
     """,
 )
-# A use whose session nobody has tried to pay for a while, the one that was opened first. The time
-# of its order is that of the last try, and is looked at again once its lock is there.
+# Uses whose sessions nobody has tried to pay since :before. The order's ``updated_at`` is the time
+# of the last attempt; it is checked again once the order is locked.
 _IDLE: Final = """
     from payment_link_uses u
     join orders o on o.merchant_id = :merchant_id and o.id = u.order_id
@@ -109,11 +109,11 @@ _IDLE: Final = """
 HAS_IDLE = Value(bool, f"select exists (select 1 {_IDLE})")
 _FIRST_IDLE: Final = f"select u.checkout_id {_IDLE} order by u.created_at, u.order_id limit 1"
 LOCK_IDLE = Value(str, f"{_FIRST_IDLE} for update of o skip locked")
-# The same where all are locked: it waits for whoever ends or pays the first of them.
+# The same if all are locked: waits for the transaction that ends or pays the first of them.
 AWAIT_IDLE = Value(str, f"{_FIRST_IDLE} for update of o")
-# What has become of links, by currency: the sums of what is noted as paid, and each session that
-# the worker has not noted yet, read from its order. An order that was paid after its session had
-# ended is among the late payments, which are few.
+# The usage of links by currency: the sums of recorded payments, and each session that the worker
+# has not recorded yet, read from its order. Orders that were paid after their sessions ended are
+# among the late payments, which are few.
 USAGE = Query(
     Sales,
     """
@@ -141,7 +141,7 @@ USAGE = Query(
     order by payment_link_id, paid desc, currency
     """,
 )
-# The newest sessions of a link that were paid: by state, as above, each by its index.
+# The newest paid sessions of a link, by state as above; each part uses its index.
 NEWEST_PAID = Query(
     PaidUse,
     """
@@ -167,7 +167,7 @@ NEWEST_PAID = Query(
     order by created_at desc, order_id desc limit :limit
     """,
 )
-# Note what has become of sessions that links have opened: of some whose orders are paid or closed.
+# Records the end of up to :limit sessions of links whose orders are paid or closed.
 NOTE_ENDED = Command(
     """
     update payment_link_uses u
@@ -182,7 +182,7 @@ NOTE_ENDED = Command(
     where u.merchant_id = ended.merchant_id and u.order_id = ended.order_id and u.state = 'OPEN'
     """,
 )
-# Whether an order's session was opened by a link.
+# Whether a link opened the session of an order.
 IS_USE = Value(
     bool,
     """

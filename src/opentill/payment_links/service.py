@@ -1,4 +1,4 @@
-"""What merchants do with their payment links."""
+"""Creating, changing and reading payment links."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -29,7 +29,7 @@ from opentill.payment_links.model import (
     Usage,
 )
 
-_LONGEST_REFERENCE = 200
+_MAX_REFERENCE = 200
 _CHANGEABLE: Final = (
     "active", "name", "description", "max_quantity", "expires_at", "max_uses", "success_url",
     "client_reference", "metadata",
@@ -45,8 +45,8 @@ async def create(
     *,
     actor: Actor | None = None,
 ) -> PaymentLink:
-    """Make a payment link. Raises Invalid. ``actor`` is a person who does it, for the audit log."""
-    currency, least, most = await _sold(tx, merchant_id, body)
+    """Create a payment link. Raises Invalid. ``actor`` is the person, for the audit log."""
+    currency, least, most = await _find_price(tx, merchant_id, body)
     item, quantity = body.item or None, body.max_quantity or 1
     _check_quantity(least, most, quantity)
     checkouts.check_methods_offered(gateways, currency, body.payment_methods)
@@ -62,7 +62,7 @@ async def create(
         least_minor=None if item is None else least,
         most_minor=None if item is None else most,
         max_quantity=quantity,
-        expires_at=_to_come(body.expires_at, now),
+        expires_at=_check_future(body.expires_at, now),
         max_uses=body.max_uses,
         success_url=inputs.check_url("successUrl", body.success_url),
         methods=body.payment_methods,
@@ -76,8 +76,8 @@ async def create(
     return link
 
 
-async def _sold(tx: Tx, merchant_id: str, body: LinkBody) -> tuple[str, int, int]:
-    """Return the currency of what is sold, its least and its largest price. Raises Invalid."""
+async def _find_price(tx: Tx, merchant_id: str, body: LinkBody) -> tuple[str, int, int]:
+    """Return the currency, the lowest and the highest price of a new link. Raises Invalid."""
     if not isinstance(body.item, UnsetType):
         if body.product_id:
             raise Invalid("item", "item must be left out where there is a productId")
@@ -109,20 +109,20 @@ def _bounds(item: LinkItemBody) -> tuple[int, int]:
 
 
 def _check_quantity(least: int | None, most: int | None, quantity: int) -> None:
-    """Check that one is sold where the customer enters the amount. Raises Invalid."""
+    """Check that the quantity is 1 if the customer enters the amount. Raises Invalid."""
     if least != most and quantity > 1:
         reason = "maxQuantity must be 1, or left out, where the customer enters the amount"
         raise Invalid("maxQuantity", reason)
 
 
-def _to_come(moment: int | None, now: int) -> int | None:
+def _check_future(moment: int | None, now: int) -> int | None:
     if moment is not None and moment <= now:
         raise Invalid("expiresAt", "expiresAt must be a time to come, in Unix milliseconds")
     return moment
 
 
 def _reference(text: str | None) -> str | None:
-    return None if text is None else inputs.check_name("clientReference", text, _LONGEST_REFERENCE)
+    return None if text is None else inputs.check_name("clientReference", text, _MAX_REFERENCE)
 
 
 async def update(
@@ -135,20 +135,20 @@ async def update(
     seen: int | None = None,
     actor: Actor | None = None,
 ) -> PaymentLink:
-    """Change what was sent; sessions that are open stay.
+    """Set the fields that were sent; open sessions keep their values.
 
-    ``seen`` is the ``updated_at`` (Unix ms) of what a person saw: if the link has changed since, it
-    stays as it is, unless there is nothing to change any more. ``actor`` is that person, for the
-    audit log. Raises Invalid, NotFound and Outdated.
+    ``seen`` is the ``updated_at`` (Unix ms) of the version that the caller has read. ``actor`` is
+    the person who does it, for the audit log. Raises Invalid, NotFound, and Outdated if the link
+    has changed since and the fields would still change it.
     """
     old = or_not_found(await queries.LOCKED.first(tx, merchant_id=merchant_id, id=link_id))
-    wanted = _wanted(old, body, now)
-    changed = [name for name in _CHANGEABLE if getattr(old, name) != getattr(wanted, name)]
+    new_values = _with_changes(old, body, now)
+    changed = [name for name in _CHANGEABLE if getattr(old, name) != getattr(new_values, name)]
     if seen is not None and not changed:
         return old
     if seen not in {None, old.updated_at}:
         raise Outdated
-    values = {name: getattr(wanted, name) for name in _CHANGEABLE}
+    values = {name: getattr(new_values, name) for name in _CHANGEABLE}
     link = await queries.UPDATE.one(tx, merchant_id=merchant_id, id=link_id, **values, now=now)
     if actor is not None:
         state = [] if body.active is UNSET else ["on" if link.active else "off"]
@@ -157,8 +157,8 @@ async def update(
     return link
 
 
-def _wanted(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
-    """Return a link as it is to become. Raises Invalid."""
+def _with_changes(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
+    """Return a link with the fields that were sent. Raises Invalid."""
     changes: dict[str, Any] = {
         name: sent
         for name in ("active", "max_quantity", "max_uses")
@@ -166,7 +166,7 @@ def _wanted(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
     }
     if not isinstance(body.expires_at, UnsetType):
         same = body.expires_at == old.expires_at
-        changes["expires_at"] = old.expires_at if same else _to_come(body.expires_at, now)
+        changes["expires_at"] = old.expires_at if same else _check_future(body.expires_at, now)
     if not isinstance(body.success_url, UnsetType):
         changes["success_url"] = inputs.check_url("successUrl", body.success_url)
     if not isinstance(body.client_reference, UnsetType):
@@ -175,9 +175,9 @@ def _wanted(old: PaymentLink, body: LinkUpdate, now: int) -> PaymentLink:
         changes |= _item_changes(old, body.item)
     if bytes(body.metadata):
         changes["metadata"] = inputs.check_metadata(body.metadata)
-    wanted = msgspec.structs.replace(old, **changes)
-    _check_quantity(wanted.least_minor, wanted.most_minor, wanted.max_quantity)
-    return wanted
+    changed = msgspec.structs.replace(old, **changes)
+    _check_quantity(changed.least_minor, changed.most_minor, changed.max_quantity)
+    return changed
 
 
 def _item_changes(old: PaymentLink, item: LinkItemUpdate) -> dict[str, str]:
@@ -191,12 +191,12 @@ def _item_changes(old: PaymentLink, item: LinkItemUpdate) -> dict[str, str]:
     return changes
 
 
-async def newest_paid(tx: Tx, merchant_id: str, link_id: str, limit: int) -> list[str]:
-    """Return the orders of a link that were paid, those whose session was opened last first."""
-    found = await queries.NEWEST_PAID.all(
+async def list_newest_paid(tx: Tx, merchant_id: str, link_id: str, limit: int) -> list[str]:
+    """Return the ids of the paid orders of a link, the newest session first."""
+    rows = await queries.NEWEST_PAID.all(
         tx, merchant_id=merchant_id, payment_link_id=link_id, limit=limit
     )
-    return [one.order_id for one in found]
+    return [one.order_id for one in rows]
 
 
 async def find(tx: Tx, merchant_id: str, link_id: str) -> PaymentLink:
@@ -205,9 +205,9 @@ async def find(tx: Tx, merchant_id: str, link_id: str) -> PaymentLink:
 
 
 async def find_anywhere(tx: Tx, link_id: str) -> PaymentLink:
-    """Return a payment link of whichever merchant, for the operator. Raises NotFound."""
-    found = await queries.ANYWHERE.first(tx, id=link_id)
-    return or_not_found(found, f"there is no payment link {link_id}")
+    """Return a payment link of any merchant, for the operator. Raises NotFound."""
+    link = await queries.ANYWHERE.first(tx, id=link_id)
+    return or_not_found(link, f"there is no payment link {link_id}")
 
 
 async def search(tx: Tx, merchant_id: str | None, limit: int) -> list[PaymentLink]:
@@ -216,15 +216,15 @@ async def search(tx: Tx, merchant_id: str | None, limit: int) -> list[PaymentLin
 
 
 async def list_page(
-    here: Db, merchant_id: str, query: queries.ListQuery
+    db: Db, merchant_id: str, query: queries.ListQuery
 ) -> tuple[list[PaymentLink], int]:
     """Return the page that a query asks for, newest first, and how many links there are."""
-    rows = list_counts.Paginator(here, queries.LISTS, merchant_id, active_filters(query))
+    rows = list_counts.Paginator(db, queries.LISTS, merchant_id, active_filters(query))
     return await rows.page(query.page, query.size)
 
 
-async def usage(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Usage]:
-    """Return what has become of some links, each with an entry."""
-    found = await queries.USAGE.all(tx, merchant_id=merchant_id, ids=list(ids))
-    by_link = groupby(found, key=attrgetter("payment_link_id"))
+async def find_usage(tx: Tx, merchant_id: str, ids: Sequence[str]) -> dict[str, Usage]:
+    """Return the usage of links by id; each id has an entry."""
+    rows = await queries.USAGE.all(tx, merchant_id=merchant_id, ids=list(ids))
+    by_link = groupby(rows, key=attrgetter("payment_link_id"))
     return dict.fromkeys(ids, Usage()) | {key: Usage(tuple(sales)) for key, sales in by_link}

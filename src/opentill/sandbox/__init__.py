@@ -1,8 +1,8 @@
-"""The sandbox bank: a small server that stands in for a real bank while no real money may move.
+"""The sandbox bank: a small server that replaces a real bank while no real money may move.
 
-It takes payments, refunds and disputes over an API of its own, hosts the pages on which a customer
-pays, reports results by signed callbacks and misbehaves on demand. It has its own storage and knows
-nothing of the rest of the product, which speaks to it over HTTP as to any other provider.
+It takes payments, refunds and disputes over its own API, hosts the pages on which customers pay,
+reports results by signed callbacks and fails on demand. It has its own storage and is independent
+of the rest of the product, which calls it over HTTP like any other provider.
 """
 
 from opentill.sandbox.app import create_app

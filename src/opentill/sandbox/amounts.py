@@ -1,4 +1,4 @@
-"""How amounts are shown to the customer: in their locale, with the currency's ISO 4217 decimals."""
+"""Formatting amounts in the customer's locale, with the currency's ISO 4217 decimals."""
 
 import copy
 import re
@@ -21,7 +21,7 @@ _TEXT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,3})?", re.ASCII)
 
 
 def show(minor: int, currency: str, language: str) -> str:
-    """Write minor units for people, such as ``€1,234.50``; an unknown language is English."""
+    """Format minor units for people, such as ``€1,234.50``; an unknown language is English."""
     try:
         locale = Locale.parse(language, sep="-")
     except (ValueError, UnknownLocaleError):
@@ -34,12 +34,12 @@ def show(minor: int, currency: str, language: str) -> str:
 
 
 def decimal(minor: int, currency: str) -> str:
-    """Write minor units for programs: ``1234.50``, with as many decimals as the currency has."""
+    """Format minor units for programs: ``1234.50``, with the decimals of the currency."""
     return f"{Decimal(minor).scaleb(-_DECIMALS.get(currency, 2)):f}"
 
 
 def minor(text: str, currency: str) -> int | None:
-    """Read decimal text as minor units; None if it is no amount of the currency."""
+    """Parse decimal text into minor units; None if it is no amount of the currency."""
     if _TEXT.fullmatch(text) is None:
         return None
     exact = Decimal(text).scaleb(_DECIMALS.get(currency, 2))

@@ -26,13 +26,13 @@ from opentill.sandbox.timers import now_ms
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def _check_address(url: str) -> None:
+def _check_url(url: str) -> None:
     try:
         parts = urlsplit(url)
-        fine = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
-        fine = False
-    if not fine:
+        valid = False
+    if not valid:
         message = "return_url and callback_url must be absolute http or https addresses."
         raise Refusal(400, "invalid_request", message)
 
@@ -40,8 +40,8 @@ def _check_address(url: str) -> None:
 async def start_payment(request: Request) -> Response:
     """Take a payment: 201, or 200 with the payment that was started under this id before."""
     order, bank = await read_json(request, PaymentOrder), bank_of(request)
-    _check_address(order.return_url)
-    _check_address(order.callback_url)
+    _check_url(order.return_url)
+    _check_url(order.callback_url)
 
     def work(tx: Tx) -> Response:
         payment, new = bank.start_payment(tx, order, now_ms())
@@ -51,7 +51,7 @@ async def start_payment(request: Request) -> Response:
 
 
 async def find_payment(request: Request) -> Response:
-    """Say what became of a payment; 404 if it was never seen."""
+    """Return a payment; 404 for an unknown id."""
     bank, payment_id = bank_of(request), request.path_params["id"]
 
     def work(tx: Tx) -> Response:
@@ -61,16 +61,16 @@ async def find_payment(request: Request) -> Response:
 
 
 async def void_payment(request: Request) -> Response:
-    """Give an authorization back before it is captured; 409 afterwards."""
+    """Void an authorization; 409 after its capture."""
     bank, payment_id = bank_of(request), request.path_params["id"]
     payment = await store_of(request).do(lambda tx: bank.void(tx, payment_id, now_ms()))
     return json_response(bank.view(payment))
 
 
 async def start_refund(request: Request) -> Response:
-    """Give money back: 201, or 200 with the refund that was started under this id before."""
+    """Refund a payment: 201, or 200 with the refund that was started under this id before."""
     order, bank = await read_json(request, RefundOrder), bank_of(request)
-    _check_address(order.callback_url)
+    _check_url(order.callback_url)
 
     def work(tx: Tx) -> Response:
         refund, new = bank.start_refund(tx, order, now_ms())
@@ -80,7 +80,7 @@ async def start_refund(request: Request) -> Response:
 
 
 async def find_refund(request: Request) -> Response:
-    """Say what became of a refund; 404 if it was never seen."""
+    """Return a refund; 404 for an unknown id."""
     bank, refund_id = bank_of(request), request.path_params["id"]
 
     def work(tx: Tx) -> Response:
@@ -90,7 +90,7 @@ async def find_refund(request: Request) -> Response:
 
 
 async def refund_at_desk(request: Request) -> Response:
-    """Give money back at the bank itself, as an operator may in a provider's dashboard."""
+    """Refund a payment at the bank itself, as an operator may in a provider's dashboard."""
     bank, payment_id = bank_of(request), request.path_params["id"]
     order = await read_json(request, BankRefundOrder, BankRefundOrder())
     refund = await store_of(request).do(
@@ -109,14 +109,14 @@ async def payment_refunds(request: Request) -> Response:
 
 
 async def reverse_refund(request: Request) -> Response:
-    """Send the money of a refund back."""
+    """Reverse a refund: its money comes back to the shop."""
     bank, refund_id = bank_of(request), request.path_params["id"]
     refund = await store_of(request).do(lambda tx: bank.reverse_refund(tx, refund_id, now_ms()))
     return json_response(refund)
 
 
 async def open_dispute(request: Request) -> Response:
-    """Have the customer dispute the payment."""
+    """Open a dispute of a payment."""
     bank, payment_id = bank_of(request), request.path_params["id"]
     order = await read_json(request, DisputeOrder, DisputeOrder())
     dispute = await store_of(request).do(
@@ -128,10 +128,10 @@ async def open_dispute(request: Request) -> Response:
 async def payment_disputes(request: Request) -> Response:
     """List the disputes of a payment."""
     bank, payment_id = bank_of(request), request.path_params["id"]
-    found = await store_of(request).do(
+    rows = await store_of(request).do(
         lambda tx: bank.disputes(tx, bank.find_payment(tx, payment_id).id)
     )
-    return json_response(found)
+    return json_response(rows)
 
 
 async def disputes(request: Request) -> Response:
@@ -151,36 +151,36 @@ def _end_dispute(status: Literal["won", "lost", "recovered"]) -> Handler:
 
 
 async def add_fault(request: Request) -> Response:
-    """Order faults; lists all that wait."""
+    """Add faults and return all pending ones."""
     order = await read_json(request, FaultOrder)
     return json_response(await store_of(request).do(lambda tx: faults.add(tx, order)), 201)
 
 
 async def list_faults(request: Request) -> Response:
-    """List the faults that wait."""
-    return json_response(await store_of(request).do(faults.waiting))
+    """List the pending faults."""
+    return json_response(await store_of(request).do(faults.list_all))
 
 
 async def clear_faults(request: Request) -> Response:
-    """Forget all faults."""
+    """Delete all faults."""
     await store_of(request).do(faults.clear)
     return Response(status_code=204)
 
 
 async def settlement_report(request: Request) -> Response:
-    """Write what was settled between two times (Unix ms, inclusive), oldest first."""
+    """Stream the settlement report between two times (Unix ms, inclusive), oldest first."""
     since = read_millis(request, "from", 0)
     until = read_millis(request, "to", report.FOREVER)
     return StreamingResponse(report.lines(store_of(request), since, until), media_type="text/csv")
 
 
 def _route(method: str, path: str, handler: Handler) -> Route:
-    """Return a route for callers who know the bank's secret."""
+    """Return a route that requires the bank's secret."""
 
     async def with_secret(request: Request) -> Response:
         expected = f"Bearer {request.app.state.secret}".encode()
-        given = request.headers.get("authorization", "").encode()
-        if not hmac.compare_digest(given, expected):
+        authorization = request.headers.get("authorization", "").encode()
+        if not hmac.compare_digest(authorization, expected):
             raise Refusal(401, "unauthorized", "The Authorization header needs the bank's secret.")
         return await handler(request)
 

@@ -1,4 +1,4 @@
-"""Puts the bank together: routes, storage, and what runs beside them."""
+"""The bank's ASGI application: routes, storage and background tasks."""
 
 import asyncio
 import logging
@@ -32,9 +32,9 @@ def create_app(
 ) -> Starlette:
     """Return the bank as an ASGI application; it opens its storage when it is started.
 
-    ``data_dir`` holds ``sandbox.sqlite3`` and is made if missing. ``secret`` is what shops send as
-    a bearer token and what signs callbacks. ``public_url`` is where customers reach the bank. One
-    process serves one data directory. Raises ValueError if the secret is empty.
+    ``data_dir`` holds ``sandbox.sqlite3`` and is created if missing. ``secret`` is the bearer token
+    of shops and signs callbacks. ``public_url`` is the bank's URL for customers. Only one process
+    may serve a data directory. Raises ValueError if the secret is empty.
     """
     if not secret:
         msg = "The sandbox bank needs a secret that is not empty."
@@ -81,24 +81,24 @@ def create_app(
 
 
 async def healthz(_request: Request) -> Response:
-    """Say that the process runs."""
+    """Respond that the process runs."""
     return json_response({"status": "ok"})
 
 
 async def _keep_running(run: Callable[[], Awaitable[None]]) -> None:
-    """Run forever; after a defect log it and begin again, since nothing is kept in memory."""
+    """Run forever; log a defect and start again, which is safe because memory holds no state."""
     while True:
         try:
             await run()
-        except Exception:  # noqa: BLE001 - whatever it was, callbacks must go on
+        except Exception:  # noqa: BLE001 - callbacks must continue after any error
             _log.exception("the sandbox bank's background work stopped; it starts again")
         await asyncio.sleep(_RESTART_S)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    """Show a person a page, and a program ``{"error": {"code", "message"}}``."""
-    if isinstance(error, HTTPException):  # the router's: there is no such path or method
-        # Not "not_found", which says that the bank has never seen a payment or refund.
+    """Return a page to a browser, and ``{"error": {"code", "message"}}`` to a program."""
+    if isinstance(error, HTTPException):  # of the router: an unknown path or method
+        # Not "not_found", which means that the bank does not know a payment or refund.
         error = Refusal(error.status_code, "invalid_request", error.detail)
     elif not isinstance(error, Refusal):
         _log.error("defect", exc_info=error)
@@ -114,6 +114,6 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _methods_of_path(request: Request) -> set[str]:
-    """Return the methods that the routes of a request's path take, which may be several routes."""
+    """Return the methods of all routes that match the path of a request."""
     routes = (one for one in request.app.routes if one.matches(request.scope)[0] is Match.PARTIAL)
     return {method for route in routes for method in route.methods}

@@ -1,8 +1,8 @@
-"""What the bank does: payments, refunds, disputes, and what happens by itself later.
+"""The bank's rules for payments, refunds and disputes, and the tasks of its timers.
 
 Every method works in its caller's transaction (``tx`` first, ``now`` in Unix ms), and every change
-of a status queues the callback that reports it in the same transaction. A repeated request has no
-second effect and gives the first result.
+of a status queues its callback in the same transaction. A repeated request has no second effect and
+returns the first result.
 """
 
 import secrets
@@ -46,39 +46,39 @@ _DISPUTE_REPORTS: dict[Literal["won", "lost", "recovered"], CallbackType] = {
 
 
 class Bank:
-    """The bank's rules; ``public_url`` is where customers reach its pages."""
+    """The bank's rules; ``public_url`` is the base URL of its pages."""
 
     def __init__(self, public_url: str, timing: Timing) -> None:
-        """Take the address without a slash at its end."""
+        """``public_url`` has no trailing slash."""
         self.public_url = public_url
         self._timing = timing
 
     def view(self, payment: Payment) -> PaymentView:
         """Return the payment as the API shows it."""
-        return PaymentView.of(payment, self.public_url)
+        return PaymentView.from_payment(payment, self.public_url)
 
     # Payments
 
     def find_payment(self, tx: Tx, payment_id: str) -> Payment:
-        """Return the payment. Raises Refusal (404) if it was never seen."""
-        found = tx.first(Payment, "select * from payments where id = :id", id=payment_id)
-        if found is None:
+        """Return a payment. Raises Refusal (404) for an unknown id."""
+        payment = tx.first(Payment, "select * from payments where id = :id", id=payment_id)
+        if payment is None:
             raise Refusal(404, "not_found", "The sandbox bank has never seen this payment.")
-        return found
+        return payment
 
     def start_payment(self, tx: Tx, order: PaymentOrder, now: int) -> tuple[Payment, bool]:
-        """Take the order and return the payment and whether it is new.
+        """Start a payment; return it and whether it is new.
 
         Raises Refusal (409) if the id was used for another amount, currency or method. Texts and
-        addresses may differ: a shop that repeats itself after a restart means the same payment.
+        URLs may differ, because a shop may repeat a request after a restart.
         """
-        found = tx.first(Payment, "select * from payments where id = :id", id=order.id)
-        if found is not None:
+        existing = tx.first(Payment, "select * from payments where id = :id", id=order.id)
+        if existing is not None:
             same = (order.amount_minor, order.currency, order.method)
-            if same != (found.amount_minor, found.currency, found.method):
+            if same != (existing.amount_minor, existing.currency, existing.method):
                 message = "This id was used for a payment of another amount, currency or method."
                 raise Refusal(409, "id_reused", message)
-            return found, False
+            return existing, False
         payment = Payment(
             **msgspec.structs.asdict(order),
             status="action_required",
@@ -94,7 +94,7 @@ class Bank:
         return payment, True
 
     def pay_by_card(self, tx: Tx, payment_id: str, card: TestCard, now: int) -> Payment:
-        """Do what the card's number stands for; nothing if the payment no longer waits for it."""
+        """Apply the result of a test card; do nothing if the payment no longer waits for it."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or payment.challenged:
             return payment
@@ -118,7 +118,7 @@ class Bank:
         return self._change_status(tx, payment, card.status, now, code)
 
     def finish_challenge(self, tx: Tx, payment_id: str, now: int, *, passed: bool) -> Payment:
-        """End the 3-D Secure check; nothing if none is open."""
+        """End the 3-D Secure check; do nothing if none is open."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or not payment.challenged:
             return payment
@@ -128,7 +128,7 @@ class Bank:
         return self._change_status(tx, payment, "declined", now, "authentication_failed")
 
     def decide(self, tx: Tx, payment_id: str, now: int, *, approved: bool) -> Payment:
-        """Do what the customer decided on the phone or the transfer page; nothing if decided."""
+        """Apply the customer's decision on the phone or transfer page, unless made before."""
         payment = self.find_payment(tx, payment_id)
         if payment.status != "action_required" or payment.method == "CREDIT_CARD":
             return payment
@@ -139,7 +139,7 @@ class Bank:
         return self._change_status(tx, payment, "declined", now, code)
 
     def void(self, tx: Tx, payment_id: str, now: int) -> Payment:
-        """Give the authorization back. Raises Refusal (409) once the payment has come to an end."""
+        """Void the authorization. Raises Refusal (409) if the payment has ended."""
         payment = self.find_payment(tx, payment_id)
         if payment.status == "voided":
             return payment
@@ -151,7 +151,7 @@ class Bank:
     def _change_status(
         self, tx: Tx, payment: Payment, status: PaymentStatus, now: int, code: str | None = None
     ) -> Payment:
-        """Make a transition of the table and report it. Nothing else changes a payment's status."""
+        """Make a transition of the table and report it. Only this method changes the status."""
         if status not in PAYMENT_TRANSITIONS[payment.status]:
             msg = f"no transition from {payment.status} to {status}"
             raise AssertionError(msg)
@@ -170,24 +170,24 @@ class Bank:
     # Refunds
 
     def find_refund(self, tx: Tx, refund_id: str) -> Refund:
-        """Return the refund. Raises Refusal (404) if it was never seen."""
-        found = tx.first(Refund, "select * from refunds where id = :id", id=refund_id)
-        if found is None:
+        """Return a refund. Raises Refusal (404) for an unknown id."""
+        refund = tx.first(Refund, "select * from refunds where id = :id", id=refund_id)
+        if refund is None:
             raise Refusal(404, "not_found", "The sandbox bank has never seen this refund.")
-        return found
+        return refund
 
     def start_refund(self, tx: Tx, order: RefundOrder, now: int) -> tuple[Refund, bool]:
-        """Give money back, or record why not; return the refund and whether it is new.
+        """Refund a payment, or record why not; return the refund and whether it is new.
 
-        Raises Refusal: 404 if there is no such payment, 409 if the id was used for another refund.
+        Raises Refusal: 404 for an unknown payment, 409 if the id was used for another refund.
         """
-        found = tx.first(Refund, "select * from refunds where id = :id", id=order.id)
-        if found is not None:
+        existing = tx.first(Refund, "select * from refunds where id = :id", id=order.id)
+        if existing is not None:
             same = (order.payment_id, order.amount_minor, order.currency)
-            if same != (found.payment_id, found.amount_minor, found.currency):
+            if same != (existing.payment_id, existing.amount_minor, existing.currency):
                 message = "This id was used for a refund of another payment, amount or currency."
                 raise Refusal(409, "id_reused", message)
-            return found, False
+            return existing, False
         payment = self.find_payment(tx, order.payment_id)
         error = self._why_no_refund(tx, payment, order)
         status: RefundStatus = "failed" if error is not None else "succeeded"
@@ -216,9 +216,9 @@ class Bank:
         return tx.all(Refund, sql, payment_id=payment_id)
 
     def refund_at_desk(self, tx: Tx, payment_id: str, amount_minor: int | None, now: int) -> Refund:
-        """Give money back without the shop, all that is left if no amount is given.
+        """Refund a payment without the shop; without an amount, all that is left.
 
-        Raises Refusal: 404 for an unknown payment, 409 if the amount cannot be given back.
+        Raises Refusal: 404 for an unknown payment, 409 if the amount cannot be refunded.
         """
         payment = self.find_payment(tx, payment_id)
         left = payment.amount_minor - payment.refunded_minor
@@ -248,9 +248,9 @@ class Bank:
         return refund
 
     def reverse_refund(self, tx: Tx, refund_id: str, now: int) -> Refund:
-        """Send the money of a refund back: the customer's bank could not take it after all.
+        """Reverse a refund, as if the customer's bank had returned its money.
 
-        Raises Refusal: 404 if there is none, 409 for one that has not succeeded.
+        Raises Refusal: 404 for an unknown refund, 409 for one that has not succeeded.
         """
         refund = self.find_refund(tx, refund_id)
         if refund.reversed_at is not None:
@@ -309,9 +309,9 @@ class Bank:
         return tx.all(Dispute, sql, payment_id=payment_id)
 
     def open_dispute(self, tx: Tx, payment_id: str, reason: str, now: int) -> Dispute:
-        """Dispute what is left of the payment.
+        """Dispute the rest of a payment.
 
-        Raises Refusal (409) if nothing is left or the payment is or was disputed already.
+        Raises Refusal (409) if nothing is left or the payment has ever been disputed.
         """
         payment = self.find_payment(tx, payment_id)
         left = payment.amount_minor - payment.refunded_minor
@@ -336,9 +336,9 @@ class Bank:
     def change_dispute(
         self, tx: Tx, dispute_id: str, status: Literal["won", "lost", "recovered"], now: int
     ) -> Dispute:
-        """Decide the dispute from the shop's view, or recover what a lost one took.
+        """Decide a dispute from the shop's point of view, or recover the money of a lost one.
 
-        Raises Refusal: 404 if there is none, 409 if its status does not allow that.
+        Raises Refusal: 404 for an unknown dispute, 409 if its status does not allow that.
         """
         sql = "select * from disputes where id = :id"
         dispute = tx.first(Dispute, sql, id=dispute_id)
@@ -367,7 +367,7 @@ class Bank:
     # Timers
 
     def run_timer(self, tx: Tx, timer: Timer, now: int) -> None:
-        """Do the task of a timer, unless its payment or refund has changed in the meantime."""
+        """Run the task of a timer, unless its payment or refund has changed meanwhile."""
         if timer.task == "decline":
             payment = self.find_payment(tx, timer.subject)
             if payment.status == "processing":

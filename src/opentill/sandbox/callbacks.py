@@ -1,8 +1,8 @@
-"""Callbacks: signed reports of what happened, delivered until the receiver acknowledges them.
+"""Callbacks: signed reports, delivered until the receiver acknowledges them.
 
-They are written in the same transaction as what they report, so that nothing is reported that did
-not happen and nothing that happened goes unreported. Each receiver has a sender of its own, which
-sends one at a time while the receiver does not respond: a dead one costs the others nothing.
+A callback is written in the same transaction as the change that it reports, so that neither exists
+without the other. Each receiver has its own sender, which sends one callback at a time while the
+receiver does not respond, so that an unreachable receiver does not delay the others.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ CallbackType = Literal[
     "dispute.recovered",
 ]
 
-RECEIVER: Final = "receiver:"  # prefix of the topics that say: a callback is due
+RECEIVER: Final = "receiver:"  # prefix of the topics that announce a due callback
 SIGNATURE_HEADER: Final = "Sandbox-Signature"
-_WIDTH: Final = 32  # deliveries at once to a receiver that responds; to one that does not: one
-LONGEST_WAIT_S: Final = 60.0
+_MAX_CONCURRENT: Final = 32  # deliveries to a receiver that responds; to others, one at a time
+MAX_WAIT_S: Final = 60.0
 
 _log: Final = logging.getLogger(__name__)
 
 
 class Callback(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``callbacks``. ``copies`` counts the repetitions that a fault asked for."""
+    """A row of ``callbacks``. ``copies`` is the number of repetitions left of a fault."""
 
     id: str
     receiver: str
@@ -61,7 +61,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-TO_RESPOND_MS: Final = 14 * 24 * 3_600_000  # to a dispute
+DISPUTE_RESPONSE_MS: Final = 14 * 24 * 3_600_000  # the time to respond to a dispute
 
 
 def queue(
@@ -74,7 +74,7 @@ def queue(
     refund: Refund | None = None,
     dispute: Dispute | None = None,
 ) -> None:
-    """Have the report delivered to ``url`` once the transaction is committed."""
+    """Queue a report, which is delivered to ``url`` after the commit."""
     data: dict[str, Any] = {"payment": payment}
     subjects = [payment.id]
     for name, part in (("refund", refund), ("dispute", dispute)):
@@ -82,13 +82,13 @@ def queue(
             data[name] = part
             subjects.append(part.id)
     fault = faults.take(tx, "callback", *subjects)
-    spoilt = None if fault is None else fault.kind
-    late = spoilt in {"slow", "out_of_order"}
-    delay_ms = round(fault.delay_s * 1000) if fault is not None and late else 0
+    fault_kind = None if fault is None else fault.kind
+    is_delayed = fault_kind in {"slow", "out_of_order"}
+    delay_ms = round(fault.delay_s * 1000) if fault is not None and is_delayed else 0
     callback_id = f"cb_{now:012x}{secrets.token_hex(8)}"
-    if dispute is not None:  # until when the bank takes evidence
+    if dispute is not None:  # the end of the time for evidence
         data["dispute"] = msgspec.structs.asdict(dispute) | {
-            "respond_by": dispute.created_at + TO_RESPOND_MS
+            "respond_by": dispute.created_at + DISPUTE_RESPONSE_MS
         }
     body = {"id": callback_id, "type": kind, "created_at": now, "data": data}
     row = Callback(
@@ -97,10 +97,10 @@ def queue(
         url=url,
         payment_id=payment.id,
         body=msgspec.json.encode(body),
-        status="dropped" if spoilt == "drop" else "pending",
+        status="dropped" if fault_kind == "drop" else "pending",
         attempts=0,
-        copies=1 if spoilt == "duplicate" else 0,
-        held=spoilt == "out_of_order",
+        copies=1 if fault_kind == "duplicate" else 0,
+        held=fault_kind == "out_of_order",
         next_at=now + delay_ms,
         created_at=now,
     )
@@ -115,7 +115,7 @@ def sign(secret: str, body: bytes, timestamp: int) -> str:
 
 
 class Dispatcher:
-    """Delivers callbacks: one sender for each receiver that has any pending."""
+    """Delivers callbacks, with one sender for each receiver with pending callbacks."""
 
     def __init__(self, store: Store, secret: str, timing: Timing) -> None:
         """``secret`` signs the callbacks."""
@@ -126,7 +126,7 @@ class Dispatcher:
         self._tasks: asyncio.TaskGroup | None = None
 
     def notify(self, receiver: str) -> None:
-        """Look again what is due for the receiver."""
+        """Check again what is due for the receiver."""
         sender = self._senders.get(receiver)
         if sender is not None:
             sender.notified.set()
@@ -135,7 +135,7 @@ class Dispatcher:
             self._tasks.create_task(self._run_sender(sender))
 
     async def run(self) -> None:
-        """Deliver, forever; begins with what was pending when the bank was stopped."""
+        """Deliver forever, first the callbacks that were pending when the bank stopped."""
         limits = httpx2.Limits(max_connections=512, max_keepalive_connections=64)
         async with (
             httpx2.AsyncClient(
@@ -146,7 +146,7 @@ class Dispatcher:
             ) as self._client,
             asyncio.TaskGroup() as self._tasks,
         ):
-            for receiver in await self._store.do(_receivers):
+            for receiver in await self._store.do(_list_receivers):
                 self.notify(receiver)
             await asyncio.Event().wait()
 
@@ -154,12 +154,12 @@ class Dispatcher:
         async with asyncio.TaskGroup() as deliveries:
             while True:
                 sender.notified.clear()
-                width = _WIDTH if sender.healthy else 1
+                max_concurrent = _MAX_CONCURRENT if sender.healthy else 1
                 due, later_at = await self._store.do(
-                    partial(_due, receiver=sender.receiver, limit=width)
+                    partial(_list_due, receiver=sender.receiver, limit=max_concurrent)
                 )
                 fresh = [callback for callback in due if callback.id not in sender.busy]
-                for callback in fresh[: max(width - len(sender.busy), 0)]:
+                for callback in fresh[: max(max_concurrent - len(sender.busy), 0)]:
                     sender.busy.add(callback.id)
                     deliveries.create_task(self._deliver(sender, callback))
                 if (
@@ -170,9 +170,9 @@ class Dispatcher:
                 ):
                     del self._senders[sender.receiver]
                     return
-                wait_s = LONGEST_WAIT_S  # whatever is due but finds no room waits for a delivery
+                wait_s = MAX_WAIT_S  # due callbacks beyond the limit wait for the end of a delivery
                 if later_at is not None:
-                    wait_s = min(max(later_at / 1000 - time.time(), 0.001), LONGEST_WAIT_S)
+                    wait_s = min(max(later_at / 1000 - time.time(), 0.001), MAX_WAIT_S)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await sender.notified.wait()
@@ -214,20 +214,20 @@ class _Sender:
         self.receiver = receiver
         self.notified = asyncio.Event()
         self.busy: set[str] = set()  # ids of callbacks on their way
-        self.healthy = True  # the last delivery arrived
+        self.healthy = True  # the last delivery succeeded
 
 
-def _receivers(tx: Tx) -> list[str]:
+def _list_receivers(tx: Tx) -> list[str]:
     rows = tx.all(
         dict[str, str], "select distinct receiver from callbacks where status = 'pending'"
     )
     return [row["receiver"] for row in rows]
 
 
-def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]:
-    """Return what is due at the receiver and when the first thing that is not will be.
+def _list_due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]:
+    """Return the due callbacks of a receiver, and when the next one will be due.
 
-    What is being sent is among the due: there is enough if ``limit`` is how many are sent at once.
+    They include those that are being sent, so ``limit`` is the number of concurrent deliveries.
     """
     sql = (
         "select * from callbacks where status = 'pending' and receiver = :receiver "
@@ -241,7 +241,7 @@ def _due(tx: Tx, receiver: str, limit: int) -> tuple[list[Callback], int | None]
 
 
 def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> None:
-    """Record a delivery; send again what a fault duplicates, and free what was held for it."""
+    """Record a delivery; repeat it if a fault asks for it, and release callbacks held for it."""
     tx.run(
         "update callbacks set status = case when copies > 0 then 'pending' else 'delivered' end, "
         "copies = max(copies - 1, 0), held = 0, attempts = attempts + 1, next_at = :now "
@@ -258,7 +258,7 @@ def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> N
         created_at=callback.created_at,
         now=now,
     )
-    if recovered:  # the receiver is back: no need to wait for what was tried in vain
+    if recovered:  # the receiver responds again, so failed callbacks need not wait
         tx.run(
             "update callbacks set next_at = :now where receiver = :receiver "
             "and status = 'pending' and attempts > 0 and not held and next_at > :now",
@@ -268,7 +268,7 @@ def _mark_arrived(tx: Tx, callback: Callback, now: int, *, recovered: bool) -> N
 
 
 def _mark_failed(tx: Tx, callback: Callback, now: int, timing: Timing) -> None:
-    """Try again later, unless it was tried for long enough."""
+    """Schedule the next attempt, or give up after ``give_up_after_s``."""
     wait_s = timing.retry_s[min(callback.attempts, len(timing.retry_s) - 1)]
     given_up = now + wait_s * 1000 > callback.created_at + timing.give_up_after_s * 1000
     tx.run(

@@ -1,7 +1,7 @@
-"""The test cards, and how what a customer typed into the card form is read.
+"""The test cards, and reading the card form.
 
-No card number goes further than this file and the handler that calls it: it is neither stored nor
-logged, only its last four digits are kept.
+Only this file and the handler that calls it see a card number: it is neither stored nor logged,
+except for its last four digits.
 """
 
 import re
@@ -16,9 +16,9 @@ Aftermath = Literal["dispute", "refunds_fail", "challenge"]
 
 
 class TestCard(msgspec.Struct, frozen=True):
-    """A well-known number and what the bank does with it."""
+    """A test card number and its result."""
 
-    __test__ = False  # not a test case, whatever pytest makes of the name
+    __test__ = False  # not a test case for pytest
 
     number: str
     what: str  # a text
@@ -54,7 +54,7 @@ _YEARS_AHEAD: Final = 30
 
 
 class CardForm(msgspec.Struct, frozen=True):
-    """The card form as posted; every field may be missing."""
+    """The posted card form; every field may be missing."""
 
     number: str = ""
     exp: str = ""
@@ -63,7 +63,7 @@ class CardForm(msgspec.Struct, frozen=True):
 
 
 def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, dict[str, str]]:
-    """Return the card, or None and, for each field that is wrong, a text.
+    """Return the card, or None and an error message for each invalid field.
 
     ``year`` and ``month`` are today's: a card is good until the end of the month printed on it.
     """
@@ -80,20 +80,20 @@ def read_card(form: CardForm, year: int, month: int) -> tuple[TestCard | None, d
             "bank takes no other, and nothing was charged. Never type a "
             "real card number here."
         )
-    if wrong := _wrong_expiry(form.exp.strip(), year, month):
-        errors["exp"] = wrong
+    if error := _expiry_error(form.exp.strip(), year, month):
+        errors["exp"] = error
     if not _CSC.fullmatch(form.csc.strip()):
         errors["csc"] = N_("Enter the 3 or 4 digits of the security code, such as 123.")
     return (None, errors) if errors else (card, errors)
 
 
-def _wrong_expiry(text: str, year: int, month: int) -> str | None:
-    found = _EXPIRY.fullmatch(text)
-    if found is None:
+def _expiry_error(text: str, year: int, month: int) -> str | None:
+    match = _EXPIRY.fullmatch(text)
+    if match is None:
         return N_("Enter month and year of the expiry date as MM/YY, such as 12/34.")
-    card_month = int(found[1])
-    short = len(found[2]) < len("YYYY")
-    card_year = int(found[2]) + (2000 if short else 0)
+    card_month = int(match[1])
+    short = len(match[2]) < len("YYYY")
+    card_year = int(match[2]) + (2000 if short else 0)
     if not 1 <= card_month <= _MONTHS:
         return N_("The month of the expiry date must be from 01 to 12.")
     if (card_year, card_month) < (year, month):

@@ -1,4 +1,4 @@
-"""Responses that a fault of ``faults.py`` spoils: late, cut short, or an error instead."""
+"""Applying a fault of ``faults.py`` to a response: it is late, truncated or an error."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,29 +12,29 @@ from opentill.sandbox.http import error_response
 from opentill.sandbox.model import Fault, Operation, Refusal
 from opentill.sandbox.storage import Store, Tx
 
-_NOT_DONE: Final = ("timeout_before", "error_500", "reset")
+_SKIPS_WORK: Final = ("timeout_before", "error_500", "reset")
 
 
 async def respond(
     store: Store, operation: Operation, subject: str, work: Callable[[Tx], Response]
 ) -> Response:
-    """Run ``work`` in a transaction and return its response, as far as no fault spoils them.
+    """Run ``work`` in a transaction and return its response, unless a fault prevents either.
 
     ``subject`` is the id of the payment or refund, to which a fault may be limited.
     """
 
-    def spoilt(tx: Tx) -> tuple[Fault | None, Response | None]:
+    def run(tx: Tx) -> tuple[Fault | None, Response | None]:
         fault = faults.take(tx, operation, subject)
-        if fault is not None and fault.kind in _NOT_DONE:
+        if fault is not None and fault.kind in _SKIPS_WORK:
             return fault, None
         return fault, work(tx)
 
-    fault, response = await store.do(spoilt)
+    fault, response = await store.do(run)
     if fault is not None:
         if fault.kind.startswith("timeout"):
-            return _Cut(silent_s=fault.delay_s)
+            return _CutResponse(silent_s=fault.delay_s)
         if fault.kind.startswith("reset"):
-            return _Cut(silent_s=0)
+            return _CutResponse(silent_s=0)
         if fault.kind == "slow":
             await asyncio.sleep(fault.delay_s)
     if response is None or (fault is not None and fault.kind.startswith("error")):
@@ -42,8 +42,8 @@ async def respond(
     return response
 
 
-class _Cut(Response):
-    """Silence for a while or until the caller hangs up, then a response that is cut short."""
+class _CutResponse(Response):
+    """Waits for a while or until the caller disconnects, then sends a truncated response."""
 
     def __init__(self, silent_s: float) -> None:
         super().__init__(b"{}", media_type="application/json")

@@ -1,7 +1,7 @@
-"""Faults on demand: the bank misbehaves a given number of times in a given way.
+"""Faults on demand: the bank fails a given number of times in a given way.
 
-A fault is used up in the same transaction as the operation or callback that it spoils. "Before" and
-"after" say whether the operation is done before its response is lost, which the shop cannot know:
+A fault is used up in the same transaction as its operation or callback. "Before" and "after" say
+whether the operation is done before its response is lost, which the shop cannot know:
 
 =================== ========== ===========================================================
 kind                 done       what the caller sees
@@ -33,7 +33,7 @@ _DELAYS_S: Final[dict[FaultKind, float]] = {
 
 
 def add(tx: Tx, order: FaultOrder) -> list[Fault]:
-    """Store the fault and return all that wait. Raises Refusal if its operation cannot have it."""
+    """Store a fault and return all pending ones. Raises Refusal if it does not fit."""
     if order.kind not in FAULTS[order.operation]:
         kinds = ", ".join(FAULTS[order.operation])
         raise Refusal(400, "invalid_request", f"{order.operation} can have the faults {kinds}.")
@@ -48,23 +48,23 @@ def add(tx: Tx, order: FaultOrder) -> list[Fault]:
             "match": order.match,
         },
     )
-    return waiting(tx)
+    return list_all(tx)
 
 
-def waiting(tx: Tx) -> list[Fault]:
-    """Return the faults that wait, oldest first."""
+def list_all(tx: Tx) -> list[Fault]:
+    """Return the pending faults, oldest first."""
     return tx.all(Fault, "select * from faults order by id")
 
 
 def clear(tx: Tx) -> None:
-    """Forget all faults."""
+    """Delete all faults."""
     tx.run("delete from faults")
 
 
 def take(tx: Tx, operation: Operation, *subjects: str) -> Fault | None:
-    """Use up one time of the oldest fault for the operation and one of the subjects' ids, if any.
+    """Use the oldest fault for the operation and one of the subjects' ids once, if there is any.
 
-    A fault that names no id is for every one.
+    A fault without an id is for every subject.
     """
     sql = "select * from faults where operation = :operation order by id"
     for fault in tx.all(Fault, sql, operation=operation):

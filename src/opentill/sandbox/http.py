@@ -1,4 +1,4 @@
-"""What the bank's API and pages share: reading requests, and making responses of structs."""
+"""Reading requests and writing responses, for the bank's API and pages."""
 
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -19,7 +19,7 @@ _CODE: Final = "invalid_request"
 
 
 def bank_of(request: Request) -> Bank:
-    """Return the bank that the application serves."""
+    """Return the bank of the application."""
     bank: Bank = request.app.state.bank
     return bank
 

@@ -1,6 +1,6 @@
-"""Chooses the language of the bank's pages: the payment page's, otherwise the browser's.
+"""Choosing the language of the bank's pages: the payment page's, otherwise the browser's.
 
-The region (en-GB, zh-HK) is the browser's, so that an amount looks as on the shop's page. Its texts
+The region (en-GB, zh-HK) is the browser's, so that amounts have the shop page's format. The texts
 are English in the source, and translated by the catalogues ``sandbox.po`` of ``locale``.
 """
 
@@ -23,7 +23,7 @@ LANGUAGES: Final[tuple[Language, ...]] = (
     ),
 )
 _CONTEXT: Final = "\x04"  # ends the context of a text, as in compiled catalogues
-_LONGEST_HEADER: Final = 500
+_MAX_HEADER: Final = 500
 _TRADITIONAL: Final = frozenset({"HANT", "TW", "HK", "MO"})
 # language → regions whose conventions are used if the browser names them
 _REGIONS: Final[dict[Language, frozenset[str]]] = {
@@ -47,7 +47,7 @@ class Localizer:
     """One language, for templates; immutable."""
 
     def __init__(self, language: Language, locale: str = "") -> None:
-        """Take the texts of the language; ``locale`` is for amounts, if it says more."""
+        """``locale`` is for amounts; without it, the language is."""
         self.language: Language = language
         self.locale = locale or language
         self._catalogue = _catalogue(language)
@@ -75,24 +75,24 @@ def _catalogue(language: Language) -> NullTranslations:
 
 
 def choose(locale: str, accept_language: str) -> Localizer:
-    """Choose by the locale that the payment was started with, else by the browser, else English.
+    """Choose by the locale of the payment, else by the browser, else English.
 
-    A locale that is none of ours leaves it to the browser.
+    A locale without a catalogue leaves the choice to the browser.
     """
     ranges = _ranges(accept_language)
-    found: list[Language] = [each for each in map(_match, (locale, *ranges)) if each is not None]
-    language: Language = found[0] if found else "en"
+    matches: list[Language] = [each for each in map(_match, (locale, *ranges)) if each is not None]
+    language: Language = matches[0] if matches else "en"
     if locale and _match(locale) is None:
-        return Localizer(language, locale)  # we have no sentences in it, but amounts
-    alike = next((tag for tag in ranges if _match(tag) == language), "")
-    region = _region(locale, language) or _region(alike, language)
+        return Localizer(language, locale)  # for amounts, though there is no catalogue
+    same_language = next((tag for tag in ranges if _match(tag) == language), "")
+    region = _region(locale, language) or _region(same_language, language)
     return Localizer(language, f"{language}-{region}" if region else language)
 
 
 def _ranges(header: str) -> list[str]:
     """Return the ranges of Accept-Language, best first (RFC 9110 §12.5.4)."""
     weighted: list[tuple[float, str]] = []
-    for part in header[:_LONGEST_HEADER].split(","):
+    for part in header[:_MAX_HEADER].split(","):
         tag, _, parameter = part.strip().partition(";")
         name, _, weight = parameter.strip().partition("=")
         try:
@@ -105,7 +105,7 @@ def _ranges(header: str) -> list[str]:
 
 
 def _match(tag: str) -> Language | None:
-    """Return our language for a tag such as ``zh-HK``, or None."""
+    """Return the language of the catalogue for a tag such as ``zh-HK``, or None."""
     first, *rest = tag.replace("_", "-").upper().split("-")
     if first == "ZH":
         is_traditional = _TRADITIONAL.intersection(rest) and "HANS" not in rest

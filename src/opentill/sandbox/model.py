@@ -1,7 +1,7 @@
-"""Payments, refunds, disputes and faults: as they are stored and as they are on the wire.
+"""Payments, refunds, disputes and faults, as they are stored and as the bank's API shows them.
 
-Amounts are whole minor units, times are Unix milliseconds. What is not in the tables of this file
-cannot happen.
+Amounts are whole minor units, times are Unix milliseconds. There are no transitions and faults
+other than those in the tables of this file.
 """
 
 from typing import Annotated, Final, Literal
@@ -28,7 +28,7 @@ FaultKind = Literal[
     "drop",
 ]
 
-# Every transition of a payment and a dispute; a status without one from it is final.
+# Every transition of a payment and a dispute; a status without transitions is final.
 PAYMENT_TRANSITIONS: Final[dict[PaymentStatus, tuple[PaymentStatus, ...]]] = {
     "action_required": ("processing", "succeeded", "declined", "refused", "voided"),
     "processing": ("succeeded", "declined", "refused", "voided"),
@@ -44,7 +44,7 @@ DISPUTE_TRANSITIONS: Final[dict[DisputeStatus, tuple[DisputeStatus, ...]]] = {
     "recovered": (),
 }
 
-# Which faults make sense for which operation.
+# The faults of each operation.
 _RESPONSE_FAULTS: Final[tuple[FaultKind, ...]] = (
     "timeout_before",
     "timeout_after",
@@ -71,7 +71,7 @@ Text = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the bank takes over things, in seconds; tests make it hurry."""
+    """The bank's delays in seconds; tests set shorter ones."""
 
     processing_s: float = 10.0  # a payment without a response stays "processing" this long
     dispute_after_s: float = 3.0  # a disputed payment is disputed this long after it was paid
@@ -82,7 +82,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shop sends to take a payment; ``id`` is its own and the idempotency key."""
+    """A shop's request for a payment; ``id`` is chosen by the shop and is the idempotency key."""
 
     id: Id
     amount_minor: Minor
@@ -97,7 +97,7 @@ class PaymentOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Payment(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``payments``. The card number is not in it: only its last four digits are kept."""
+    """A row of ``payments``. Of the card number, only the last four digits are stored."""
 
     id: str
     amount_minor: int
@@ -127,7 +127,7 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment on the wire. ``refunded_minor`` counts what is given back or on its way back."""
+    """A payment in the API. ``refunded_minor`` includes pending refunds."""
 
     id: str
     status: PaymentStatus
@@ -143,8 +143,8 @@ class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
     @classmethod
-    def of(cls, payment: Payment, public_url: str) -> "PaymentView":
-        """Show the payment with addresses under ``public_url``."""
+    def from_payment(cls, payment: Payment, public_url: str) -> "PaymentView":
+        """Return the view of a payment, with URLs below ``public_url``."""
         wallet = payment.method not in {"CREDIT_CARD", "BANK_TRANSFER"}
         return cls(
             id=payment.id,
@@ -163,7 +163,7 @@ class PaymentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefundOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shop sends to give money back; ``id`` is its own and the idempotency key."""
+    """A shop's request for a refund; ``id`` is chosen by the shop and is the idempotency key."""
 
     id: Id
     payment_id: Id
@@ -173,16 +173,16 @@ class RefundOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BankRefundOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent to give money back at the bank itself; without an amount, all that is left."""
+    """A request for a refund at the bank itself; without an amount, all that is left."""
 
     amount_minor: Minor | None = None
 
 
 class Refund(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``refunds``, and a refund on the wire.
+    """A row of ``refunds``, and a refund in the API.
 
-    ``by_bank``: it was made at the bank's own desk, and no shop asked for it. ``reversed_at`` is
-    when its money came back.
+    ``by_bank``: it was made at the bank's own desk, without a shop. ``reversed_at`` is the time at
+    which its money came back.
     """
 
     id: str
@@ -200,13 +200,13 @@ class Refund(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisputeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent to open a dispute."""
+    """A request to open a dispute."""
 
     reason: Text = "fraudulent"
 
 
 class Dispute(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``disputes``, and a dispute on the wire."""
+    """A row of ``disputes``, and a dispute in the API."""
 
     id: str
     payment_id: str
@@ -219,7 +219,7 @@ class Dispute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask for ``times`` faults of a kind; ``match`` limits them to one payment or refund id."""
+    """A request for ``times`` faults; ``match`` limits them to one payment or refund id."""
 
     operation: Operation
     kind: FaultKind
@@ -229,7 +229,7 @@ class FaultOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of ``faults``: ``times`` is how many are left."""
+    """A row of ``faults``; ``times`` is the number left."""
 
     id: int
     operation: Operation
@@ -240,10 +240,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Exception):
-    """The bank does not do it: HTTP ``status``, a ``code`` for programs, a sentence for people."""
+    """The bank refuses: HTTP ``status``, a ``code`` for programs, a message for people."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        """Take the parts of the error response."""
+        """Store the parts of the error response."""
         super().__init__(message)
         self.status = status
         self.code = code

@@ -1,8 +1,8 @@
 """The bank's pages for customers: the card form, 3-D Secure, the wallet's QR code, the phone.
 
 They work without JavaScript. The response to a form is always a redirect to a page of the bank, and
-the customer leaves for the shop by a link or refresh of such a page, so that reloading, going back
-and posting twice are harmless and no policy on form targets is in the way.
+a link or refresh of that page leads to the shop. So reloading, going back and posting twice are
+harmless, and no content security policy on form targets blocks the way to the shop.
 """
 
 import hashlib
@@ -58,8 +58,8 @@ _ENDS: Final[dict[PaymentStatus, str]] = {
     "voided": "bad",
     "processing": "wait",
 }
-# What is said of an error, by status: heading and text.
-_TROUBLES: Final = {
+# Heading and text of an error, by HTTP status.
+_ERROR_TEXTS: Final = {
     404: (N_("Page not found"), N_("There is no such payment at the sandbox bank.")),
     400: (N_("That did not work"), N_("The form was not complete. Go back and try again.")),
     409: (
@@ -70,25 +70,25 @@ _TROUBLES: Final = {
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The button that was pressed on the phone, the transfer page or the 3-D Secure page."""
+    """The pressed button of the phone, the transfer page or the 3-D Secure page."""
 
     decision: Literal["approve", "decline"]
 
 
 class DeskRefund(msgspec.Struct, frozen=True):
-    """The form that refunds a payment at the desk: decimal text, "" for all that is left."""
+    """The form of a refund at the desk: decimal text, "" for all that is left."""
 
     amount: str = ""
 
 
 class DeskReversal(msgspec.Struct, frozen=True):
-    """The button that reverses a refund."""
+    """The form that reverses a refund."""
 
     refund: str
 
 
 class Pages:
-    """Renders the templates; ``public_url`` may have a path, under which the bank is served."""
+    """Renders the templates; ``public_url`` may have a path below which the bank is served."""
 
     def __init__(self, public_url: str) -> None:
         """Load the templates of the package."""
@@ -137,14 +137,14 @@ class Pages:
         return Response(text, status, headers, "text/html")
 
     def go(self, path: str) -> Response:
-        """Send the browser on to another page of the bank."""
+        """Redirect to another page of the bank."""
         headers = {**HEADERS, "Cache-Control": "no-store", "Location": self.base + path}
         return Response("", 303, headers, "text/plain")
 
 
 def refusal(request: Request, status: int) -> Response:
     """Return the page of a refusal with this HTTP status."""
-    heading, text = _TROUBLES.get(
+    heading, text = _ERROR_TEXTS.get(
         status,
         (N_("That did not work"), N_("Go back and try again; you will not be charged twice.")),
     )
@@ -166,23 +166,23 @@ async def _find(request: Request) -> Payment:
     return await _do(request, lambda tx, bank, payment_id: bank.find_payment(tx, payment_id))
 
 
-async def _approved(request: Request) -> bool:
+async def _read_approval(request: Request) -> bool:
     return (await read_form(request, Decision)).decision == "approve"
 
 
-def _elsewhere(payment: Payment) -> str | None:
-    """Return the page where the customer belongs if not on the payment's own."""
+def _other_page(payment: Payment) -> str | None:
+    """Return the page to which the customer is redirected; None for the payment's own page."""
     if payment.status != "action_required":
         return f"/done/{payment.id}"
     return f"/3ds/{payment.id}" if payment.challenged else None
 
 
-def _go_on(request: Request, payment: Payment) -> Response:
-    return _pages(request).go(_elsewhere(payment) or f"/pay/{payment.id}")
+def _redirect(request: Request, payment: Payment) -> Response:
+    return _pages(request).go(_other_page(payment) or f"/pay/{payment.id}")
 
 
 async def home(request: Request) -> Response:
-    """Say what this is."""
+    """Show a page that explains the sandbox bank."""
     return _pages(request).show(
         request,
         "message.html",
@@ -192,9 +192,9 @@ async def home(request: Request) -> Response:
 
 
 async def pay_page(request: Request) -> Response:
-    """Show the page on which this payment is paid."""
+    """Show the page of the payment's method."""
     payment, pages = await _find(request), _pages(request)
-    if path := _elsewhere(payment):
+    if path := _other_page(payment):
         return pages.go(path)
     if payment.method == "CREDIT_CARD":
         return pages.show(
@@ -206,43 +206,43 @@ async def pay_page(request: Request) -> Response:
 
 
 async def pay_by_card(request: Request) -> Response:
-    """Take the card form; show it again, without number and code, if a field is wrong."""
-    typed = await read_form(request, CardForm)
+    """Read the card form; show it again without number and code if a field is invalid."""
+    form_values = await read_form(request, CardForm)
     payment = await _find(request)
-    if _elsewhere(payment) is None and payment.method == "CREDIT_CARD":
+    if _other_page(payment) is None and payment.method == "CREDIT_CARD":
         today = datetime.now(UTC)
-        card, errors = read_card(typed, today.year, today.month)
+        card, errors = read_card(form_values, today.year, today.month)
         if card is None:
-            form = CardForm(exp=typed.exp[:20], name=typed.name[:200])
+            form = CardForm(exp=form_values.exp[:20], name=form_values.name[:200])
             return _pages(request).show(
                 request, "card.html", payment, 422, form=form, errors=errors, cards=TEST_CARDS
             )
         payment = await _do(
             request, lambda tx, bank, payment_id: bank.pay_by_card(tx, payment_id, card, now_ms())
         )
-    return _go_on(request, payment)
+    return _redirect(request, payment)
 
 
 async def challenge_page(request: Request) -> Response:
-    """Ask whether the 3-D Secure check is passed."""
+    """Show the 3-D Secure check."""
     payment = await _find(request)
     if payment.status == "action_required" and payment.challenged:
         return _pages(request).show(request, "challenge.html", payment)
-    return _go_on(request, payment)
+    return _redirect(request, payment)
 
 
 async def finish_challenge(request: Request) -> Response:
     """End the 3-D Secure check."""
-    passed = await _approved(request)
+    passed = await _read_approval(request)
     payment = await _do(
         request,
         lambda tx, bank, payment_id: bank.finish_challenge(tx, payment_id, now_ms(), passed=passed),
     )
-    return _go_on(request, payment)
+    return _redirect(request, payment)
 
 
 async def _decide(request: Request) -> Payment:
-    approved = await _approved(request)
+    approved = await _read_approval(request)
     return await _do(
         request,
         lambda tx, bank, payment_id: bank.decide(tx, payment_id, now_ms(), approved=approved),
@@ -251,11 +251,11 @@ async def _decide(request: Request) -> Payment:
 
 async def transfer(request: Request) -> Response:
     """Confirm or reject the bank transfer."""
-    return _go_on(request, await _decide(request))
+    return _redirect(request, await _decide(request))
 
 
 async def phone_page(request: Request) -> Response:
-    """Be the wallet on the customer's phone: ask, and later say what was decided."""
+    """Show the wallet on the customer's phone: the buttons, and later the decision."""
     payment = await _find(request)
     tone = _ENDS.get(payment.status, "wait")
     return _pages(request).show(request, "phone.html", payment, tone=tone)
@@ -268,7 +268,7 @@ async def phone(request: Request) -> Response:
 
 
 async def qr_code(request: Request) -> Response:
-    """Draw the QR code of the phone's address."""
+    """Return the QR code of the phone page's URL."""
     view = bank_of(request).view(await _find(request))
     if view.qr_text is None:
         raise Refusal(404, "not_found", "This payment has no QR code.")
@@ -288,7 +288,7 @@ async def qr_code(request: Request) -> Response:
 
 
 async def done_page(request: Request) -> Response:
-    """Say how it ended and take the customer back to the shop."""
+    """Show the result and lead the customer back to the shop."""
     payment, pages = await _find(request), _pages(request)
     if payment.status == "action_required":
         return pages.go(f"/pay/{payment.id}")
@@ -296,7 +296,7 @@ async def done_page(request: Request) -> Response:
 
 
 async def desk_page(request: Request) -> Response:
-    """Be the bank's own pages for its merchants, where they refund without the shop's software."""
+    """Show the bank's page for merchants, who refund there without the shop's software."""
     payment = await _find(request)
     refunds = await _do(request, lambda tx, bank, payment_id: bank.refunds(tx, payment_id))
     left = payment.amount_minor - payment.refunded_minor
@@ -311,11 +311,11 @@ async def desk_page(request: Request) -> Response:
 
 
 async def refund_at_desk(request: Request) -> Response:
-    """Give money back at the desk."""
-    typed = (await read_form(request, DeskRefund)).amount.strip()
+    """Refund a payment at the desk."""
+    text = (await read_form(request, DeskRefund)).amount.strip()
     payment = await _find(request)
-    minor = amounts.minor(typed, payment.currency) if typed else None
-    if typed and not minor:
+    minor = amounts.minor(text, payment.currency) if text else None
+    if text and not minor:
         raise Refusal(409, "not_refundable", "The amount must be such as 4.00.")
     await _do(
         request,
@@ -325,7 +325,7 @@ async def refund_at_desk(request: Request) -> Response:
 
 
 async def reverse_at_desk(request: Request) -> Response:
-    """Have the customer's bank send a refund's money back."""
+    """Reverse a refund at the desk."""
     refund_id = (await read_form(request, DeskReversal)).refund
 
     def work(tx: Tx, bank: Bank, payment_id: str) -> None:
@@ -338,7 +338,7 @@ async def reverse_at_desk(request: Request) -> Response:
 
 
 async def static(request: Request) -> Response:
-    """Serve the style sheet and the logo; the pages name them with a version."""
+    """Serve the style sheet and the logo, which the pages request with a version."""
     name = request.path_params["name"]
     if name not in _STATIC:
         raise Refusal(404, "not_found", "There is no such file.")

@@ -1,4 +1,4 @@
-"""Payments that were made before the bank was there: they can be refunded like all others."""
+"""Adding past payments to the bank, which can be refunded like all others."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ class PastPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def add_past(data_dir: Path, payments: Sequence[PastPayment]) -> None:
-    """Add payments to the bank of a data directory, which may be running; no callback reports them.
+    """Add payments to the bank of a data directory, without callbacks. The bank may be running.
 
     Raises OSError or sqlite3.Error if the bank's storage cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Deletes old rows: callbacks that have ended, and much later the payments themselves."""
+"""Deleting old rows: ended callbacks, and much later payments."""
 
 import asyncio
 from typing import Final
@@ -8,8 +8,8 @@ from opentill.sandbox.timers import now_ms
 
 CALLBACKS_KEPT_S: Final = 30 * 86_400
 PAYMENTS_KEPT_S: Final = 400 * 86_400  # a shop may refund for a long time
-_REST_S: Final = 3600.0
-_BATCH: Final = 500  # rows of one transaction, so that no payment waits for it
+_INTERVAL_S: Final = 3600.0
+_BATCH: Final = 500  # rows per transaction, so that no payment waits long
 
 _OLD: Final = "select id from payments where updated_at < :before order by updated_at limit :batch"
 _DELETIONS: Final = (
@@ -24,21 +24,21 @@ _CALLBACKS: Final = """
 
 
 def purge(tx: Tx, now: int) -> int:
-    """Delete a batch of what is old enough at ``now`` (Unix ms); return how many rows it was."""
-    done = tx.run(_CALLBACKS, before=now - CALLBACKS_KEPT_S * 1000, batch=_BATCH)
+    """Delete a batch of rows that are old at ``now`` (Unix ms); return the number of rows."""
+    count = tx.run(_CALLBACKS, before=now - CALLBACKS_KEPT_S * 1000, batch=_BATCH)
     before = now - PAYMENTS_KEPT_S * 1000
-    return done + sum(tx.run(deletion, before=before, batch=_BATCH) for deletion in _DELETIONS)
+    return count + sum(tx.run(deletion, before=before, batch=_BATCH) for deletion in _DELETIONS)
 
 
 class Purger:
-    """Deletes what is old, in batches, once an hour."""
+    """Deletes old rows in batches, once an hour."""
 
     def __init__(self, store: Store) -> None:
-        """Work on the bank's storage."""
+        """``store`` is the bank's storage."""
         self._store = store
 
     async def run(self) -> None:
-        """Delete what is old, forever."""
+        """Delete old rows, forever."""
         while True:
-            done = await self._store.do(lambda tx: purge(tx, now_ms()))
-            await asyncio.sleep(0 if done else _REST_S)  # between batches, others come first
+            deleted = await self._store.do(lambda tx: purge(tx, now_ms()))
+            await asyncio.sleep(0 if deleted else _INTERVAL_S)  # between batches, others come first

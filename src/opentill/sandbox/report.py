@@ -1,8 +1,8 @@
-"""The settlement report: all money that the bank moved, as CSV, a page of rows at a time.
+"""The settlement report: all movements of money as CSV, streamed in pages of rows.
 
-``kind,reference,amount,currency,settled_at``: a payment or refund under the shop's own id, one
-that was made at the bank under the bank's, and its return if it was reversed; a chargeback (and the
-recovery of one) under the id of its payment; times are ISO 8601 in UTC.
+``kind,reference,amount,currency,settled_at``. The reference of a payment, a refund and a reversal
+is the shop's id, or the bank's for a refund at the desk; that of a chargeback and a recovery is the
+id of the payment. Times are ISO 8601 in UTC.
 """
 
 import csv
@@ -44,7 +44,7 @@ order by settled_at, kind, reference limit :page
 """
 
 
-class Settled(msgspec.Struct, frozen=True):
+class ReportRow(msgspec.Struct, frozen=True):
     """A row of the report."""
 
     kind: Literal["payment", "refund", "refund_failure", "chargeback", "recovery"]
@@ -55,7 +55,7 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 async def lines(store: Store, since: int, until: int) -> AsyncIterator[str]:
-    """Yield the report in pieces, from ``since`` to ``until`` (Unix ms, inclusive)."""
+    """Yield the report in pages, from ``since`` to ``until`` (Unix ms, inclusive)."""
     yield _text([COLUMNS])
     after: tuple[int, str, str] = (-1, "", "")
     while True:
@@ -67,15 +67,15 @@ async def lines(store: Store, since: int, until: int) -> AsyncIterator[str]:
             return
 
 
-def _page(tx: Tx, since: int, until: int, after: tuple[int, str, str]) -> list[Settled]:
+def _page(tx: Tx, since: int, until: int, after: tuple[int, str, str]) -> list[ReportRow]:
     at, kind, reference = after
     return tx.all(
-        Settled, _SQL, since=since, until=until, after_at=at, after_kind=kind,
+        ReportRow, _SQL, since=since, until=until, after_at=at, after_kind=kind,
         after_reference=reference, page=_PAGE,
     )  # fmt: skip
 
 
-def _cells(row: Settled) -> tuple[str, ...]:
+def _cells(row: ReportRow) -> tuple[str, ...]:
     moment = datetime.fromtimestamp(row.settled_at // 1000, UTC)
     time = f"{moment:%Y-%m-%dT%H:%M:%S}.{row.settled_at % 1000:03}Z"
     return row.kind, row.reference, decimal(row.amount_minor, row.currency), row.currency, time

@@ -1,8 +1,8 @@
-"""The bank's own storage: one SQLite file, written by one thread, several calls per commit.
+"""The bank's storage: one SQLite file, written by one thread, several calls per commit.
 
-Commits wait for the disk (``synchronous=FULL``), so that nothing acknowledged is lost, whenever the
-process is killed. To make that cheap, the writing thread takes all calls that are queued, runs each
-in a savepoint of its own and commits them together; nobody gets a result before its commit.
+Commits wait for the disk (``synchronous=FULL``), so that a killed process loses nothing that it
+acknowledged. To make that cheap, the writing thread takes all queued calls, runs each in its own
+savepoint and commits them together; no call returns before its commit.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ create table if not exists faults (
 """
 
 
-# Columns of ``refunds`` that a file of an earlier version does not have.
+# Columns of ``refunds`` that files of earlier versions lack.
 _LATER_COLUMNS: Final = """
 alter table refunds add column by_bank integer not null default 0;
 alter table refunds add column succeeded_at integer;
@@ -117,22 +117,22 @@ update refunds set succeeded_at = updated_at where status = 'succeeded';
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
-    """Bring a file of an earlier version to this one."""
+    """Upgrade a file of an earlier version."""
     names = {row[1] for row in connection.execute("pragma table_info(refunds)")}
     if "by_bank" not in names:
         connection.executescript(f"begin;{_LATER_COLUMNS}commit;")
 
 
 class Tx:
-    """A transaction as the work in it sees it. It never commits and never leaves the database."""
+    """A transaction for the work in it, which cannot commit and runs only statements."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Work on the connection, inside the transaction that is open on it."""
+        """``connection`` has an open transaction."""
         self._connection = connection
         self.announced: set[str] = set()
 
     def run(self, sql: str, **values: Value) -> int:
-        """Run a statement with ``:named`` values and return how many rows it changed."""
+        """Run a statement with ``:named`` values and return the number of changed rows."""
         return self._connection.execute(sql, values).rowcount
 
     def all(self, kind: type[T], sql: str, **values: Value) -> list[T]:
@@ -148,17 +148,17 @@ class Tx:
         return rows[0] if rows else None
 
     def insert(self, table: str, row: Mapping[str, Value]) -> None:
-        """Insert a row; table and column names come from the code, never from outside."""
+        """Insert a row; table and column names come from code, never from requests."""
         names, slots = ", ".join(row), ", ".join(f":{name}" for name in row)
         self.run(f"insert into {table} ({names}) values ({slots})", **row)  # noqa: S608 - ours
 
     def announce(self, topic: str) -> None:
-        """Have ``on_commit`` called with the topic, once the transaction is committed."""
+        """Call ``on_commit`` with the topic after the commit."""
         self.announced.add(topic)
 
 
 class _Call:
-    """One call of ``do``, queued for the writing thread, and the future of its result."""
+    """A queued call of ``do`` and the future of its result."""
 
     def __init__(self, work: Callable[[Tx], Any], future: "asyncio.Future[Any]") -> None:
         self.work = work
@@ -167,7 +167,7 @@ class _Call:
         self.error: BaseException | None = None
 
     def settle(self) -> None:
-        if self.future.done():  # the caller is gone; what it asked for is done all the same
+        if self.future.done():  # the caller was cancelled; its work is committed all the same
             return
         if self.error is not None:
             self.future.set_exception(self.error)
@@ -176,19 +176,19 @@ class _Call:
 
 
 class Store:
-    """The file and its writing thread. Open and close it in the event loop that uses it."""
+    """The file and its writing thread, opened and closed in the event loop that uses it."""
 
     def __init__(self, path: Path, on_commit: Callable[[str], None]) -> None:
-        """Name the file; ``on_commit`` is called in the event loop with each announced topic."""
+        """``on_commit`` is called in the event loop with each announced topic."""
         self._path = path
         self._on_commit = on_commit
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     async def open(self) -> None:
-        """Create or open the file. Raises OSError or sqlite3.Error if that cannot be."""
+        """Create or open the file. Raises OSError or sqlite3.Error."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Closed to other users before anything is in it; its journals get the rights that it has.
+        # Unreadable for other users before anything is in it; the journals get the same mode.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._path.chmod(0o600)
         connection = sqlite3.connect(
@@ -206,16 +206,16 @@ class Store:
         self._thread.start()
 
     async def close(self) -> None:
-        """Finish the calls that are queued and close the file."""
+        """Finish the queued calls and close the file."""
         if self._thread is not None:
             self._calls.put(None)
             await asyncio.to_thread(self._thread.join)
             self._thread = None
 
     async def do(self, work: Callable[[Tx], T]) -> T:
-        """Do work in a transaction; return its result after the commit.
+        """Run ``work`` in a transaction; return its result after the commit.
 
-        What the work raises is raised here, and it has no effect then.
+        Raises what ``work`` raises, after a rollback.
         """
         if self._thread is None:
             msg = "the bank's storage is closed"
@@ -225,13 +225,13 @@ class Store:
         return await future
 
     def _write(self, connection: sqlite3.Connection) -> None:
-        going = True
-        while going:
+        running = True
+        while running:
             batch = [self._calls.get()]
             while len(batch) < _BATCH and not self._calls.empty():
                 batch.append(self._calls.get())
             calls = [call for call in batch if call is not None]
-            going = len(calls) == len(batch)
+            running = len(calls) == len(batch)
             if calls:
                 topics = _commit(connection, calls)
                 self._loop.call_soon_threadsafe(self._settle, calls, topics)
@@ -245,7 +245,7 @@ class Store:
 
 
 def _commit(connection: sqlite3.Connection, calls: list[_Call]) -> set[str]:
-    """Run the calls, each in a savepoint, and commit them together; return what they announced."""
+    """Run the calls, each in a savepoint, commit them together and return the announced topics."""
     topics: set[str] = set()
     try:
         connection.execute("begin immediate")
@@ -255,7 +255,7 @@ def _commit(connection: sqlite3.Connection, calls: list[_Call]) -> set[str]:
             try:
                 call.result = call.work(tx)
                 topics |= tx.announced
-            except Exception as error:  # noqa: BLE001 - handed to the one who asked
+            except Exception as error:  # noqa: BLE001 - raised in the caller
                 call.error = error
                 connection.execute("rollback to work")
             connection.execute("release work")

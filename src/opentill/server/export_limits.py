@@ -13,9 +13,7 @@ from typing import Any, Final
 
 from opentill.core.errors import TooManyAtOnce
 
-STATEMENTS: Final = (
-    4  # concurrent, of all exports of the process; most connections remain for payments
-)
+STATEMENTS: Final = 4  # of all exports of the process; other connections remain for payments
 STATEMENTS_EACH: Final = 2  # of one merchant
 EXPORTS_EACH: Final = 4  # of one merchant
 RETRY_AFTER_S: Final = 5
