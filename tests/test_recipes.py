@@ -31,7 +31,7 @@ QUICK: Final = frozenset(
         "tests/test_queries.py",
     }
 )
-SLOW: Final = frozenset({"tests/cli/test_merchants.py::test_all_terms_are_set_shown_and_kept"})
+SLOW: Final = frozenset({"tests/cli/test_merchants.py::test_all_terms_are_set_shown_and_stored"})
 # How many files each recipe changes, and in how many places: it may get shorter, not longer.
 MOST: Final = {
     "add-a-command": (6, 6),

@@ -44,7 +44,6 @@ UNCHECKED: Final = (
     "tests/backoffice",
     "tests/browser",
     "tests/citus",
-    "tests/cli",
     "tests/conftest.py",
     "tests/console",
     "tests/dashboard",

@@ -1,4 +1,4 @@
-"""What accountants ask: the trial balance, the fees of a month, and who is to be paid."""
+"""Reports for accountants: the trial balance, figures of a month, and merchants to pay out."""
 
 import asyncio
 from decimal import Decimal
@@ -32,7 +32,7 @@ def shops(opentill: Commands) -> list[str]:
     return asyncio.run(make())
 
 
-def test_the_trial_balance_has_every_account_and_adds_up_to_zero(
+def test_the_trial_balance_has_every_account_and_sums_to_zero(
     opentill: Commands, shops: list[str]
 ) -> None:
     (row,) = opentill.json("ledger", "accounts")
@@ -42,19 +42,19 @@ def test_the_trial_balance_has_every_account_and_adds_up_to_zero(
     }  # fmt: skip
     assert sum(map(Decimal, row.values())) == 0
     assert row["platform"] == "0.80"
-    (one,) = opentill.json("ledger", "accounts", shops[0])
-    assert (one["merchants"], one["platform"]) == (1, "0.40")
+    (trial_balance,) = opentill.json("ledger", "accounts", shops[0])
+    assert (trial_balance["merchants"], trial_balance["platform"]) == (1, "0.40")
     assert "there is no merchant" in opentill.refusal("ledger", "accounts", "mer_no")
 
 
-def test_figures_of_a_month_are_those_of_its_days(opentill: Commands, shops: list[str]) -> None:
+def test_figures_of_a_month_are_the_sums_of_its_days(opentill: Commands, shops: list[str]) -> None:
     (row,) = opentill.json("figures", "show")
     assert row == {
         "currency": "USD", "payments": 2, "paid": "19.98", "refunds": 0, "refunded": "0.00",
         "disputes": 0, "disputed": "0.00", "fees": "0.80",
     }  # fmt: skip
-    (one,) = opentill.json("figures", "show", shops[1])
-    assert one["fees"] == "0.40"
+    (totals,) = opentill.json("figures", "show", shops[1])
+    assert totals["fees"] == "0.40"
     day = NOW // DAY * DAY
     (inside,) = opentill.json("figures", "show", "--from", str(day), "--to", str(day + DAY - 1))
     assert inside["fees"] == "0.80"
@@ -64,7 +64,7 @@ def test_figures_of_a_month_are_those_of_its_days(opentill: Commands, shops: lis
     assert "from must be a day, or a time at a full quarter of an hour" in refused
 
 
-def test_who_can_be_paid_out_is_listed_until_it_is_done(
+def test_a_merchant_is_listed_for_payout_until_it_is_paid(
     opentill: Commands, shops: list[str]
 ) -> None:
     due = opentill.json("payouts", "due")

@@ -1,4 +1,4 @@
-"""``opentill approvals``: what one person asks for above the limit, another one approves."""
+"""``opentill approvals``: a request above the limit needs the approval of another person."""
 
 import asyncio
 from typing import Any, Final
@@ -23,7 +23,7 @@ def limited(opentill: Commands) -> Commands:
 
 
 def order_in(opentill: Commands, status: str) -> str:
-    """Make an order over 9.99 of a new merchant."""
+    """Create an order of 9.99 of a new merchant; return its id."""
 
     async def make() -> str:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
@@ -40,15 +40,21 @@ def status_of(opentill: Commands, order_id: str) -> Any:
     return opentill.json("orders", "show", order_id)["status"]
 
 
-def test_a_confirmation_is_asked_for_by_one_and_approved_by_another(limited: Commands) -> None:
+def test_a_confirmation_is_requested_by_one_person_and_approved_by_another(
+    limited: Commands,
+) -> None:
     order = order_in(limited, "PENDING")
     ann, bob = staff(limited, "ann"), staff(limited, "bob")
-    asked = ann.json("orders", "confirm", order, *WHY)
-    assert (asked["action"], asked["status"], asked["amount"]) == ("confirm", "WAITING", "9.99")
+    request = ann.json("orders", "confirm", order, *WHY)
+    assert (request["action"], request["status"], request["amount"]) == (
+        "confirm",
+        "WAITING",
+        "9.99",
+    )
     assert status_of(limited, order) == "PENDING"
     (listed,) = limited.json("approvals", "list")
-    assert (listed["id"], listed["about"], listed["askedBy"]) == (asked["id"], order, ann.who)
-    approve = ("approvals", "approve", asked["id"])
+    assert (listed["id"], listed["about"], listed["askedBy"]) == (request["id"], order, ann.who)
+    approve = ("approvals", "approve", request["id"])
     assert "another operator than" in ann.refusal(*approve)
     assert "somebody who has logged in" in limited.refusal(*approve)
     assert bob.json(*approve)["approvedBy"] == bob.who
@@ -62,14 +68,14 @@ def test_a_refund_by_staff_waits_and_is_rejected(limited: Commands) -> None:
     ann, bob = staff(limited, "ann", "support"), staff(limited, "bob")
     small = ann.json("orders", "refund", order, "--amount", "1.00", "--yes", *WHY)
     assert small["status"] == "PROCESSING"
-    asked = ann.json("orders", "refund", order, "--amount", "4.01", "--yes", *WHY)
-    assert asked["status"] == "WAITING"  # 5.01 together
-    done = bob.json("approvals", "reject", asked["id"], "--reason", "not torn")
+    request = ann.json("orders", "refund", order, "--amount", "4.01", "--yes", *WHY)
+    assert request["status"] == "WAITING"  # 5.01 in total
+    done = bob.json("approvals", "reject", request["id"], "--reason", "not torn")
     assert done["status"] == "REJECTED"
     assert limited.json("approvals", "list") == []
 
 
-def test_the_machines_owner_asks_for_nothing_above_the_limit(limited: Commands) -> None:
+def test_the_owner_of_the_machine_cannot_request_above_the_limit(limited: Commands) -> None:
     order = order_in(limited, "PENDING")
     for way in (("--as-root",), ()):
         refusal = limited.run("orders", "confirm", order, *WHY, *way)
@@ -100,8 +106,8 @@ def test_requests_of_every_kind_are_approved_by_one_command(limited: Commands) -
 def test_a_recorded_refund_waits_and_is_recorded_once(limited: Commands) -> None:
     order = order_in(limited, "PENDING")
     ann, bob = staff(limited, "ann"), staff(limited, "bob")
-    asked = ann.json("orders", "confirm", order, *WHY)
-    bob.json("approvals", "approve", asked["id"])
+    request = ann.json("orders", "confirm", order, *WHY)
+    bob.json("approvals", "approve", request["id"])
     record = ("refunds", "record", order, "9.99", "--reference", "B-1", *WHY)
     held = ann.json(*record)
     assert (held["action"], held["status"], held["amount"]) == (
@@ -115,4 +121,4 @@ def test_a_recorded_refund_waits_and_is_recorded_once(limited: Commands) -> None
     assert "somebody who has logged in" in limited.refusal(*record)
     bob.json("approvals", "approve", held["id"])
     assert status_of(limited, order) == "REFUNDED"
-    assert ann.json(*record)["status"] == "SUCCEEDED"  # it is known
+    assert ann.json(*record)["status"] == "SUCCEEDED"  # the recorded refund

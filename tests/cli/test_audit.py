@@ -1,4 +1,4 @@
-"""``opentill audit``: what operators did, and whether somebody changed it since."""
+"""``opentill audit``: the list of operators' actions, and the check for later changes."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ _numbers = itertools.count(1)
 
 
 def why() -> tuple[str, ...]:
-    """Who moves money and why, under a reference of its own."""
+    """Options with a reason and a new reference."""
     return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
@@ -31,7 +31,7 @@ def _tamper(opentill: Commands, statement: str) -> None:
     asyncio.run(work())
 
 
-def test_the_log_is_listed_verified_and_its_breaks_are_named(opentill: Commands) -> None:
+def test_the_log_is_listed_and_verified_and_changed_rows_are_named(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     for amount in ("10", "20", "30"):
         opentill.json("balance", "recharge", shop, amount, *why())
@@ -47,10 +47,10 @@ def test_the_log_is_listed_verified_and_its_breaks_are_named(opentill: Commands)
     assert place.encode() in opentill.run("audit", "verify").stderr
 
     _tamper(opentill, f"update audit_log set who = 'eve' where id = '{rows[1]['id']}'")
-    found = opentill.run("audit", "verify", "--json")
-    assert found.returncode == 1
-    assert found.stderr == b""
-    (broken,) = json.loads(found.stdout)["breaks"]
+    verified = opentill.run("audit", "verify", "--json")
+    assert verified.returncode == 1
+    assert verified.stderr == b""
+    (broken,) = json.loads(verified.stdout)["breaks"]
     named = (broken["number"], broken["id"], broken["finding"])
     assert named == (rows[1]["number"], rows[1]["id"], "altered")
     shown = opentill.run("audit", "verify")
@@ -58,6 +58,6 @@ def test_the_log_is_listed_verified_and_its_breaks_are_named(opentill: Commands)
     assert b"altered" in shown.stdout
 
 
-def test_what_is_refused_is_one_line(opentill: Commands) -> None:
+def test_errors_are_one_line(opentill: Commands) -> None:
     assert "expect must be NUMBER:HASH" in opentill.refusal("audit", "verify", "--expect", "7")
     assert "there is no merchant mer_x" in opentill.refusal("audit", "list", "mer_x")

@@ -31,7 +31,7 @@ AUDITED: Final = (
     "webhooks rotate",
     "webhooks remove",
 )
-# Commands that change nothing of that kind, and what they are instead.
+# Commands that change nothing of that kind, by the reason.
 OTHERS: Final = {
     "runs": "serve worker sandbox demo migrate",
     "writes or reads a whole database; their own test carries the recipe out": "backup restore",
@@ -62,7 +62,7 @@ OTHERS: Final = {
     ",reset-factors,confirm-factors,keep-factors",
     "the deployment's; its own test looks into the audit log": "secret-key:replace skip-messages",
 }
-# Operations of the API, likewise: by which action of the audit log.
+# Operations of the API that change such objects, with their action in the audit log.
 OPERATIONS_AUDITED: Final = {
     "POST /v1/webhook-endpoints": "webhooks add",
     "PATCH /v1/webhook-endpoints/{id}": "webhooks set",
@@ -93,14 +93,14 @@ def _commands(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _others() -> Iterator[str]:
-    yield from (f"balance {kind}" for kind in KINDS)  # each writes the audit log, as these do
+    yield from (f"balance {kind}" for kind in KINDS)  # each also writes the audit log
     for words in OTHERS.values():
         for word in words.split():
             group, _, names = word.partition(":")
             yield from (f"{group} {name}" for name in names.split(",")) if names else (group,)
 
 
-def test_every_command_and_operation_has_been_asked_whether_it_is_audited() -> None:
+def test_every_command_and_operation_is_classified() -> None:
     commands = list(_commands(typer.main.get_command(build())))
     assert sorted(commands) == sorted((*AUDITED, *_others()))
     writes = {f"{one.method} {one.path}" for one in OPERATIONS if one.write is not None}
@@ -108,7 +108,7 @@ def test_every_command_and_operation_has_been_asked_whether_it_is_audited() -> N
     assert not set(OPERATIONS_AUDITED) & set(OPERATIONS_OTHERS)
 
 
-def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
+def test_changes_by_commands_are_in_the_audit_log(opentill: Commands) -> None:
     by = ("--reason", "agreed on the phone")
     shop = opentill.json("merchants", "create", "Harbour Books", *by)["id"]
     opentill.json("merchants", "set", shop, "--fee-rate", "0.03", "--allow", "192.0.2.1", *by)
@@ -146,7 +146,7 @@ def test_what_commands_change_is_in_the_audit_log(opentill: Commands) -> None:
     assert opentill.json("audit", "verify")["breaks"] == []
 
 
-def test_a_key_of_a_command_has_the_scopes_that_it_names_or_none(opentill: Commands) -> None:
+def test_a_key_has_the_scopes_of_the_command_s_options(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     names = ("--scope", "refunds:write", "--scope", "orders:read", "--scope", "orders:read")
     restricted = opentill.json("keys", "create", shop, *names)
@@ -156,14 +156,14 @@ def test_a_key_of_a_command_has_the_scopes_that_it_names_or_none(opentill: Comma
     assert again["scopes"] == ["orders:read", "refunds:write"]
     listed = opentill.json("keys", "list", shop)
     assert [key["scopes"] for key in listed] == [again["scopes"], None, again["scopes"]]
-    (made, *_) = [row for row in opentill.json("audit", "list", shop)[::-1]
+    (creation, *_) = [row for row in opentill.json("audit", "list", shop)[::-1]
                   if row["action"] == "keys create"]  # fmt: skip
-    assert made["subject"].endswith(", for orders:read refunds:write")
+    assert creation["subject"].endswith(", for orders:read refunds:write")
     refusal = opentill.refusal("keys", "create", shop, "--scope", "refund:write")
     assert "did you mean refunds:write?" in refusal
 
 
-def test_without_a_reason_the_user_at_the_keyboard_is_named(opentill: Commands) -> None:
+def test_an_entry_without_a_reason_names_the_user(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     opentill.json("keys", "create", shop)
     (row,) = [r for r in opentill.json("audit", "list", shop) if r["action"] == "keys create"]
@@ -171,20 +171,20 @@ def test_without_a_reason_the_user_at_the_keyboard_is_named(opentill: Commands) 
     assert row["reason"]
 
 
-def test_what_merchants_change_by_the_api_is_in_the_audit_log(api_server: Any) -> None:
+def test_changes_by_merchants_over_the_api_are_in_the_audit_log(api_server: Any) -> None:
     shop = api_server.shop()
     (key,) = api_server.sql("select id from api_keys where merchant_id = $1", shop.id)
 
     def rows() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = api_server.sql(
+        audited: list[dict[str, Any]] = api_server.sql(
             "select * from audit_log where merchant_id = $1 and who <> 'opentill' order by number",
             shop.id,
         )
-        return found
+        return audited
 
     body = {"url": "https://hooks.example.com/canary"}
     hook = shop.post("/v1/webhook-endpoints", body, key="once").json()["data"]
-    shop.post("/v1/webhook-endpoints", body, key="once")  # a replay makes nothing
+    shop.post("/v1/webhook-endpoints", body, key="once")  # a replay creates nothing
     path = f"/v1/webhook-endpoints/{hook['id']}"
     shop.data("PATCH", path, json={"description": "the shop's"})
     shop.data("PATCH", path, json={"description": "the shop's"})  # changes nothing
@@ -193,10 +193,10 @@ def test_what_merchants_change_by_the_api_is_in_the_audit_log(api_server: Any) -
     assert shop.call("DELETE", path).status_code == 200
     assert shop.call("DELETE", path).status_code == 404
 
-    found = rows()
-    assert [row["action"] for row in found] == list(OPERATIONS_AUDITED.values())
-    assert {row["who"] for row in found} == {f"API key {key['id']}"}
-    assert all(hook["id"] in row["subject"] for row in found)
-    assert all(row["at"] and row["reason"] for row in found)
+    audited = rows()
+    assert [row["action"] for row in audited] == list(OPERATIONS_AUDITED.values())
+    assert {row["who"] for row in audited} == {f"API key {key['id']}"}
+    assert all(hook["id"] in row["subject"] for row in audited)
+    assert all(row["at"] and row["reason"] for row in audited)
     for secret in (shop.key, hook["secret"], new["secret"], "canary"):
-        assert secret not in str(found)
+        assert secret not in str(audited)

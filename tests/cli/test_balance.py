@@ -1,4 +1,4 @@
-"""``opentill balance``: what operators move by hand, from the command line."""
+"""``opentill balance``: adjustments by operators."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ _numbers = itertools.count(1)
 
 
 def why() -> tuple[str, ...]:
-    """Who moves money and why, under a reference of its own."""
+    """Options with a reason and a new reference."""
     return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
@@ -43,7 +43,7 @@ def _accounts(opentill: Commands, shop: str) -> tuple[str, ...]:
     return tuple(shown[name] for name in ("pending", "available", "frozen", "frozenByHand"))
 
 
-def test_every_movement(opentill: Commands, sold: tuple[str, str]) -> None:
+def test_every_kind_of_adjustment(opentill: Commands, sold: tuple[str, str]) -> None:
     shop, order = sold
     assert _accounts(opentill, shop) == ("9.59", "100.00", "0.00", "0.00")
     frozen = opentill.json("balance", "freeze", shop, "40", "--reference", "F-1", *WHY)
@@ -64,7 +64,7 @@ def test_every_movement(opentill: Commands, sold: tuple[str, str]) -> None:
     assert "frozen by hand" in opentill.text("balance", "show", shop)
 
 
-def test_a_merchant_without_movements_has_nothing(opentill: Commands) -> None:
+def test_a_new_merchant_has_a_balance_of_zero(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Quay", "--currency", "JPY")["id"]
     shown = opentill.json("balance", "show", shop)
     assert (shown["available"], shown["currency"], shown["updatedAt"]) == ("0.00", "JPY", None)
@@ -73,7 +73,7 @@ def test_a_merchant_without_movements_has_nothing(opentill: Commands) -> None:
     )
 
 
-def test_what_is_refused_is_one_line_and_moves_nothing(
+def test_a_refused_adjustment_is_one_line_and_moves_nothing(
     opentill: Commands, sold: tuple[str, str]
 ) -> None:
     shop, order = sold
@@ -98,13 +98,15 @@ def test_what_is_refused_is_one_line_and_moves_nothing(
     assert _accounts(opentill, shop) == before
 
 
-def test_a_second_person_above_the_limit(opentill: Commands, sold: tuple[str, str]) -> None:
+def test_an_adjustment_above_the_limit_needs_a_second_person(
+    opentill: Commands, sold: tuple[str, str]
+) -> None:
     shop, _ = sold
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50.00"
     ann, bob = staff(opentill, "ann", "finance"), staff(opentill, "bob")
-    asked = ann.run("balance", "recharge", shop, "60", "--json", *why())
-    assert asked.returncode == 0
-    assert b"waits for a second person: opentill balance approve mov_" in asked.stderr
+    output = ann.run("balance", "recharge", shop, "60", "--json", *why())
+    assert output.returncode == 0
+    assert b"waits for a second person: opentill balance approve mov_" in output.stderr
     (waits,) = opentill.json("balance", "waiting", shop)
     assert (waits["status"], waits["amount"], waits["askedBy"]) == ("WAITING", "60.00", ann.who)
     assert _accounts(opentill, shop)[1] == "100.00"

@@ -1,4 +1,4 @@
-"""``opentill clock``: days in seconds, with the sandbox bank only."""
+"""``opentill clock``: advancing the clock, only with the sandbox."""
 
 import json
 import time
@@ -19,28 +19,28 @@ REAL = {"OPENTILL_GATEWAYS": "sandbox,stripe"}
     ("text", "ms"),
     [("8d", 8 * DAY), ("2h", 7_200_000), ("30m", 1_800_000), ("1d12h", 129_600_000), ("1s", 1000)],
 )
-def test_durations(text: str, ms: int) -> None:
+def test_a_duration_is_parsed(text: str, ms: int) -> None:
     assert duration(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "8", "-8d", "0d", "8 d", "8w", "d8", "1.5d", "٣d", "8d!"])
-def test_no_durations(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="such as 8d, 2h, 30m"):
         duration(text)
 
 
 def _created(deployment: Deployment, key: str, product: str) -> int:
-    """When a session that is opened now was created, as the server sees it."""
+    """Create a product and return its ``createdAt``, which shows the server's clock."""
     connection = HTTPConnection("127.0.0.1", deployment.port, timeout=60)
     headers = {"x-api-key": key, "content-type": "application/json"}
     connection.request("POST", "/v1/products", product, headers)
-    made = json.loads(connection.getresponse().read())
+    response = json.loads(connection.getresponse().read())
     connection.close()
-    return int(made["data"]["createdAt"])
+    return int(response["data"]["createdAt"])
 
 
 def _until_follows(created: Callable[[], int], ahead_ms: int) -> None:
-    """Wait until the server's time is so far ahead: within a second, unless the machine is busy."""
+    """Wait until the server's clock is ``ahead_ms`` ahead, within 1 s if it is idle."""
     end = time.monotonic() + 120
     while abs(created() - time.time() * 1000 - ahead_ms) > 10_000:
         assert time.monotonic() < end
@@ -49,13 +49,13 @@ def _until_follows(created: Callable[[], int], ahead_ms: int) -> None:
 
 @pytest.fixture
 def real_time_again(deployment: Deployment) -> Iterator[None]:
-    """Afterwards, for whoever is next."""
+    """Reset the clock after the test."""
     yield
     deployment.done("clock", "reset")
 
 
 @pytest.mark.usefixtures("real_time_again")
-def test_servers_and_commands_follow_and_come_back(deployment: Deployment) -> None:
+def test_servers_and_commands_follow_the_clock_and_its_reset(deployment: Deployment) -> None:
     merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
     product = '{"name":"Tea","price":"1.00","currency":"USD"}'
@@ -74,7 +74,7 @@ def test_servers_and_commands_follow_and_come_back(deployment: Deployment) -> No
 
 
 @pytest.mark.usefixtures("real_time_again")
-def test_open_sessions_that_an_advance_ends_are_named_first(deployment: Deployment) -> None:
+def test_an_advance_first_names_the_open_sessions_that_it_ends(deployment: Deployment) -> None:
     merchant = json.loads(deployment.done("merchants", "create", "C", "--json"))["id"]
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
     headers = {"x-api-key": key, "content-type": "application/json"}
@@ -100,14 +100,16 @@ def test_open_sessions_that_an_advance_ends_are_named_first(deployment: Deployme
 
 
 @pytest.mark.parametrize("words", [("show",), ("advance", "8d"), ("reset",)])
-def test_with_a_real_gateway_it_is_refused(deployment: Deployment, words: tuple[str, ...]) -> None:
+def test_the_clock_cannot_be_advanced_with_a_real_gateway(
+    deployment: Deployment, words: tuple[str, ...]
+) -> None:
     refused = deployment.run("clock", *words, **REAL)
     assert refused.returncode == 2
     assert "with the sandbox bank only; OPENTILL_GATEWAYS has sandbox,stripe" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 
-def test_what_is_no_duration_is_refused_in_one_line(deployment: Deployment) -> None:
+def test_an_invalid_duration_is_reported_in_one_line(deployment: Deployment) -> None:
     for words in (("advance", "eight"), ("advance", "999999d")):
         refused = deployment.run("clock", *words)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)

@@ -1,4 +1,4 @@
-"""The demonstration's month: believable, the same for everybody, and right to the last cent."""
+"""The demonstration's month of orders: plausible, reproducible and with correct books."""
 
 import asyncio
 import sqlite3
@@ -15,7 +15,7 @@ from support import world
 from support.books import assert_books
 
 
-async def test_a_month_has_something_of_everything(module_database_url: str) -> None:
+async def test_a_month_has_orders_of_every_kind(module_database_url: str) -> None:
     async def month(tx: Tx) -> History:
         began = world.NOW - DAYS * DAY_MS
         history = History((await world.merchant(tx, name=NAME, now=began)).id)
@@ -43,15 +43,15 @@ async def test_a_month_has_something_of_everything(module_database_url: str) -> 
             paid_out = await tx.fetchval(
                 "select count(*) from payouts where merchant_id = $1 and status = 'PAID'", merchant
             )
-        found = await figures.read(db, merchant, ZoneInfo("UTC"), world.NOW)
+        totals = await figures.read(db, merchant, ZoneInfo("UTC"), world.NOW)
         assert {"PAID", "SETTLED", "REFUNDED", "DISPUTED", "CLOSED"} <= statuses.keys()
         assert 120 < sum(statuses.values()) < 260
         assert [row["status"] for row in disputes] == ["WON", "OPEN"]
         assert paid_out == 3
-        (usd,) = found.currencies
+        (usd,) = totals.currencies
         assert all(day.payments for day in usd.days[:-1])
         assert usd.comparisons[1].now.refunds > 0 < usd.pending.days[3]
-        rate = found.attempts_compared[2].now.success_rate
+        rate = totals.attempts_compared[2].now.success_rate
         assert rate is not None
         assert 0.8 < rate < 0.97
         again = [(one.amount_minor, one.paid_at) for one in other.bank.values()]
@@ -60,7 +60,7 @@ async def test_a_month_has_something_of_everything(module_database_url: str) -> 
         await db.close()
 
 
-def test_the_bank_knows_the_payments(tmp_path: Path) -> None:
+def test_the_sandbox_bank_has_the_payments(tmp_path: Path) -> None:
     from opentill.cli.demo_history import BankPayment
 
     history = History("mer_1")

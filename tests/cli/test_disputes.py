@@ -1,4 +1,4 @@
-"""``opentill disputes unmatched|dismiss``: what gateways said and no order could take."""
+"""``opentill disputes unmatched|dismiss``: messages of gateways that match no order."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from support.commands import Commands, opentill
 __all__ = ["opentill"]
 
 
-def test_the_commands_refuse_in_one_line(opentill: Commands) -> None:
+def test_errors_are_one_line(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     assert opentill.json("disputes", "unmatched") == []
     assert "there is no merchant mer_x" in opentill.refusal(
@@ -52,7 +52,7 @@ def test_any_amount_is_listed_and_dismissed(
         finally:
             await tx.close()
 
-    opentill.json("merchants", "create", "Harbour Books")  # the schema is there
+    opentill.json("merchants", "create", "Harbour Books")  # creates the schema
     shop = asyncio.run(make())
     (row,) = opentill.json("disputes", "unmatched", "--merchant", shop)
     assert (row["amount"], row["currency"]) == (shown, amount.currency)

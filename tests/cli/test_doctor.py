@@ -1,4 +1,4 @@
-"""What doctor says of the database."""
+"""The findings of ``opentill doctor`` about the database."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ def test_the_clocks_of_both_machines_are_compared(
     assert _levels(database_url)["clock"] == level
 
 
-def test_that_an_embedded_database_stops_slowly_is_no_difference_of_clocks(
+def test_a_slow_stop_of_the_embedded_database_is_no_clock_difference(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor_database, "CLOCK_TOLERANCE_S", 1.0)
@@ -57,7 +57,7 @@ def _levels(url: str) -> dict[str, str]:
 
 
 def _block(after: str) -> list[str]:
-    """Return the statements of the first block of SQL after a text of the recipe."""
+    """Return the statements of the recipe's first block of SQL after a text."""
     block = RECIPE.partition(after)[2].partition("```sql\n")[2].partition("```")[0]
     return [line.partition(";")[0] for line in block.splitlines() if line.strip()]
 
@@ -73,7 +73,7 @@ async def _run(url: str, *statements: str) -> None:
 
 @pytest.fixture
 def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
-    """A migrated database as the recipe makes it."""
+    """A migrated database that was created as in the recipe."""
     (create,) = _block("### A new database")
     asyncio.run(_run(postgres_url, create.replace("opentill", "by_recipe")))
     url = named(postgres_url, "by_recipe")
@@ -82,8 +82,8 @@ def database_by_the_recipe(postgres_url: str) -> Iterator[str]:
     asyncio.run(_run(postgres_url, "drop database by_recipe with (force)"))
 
 
-async def _sell_in_euro_at_a_rate_of(url: str, *ages: int) -> None:
-    """Let a merchant who settles in USD sell in euro, at imported rates of so many days ago."""
+async def _sell_in_euro(url: str, *ages: int) -> None:
+    """Sell in euro for a merchant that settles in USD, at rates imported these days ago."""
     connection = await connections.connect(url, prepared=pooler.prepared(url))
     try:
         if not await connection.fetchval("select count(*) from products"):
@@ -98,40 +98,40 @@ async def _sell_in_euro_at_a_rate_of(url: str, *ages: int) -> None:
         await connection.close()
 
 
-def test_rates_that_are_too_old_or_will_be_are_a_warning(database_by_the_recipe: str) -> None:
+def test_rates_that_are_or_soon_will_be_too_old_are_a_warning(database_by_the_recipe: str) -> None:
     url = database_by_the_recipe
     for age, level, says in (
         (9, "warn", "none that counts from EUR to USD: no session opens without"),
         (5, "warn", "too old within two days: EUR to USD; then no session opens"),
         (0, "ok", "there is one for each currency"),
     ):
-        asyncio.run(_sell_in_euro_at_a_rate_of(url, age))
-        found = _findings(url)["rates"]
-        assert (found.level, says in found.text) == (level, True), found
+        asyncio.run(_sell_in_euro(url, age))
+        finding = _findings(url)["rates"]
+        assert (finding.level, says in finding.text) == (level, True), finding
 
 
-def test_a_database_made_by_the_recipe_sorts_text_in_an_order_that_never_changes(
+def test_a_database_made_by_the_recipe_has_a_stable_collation(
     database_by_the_recipe: str,
 ) -> None:
-    found = _findings(database_by_the_recipe)["collation"]
-    assert (found.level, "whose order never changes" in found.text) == ("ok", True)
+    finding = _findings(database_by_the_recipe)["collation"]
+    assert (finding.level, "whose order never changes" in finding.text) == ("ok", True)
 
 
-def test_an_order_of_another_version_is_a_failure_until_indexes_are_built_anew(
+def test_a_changed_collation_version_is_a_failure_until_a_reindex(
     database_by_the_recipe: str,
 ) -> None:
     change = "update pg_database set datcollversion = '0' where datname = current_database()"
     asyncio.run(_run(database_by_the_recipe, change))
-    found = _findings(database_by_the_recipe)["collation"]
-    assert found.level == "fail"
-    assert "of version 0 when it was made" in found.text
-    assert "docs/recipes/upgrade.md#collation" in found.text
+    finding = _findings(database_by_the_recipe)["collation"]
+    assert finding.level == "fail"
+    assert "of version 0 when it was made" in finding.text
+    assert "docs/recipes/upgrade.md#collation" in finding.text
     repair = [line.replace("opentill", "by_recipe") for line in _block('id="collation"')]
     asyncio.run(_run(database_by_the_recipe, *repair))
     assert _levels(database_by_the_recipe)["collation"] == "ok"
 
 
-def test_a_collation_of_a_column_that_has_changed_is_a_failure(database_by_the_recipe: str) -> None:
+def test_a_changed_collation_of_a_column_is_a_failure(database_by_the_recipe: str) -> None:
     asyncio.run(
         _run(
             database_by_the_recipe,
@@ -142,5 +142,5 @@ def test_a_collation_of_a_column_that_has_changed_is_a_failure(database_by_the_r
     assert _levels(database_by_the_recipe)["collation"] == "ok"
     change = "update pg_collation set collversion = '0' where collname = 'own_order'"
     asyncio.run(_run(database_by_the_recipe, change))
-    found = _findings(database_by_the_recipe)["collation"]
-    assert (found.level, "the version of own_order" in found.text) == ("fail", True)
+    finding = _findings(database_by_the_recipe)["collation"]
+    assert (finding.level, "the version of own_order" in finding.text) == ("fail", True)

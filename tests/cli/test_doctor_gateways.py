@@ -1,4 +1,4 @@
-"""What doctor says of a gateway whose provider can be asked about its account."""
+"""The findings of ``opentill doctor`` about gateways whose provider reports its account."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ RESPONSES = [
 
 
 @pytest.mark.parametrize(("reads", "changes", "level", "text"), RESPONSES)
-async def test_doctor_tries_whether_an_epay_server_answers(
+async def test_doctor_checks_whether_an_epay_server_responds(
     opentill: Commands, reads: Any, changes: dict[str, str], level: str, text: str
 ) -> None:
     async with epay_gateway_server.running() as server:

@@ -1,4 +1,4 @@
-"""Which pg_dump is run, on which database, and what is told of its errors."""
+"""The choice of pg_dump, its arguments, and the report of its errors."""
 
 import io
 import os
@@ -24,7 +24,7 @@ from opentill.server.embedded.programs import Programs, find_programs
         (16, (), None),
     ],
 )
-def test_programs_are_of_the_servers_version_or_the_next_one(
+def test_programs_must_have_the_servers_version_or_the_next(
     server: int, versions: tuple[int, ...], expected: int | None
 ) -> None:
     folders = {version: Path(f"/usr/lib/postgresql/{version}/bin") for version in versions}
@@ -39,7 +39,7 @@ def test_programs_are_of_the_servers_version_or_the_next_one(
     assert all(str(folder) in text for folder in folders.values())
 
 
-def test_programs_are_looked_for_in_the_path_and_among_those_that_opentill_brings(
+def test_programs_are_found_in_the_path_and_among_the_embedded_ones(
     tmp_path: Path,
 ) -> None:
     brought, folder = find_programs()
@@ -75,7 +75,7 @@ def test_programs_are_looked_for_in_the_path_and_among_those_that_opentill_bring
         ),
     ],
 )  # fmt: skip
-def test_an_address_is_read_as_asyncpg_reads_it_and_its_password_is_no_argument(
+def test_a_url_is_parsed_like_asyncpg_and_its_password_is_no_argument(
     url: str, address: str, password: str, options: str
 ) -> None:
     target = dumps.Target.from_url(url)
@@ -83,7 +83,7 @@ def test_an_address_is_read_as_asyncpg_reads_it_and_its_password_is_no_argument(
     assert target.environment().get("PGPASSWORD", "") == password
 
 
-def test_all_of_an_error_is_shown_without_the_password(tmp_path: Path) -> None:
+def test_a_whole_error_is_shown_without_the_password(tmp_path: Path) -> None:
     program = tmp_path / "pg_dump"
     program.write_text(
         "#!/bin/sh\n"
@@ -114,10 +114,10 @@ def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
         tools.dump(file)
 
 
-def test_a_dump_without_what_the_database_had_is_no_backup() -> None:
+def test_a_dump_with_missing_rows_is_no_backup() -> None:
     rows = {"schema_migrations": 3, "merchants": 1, "orders": 5, "entries": 10}
     contents = Contents(migrations=3, merchants=1, orders=5, entries=10)
-    _check_contents(rows | {"entries": 11}, contents)  # one was added meanwhile
+    _check_contents(rows | {"entries": 11}, contents)  # an entry was added during the dump
     for spoiled, text in (
         ({}, "0 of 3 rows of schema_migrations"),
         (rows | {"entries": 9}, "9 of 10 rows of entries"),
@@ -130,7 +130,7 @@ def test_a_dump_without_what_the_database_had_is_no_backup() -> None:
             _check_contents(spoiled, contents)
 
 
-def test_rows_are_counted_as_pg_restore_writes_them() -> None:
+def test_rows_in_the_output_of_pg_restore_are_counted() -> None:
     output = (
         b"SET x = 1;\nCOPY public.orders (id, note) FROM stdin;\n1\ta\n2\t\\\\.\n\\.\n\n"
         b"COPY public.empty (id) FROM stdin;\n\\.\n\n"
@@ -140,7 +140,7 @@ def test_rows_are_counted_as_pg_restore_writes_them() -> None:
     assert rows == {"orders": 2, "empty": 0}
 
 
-def test_an_older_pg_dump_of_this_machine_is_not_taken_for_a_newer_server() -> None:
+def test_an_older_pg_dump_is_not_used_for_a_newer_server() -> None:
     candidates = dumps.candidates(os.environ["PATH"])
     newest = max(candidates)
     for version, folder in candidates.items():

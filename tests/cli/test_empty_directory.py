@@ -1,4 +1,4 @@
-"""Commands in a directory where nothing was ever served, and what keys say of play money."""
+"""Commands in an empty directory, and the test mode that new keys report."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from support.commands import Commands, ForkServer, opentill
 
 __all__ = ["opentill"]
 
-# What needs a deployment that is there. Those that begin one are serve, demo and migrate.
+# Commands that need an existing deployment; serve, demo and migrate create one.
 NEEDS_ONE = [
     ("merchants", "create", "Tea House"),
     ("merchants", "list"),
@@ -23,7 +23,7 @@ NEEDS_ONE = [
 
 
 @pytest.mark.parametrize("words", NEEDS_ONE, ids=" ".join)
-def test_no_second_ledger_begins_by_accident(
+def test_no_command_creates_a_second_ledger_by_accident(
     fork_server: ForkServer, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     place = Commands(fork_server, "", tmp_path)
@@ -40,7 +40,7 @@ def test_no_second_ledger_begins_by_accident(
 USES_THE_SANDBOX = [("serve",), ("worker",), ("demo",), ("reconcile", "sandbox"), ("clock", "show")]
 
 
-def test_play_money_with_a_database_of_ones_own_is_asked_for_by_name(opentill: Commands) -> None:
+def test_the_sandbox_with_an_external_database_needs_a_setting(opentill: Commands) -> None:
     for words in USES_THE_SANDBOX:
         done = opentill.run(*words, OPENTILL_SANDBOX="no")
         assert done.returncode == 2, done
@@ -49,7 +49,7 @@ def test_play_money_with_a_database_of_ones_own_is_asked_for_by_name(opentill: C
         assert "OPENTILL_SANDBOX=yes" in line, words
 
 
-# gateways, livemode, what is said beside it
+# gateways, livemode, note
 GATEWAYS = [
     ("sandbox", False, "The money is not real"),
     ("manual", True, ""),
@@ -57,9 +57,9 @@ GATEWAYS = [
 ]
 
 
-def test_a_new_key_says_whether_money_is_real(opentill: Commands) -> None:
+def test_a_new_key_shows_whether_money_is_real(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Tea House")["id"]
-    for gateways, livemode, said in GATEWAYS:
+    for gateways, livemode, note in GATEWAYS:
         key = opentill.json("keys", "create", shop, OPENTILL_GATEWAYS=gateways)
         assert key["livemode"] is livemode
         new = opentill.json("keys", "regenerate", key["id"], OPENTILL_GATEWAYS=gateways)
@@ -67,12 +67,14 @@ def test_a_new_key_says_whether_money_is_real(opentill: Commands) -> None:
         shown = opentill.run("keys", "create", shop, OPENTILL_GATEWAYS=gateways)
         assert shown.returncode == 0
         assert "livemode" in shown.stdout.decode()
-        assert said in shown.stderr.decode()
-        assert bool(said) == bool(shown.stderr)
+        assert note in shown.stderr.decode()
+        assert bool(note) == bool(shown.stderr)
 
 
 @pytest.mark.parametrize("gateways", ["manual", "manual,sandbox"])
-def test_there_is_no_demonstration_where_money_is_real(opentill: Commands, gateways: str) -> None:
+def test_the_demonstration_is_refused_where_money_is_real(
+    opentill: Commands, gateways: str
+) -> None:
     opentill.environ |= {
         "OPENTILL_GATEWAYS": gateways,
         "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "Transfer it to DE00.",

@@ -1,24 +1,24 @@
-"""``opentill epay``: credentials, notices, and a key that does not fit."""
+"""``opentill epay``: credentials, notifications, and a wrong secret key."""
 
 from support.commands import REFUSED, Commands, opentill
 
 __all__ = ["opentill"]
 
 
-def test_credentials_are_made_shown_once_rotated_and_disabled(opentill: Commands) -> None:
+def test_credentials_are_created_shown_once_rotated_and_disabled(opentill: Commands) -> None:
     merchant = opentill.json("merchants", "create", "Harbour Books")["id"]
     assert "has no Epay credentials" in opentill.refusal("epay", "show", merchant)
-    made = opentill.json("epay", "enable", merchant)
-    assert made.keys() == {"merchantId", "pid", "key", "state", "url"}
-    assert (made["merchantId"], made["state"]) == (merchant, "ENABLED")
-    assert (type(made["pid"]), len(made["key"])) == (int, 32)
-    assert made["url"].endswith("/epay/")
-    assert opentill.json("epay", "enable", merchant) == made
+    created = opentill.json("epay", "enable", merchant)
+    assert created.keys() == {"merchantId", "pid", "key", "state", "url"}
+    assert (created["merchantId"], created["state"]) == (merchant, "ENABLED")
+    assert (type(created["pid"]), len(created["key"])) == (int, 32)
+    assert created["url"].endswith("/epay/")
+    assert opentill.json("epay", "enable", merchant) == created
     shown = opentill.json("epay", "show", merchant)
-    assert shown["pid"] == made["pid"]
-    assert made["key"] not in str(shown)
+    assert shown["pid"] == created["pid"]
+    assert created["key"] not in str(shown)
     rotated = opentill.json("epay", "rotate", merchant)
-    assert (rotated["pid"], rotated["key"] != made["key"]) == (made["pid"], True)
+    assert (rotated["pid"], rotated["key"] != created["key"]) == (created["pid"], True)
     assert opentill.json("epay", "disable", merchant)["state"] == "DISABLED"
     assert "it is disabled" in opentill.refusal("epay", "disable", merchant)
     (row,) = opentill.json("epay", "list")
@@ -31,7 +31,7 @@ def test_credentials_are_made_shown_once_rotated_and_disabled(opentill: Commands
     assert "there is no merchant" in opentill.refusal("epay", "enable", "mer_x")
 
 
-def test_a_deployments_key_that_does_not_fit_is_said_before_anything_is_made(
+def test_a_wrong_secret_key_is_reported_before_anything_is_created(
     opentill: Commands,
 ) -> None:
     first = opentill.json("merchants", "create", "Harbour Books")["id"]

@@ -1,4 +1,4 @@
-"""Test mode, proxies and the way to the database: what doctor says, and serve logs."""
+"""Findings about test mode, proxies and the database connection, by doctor and serve."""
 
 import io
 import json
@@ -38,15 +38,15 @@ PROXIES = [
 
 
 @pytest.mark.parametrize(("environ", "level", "text"), PROXIES)
-def test_proxies_that_are_missing_or_are_everybody(
+def test_missing_or_too_wide_trusted_proxies_are_reported(
     environ: dict[str, str], level: str, text: str
 ) -> None:
-    found = exposure.proxies(config.load(environ))
-    assert (found.level, text in found.text) == (level, True), found
+    finding = exposure.proxies(config.load(environ))
+    assert (finding.level, text in finding.text) == (level, True), finding
 
 
 TEST_MODE = [
-    # environment, level ("": nothing is said)
+    # environment, level ("": no finding)
     ({}, ""),
     (GIVEN, "fail"),
     (HTTPS, "fail"),
@@ -58,9 +58,9 @@ TEST_MODE = [
 
 @pytest.mark.parametrize(("environ", "level"), TEST_MODE)
 def test_test_mode_is_reported(environ: dict[str, str], level: str) -> None:
-    found = exposure.test_mode(config.load(environ))
-    assert (found.level if found else "") == level
-    assert found is None or "OPENTILL_SANDBOX=yes" in found.text
+    finding = exposure.test_mode(config.load(environ))
+    assert (finding.level if finding else "") == level
+    assert finding is None or "OPENTILL_SANDBOX=yes" in finding.text
 
 
 TLS = [
@@ -82,21 +82,21 @@ TLS = [
 
 
 @pytest.mark.parametrize(("url", "mode", "level", "text"), TLS)
-def test_the_way_to_the_database_is_looked_at(
+def test_the_encryption_of_the_database_connection_is_checked(
     monkeypatch: pytest.MonkeyPatch, url: str, mode: str, level: str, text: str
 ) -> None:
     monkeypatch.setenv("PGSSLMODE", mode)
     if not mode:
         monkeypatch.delenv("PGSSLMODE")
     settings = config.load(GIVEN | {"OPENTILL_DATABASE_URL": url})
-    (found,) = exposure.database_tls(settings)
-    assert (found.level, text in found.text) == (level, True), found
-    assert "canary" not in found.text
+    (finding,) = exposure.database_tls(settings)
+    assert (finding.level, text in finding.text) == (level, True), finding
+    assert "canary" not in finding.text
     both = GIVEN | {"OPENTILL_DATABASE_READ_URL": url}
     assert [one.level for one in exposure.database_tls(config.load(both))] == ["ok", level]
 
 
-# peer, X-Forwarded-For, whether it is told of
+# peer, X-Forwarded-For, whether it is logged
 PEERS = [
     ("10.0.0.9", None, False),
     ("10.0.0.7", "198.51.100.1", False),
@@ -104,9 +104,9 @@ PEERS = [
 ]
 
 
-@pytest.mark.parametrize(("peer", "forwarded", "told"), PEERS)
-async def test_a_proxy_that_is_not_trusted_is_logged_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, peer: str, forwarded: str | None, told: bool
+@pytest.mark.parametrize(("peer", "forwarded", "is_logged"), PEERS)
+async def test_an_untrusted_proxy_is_logged_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, peer: str, forwarded: str | None, is_logged: bool
 ) -> None:
     lines = io.StringIO()
     log.configure("warning", stream=lines)
@@ -123,53 +123,56 @@ async def test_a_proxy_that_is_not_trusted_is_logged_once_a_minute(
     for seconds in (0, 1, 58, 2, 30, 20):
         now += seconds
         await edge(dict(scope), nothing, nothing)
-    found = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert [line["peer"] for line in found] == ([peer] * 2 if told else [])
-    assert all("OPENTILL_TRUSTED_PROXIES" in line["hint"] for line in found)
+    logged = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert [line["peer"] for line in logged] == ([peer] * 2 if is_logged else [])
+    assert all("OPENTILL_TRUSTED_PROXIES" in line["hint"] for line in logged)
     assert "198.51.100.1" not in lines.getvalue()
 
 
-# settings, what doctor says of them: subject and level
-ASKED = [
+# settings, findings by doctor: subject and level
+FINDINGS = [
     (HTTPS, {"proxies": "warn", "test mode": "warn", "tls": "ok"}),
     ({"OPENTILL_TRUSTED_PROXIES": "0.0.0.0/0"}, {"proxies": "fail"}),
 ]
 
 
-@pytest.mark.parametrize(("environ", "levels"), ASKED)
-def test_doctor_looks_at_all_of_it(
+@pytest.mark.parametrize(("environ", "levels"), FINDINGS)
+def test_doctor_reports_all_of_these_findings(
     opentill: Commands, environ: dict[str, str], levels: dict[str, str]
 ) -> None:
     findings = json.loads(opentill.run("doctor", "--json", **environ).stdout)
-    found = {finding["subject"]: finding["level"] for finding in findings}
-    assert {subject: found.get(subject) for subject in levels} == levels
+    by_subject = {finding["subject"]: finding["level"] for finding in findings}
+    assert {subject: by_subject.get(subject) for subject in levels} == levels
 
 
-def test_a_server_that_believes_everybody_says_so_when_it_starts(opentill: Commands) -> None:
-    with socket.socket() as taken:  # so that it only starts to
+def test_serve_warns_that_every_client_is_a_trusted_proxy(opentill: Commands) -> None:
+    with socket.socket() as taken:  # so that serve fails after its checks
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        for proxies, said in (("0.0.0.0/0", True), ("10.0.0.7", False)):
+        for proxies, is_warned in (("0.0.0.0/0", True), ("10.0.0.7", False)):
             environ = {"OPENTILL_PORT": port, "OPENTILL_TRUSTED_PROXIES": proxies}
             done = opentill.run("serve", **environ)
             assert done.returncode == REFUSED, done
-            assert ("everybody is believed" in done.stderr.decode()) == said, done
+            assert ("everybody is believed" in done.stderr.decode()) == is_warned, done
 
 
-def test_compose_trusts_the_proxy_on_its_own_machine_and_nobody_else() -> None:
+def test_compose_trusts_only_the_proxy_on_its_machine() -> None:
     text = (TOP / "compose.yaml").read_text()
     trusted = re.findall(r"^ +OPENTILL_TRUSTED_PROXIES: \$\{\w+:-(\S+)\}$", text, re.MULTILINE)
     assert trusted == re.findall(r"^ +gateway: (\S+)$", text, re.MULTILINE)
-    found = exposure.proxies(config.load(HTTPS | {"OPENTILL_TRUSTED_PROXIES": trusted[0]}))
-    assert (found.level, found.text) == ("ok", f"X-Forwarded-For is believed of {trusted[0]}/32")
+    finding = exposure.proxies(config.load(HTTPS | {"OPENTILL_TRUSTED_PROXIES": trusted[0]}))
+    assert (finding.level, finding.text) == (
+        "ok",
+        f"X-Forwarded-For is believed of {trusted[0]}/32",
+    )
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "docs/recipes/run-containers.md"])
-def test_a_database_elsewhere_is_shown_with_an_address_that_is_safe(name: str) -> None:
+def test_documented_urls_of_remote_databases_use_verified_tls(name: str) -> None:
     text = (TOP / name).read_text()
     addresses = re.findall(r"postgresql://\S+@db\.example\.com\S*", text)
     assert addresses
     for url in addresses:
-        (found,) = exposure.database_tls(config.load(GIVEN | {"OPENTILL_DATABASE_URL": url}))
-        assert found.level == "ok", found
+        (finding,) = exposure.database_tls(config.load(GIVEN | {"OPENTILL_DATABASE_URL": url}))
+        assert finding.level == "ok", finding

@@ -1,4 +1,4 @@
-"""``opentill figures count``: an old database is counted, once."""
+"""``opentill figures count``: the figures of an old database are counted once."""
 
 import asyncio
 

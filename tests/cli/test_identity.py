@@ -1,4 +1,4 @@
-"""Who runs commands: people who have logged in, the machine's owner, and nobody else for them."""
+"""The identity of whoever runs a command: a person who has logged in, or the machine's owner."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from support.staff import Colleague, log_in, staff
 
 __all__ = ["opentill"]
 
-REAL: dict[str, str] = {  # a deployment that takes real money
+REAL: dict[str, str] = {  # settings of a deployment with real money
     "OPENTILL_GATEWAYS": "sandbox,manual",
     "OPENTILL_GATEWAY_MANUAL_INSTRUCTIONS": "To our account",
 }
@@ -37,51 +37,53 @@ def in_database(opentill: Commands, work: Any) -> Any:
     return asyncio.run(run())
 
 
-def newest(opentill: Commands) -> str:
-    """Who stands in the last row of the audit log."""
+def last_actor(opentill: Commands) -> str:
+    """Return the actor of the last row of the audit log."""
     return str(opentill.json("audit", "list")[0]["who"])
 
 
-def test_a_command_names_who_has_logged_in(opentill: Commands) -> None:
+def test_the_audit_log_names_the_person_who_has_logged_in(opentill: Commands) -> None:
     opentill.json("merchants", "create", "Before")
-    assert newest(opentill) == USER  # whatever the environment says
+    assert last_actor(opentill) == USER  # whatever the environment says
     opentill.run("merchants", "create", "Before", USER="root", LOGNAME="somebody")
-    assert newest(opentill) == USER
+    assert last_actor(opentill) == USER
     ann = staff(opentill, "ann")
     assert ann.json("whoami")["email"] == "ann@example.com"
     ann.json("merchants", "create", "Harbour Books")
-    assert newest(opentill) == ann.who
+    assert last_actor(opentill) == ann.who
     (file,) = Path(ann.environ["XDG_CONFIG_HOME"]).rglob("*.json")
     assert oct(file.stat().st_mode)[-3:] == "600"
     assert PASSWORD not in file.read_text()
-    kept = file.read_text()
-    file.write_text(kept.replace(ann.who, "bob@example.com (per_1)"))
+    original = file.read_text()
+    file.write_text(original.replace(ann.who, "bob@example.com (per_1)"))
     refused = ann.refusal("merchants", "create", "In another's name")
     assert "names somebody else than who has logged in" in refused
-    file.write_text(kept)
+    file.write_text(original)
     ended = json.loads(file.read_text())
     ann.json("logout")
     ann.json("merchants", "create", "After")
-    assert newest(opentill) == USER
+    assert last_actor(opentill) == USER
     file.write_text(json.dumps(ended))
     assert "your login has ended" in ann.refusal("merchants", "create", "Again")
     file.chmod(0o644)
     assert f"{file} must be readable by you alone" in ann.refusal("merchants", "create", "Again")
 
 
-def test_a_login_that_cannot_be_kept_is_not_made(opentill: Commands, tmp_path: Path) -> None:
+def test_a_login_that_cannot_be_stored_is_refused(opentill: Commands, tmp_path: Path) -> None:
     ann = staff(opentill, "ann")
     (tmp_path / "file").touch()
-    ann.environ["XDG_CONFIG_HOME"] = str(tmp_path / "file")  # where nobody can make a directory
+    ann.environ["XDG_CONFIG_HOME"] = str(
+        tmp_path / "file"
+    )  # a directory cannot be created below a file
     count = "select count(*) from logins"
     before = in_database(opentill, lambda tx: tx.fetchval(count))
-    refused = ann.refusal("login", "--email", ann.email)  # before it asks for the password
+    refused = ann.refusal("login", "--email", ann.email)  # before the password prompt
     assert f"{tmp_path}/file/opentill/logins.json cannot be written" in refused
     assert "XDG_CONFIG_HOME" in refused
     assert in_database(opentill, lambda tx: tx.fetchval(count)) == before
 
 
-def test_credentials_that_are_wrong_are_one_answer(opentill: Commands) -> None:
+def test_every_wrong_credential_gets_the_same_error(opentill: Commands) -> None:
     ann = staff(opentill, "ann")
     answers = {
         opentill.refusal(
@@ -96,7 +98,7 @@ def test_credentials_that_are_wrong_are_one_answer(opentill: Commands) -> None:
     assert "password must be that of this e-mail address" in answers.pop()
 
 
-def test_a_role_may_do_what_the_table_of_permissions_says(opentill: Commands) -> None:
+def test_a_role_can_run_the_commands_that_its_permissions_allow(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     auditor = staff(opentill, "eve", "auditor")
     refused = auditor.refusal("balance", "recharge", shop, "5", *WHY)
@@ -107,7 +109,7 @@ def test_a_role_may_do_what_the_table_of_permissions_says(opentill: Commands) ->
     assert "payouts.manage" in support.refusal("payouts", "create", shop, "--all", *WHY)
 
 
-def test_events_are_sent_again_by_whoever_may(opentill: Commands) -> None:
+def test_resending_events_needs_a_permission(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     hook = opentill.json("webhooks", "add", shop, "https://shop.example.com/hook")["id"]
     auditor = staff(opentill, "eve", "auditor")
@@ -118,32 +120,32 @@ def test_events_are_sent_again_by_whoever_may(opentill: Commands) -> None:
     assert support.json(*range_) == {"resent": 0}
     ann = staff(opentill, "ann")
     ann.json("webhooks", "test", hook)
-    assert newest(opentill) == ann.who
+    assert last_actor(opentill) == ann.who
 
 
-def test_where_money_is_real_somebody_has_to_be_named(opentill: Commands) -> None:
+def test_commands_need_a_login_where_money_is_real(opentill: Commands) -> None:
     opentill.environ |= REAL
-    opentill.json("merchants", "create", "First")  # nobody could have logged in yet
+    opentill.json("merchants", "create", "First")  # nobody can have logged in yet
     ann = _with_authenticator(opentill, "ann")
     assert "must have logged in" in opentill.refusal("merchants", "create", "Second")
     opentill.json("merchants", "create", "Second", "--as-root")
-    assert newest(opentill) == f"root ({USER})"
+    assert last_actor(opentill) == f"root ({USER})"
     ann.json("merchants", "create", "Third")
-    assert newest(opentill) == ann.who
+    assert last_actor(opentill) == ann.who
 
 
 def _with_authenticator(opentill: Commands, name: str) -> Colleague:
-    """Somebody of the staff who has a second factor, without which they are refused."""
+    """Return a member of staff with a second factor, which real money requires."""
     sandbox = {"OPENTILL_GATEWAYS": "sandbox"}
     opentill.environ |= sandbox
-    made = staff(opentill, name)
-    made.environ |= REAL
-    assert "staff need a second factor" in made.refusal("merchants", "create", "Weak")
+    colleague = staff(opentill, name)
+    colleague.environ |= REAL
+    assert "staff need a second factor" in colleague.refusal("merchants", "create", "Weak")
     key = opentill.environ["OPENTILL_SECRET_KEY"]
 
     async def confirm(tx: Tx) -> str:
-        found = await tx.fetchrow("select token_sha256, id from logins")
-        login = await queries.LOGIN.first(tx, token_sha256=found["token_sha256"])
+        row = await tx.fetchrow("select token_sha256, id from logins")
+        login = await queries.LOGIN.first(tx, token_sha256=row["token_sha256"])
         assert login is not None
         await second_factor.begin(tx, login, key)
         secret = await second_factor.pending_secret(tx, login, key)
@@ -157,11 +159,11 @@ def _with_authenticator(opentill: Commands, name: str) -> Colleague:
         opentill, lambda tx: tx.fetchval("select floor(extract(epoch from now()))::bigint")
     )
     opentill.environ |= REAL
-    log_in(made, totp.code_at(secret, now // 30 + 1))
-    return made
+    log_in(colleague, totp.code_at(secret, now // 30 + 1))
+    return colleague
 
 
-def test_the_owner_of_the_machine_is_no_second_person(opentill: Commands) -> None:
+def test_the_owner_of_the_machine_cannot_approve(opentill: Commands) -> None:
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "1"
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     opentill.json("balance", "recharge", shop, "1", "--reason", "x", "--reference", "R-0")
@@ -173,7 +175,7 @@ def test_the_owner_of_the_machine_is_no_second_person(opentill: Commands) -> Non
     for sql in (
         "update logins set proved_at = proved_at - 660000",  # an old login
         "update staff set role = 'support'",  # another role
-        "delete from staff",  # somebody who left
+        "delete from staff",  # a person who has left
         "delete from logins",  # an ended login
     ):
 
@@ -186,7 +188,7 @@ def test_the_owner_of_the_machine_is_no_second_person(opentill: Commands) -> Non
     assert still["status"] == "WAITING"
 
 
-def test_whoever_may_act_as_the_owner_does_not_ask_as_one_and_approve_as_another(
+def test_a_request_above_the_limit_needs_a_login(
     opentill: Commands,
 ) -> None:
     opentill.environ |= {
@@ -198,21 +200,21 @@ def test_whoever_may_act_as_the_owner_does_not_ask_as_one_and_approve_as_another
     small = ("--reason", "sent", "--reference")
     for number in range(3):
         opentill.json("balance", "recharge", shop, "0.30", *small, f"S-{number}", "--as-root")
-    for asked in (
+    for command in (
         ("balance", "recharge", shop, "5", *WHY),
         ("payouts", "create", shop, "--amount", "2", *WHY),
         ("payouts", "run", "EUR", *WHY),
     ):
         for way in (("--as-root",), ()):
-            done = opentill.run(*asked, *way)
+            done = opentill.run(*command, *way)
             refused = done.stderr.decode()
-            assert done.returncode == 2, asked
-            assert "somebody who has logged in must" in refused, asked
+            assert done.returncode == 2, command
+            assert "somebody who has logged in must" in refused, command
             assert "opentill login" in refused
     assert opentill.json("balance", "waiting", shop) == []
     assert opentill.json("payouts", "waiting") == []
     ann = staff(opentill, "ann")
-    # One that the version before let in.
+    # A request that an older version accepted.
     waits = ann.json("balance", "recharge", shop, "5", *WHY)["id"]
     sql = f"update adjustments set asked_by = 'root ({USER})' where id = '{waits}'"
     in_database(opentill, lambda tx: tx.execute(sql))
@@ -225,11 +227,11 @@ def test_as_root_is_for_the_owner(opentill: Commands) -> None:
     data = Path(opentill.environ["OPENTILL_DATA_DIR"])
     data.mkdir(parents=True, exist_ok=True)
     os.chown(data, 65534, 65534)
-    opentill.json("merchants", "create", "Harbour Books", "--as-root")  # root may
-    assert newest(opentill) == f"root ({USER})"
+    opentill.json("merchants", "create", "Harbour Books", "--as-root")  # root is allowed
+    assert last_actor(opentill) == f"root ({USER})"
 
 
-def test_every_command_that_acts_needs_something() -> None:
+def test_every_acting_command_needs_a_permission() -> None:
     acting = list(_acting(typer.main.get_command(build())))
     assert len(acting) > 30
     for name in acting:
@@ -249,7 +251,7 @@ def _acting(group: Any, before: tuple[str, ...] = ()) -> Iterator[str]:
             yield " ".join((*before, name))
 
 
-def test_a_command_needs_the_second_factor_that_was_set_up_since(opentill: Commands) -> None:
+def test_a_login_without_a_second_factor_added_later_is_refused(opentill: Commands) -> None:
     ann = staff(opentill, "ann")
     add = (
         "insert into passkeys (id, person_id, credential, public_key, sign_count, name, created_at)"
@@ -259,10 +261,10 @@ def test_a_command_needs_the_second_factor_that_was_set_up_since(opentill: Comma
     assert "lacks the second factor" in ann.refusal("merchants", "create", "Harbour Books")
     assert "lacks the second factor" in ann.refusal("whoami")
     words = ("login", "--email", ann.email, "--password-stdin")
-    given = f"{PASSWORD}\n".encode()
-    assert "instead of a passkey, a recovery code" in ann.refusal(*words, given=given)
+    password_input = f"{PASSWORD}\n".encode()
+    assert "instead of a passkey, a recovery code" in ann.refusal(*words, given=password_input)
     digest = totp.recovery_digest("aaaa bbbb cccc dddd")
     codes = "insert into recovery_codes (person_id, code_sha256) select id, $1 from persons"
     in_database(opentill, lambda tx: tx.execute(codes, digest))
-    ann.json(*words, "--code", "aaaa bbbb cccc dddd", given=given)
+    ann.json(*words, "--code", "aaaa bbbb cccc dddd", given=password_input)
     ann.json("merchants", "create", "Harbour Books")

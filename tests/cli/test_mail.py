@@ -1,4 +1,4 @@
-"""``opentill mail``: what no mail could be made of is listed, and read again."""
+"""``opentill mail``: entries that could not become a mail are listed and read again."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ __all__ = ["opentill"]
 MAIL = {"OPENTILL_SMTP_URL": "smtp://127.0.0.1:9", "OPENTILL_MAIL_FROM": "pay@example.com"}
 
 
-def test_what_was_put_aside_is_listed_and_read_again(opentill: Commands) -> None:
+def test_entries_set_aside_are_listed_and_read_again(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
 
     async def put_aside() -> None:
@@ -27,12 +27,14 @@ def test_what_was_put_aside_is_listed_and_read_again(opentill: Commands) -> None
             await tx.close()
 
     asyncio.run(put_aside())
-    found = opentill.json("mail", "aside")
-    assert [(one["merchantId"], one["eventId"], one["reason"]) for one in found] == [
+    listed = opentill.json("mail", "aside")
+    assert [(one["merchantId"], one["eventId"], one["reason"]) for one in listed] == [
         (shop, "evt_7", "KeyError: x"), (None, "audit 1", "KeyError: x"),
     ]  # fmt: skip
     assert "mail must be set up" in opentill.refusal("mail", "reread")
-    done = opentill.json("mail", "reread", **MAIL)  # the entry makes no mail, the event is gone
+    done = opentill.json(
+        "mail", "reread", **MAIL
+    )  # it becomes no mail, because the event no longer exists
     assert done == {"read": 2, "mails": 0, "putAside": 1}
     (left,) = opentill.json("mail", "aside")
     assert (left["eventId"], left["reason"]) == (
@@ -52,7 +54,7 @@ def test_what_was_put_aside_is_listed_and_read_again(opentill: Commands) -> None
         ("a..b@docomo.ne.jp", "250"),
     ],
 )
-def test_a_trial_of_the_mail_server_says_why_an_address_is_not_mailed(
+def test_a_test_mail_reports_why_an_address_is_suppressed(
     opentill: Commands, recipient: str, result: str
 ) -> None:
     with MailServer(enable_SMTPUTF8=False) as server:

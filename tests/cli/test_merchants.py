@@ -1,4 +1,4 @@
-"""``opentill merchants``: terms from the command line, with who and why."""
+"""``opentill merchants``: terms from the command line, with actor and reason."""
 
 import subprocess
 
@@ -19,11 +19,11 @@ ROWS = [
 ]
 
 
-def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
-    made = opentill.json("merchants", "create", "Harbour Books")
+def test_all_terms_are_set_shown_and_stored(opentill: Commands) -> None:
+    created = opentill.json("merchants", "create", "Harbour Books")
     why = ("--reason", "agreed by phone")
-    changed = opentill.json("merchants", "set", made["id"], *ALL_TERMS, *why)
-    assert changed == opentill.json("merchants", "show", made["id"])
+    changed = opentill.json("merchants", "set", created["id"], *ALL_TERMS, *why)
+    assert changed == opentill.json("merchants", "show", created["id"])
     expected = {
         "name": "Quay Books", "platformFeeRate": "0.031", "fees": ROWS,
         "settlementDelayDays": 2, "settlementCalendar": "WEEKDAYS", "reserveRate": "0.1",
@@ -32,24 +32,24 @@ def test_all_terms_are_set_shown_and_kept(opentill: Commands) -> None:
         "ipAllowlist": ["192.0.2.0/24"], "timeZone": "Asia/Kathmandu",
     }  # fmt: skip
     assert {name: changed[name] for name in expected} == expected
-    opentill.json("merchants", "set", made["id"], "--fee", "ALIPAY:CNY=", "--allow", "", *why)
-    versions = opentill.json("merchants", "terms", made["id"])
+    opentill.json("merchants", "set", created["id"], "--fee", "ALIPAY:CNY=", "--allow", "", *why)
+    versions = opentill.json("merchants", "terms", created["id"])
     assert [(row["version"], row["who"], row["reason"]) for row in versions] == [
         (1, USER, "merchant created"),
         (2, USER, "agreed by phone"),
         (3, USER, "agreed by phone"),
     ]
     assert [len(row["fees"]) for row in versions] == [0, 2, 1]
-    seen = opentill.text("merchants", "terms", made["id"])
+    seen = opentill.text("merchants", "terms", created["id"])
     assert "fees none → ALIPAY:CNY=0.012 CREDIT_CARD=0.029+0.30" in seen
     assert "ip_allowlist 192.0.2.0/24 → none" in seen
-    assert "CREDIT_CARD=0.029+0.30" in opentill.text("merchants", "show", made["id"])
+    assert "CREDIT_CARD=0.029+0.30" in opentill.text("merchants", "show", created["id"])
     audit = _sql(opentill, "select who || '|' || reason || '|' || subject from audit_log")
     assert f"{USER}|agreed by phone|version 2: " in audit
 
 
 REFUSED = (
-    # options                                            what the line says
+    # options                                            text in the error
     (("--fee-rate", "0.03"), "reason must say why"),
     (("--reason", "why"), "at least one term"),
     (("--reason", "why", "--fee-rate", "1"), "platform_fee_rate must be from 0"),
@@ -65,13 +65,13 @@ REFUSED = (
 )
 
 
-def test_wrong_terms_are_refused_in_one_line_and_change_nothing(opentill: Commands) -> None:
-    made = opentill.json("merchants", "create", "Harbour Books", "--currency", "JPY")
-    assert (made["overdraftMinor"], made["disputeFeeMinor"]) == (100, 15)
+def test_invalid_terms_are_refused_in_one_line_and_change_nothing(opentill: Commands) -> None:
+    merchant = opentill.json("merchants", "create", "Harbour Books", "--currency", "JPY")
+    assert (merchant["overdraftMinor"], merchant["disputeFeeMinor"]) == (100, 15)
     for options, says in REFUSED:
-        assert says in opentill.refusal("merchants", "set", made["id"], *options)
-    assert opentill.json("merchants", "show", made["id"]) == made
-    assert len(opentill.json("merchants", "terms", made["id"])) == 1
+        assert says in opentill.refusal("merchants", "set", merchant["id"], *options)
+    assert opentill.json("merchants", "show", merchant["id"]) == merchant
+    assert len(opentill.json("merchants", "terms", merchant["id"])) == 1
     assert "there is no merchant mer_no" in opentill.refusal("merchants", "terms", "mer_no")
 
 
@@ -84,7 +84,7 @@ def _sql(opentill: Commands, statement: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_a_merchant_stands_for_its_one_key_that_has_not_expired(opentill: Commands) -> None:
+def test_a_merchant_id_selects_its_only_valid_key(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     opentill.json("keys", "create", shop, "--expires", "1d")
     used = opentill.json("keys", "create", shop)

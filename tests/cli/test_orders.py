@@ -1,4 +1,4 @@
-"""``opentill orders``: found by whatever leads to them, shown, and refunded by the operator."""
+"""``opentill orders``: search, display and refunds by the operator."""
 
 import asyncio
 
@@ -18,8 +18,8 @@ WHY = ("--reason", "broken on arrival")
 
 
 @pytest.fixture
-def made(opentill: Commands) -> dict[str, str]:
-    """A merchant with a paid order; the ids of both, and of what belongs to them."""
+def sale(opentill: Commands) -> dict[str, str]:
+    """The ids of a merchant, its paid order and the objects that belong to it."""
 
     async def make() -> dict[str, str]:
         tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
@@ -49,47 +49,47 @@ def made(opentill: Commands) -> dict[str, str]:
 
 
 def test_every_filter_of_the_list_is_an_option() -> None:
-    given = {
+    options = {
         "status": "PAID", "product": "prod_1", "email": "ann@example.com", "amount": "9.99",
         "metadata": ["cart=A-7"], "query": "x", "since": "2026-01-01", "until": "2026-01-31",
     }  # fmt: skip
-    query = order_search.query_of(given, page=2, size=7)
+    query = order_search.query_of(options, page=2, size=7)
     fields = msgspec.structs.fields(query)
     assert [one.name for one in fields if getattr(query, one.name) == one.default] == []
 
 
-def test_orders_are_listed_searched_and_shown_by_what_leads_to_them(
-    opentill: Commands, made: dict[str, str]
+def test_orders_are_found_by_any_id_of_their_objects(
+    opentill: Commands, sale: dict[str, str]
 ) -> None:
-    shop, order = made["merchant"], made["order"]
+    shop, order = sale["merchant"], sale["order"]
     for filters in (
         (),
         ("--status", "PAID", "--email", "ann@EXAMPLE.com", "--amount", "9.99"),
         ("--metadata", "cart=A-7", "--from", "2020-01-01"),
-        ("--query", made["session"]),
+        ("--query", sale["session"]),
     ):
         assert [row["id"] for row in opentill.json("orders", "list", shop, *filters)] == [order]
     assert opentill.json("orders", "list", shop, "--status", "PENDING") == []
-    for text in (order, made["session"], made["attempt"], "a-7", "ann@example.com", "9.99"):
+    for text in (order, sale["session"], sale["attempt"], "a-7", "ann@example.com", "9.99"):
         (row,) = opentill.json("orders", "search", text)
         assert (row["merchantId"], row["id"]) == (shop, order), text
     assert opentill.json("orders", "search", "nobody") == []
-    assert made["session"] not in opentill.text("orders", "search", "A-7", "--merchant", shop)
-    for text in (order, made["session"], made["attempt"], order.replace("_", "")):
+    assert sale["session"] not in opentill.text("orders", "search", "A-7", "--merchant", shop)
+    for text in (order, sale["session"], sale["attempt"], order.replace("_", "")):
         assert opentill.json("orders", "show", text)["id"] == order, text
         assert opentill.json("merchants", "show", text)["id"] == shop, text
-    assert opentill.json("orders", "history", made["attempt"])
-    for text in (made["product"], made["key"]):
+    assert opentill.json("orders", "history", sale["attempt"])
+    for text in (sale["product"], sale["key"]):
         assert opentill.json("merchants", "show", text)["id"] == shop, text
-    assert opentill.json("balance", "show", made["session"])["merchantId"] == shop
+    assert opentill.json("balance", "show", sale["session"])["merchantId"] == shop
     dispute = opentill.json("disputes", "open", order, *WHY)
-    assert opentill.json("disputes", "show", made["session"])["id"] == dispute["id"]
+    assert opentill.json("disputes", "show", sale["session"])["id"] == dispute["id"]
     assert "A-7" in opentill.text("export", shop, "--email", "ann@example.com")
     assert opentill.text("export", shop, "--email", "eve@example.com").count("\n") == 1
 
 
-def test_what_cannot_be_found_is_refused(opentill: Commands, made: dict[str, str]) -> None:
-    shop = made["merchant"]
+def test_an_unknown_object_is_refused(opentill: Commands, sale: dict[str, str]) -> None:
+    shop = sale["merchant"]
     cases = (
         (("list", "mer_x"), "there is no merchant mer_x"),
         (("list", shop, "--status", "paid"), "status must be an order status"),
@@ -98,63 +98,63 @@ def test_what_cannot_be_found_is_refused(opentill: Commands, made: dict[str, str
         (("list", shop, "--metadata", "cart"), "metadata must be KEY=VALUE"),
         (("show", "order_x"), "there is no order order_x"),
         (("refund", "order_x", "--yes", *WHY), "there is no order order_x"),
-        (("refund", made["order"], "--yes"), "reason must be text"),
-        (("refund", made["order"], *WHY), "--yes"),
-        (("refund", made["order"], "--amount", "10", "--yes", *WHY), "from 0.01 to 9.99"),
+        (("refund", sale["order"], "--yes"), "reason must be text"),
+        (("refund", sale["order"], *WHY), "--yes"),
+        (("refund", sale["order"], "--amount", "10", "--yes", *WHY), "from 0.01 to 9.99"),
     )
     for words, says in cases:
         assert says in opentill.refusal("orders", *words), words
     assert "there is no merchant order_x" in opentill.refusal("merchants", "show", "order_x")
-    assert "there is no dispute" in opentill.refusal("disputes", "show", made["order"])
+    assert "there is no dispute" in opentill.refusal("disputes", "show", sale["order"])
 
 
-def test_a_refund_says_what_it_costs_and_is_in_the_audit_log(
-    opentill: Commands, made: dict[str, str]
+def test_a_refund_shows_its_cost_and_is_in_the_audit_log(
+    opentill: Commands, sale: dict[str, str]
 ) -> None:
-    asked = ("orders", "refund", made["session"], "--amount", "2.00", "--number", "R-1", "--yes")
-    done = opentill.run(*asked, "--json", *WHY)
+    command = ("orders", "refund", sale["session"], "--amount", "2.00", "--number", "R-1", "--yes")
+    done = opentill.run(*command, "--json", *WHY)
     assert done.returncode == 0, done.stderr
-    told = done.stderr.decode()
-    assert "Refund of 2.00 USD to ann@example.com" in told
-    assert "7.99 will be left to refund" in told
-    assert "2.00 USD: the pending balance goes from 9.59 to 7.59" in told
-    first = opentill.json(*asked, *WHY)  # the number again: the same refund
+    output = done.stderr.decode()
+    assert "Refund of 2.00 USD to ann@example.com" in output
+    assert "7.99 will be left to refund" in output
+    assert "2.00 USD: the pending balance goes from 9.59 to 7.59" in output
+    first = opentill.json(*command, *WHY)  # the same number returns the same refund
     assert (first["orderId"], first["status"], first["amount"]) == (
-        made["order"], "PROCESSING", "2.00",
+        sale["order"], "PROCESSING", "2.00",
     )  # fmt: skip
-    other = ("orders", "refund", made["order"], "--amount", "3", "--number", "R-1", "--yes")
+    other = ("orders", "refund", sale["order"], "--amount", "3", "--number", "R-1", "--yes")
     assert "number must be one that no other" in opentill.refusal(*other, *WHY)
     (row,) = [
         each
-        for each in opentill.json("audit", "list", made["merchant"])
+        for each in opentill.json("audit", "list", sale["merchant"])
         if each["action"] == "orders refund"
     ]
     assert (row["who"], row["reason"]) == (USER, "broken on arrival")
-    assert opentill.json("orders", "search", "R-1")[0]["id"] == made["order"]
-    assert opentill.json("balance", "show", made["order"])["pending"] == "7.59"
+    assert opentill.json("orders", "search", "R-1")[0]["id"] == sale["order"]
+    assert opentill.json("balance", "show", sale["order"])["pending"] == "7.59"
     assert opentill.json("ledger", "check")["violations"] == []
 
 
-def test_an_order_is_noted_about_and_shown_with_its_notes(
-    opentill: Commands, made: dict[str, str]
-) -> None:
-    noted = opentill.json("orders", "note", made["session"], "Asked for\nan invoice")
-    assert (noted["number"], noted["note"], noted["byMerchant"]) == (
+def test_an_order_is_shown_with_its_notes(opentill: Commands, sale: dict[str, str]) -> None:
+    note = opentill.json("orders", "note", sale["session"], "Asked for\nan invoice")
+    assert (note["number"], note["note"], note["byMerchant"]) == (
         1, "Asked for\nan invoice", False,
     )  # fmt: skip
-    (shown,) = opentill.json("orders", "show", made["order"])["notes"]
+    (shown,) = opentill.json("orders", "show", sale["order"])["notes"]
     assert (shown["who"], shown["note"]) == (USER, "Asked for\nan invoice")
-    assert "an invoice" in opentill.text("orders", "show", made["order"])
-    assert "plain text" in opentill.refusal("orders", "note", made["order"], " ", "--reason", "x")
+    assert "an invoice" in opentill.text("orders", "show", sale["order"])
+    assert "plain text" in opentill.refusal("orders", "note", sale["order"], " ", "--reason", "x")
     rows = [
         (row["who"], row["subject"], row["reason"])
-        for row in opentill.json("audit", "list", made["merchant"])
+        for row in opentill.json("audit", "list", sale["merchant"])
         if row["action"] == "orders note"
     ]
-    assert rows == [(USER, made["order"], "Asked for\nan invoice")]
+    assert rows == [(USER, sale["order"], "Asked for\nan invoice")]
 
 
-def test_a_second_payment_that_its_gateway_keeps_is_noted_as_given_back(opentill: Commands) -> None:
+def test_a_duplicate_payment_that_the_gateway_does_not_refund_is_recorded_as_returned(
+    opentill: Commands,
+) -> None:
     async def make(*, refused: bool) -> orders.PaymentAttempt:
         tx = await connections.connect(opentill.environ["OPENTILL_DATABASE_URL"])
         try:
@@ -166,19 +166,27 @@ def test_a_second_payment_that_its_gateway_keeps_is_noted_as_given_back(opentill
         finally:
             await tx.close()
 
-    opentill.json("merchants", "create", "Harbour Books")  # the schema is there
-    tried, kept = (asyncio.run(make(refused=refused)) for refused in (False, True))
+    opentill.json("merchants", "create", "Harbour Books")  # creates the schema
+    refundable, refused_attempt = (asyncio.run(make(refused=refused)) for refused in (False, True))
     command = ("orders", "given-back")
-    assert "must be one whose gateway refuses" in opentill.refusal(*command, tried.id, *WHY)
-    assert opentill.refusal(*command, kept.id)  # without a reason
-    assert opentill.json(*command, kept.id, *WHY)["id"] == kept.order_id
-    assert "must be one whose gateway refuses" in opentill.refusal(*command, kept.id, *WHY)
+    assert "must be one whose gateway refuses" in opentill.refusal(*command, refundable.id, *WHY)
+    assert opentill.refusal(*command, refused_attempt.id)  # without a reason
+    assert opentill.json(*command, refused_attempt.id, *WHY)["id"] == refused_attempt.order_id
+    assert "must be one whose gateway refuses" in opentill.refusal(
+        *command, refused_attempt.id, *WHY
+    )
     (row,) = [
-        each for each in opentill.json("audit", "list", kept.merchant_id)
+        each for each in opentill.json("audit", "list", refused_attempt.merchant_id)
         if each["action"] == "orders given-back"
     ]  # fmt: skip
-    assert (row["who"], row["subject"], row["reason"]) == (USER, kept.id, "broken on arrival")
-    events = [each["event"] for each in opentill.json("orders", "history", kept.order_id)]
+    assert (row["who"], row["subject"], row["reason"]) == (
+        USER,
+        refused_attempt.id,
+        "broken on arrival",
+    )
+    events = [
+        each["event"] for each in opentill.json("orders", "history", refused_attempt.order_id)
+    ]
     assert events.count("payment_given_back") == 1
 
 
@@ -200,7 +208,7 @@ def test_a_second_payment_that_its_gateway_keeps_is_noted_as_given_back(opentill
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_an_empty_option_of_a_command_that_reads_is_refused(
+def test_an_empty_filter_option_is_refused(
     opentill: Commands, words: tuple[str, ...], option: str
 ) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]

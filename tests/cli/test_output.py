@@ -1,4 +1,4 @@
-"""What commands print: for people within the width of their terminal, for scripts as JSON."""
+"""The output of commands: tables within the terminal's width, and JSON."""
 
 import asyncio
 import json
@@ -39,25 +39,25 @@ def _table(width: int | None) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [200, 120, 80, 40])
-def test_a_table_fits_and_every_id_amount_and_time_is_whole(width: int) -> None:
+def test_a_table_fits_and_cuts_no_id_amount_or_time(width: int) -> None:
     lines = _table(width)
     assert max(map(table.cells, lines)) <= width
     for whole in (*IDS, "1250.00 USD", "10 JPY", "0 JPY", "港口書店" * 4):
         assert any(whole in line for line in lines), whole
     words = re.sub(r"\s+", " ", " ".join(lines))
     assert "2026-11-22 14:40:05" in words
-    assert ROWS[0]["reason"].strip() in words  # type: ignore[union-attr] # it is a text
+    assert ROWS[0]["reason"].strip() in words  # type: ignore[union-attr] # a text
 
 
-def test_in_a_pipe_a_row_is_one_line_whatever_its_length() -> None:
+def test_a_row_in_a_pipe_is_one_line() -> None:
     head, *lines = _table(None)
     assert len(lines) == len(ROWS)
     assert head.split("  ")[0] == "id"
-    assert "currency" not in head  # each amount has it
+    assert "currency" not in head  # amounts contain it
 
 
 @pytest.mark.parametrize("width", [80, 40])
-def test_a_record_fits_too(width: int) -> None:
+def test_a_record_fits_the_width(width: int) -> None:
     pairs = [(readable.heading(name), readable.text(name, ROWS[0])) for name in ROWS[0]]
     lines = table.record(pairs, width)
     assert max(map(len, lines)) <= width
@@ -78,7 +78,7 @@ def test_a_record_fits_too(width: int) -> None:
         ("reason", "two\nlines\x1b[2J", "two\\nlines\\u001b[2J"),
     ],
 )
-def test_values_are_written_for_people(name: str, value: object, shown: str) -> None:
+def test_values_are_formatted(name: str, value: object, shown: str) -> None:
     assert readable.text(name, {name: value, "settlementCurrency": "USD"}) == shown
 
 
@@ -97,9 +97,9 @@ def test_values_are_written_for_people(name: str, value: object, shown: str) -> 
         ("1d12h ago", AT - DAY * 3 // 2, AT - DAY * 3 // 2),
     ],
 )
-def test_times_are_taken_as_people_write_them(text: str, first: int, last: int) -> None:
-    found = times.relative(text, AT) if times.is_relative(text) else times.written(text)
-    assert found == (first, last)
+def test_times_are_parsed(text: str, first: int, last: int) -> None:
+    period = times.relative(text, AT) if times.is_relative(text) else times.written(text)
+    assert period == (first, last)
 
 
 @pytest.mark.parametrize(
@@ -107,17 +107,19 @@ def test_times_are_taken_as_people_write_them(text: str, first: int, last: int) 
     ["", "22.11.2026", "2026-02-30", "2026-11-22 25:00", "2026-11-22Z", "11/22/2026", "7w", "٧d",
      "2026-11-22 14:30 CET", "20261122"],
 )  # fmt: skip
-def test_what_is_no_time(text: str) -> None:
+def test_an_invalid_time_is_refused(text: str) -> None:
     assert not times.is_relative(text)
     assert times.written(text) is None
 
 
-def test_times_and_amounts_as_options(opentill: Commands) -> None:
+def test_options_accept_times_and_amounts(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books", "--dispute-fee", "15.50 USD")
     assert shop["disputeFeeMinor"] == 1550
     why = ("--reason", "agreed")
-    made = opentill.json("balance", "recharge", shop["id"], "USD 12.50", "--reference", "R", *why)
-    assert (made["amount"], made["createdAt"] > AT - 10**12) == ("12.50", True)
+    recharge = opentill.json(
+        "balance", "recharge", shop["id"], "USD 12.50", "--reference", "R", *why
+    )
+    assert (recharge["amount"], recharge["createdAt"] > AT - 10**12) == ("12.50", True)
     for amount, says in (
         ("12.50 EUR", "amount must be in USD, such as '25.00 USD'"),
         ("12.505", "at most two fraction digits, such as '25.00 USD'"),
@@ -132,14 +134,14 @@ def test_times_and_amounts_as_options(opentill: Commands) -> None:
     refused = opentill.refusal("export", shop["id"], "--from", "soon")
     assert "from must be a time in UTC such as 2026-01-31" in refused
     key = opentill.json("keys", "create", shop["id"], "--expires", "90d", "--name", "Accounting")
-    assert 0 < key["expiresAt"] - made["createdAt"] - 90 * DAY < DAY
+    assert 0 < key["expiresAt"] - recharge["createdAt"] - 90 * DAY < DAY
     (listed,) = opentill.json("keys", "list", shop["id"])
     assert (listed["name"], listed["lastUsedAt"]) == (key["name"], None) == ("Accounting", None)
 
 
 @pytest.fixture
 def sold(opentill: Commands) -> dict[str, str]:
-    """Ids of a merchant, its settled order and the payout of what it had."""
+    """The ids of a merchant, its settled order and its payout."""
 
     async def settled() -> Any:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
@@ -158,7 +160,7 @@ def sold(opentill: Commands) -> dict[str, str]:
     return {"shop": shop, "order": order.id, "payout": payout, "key": key, "hook": hook["id"]}
 
 
-# What is shown, and the ids that must be whole in it.
+# Commands, and the ids that must be complete in their output.
 SHOWN: Final = {
     "merchants list": ("shop",),
     "merchants show {shop}": ("shop",),
@@ -194,7 +196,7 @@ def test_every_list_and_record_fits_and_cuts_no_id(
             assert sold[name] in shown, (words, name, shown)
 
 
-def test_what_lasts_is_said_on_a_terminal_and_erased() -> None:
+def test_progress_is_shown_on_a_terminal_and_erased() -> None:
     code = (
         "import sys, threading, time\nfrom opentill.cli import progress\n"
         "said, now = threading.Event(), progress._Line._now\n"
@@ -211,9 +213,9 @@ def test_what_lasts_is_said_on_a_terminal_and_erased() -> None:
             stderr=stderr, stdout=subprocess.PIPE, check=True,
         )  # fmt: skip
         assert (ran.stdout, ran.stderr or b"") == (b"", b"")
-    os.set_blocking(ours, False)  # nobody waits for what was not said
-    said = re.sub(r"\d+ s\b", "n s", os.read(ours, 1000).decode())
-    assert said == "\r\x1b[Kchecking … 1,234 of 9,000, n s\r\x1b[K"
+    os.set_blocking(ours, False)  # the read must not wait for missing output
+    output = re.sub(r"\d+ s\b", "n s", os.read(ours, 1000).decode())
+    assert output == "\r\x1b[Kchecking … 1,234 of 9,000, n s\r\x1b[K"
     os.close(ours)
     os.close(theirs)
 
@@ -223,8 +225,8 @@ def test_errors_of_json_are_json_on_standard_error(opentill: Commands) -> None:
         ran = opentill.run(*words, "--json")
         assert (ran.returncode, ran.stdout) == (2, b"")
         (line,) = ran.stderr.decode().splitlines()
-        found: dict[str, Any] = json.loads(line)
-        return found
+        document: dict[str, Any] = json.loads(line)
+        return document
 
     missing = error("merchants", "show", "mer_no")
     assert (missing["code"], missing["message"]) == (40401, "Not Found")
@@ -238,7 +240,7 @@ def test_errors_of_json_are_json_on_standard_error(opentill: Commands) -> None:
 
 
 def _run(*words: str, **environ: str) -> str:
-    """Run the command in an interpreter of its own, which a fork would spoil."""
+    """Run the command in a new interpreter, because a fork has imported modules already."""
     ran = subprocess.run(
         [sys.executable, "-m", "opentill", *words],
         env={**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "80"} | environ,
@@ -247,7 +249,7 @@ def _run(*words: str, **environ: str) -> str:
     return ran.stdout
 
 
-def test_help_is_grouped_fits_and_imports_no_command() -> None:
+def test_help_is_grouped_and_imports_no_command() -> None:
     shown = _run("-h")
     assert shown == _run("--help")
     assert [line.rstrip(":") for line in shown.splitlines() if re.match(r"\w[\w ]*:$", line)] == [
@@ -267,7 +269,7 @@ def test_help_is_grouped_fits_and_imports_no_command() -> None:
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_summaries_of_all_commands_are_those_of_their_own_help() -> None:
+def test_summaries_of_commands_equal_their_own_help() -> None:
     root: Any = typer.main.get_command(build())
     for rows in SECTIONS.values():
         for name, _, summary in rows:
@@ -280,9 +282,9 @@ def test_the_summaries_of_all_commands_are_those_of_their_own_help() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_complete_commands(shell: str) -> None:
     assert "_OPENTILL_COMPLETE" in _run(_OPENTILL_COMPLETE=f"source_{shell}")
-    found = _run(
+    completions = _run(
         _OPENTILL_COMPLETE=f"complete_{shell}", COMP_WORDS="opentill rec", COMP_CWORD="1",
         _TYPER_COMPLETE_ARGS="opentill rec", _TYPER_COMPLETE_FISH_ACTION="get-args",
     )  # fmt: skip
-    assert "reconcile" in found
-    assert "orders" not in found
+    assert "reconcile" in completions
+    assert "orders" not in completions

@@ -1,4 +1,4 @@
-"""``opentill payouts run`` to the bank and back, ``reconcile inbox``, and the general ledger."""
+"""``opentill payouts run`` with the bank's reports, ``reconcile inbox``, and the ledger."""
 
 import itertools
 from decimal import Decimal
@@ -14,14 +14,14 @@ _numbers = itertools.count(1)
 
 
 def _shop(opentill: Commands) -> str:
-    made: str = opentill.json("merchants", "create", "A", "--currency", "EUR")["id"]
+    merchant_id: str = opentill.json("merchants", "create", "A", "--currency", "EUR")["id"]
     reference = ("--reference", f"S-{next(_numbers)}")
-    opentill.json("balance", "recharge", made, "100", *WHY, *reference)
-    opentill.json("payouts", "set-account", made, *ACCOUNT, *WHY)
-    return made
+    opentill.json("balance", "recharge", merchant_id, "100", *WHY, *reference)
+    opentill.json("payouts", "set-account", merchant_id, *ACCOUNT, *WHY)
+    return merchant_id
 
 
-def test_a_run_names_the_accounts_without_an_address(opentill: Commands, tmp_path: Path) -> None:
+def test_a_run_counts_the_accounts_without_an_address(opentill: Commands, tmp_path: Path) -> None:
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
     with_address, without = _shop(opentill), _shop(opentill)
     address = ("--street", "Hauptstr.", "--building", "1", "--post-code", "10117")
@@ -31,9 +31,9 @@ def test_a_run_names_the_accounts_without_an_address(opentill: Commands, tmp_pat
     account = opentill.json(*change, *town)
     assert (account["hasAddress"], "Berlin" in str(account)) == (True, False)
     begin = ("payouts", "run", "EUR", "--reference", "W-8", *WHY)
-    said = opentill.run(*begin).stderr.decode()
-    assert "accounts without an address: 1" in said
-    assert "OPENTILL_PAYOUT_ADDRESS is not set" in said
+    output = opentill.run(*begin).stderr.decode()
+    assert "accounts without an address: 1" in output
+    assert "OPENTILL_PAYOUT_ADDRESS is not set" in output
     run = opentill.json(*begin)
     assert run["withoutAddress"] == 1
     listed = opentill.json("payouts", "runs", run["id"])
@@ -97,12 +97,12 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     (booking,) = opentill.json("reconcile", "inbox", "--bookings")
     assert (booking["reference"], booking["theirs"]) == ("rent", "7.00 EUR debit, B-4")
     assert not opentill.json("payouts", "report", str(report))["isNew"]
-    (found,) = opentill.json("reconcile", "inbox")
-    assert (found["what"], found["reference"]) == (
+    (difference,) = opentill.json("reconcile", "inbox")
+    assert (difference["what"], difference["reference"]) == (
         "missing in ledger",
         "po_01m7y0m0jzefzv5n8efcf1hqw5",
     )
-    resolve = ("reconcile", "resolve", found["id"], "--reason", "the office")
+    resolve = ("reconcile", "resolve", difference["id"], "--reason", "the office")
     assert opentill.json(*resolve)["resolvedBy"] == USER
     assert "must be open" in opentill.refusal(*resolve)
     assert opentill.json("reconcile", "inbox") == []
@@ -112,11 +112,11 @@ def test_a_week_of_payouts(opentill: Commands, tmp_path: Path) -> None:
     by_merchant = opentill.json("ledger", "accounts", "--by-merchant")
     assert sorted(one["merchantId"] for one in by_merchant) == sorted(shops)
     lines = opentill.text("ledger", "export").splitlines()
-    assert len(lines) == 1 + 2 * 5  # two recharges, two payouts, one of them given back
+    assert len(lines) == 1 + 2 * 5  # two recharges, two payouts, one return
     assert opentill.json("ledger", "check")["violations"] == []
 
 
-def test_what_is_sent_is_what_the_file_has(opentill: Commands, tmp_path: Path) -> None:
+def test_the_payouts_sent_are_those_in_the_file(opentill: Commands, tmp_path: Path) -> None:
     opentill.environ["OPENTILL_PAYOUT_ACCOUNTS"] = "EUR:GB29NWBK60161331926819:NWBKGB2L"
     changed, paid = (_shop(opentill) for _ in range(2))
     run = opentill.json("payouts", "run", "EUR", "--reference", "W-2", *WHY)
@@ -133,7 +133,7 @@ def test_what_is_sent_is_what_the_file_has(opentill: Commands, tmp_path: Path) -
     assert {one["merchantId"]: one["inFile"] for one in listed} == {changed: False, paid: True}
 
 
-def test_what_is_refused_says_what_would_be_accepted(opentill: Commands, tmp_path: Path) -> None:
+def test_errors_say_what_is_accepted(opentill: Commands, tmp_path: Path) -> None:
     shop = _shop(opentill)
     cases = (
         (("payouts", "run", "EUR", "--reference", "W", *WHY), "OPENTILL_PAYOUT_ACCOUNTS"),

@@ -1,4 +1,4 @@
-"""``opentill payouts``: from the balance to the bank, and back if it fails."""
+"""``opentill payouts``: payouts that are paid, failed or returned."""
 
 import itertools
 
@@ -14,43 +14,43 @@ _numbers = itertools.count(1)
 
 
 def why() -> tuple[str, ...]:
-    """Who moves money and why, under a reference of its own."""
+    """Options with a reason and a new reference."""
     return (*WHY, "--reference", f"R-{next(_numbers)}")
 
 
 @pytest.fixture
 def shop(opentill: Commands) -> str:
     """A merchant with 100.00 available; its id."""
-    made: str = opentill.json("merchants", "create", "Harbour Books")["id"]
-    opentill.json("balance", "recharge", made, "100", *why())
-    return made
+    merchant_id: str = opentill.json("merchants", "create", "Harbour Books")["id"]
+    opentill.json("balance", "recharge", merchant_id, "100", *why())
+    return merchant_id
 
 
 def test_a_payout_is_created_and_paid(opentill: Commands, shop: str) -> None:
-    asked = ("payouts", "create", shop, "--amount", "25.00", "--fee", "1.5", "--reference", "W-1")
-    made = opentill.json(*asked, *WHY)
-    assert made["id"].startswith("po_")
+    create = ("payouts", "create", shop, "--amount", "25.00", "--fee", "1.5", "--reference", "W-1")
+    payout = opentill.json(*create, *WHY)
+    assert payout["id"].startswith("po_")
     expected = {
         "merchantId": shop, "status": "PENDING", "amount": "25.00", "fee": "1.50",
         "currency": "USD", "reference": "W-1", "reason": "weekly", "createdBy": USER,
         "approvedBy": None, "bankReference": None, "failureReason": None,
     }  # fmt: skip
-    assert {name: made[name] for name in expected} == expected
-    assert opentill.json(*asked, *WHY) == made
+    assert {name: payout[name] for name in expected} == expected
+    assert opentill.json(*create, *WHY) == payout
     assert opentill.json("balance", "show", shop)["available"] == "73.50"
-    paid = opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7")
+    paid = opentill.json("payouts", "paid", payout["id"], "--bank-reference", "TRN-7")
     assert (paid["status"], paid["bankReference"]) == ("PAID", "TRN-7")
-    assert opentill.json("payouts", "show", made["id"]) == paid
+    assert opentill.json("payouts", "show", payout["id"]) == paid
     assert opentill.json("payouts", "list", shop, "--status", "PAID") == [paid]
     assert opentill.json("payouts", "list", "--status", "PENDING") == []
     assert "TRN-7" in opentill.text("payouts", "list")
     assert opentill.json("ledger", "check")["violations"] == []
 
 
-def test_everything_is_paid_out_and_comes_back(opentill: Commands, shop: str) -> None:
-    made = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *why())
-    assert made["amount"] == "99.00"
-    failed = opentill.json("payouts", "failed", made["id"], "--reason", "closed")
+def test_a_failed_payout_of_everything_restores_the_balance(opentill: Commands, shop: str) -> None:
+    payout = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *why())
+    assert payout["amount"] == "99.00"
+    failed = opentill.json("payouts", "failed", payout["id"], "--reason", "closed")
     assert (failed["status"], failed["failureReason"]) == ("FAILED", "closed")
     assert opentill.json("balance", "show", shop)["available"] == "100.00"
     assert opentill.json("ledger", "check")["violations"] == []
@@ -59,10 +59,10 @@ def test_everything_is_paid_out_and_comes_back(opentill: Commands, shop: str) ->
 def test_a_paid_payout_that_the_bank_returns_is_available_again(
     opentill: Commands, shop: str
 ) -> None:
-    made = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *why())
-    returned = ("payouts", "failed", made["id"], "--returned", "--reason", "AC04 account closed")
+    payout = opentill.json("payouts", "create", shop, "--all", "--fee", "1", *why())
+    returned = ("payouts", "failed", payout["id"], "--returned", "--reason", "AC04 account closed")
     assert "payout must be PAID: this one is PENDING" in opentill.refusal(*returned)
-    opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7")
+    opentill.json("payouts", "paid", payout["id"], "--bank-reference", "TRN-7")
     payout = opentill.json(*returned)
     assert (payout["status"], payout["bankReference"]) == ("FAILED", "TRN-7")
     assert payout["failureReason"] == "AC04 account closed"
@@ -74,9 +74,9 @@ def test_a_paid_payout_that_the_bank_returns_is_available_again(
     assert opentill.json("ledger", "check")["violations"] == []
 
 
-def test_what_is_refused_is_one_line_and_moves_nothing(opentill: Commands, shop: str) -> None:
-    made = opentill.json("payouts", "create", shop, "--amount", "10", *why())
-    opentill.json("payouts", "paid", made["id"], "--bank-reference", "TRN-7")
+def test_a_refused_payout_is_one_line_and_moves_nothing(opentill: Commands, shop: str) -> None:
+    payout = opentill.json("payouts", "create", shop, "--amount", "10", *why())
+    opentill.json("payouts", "paid", payout["id"], "--bank-reference", "TRN-7")
     before = opentill.json("balance", "show", shop)
     cases = (
         (("create", "mer_x", "--all", *why()), "there is no merchant mer_x"),
@@ -87,8 +87,8 @@ def test_what_is_refused_is_one_line_and_moves_nothing(opentill: Commands, shop:
         (("create", shop, "--amount", "1", "--reference", "W-9"), "reason must be text"),
         (("create", shop, "--amount", "1", *WHY), "reference must be text of 1 to 64"),
         (("paid", "po_x", "--bank-reference", "T"), "there is no payout po_x"),
-        (("paid", made["id"], "--bank-reference", "T"), "this one is PAID"),
-        (("failed", made["id"], *WHY), "If the bank has returned it, add --returned"),
+        (("paid", payout["id"], "--bank-reference", "T"), "this one is PAID"),
+        (("failed", payout["id"], *WHY), "If the bank has returned it, add --returned"),
         (("list", "mer_x"), "there is no merchant mer_x"),
         (("list", "--status", "paid"), "status must be one of PENDING PAID FAILED"),
     )
@@ -97,20 +97,24 @@ def test_what_is_refused_is_one_line_and_moves_nothing(opentill: Commands, shop:
     assert opentill.json("balance", "show", shop) == before
 
 
-def test_a_second_person_above_the_limit(opentill: Commands, shop: str) -> None:
+def test_a_payout_above_the_limit_needs_a_second_person(opentill: Commands, shop: str) -> None:
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "50"
-    asked = ("payouts", "create", shop, "--amount", "60", *why())
+    create = ("payouts", "create", shop, "--amount", "60", *why())
     ann, bob = staff(opentill, "ann", "finance"), staff(opentill, "bob")
-    waits = ann.json(*asked)
+    waits = ann.json(*create)
     assert (waits["status"], waits["amount"], waits["askedBy"]) == ("WAITING", "60.00", ann.who)
-    assert ann.json(*asked) == waits
+    assert ann.json(*create) == waits
     assert opentill.json("balance", "show", shop)["available"] == "100.00"
     approve = ("payouts", "approve", waits["id"])
     assert f"another operator than {ann.who}" in ann.refusal(*approve)
-    made = bob.json(*approve)
-    assert (made["status"], made["createdBy"], made["approvedBy"]) == ("PENDING", ann.who, bob.who)
+    payout = bob.json(*approve)
+    assert (payout["status"], payout["createdBy"], payout["approvedBy"]) == (
+        "PENDING",
+        ann.who,
+        bob.who,
+    )
     assert "this one is APPROVED" in bob.refusal(*approve)
-    assert ann.json(*asked) == made
+    assert ann.json(*create) == payout
     other = ann.json("payouts", "create", shop, "--amount", "51", *why())
     assert "at most what is available" in bob.refusal("payouts", "approve", other["id"])
     assert [one["id"] for one in opentill.json("payouts", "waiting")] == [other["id"]]
@@ -119,4 +123,4 @@ def test_a_second_person_above_the_limit(opentill: Commands, shop: str) -> None:
     assert opentill.json("payouts", "waiting") == []
     assert opentill.json("ledger", "check")["violations"] == []
     opentill.environ["OPENTILL_APPROVAL_ABOVE"] = "-1"
-    assert "OPENTILL_APPROVAL_ABOVE is '-1'; it must be a decimal" in opentill.refusal(*asked)
+    assert "OPENTILL_APPROVAL_ABOVE is '-1'; it must be a decimal" in opentill.refusal(*create)

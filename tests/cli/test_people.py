@@ -1,4 +1,4 @@
-"""``opentill people``: invitations from the shell, and what of it is in the audit log."""
+"""``opentill people``: invitations, and their entries in the audit log."""
 
 from cli.test_identity import in_database
 from support.commands import REFUSED, USER, Commands, opentill
@@ -10,23 +10,23 @@ __all__ = ["opentill"]
 def test_people_are_invited_listed_and_removed(opentill: Commands) -> None:
     by = ("--reason", "agreed on the phone")
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
-    made = opentill.json(
+    invitation = opentill.json(
         "people", "invite", "Ada@Example.com", "--merchant", shop, "--role", "owner", *by
     )
-    assert made["email"] == "ada@example.com"
-    place, _, token = made["url"].rpartition("/")
+    assert invitation["email"] == "ada@example.com"
+    place, _, token = invitation["url"].rpartition("/")
     assert place.endswith("/invite")
     assert len(token) == 43
     staff = opentill.json("people", "invite", "bob@example.com", "--staff", "auditor", *by)
-    assert staff["url"] != made["url"]
-    assert opentill.json("people", "list") == []  # nobody has accepted yet
+    assert staff["url"] != invitation["url"]
+    assert opentill.json("people", "list") == []  # no invitation is accepted
     rows = opentill.json("audit", "list")
     invited = [row for row in rows if row["action"] == "people invite"]
     assert {(row["who"], row["reason"]) for row in invited} == {(USER, "agreed on the phone")}
     assert token not in str(rows)
 
 
-def test_what_is_no_role_or_nobody_is_refused(opentill: Commands) -> None:
+def test_an_unknown_role_or_person_is_refused(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     for arguments in (
         ("invite", "ada@example.com"),
@@ -41,7 +41,9 @@ def test_what_is_no_role_or_nobody_is_refused(opentill: Commands) -> None:
         assert opentill.run("people", *arguments).returncode == REFUSED, arguments
 
 
-def test_lost_factors_end_by_two_administrators_or_the_machines_owner(opentill: Commands) -> None:
+def test_lost_factors_are_reset_by_two_administrators_or_the_machines_owner(
+    opentill: Commands,
+) -> None:
     ann, bob = staff(opentill, "ann"), staff(opentill, "bob")
     opentill.json("people", "invite", "ada@example.com", "--staff", "support")
     add = (
@@ -53,8 +55,8 @@ def test_lost_factors_end_by_two_administrators_or_the_machines_owner(opentill: 
     in_database(opentill, lambda tx: tx.execute(add))
     reset = ("people", "reset-factors", bob.email, *why)
     assert "somebody who has logged in must" in opentill.refusal(*reset)
-    asked = ann.json(*reset)
-    assert (asked["status"], asked["askedBy"], asked["dueAt"]) == ("ASKED", ann.who, None)
+    request = ann.json(*reset)
+    assert (request["status"], request["askedBy"], request["dueAt"]) == ("ASKED", ann.who, None)
     assert "another operator" in ann.refusal("people", "confirm-factors", bob.email)
     eve = staff(opentill, "eve")
     waits = eve.json("people", "confirm-factors", bob.email)

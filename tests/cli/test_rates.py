@@ -1,4 +1,4 @@
-"""``opentill rates``: set by hand, brought in from a file, all or nothing."""
+"""``opentill rates``: setting a rate, and importing a file completely or not at all."""
 
 import json
 
@@ -6,15 +6,15 @@ from support.commands import Commands, opentill
 
 __all__ = ["opentill"]
 
-# Ours, in the form of the European Central Bank's historical file.
+# Invented rates in the format of the European Central Bank's historical file.
 CSV = b"Date,USD,JPY,CYP,\n2024-01-26,1.25,160,N/A,\n2024-01-25,1.2,150,0.58,\n"
 
 
-def test_a_file_is_brought_in_and_listed(opentill: Commands) -> None:
+def test_a_file_is_imported_and_listed(opentill: Commands) -> None:
     file = opentill.directory / "eurofxref-hist.csv"
     file.write_bytes(CSV)
-    made = opentill.json("rates", "import", str(file))
-    assert made == {
+    result = opentill.json("rates", "import", str(file))
+    assert result == {
         "days": 2,
         "first": "2024-01-25",
         "last": "2024-01-26",
@@ -23,8 +23,8 @@ def test_a_file_is_brought_in_and_listed(opentill: Commands) -> None:
         "skipped": ["CYP"],
     }
     assert opentill.json("rates", "import", "-", "--from", "2024-01-26", given=CSV)["days"] == 1
-    (found,) = opentill.json("rates", "list", "--base", "USD", "--quote", "JPY")
-    assert (found["rate"], found["day"], found["counts"]) == ("128", "2024-01-26", False)
+    (listed,) = opentill.json("rates", "list", "--base", "USD", "--quote", "JPY")
+    assert (listed["rate"], listed["day"], listed["counts"]) == ("128", "2024-01-26", False)
     (before,) = opentill.json(
         "rates", "list", "--base", "USD", "--quote", "JPY", "--at", "2024-01-25"
     )
@@ -38,18 +38,18 @@ def test_a_file_is_brought_in_and_listed(opentill: Commands) -> None:
     assert "CYP" in opentill.text("rates", "import", str(file))
 
 
-def test_a_rate_is_set_from_a_day_on(opentill: Commands) -> None:
-    made = opentill.json("rates", "set", "EUR", "USD", "1.0800", "--from", "2024-01-26")
+def test_a_rate_is_set_from_a_date(opentill: Commands) -> None:
+    rate = opentill.json("rates", "set", "EUR", "USD", "1.0800", "--from", "2024-01-26")
     start = 1_706_227_200_000
-    assert made == {"base": "EUR", "quote": "USD", "rate": "1.08", "validFrom": start}
+    assert rate == {"base": "EUR", "quote": "USD", "rate": "1.08", "validFrom": start}
     now = opentill.json("rates", "set", "EUR", "USD", "1.09")
     assert now["validFrom"] > start
-    (found,) = opentill.json("rates", "list")
-    assert found["rate"] == "1.09"
+    (listed,) = opentill.json("rates", "list")
+    assert listed["rate"] == "1.09"
 
 
 REFUSED = (
-    # command                                           what the line says
+    # command                                           text in the error
     (("set", "EUR", "CYP", "1"), "quote must be an active ISO 4217 code"),
     (("set", "EUR", "EUR", "1"), "quote must be another currency"),
     (("set", "EUR", "USD", "0"), "rate must be a positive decimal number"),
@@ -62,28 +62,28 @@ REFUSED = (
 )
 
 
-def test_what_is_wrong_is_refused_in_one_line_and_changes_nothing(opentill: Commands) -> None:
+def test_invalid_input_is_refused_in_one_line_and_changes_nothing(opentill: Commands) -> None:
     wrong = b'Date,USD\n2024-01-26,1.25\n2024-01-25,"1,2"\n'
     for words, says in REFUSED:
         assert says in opentill.refusal("rates", *words, given=wrong)
     assert opentill.json("rates", "list") == []
 
 
-def test_a_missing_rate_to_usd_is_said_where_somebody_looks(opentill: Commands) -> None:
+def test_a_missing_rate_to_usd_is_reported(opentill: Commands) -> None:
     def finding() -> tuple[str, str]:
-        (found,) = [
+        (row,) = [
             each
             for each in json.loads(opentill.run("doctor", "--json").stdout)
             if each["subject"] == "rates"
         ]
-        return found["level"], found["text"]
+        return row["level"], row["text"]
 
     create = ("merchants", "create", "Harbour Books", "--currency")
     assert opentill.run(*create, "USD").stderr == b""
     assert finding()[0] == "ok"
-    made = opentill.run(*create, "CNY")
-    assert made.returncode == 0
-    assert b"opentill rates set CNY USD RATE" in made.stderr
+    output = opentill.run(*create, "CNY")
+    assert output.returncode == 0
+    assert b"opentill rates set CNY USD RATE" in output.stderr
     level, text = finding()
     assert (level, "CNY to USD" in text, "no refund" in text) == ("warn", True, True)
     opentill.json("rates", "set", "USD", "CNY", "7.1")

@@ -1,4 +1,4 @@
-"""The README and the examples that it leads to, run as a newcomer runs them, and then again."""
+"""The README's and linked examples, run as a newcomer runs them, and then again."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ LIFECYCLE: Final = (DOCS / "payment-lifecycle.md").read_text()
 
 
 def examples(text: str, language: str) -> list[str]:
-    """Return the programs of a document in a language."""
+    """Return the code blocks of a document in a language."""
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
@@ -46,10 +46,10 @@ CARD: Final = {"number": "4242424242424242", "exp": "12/40", "csc": "123"}
 
 
 class Demo:
-    """A running ``opentill demo``, what it printed, and a terminal in another directory."""
+    """A running ``opentill demo``, its output, and a terminal in another directory."""
 
     def __init__(self, deployment: Deployment, printed: str) -> None:
-        """``printed`` ends with the line that the second terminal begins with."""
+        """``printed`` ends with the first line for the second terminal."""
         self.deployment = deployment
         self.printed = printed
         self.line = printed.rstrip().splitlines()[-1].strip()
@@ -61,12 +61,12 @@ class Demo:
 
         The command ``opentill`` is that of ``folder``, if one is given.
         """
-        given = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}
-        kept = ("PYTHONPATH", "OPENTILL_PORT", "OPENTILL_SANDBOX_PORT")
-        environ = given | {name: self.deployment.environ[name] for name in kept}
-        found = f"PATH={folder}:$PATH" if folder else ""
+        base = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8"}
+        inherited = ("PYTHONPATH", "OPENTILL_PORT", "OPENTILL_SANDBOX_PORT")
+        environ = base | {name: self.deployment.environ[name] for name in inherited}
+        path = f"PATH={folder}:$PATH" if folder else ""
         ran = subprocess.run(
-            ["bash", "-c", f"set -eu\n{self.line}\n{found}\n{self.ports(script)}"],
+            ["bash", "-c", f"set -eu\n{self.line}\n{path}\n{self.ports(script)}"],
             env=environ, cwd=self.elsewhere, capture_output=True, text=True, check=False,
             timeout=180,
         )  # fmt: skip
@@ -74,19 +74,19 @@ class Demo:
         return ran.stdout
 
     def ports(self, text: str) -> str:
-        """Put our ports in the place of those that the documents have."""
+        """Replace the ports in the documents by those of the test."""
         return text.replace(":8080", f":{self.deployment.port}").replace(
             ":8081", f":{self.deployment.sandbox_port}"
         )
 
     def pay(self, url: str) -> None:
-        """Pay as a customer does, and wait until the bank has said so."""
+        """Pay as a customer does, and wait for the confirmation."""
         with httpx2.Client(trust_env=False, follow_redirects=True) as browser:
             form = {"email": "ann@example.com", "method": "CREDIT_CARD", "lang": "en"}
             page = browser.post(url, data=form).text
-            found = re.search(self.ports(r"http://127.0.0.1:8081/pay/\w+"), page)
-            assert found is not None, page
-            browser.post(found[0], data=CARD)
+            bank_page = re.search(self.ports(r"http://127.0.0.1:8081/pay/\w+"), page)
+            assert bank_page is not None, page
+            browser.post(bank_page[0], data=CARD)
             end = time.monotonic() + TIMEOUT_S
             while "Paid" not in browser.get(url, headers={"accept-language": "en"}).text:
                 assert time.monotonic() < end, "waited in vain"
@@ -95,18 +95,18 @@ class Demo:
 
 @pytest.fixture(scope="module")
 def libraries() -> Iterator[ForkServer]:
-    """What it forks imports our own modules itself, as a command in an interpreter of its own."""
+    """A fork server whose children import our modules, like commands in a new interpreter."""
     with forking("libraries") as path:
         yield ForkServer(path)
 
 
 @pytest.fixture(scope="module")
 def demo(fork_server: ForkServer) -> Iterator[Demo]:
-    """Run the demonstration; the books are right at the end."""
+    """Run the demonstration, and check the books at the end."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         deployment = Deployment(Path(directory), fork_server)
-        said = Path(directory) / "stderr.log"
-        with said.open("w") as stderr:
+        log = Path(directory) / "stderr.log"
+        with log.open("w") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "opentill", "demo"],
                 env=deployment.environ | {"PYTHONUNBUFFERED": "1"}, cwd=directory,
@@ -116,7 +116,7 @@ def demo(fork_server: ForkServer) -> Iterator[Demo]:
         printed = ""
         try:
             while not (line := process.stdout.readline()).startswith("  . "):
-                assert process.poll() is None, printed + said.read_text()[-3000:]
+                assert process.poll() is None, printed + log.read_text()[-3000:]
                 printed += line
             yield Demo(deployment, printed + line)
             assert '"violations":[]' in deployment.done("ledger", "check", "--json")
@@ -126,7 +126,7 @@ def demo(fork_server: ForkServer) -> Iterator[Demo]:
             process.stdout.close()
 
 
-def test_the_demonstration_prints_what_the_readme_shows(demo: Demo) -> None:
+def test_the_output_of_the_demonstration_is_that_in_the_readme(demo: Demo) -> None:
     shown = re.search(r"```text\n(OpenTill .*?)```", README, re.DOTALL)
     assert shown is not None
     printed = demo.printed.replace(str(demo.deployment.directory / "data"), "/…/opentill-data")
@@ -136,13 +136,13 @@ def test_the_demonstration_prints_what_the_readme_shows(demo: Demo) -> None:
 
 
 def test_the_demonstration_has_exchange_rates(demo: Demo) -> None:
-    found = json.loads(demo.deployment.done("rates", "list", "--json"))
-    assert {"CNY", "EUR", "HKD", "JPY"} <= {rate["base"] for rate in found}
-    assert {rate["quote"] for rate in found} == {"USD"}
+    rates = json.loads(demo.deployment.done("rates", "list", "--json"))
+    assert {"CNY", "EUR", "HKD", "JPY"} <= {rate["base"] for rate in rates}
+    assert {rate["quote"] for rate in rates} == {"USD"}
 
 
-def test_every_shell_example_but_the_first_runs_below() -> None:
-    """The first is what got us here: make demo and make test."""
+def test_every_shell_example_except_the_first_is_run() -> None:
+    """The first example runs make demo and make test, which started this test."""
     assert (len(SHELL), len(PYTHON), len(MONEY), len(EPAY)) == (3, 2, 1, 1)
     assert "make demo" in SHELL[0]
     assert not re.search(r"mer_…|order_…", "".join((*SHELL, *MONEY, *EPAY)))
@@ -152,15 +152,15 @@ def test_every_shell_example_but_the_first_runs_below() -> None:
 def test_the_first_payment_by_curl(demo: Demo, time_of_day: str) -> None:
     order, payment = SHELL[1:3]
     opened = demo.shell(order + 'echo "CART=$CART ORDER=$ORDER"\n')
-    url, kept = opened.splitlines()[-2:]
+    url, variables = opened.splitlines()[-2:]
     demo.pay(url)
-    # The terminal's variables and functions are still there when the customer has paid.
+    # A user's terminal would still have its variables and functions after the payment.
     functions = order.partition("CART=")[0]
-    said = demo.shell(f"{functions}export {kept}\n{payment}")
-    assert '"status":"PAID"' in said
-    assert f'"refundNo":"{kept.split()[0].removeprefix("CART=")}"' in said
-    assert '"type":"FREEZE"' in said
-    assert kept.rpartition("=")[2] in (demo.elsewhere / "orders.csv").read_text()
+    output = demo.shell(f"{functions}export {variables}\n{payment}")
+    assert '"status":"PAID"' in output
+    assert f'"refundNo":"{variables.split()[0].removeprefix("CART=")}"' in output
+    assert '"type":"FREEZE"' in output
+    assert variables.rpartition("=")[2] in (demo.elsewhere / "orders.csv").read_text()
 
 
 @pytest.mark.parametrize("time_of_day", ["first", "again"])
@@ -190,25 +190,25 @@ def test_the_money_after_the_payment_and_an_epay_shop(
         (tmp_path / "later").mkdir()
         later = request.getfixturevalue("fork_server").command(tmp_path / "later")
         folder = _first_of_each(folder / "opentill", later)
-    said = demo.shell(
+    output = demo.shell(
         MONEY[0] + 'echo "KEY $KEY SHOP_KEY $SHOP_KEY MERCHANT $MERCHANT ORDER $ORDER"\n' + EPAY[0],
         folder,
     )
-    found = re.search(r"KEY (\S+) SHOP_KEY (\S+) MERCHANT (\S+) ORDER (\S+)", said)
-    assert found is not None
-    kept, merchants, merchant, order = found.groups()
-    assert kept in demo.printed  # the first example can be run again
-    assert kept != merchants
+    ids = re.search(r"KEY (\S+) SHOP_KEY (\S+) MERCHANT (\S+) ORDER (\S+)", output)
+    assert ids is not None
+    demo_key, shop_key, merchant, order = ids.groups()
+    assert demo_key in demo.printed  # the first example can be run again
+    assert demo_key != shop_key
     statement = demo.shell(
         f"opentill statement {merchant}\nopentill orders show {order} --json", folder
     )
     _adds_up(list(csv.DictReader(io.StringIO(statement.rpartition("\n{")[0]))))
     assert '"status":"SETTLED"' in statement
-    assert "/epay/" in said
+    assert "/epay/" in output
 
 
 def _first_of_each(first: Path, later: Path) -> Path:
-    """Make a program ``opentill`` that is ``first`` once for each first word; return its folder."""
+    """Write a program that runs ``first`` once per word and then ``later``; return its folder."""
     folder = first.parent / "each"
     folder.mkdir()
     seen = f'"{folder}/$1.seen"'
@@ -235,7 +235,7 @@ def _adds_up(rows: list[dict[str, str]]) -> None:
     assert last["pendingAfter"] == last["frozenAfter"] == last["reserveAfter"] == "0.00"
 
 
-def test_all_commands_but_those_that_the_documents_name_print_json() -> None:
+def test_all_commands_except_the_documented_ones_print_json() -> None:
     text = (DOCS / "commands.md").read_text()
     named = re.search(r"All have `--json` but (.*?), which writes CSV", text, re.DOTALL)
     assert named is not None

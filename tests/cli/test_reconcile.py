@@ -1,4 +1,4 @@
-"""``opentill reconcile`` against the real sandbox bank, and with files of the operator's."""
+"""``opentill reconcile`` with the sandbox bank, and with the operator's files."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ HEAD = "kind,reference,amount,currency,settled_at\n"
 
 
 def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
-    """Pay for something with a test card, as a customer does; return the order, PAID."""
+    """Pay with a test card, as a customer does; return the paid order."""
     base = f"http://127.0.0.1:{deployment.port}"
     headers = {"x-api-key": key}
     with httpx2.Client(base_url=base, trust_env=False, headers=headers) as api:
@@ -29,10 +29,10 @@ def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
         with httpx2.Client(trust_env=False, follow_redirects=True) as browser:
             form = {"email": "ann@example.com", "method": "CREDIT_CARD", "lang": "en"}
             page = browser.post(session["url"], data=form)
-            found = re.search(rf"http://127.0.0.1:{deployment.sandbox_port}/pay/\w+", page.text)
-            assert found is not None
+            bank_page = re.search(rf"http://127.0.0.1:{deployment.sandbox_port}/pay/\w+", page.text)
+            assert bank_page is not None
             card = {"number": "4242424242424242", "exp": "12/40", "csc": "123"}
-            browser.post(found[0], data=card)
+            browser.post(bank_page[0], data=card)
         order_id = api.get(f"/v1/checkouts/{session['id']}").json()["data"]["orderId"]
 
         def paid() -> dict[str, Any] | None:
@@ -44,22 +44,22 @@ def _pay(deployment: Deployment, key: str) -> dict[str, Any]:
 
 def _until(ready: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
     end = time.monotonic() + 120
-    while (found := ready()) is None:
+    while (result := ready()) is None:
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.02)
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
 def deployment(fork_server: ForkServer, migrated: Path) -> Iterator[Deployment]:
-    """Serve for these tests alone: the bank's report is about everything that it moved."""
+    """Serve for these tests only, because the bank's report covers all its payments."""
     with checked(fork_server, migrated) as deployment:
         yield deployment
 
 
 @pytest.fixture(scope="module")
 def order(deployment: Deployment) -> dict[str, Any]:
-    """An order that was paid at the sandbox bank."""
+    """An order that is paid at the sandbox bank."""
     merchant = json.loads(deployment.done("merchants", "create", "A", "--json"))["id"]
     key = json.loads(deployment.done("keys", "create", merchant, "--json"))["key"]
     return _pay(deployment, key)
@@ -78,7 +78,7 @@ def report(deployment: Deployment, order: dict[str, Any]) -> str:
     return answer.text
 
 
-def test_the_banks_report_has_the_payment_in_time(report: str, deployment: Deployment) -> None:
+def test_the_banks_report_soon_has_the_payment(report: str, deployment: Deployment) -> None:
     (row,) = csv.DictReader(io.StringIO(report))
     assert (row["kind"], row["amount"], row["currency"]) == ("payment", "9.99", "USD")
     assert row["reference"].startswith("att_")
@@ -86,7 +86,7 @@ def test_the_banks_report_has_the_payment_in_time(report: str, deployment: Deplo
     assert httpx2.get(url, trust_env=False).status_code == 401
 
 
-def test_fetched_from_the_bank_all_is_well(
+def test_a_report_fetched_from_the_bank_has_no_differences(
     deployment: Deployment, order: dict[str, Any], report: str
 ) -> None:
     ran = deployment.run("reconcile", "sandbox", "--json")
@@ -104,7 +104,7 @@ def test_fetched_from_the_bank_all_is_well(
         (lambda text: text + text.splitlines()[1].replace("att_", "att_x"), "missing in ledger"),
     ],
 )
-def test_what_differs_is_exit_code_1(
+def test_a_difference_is_exit_code_1(
     deployment: Deployment, report: str, change: Callable[[str], str], what: str
 ) -> None:
     file = deployment.directory / "report.csv"
@@ -113,12 +113,14 @@ def test_what_differs_is_exit_code_1(
     assert ran.returncode == 1, ran.stderr
     result = json.loads(ran.stdout)
     assert [difference["what"] for difference in result["differences"]] == [what]
-    told = deployment.run("reconcile", "sandbox", str(file))
-    assert what in told.stdout
-    assert "1 differences" in told.stderr
+    ran_as_text = deployment.run("reconcile", "sandbox", str(file))
+    assert what in ran_as_text.stdout
+    assert "1 differences" in ran_as_text.stderr
 
 
-def test_what_the_bank_does_not_have(deployment: Deployment, order: dict[str, Any]) -> None:
+def test_a_payment_missing_at_the_bank_is_reported(
+    deployment: Deployment, order: dict[str, Any]
+) -> None:
     file = deployment.directory / "empty.csv"
     file.write_text(HEAD)
     ran = deployment.run("reconcile", "sandbox", str(file), "--json")
@@ -136,7 +138,9 @@ def test_what_the_bank_does_not_have(deployment: Deployment, order: dict[str, An
         (None, "must be one that can be read"),
     ],
 )
-def test_a_wrong_file_is_one_line(deployment: Deployment, content: bytes | None, says: str) -> None:
+def test_an_invalid_file_is_reported_in_one_line(
+    deployment: Deployment, content: bytes | None, says: str
+) -> None:
     file = deployment.directory / "wrong.csv"
     file.unlink(missing_ok=True)
     if content is not None:
@@ -147,7 +151,7 @@ def test_a_wrong_file_is_one_line(deployment: Deployment, content: bytes | None,
     assert refused.stderr.count("\n") == 1
 
 
-def test_wrong_words_are_one_line(deployment: Deployment) -> None:
+def test_invalid_arguments_are_reported_in_one_line(deployment: Deployment) -> None:
     for words in (("sandbx",), ("sandbox", "--from", "x"), ("manual",)):
         refused = deployment.run("reconcile", *words)
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), words

@@ -1,4 +1,4 @@
-"""``opentill serve`` and its kin as real processes: ready, alone, killed, replaced, stopped."""
+"""``opentill serve`` and other commands as real processes: start, crash, replacement and stop."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from support.commands import ForkServer, Served, clean
 from support.deployment import copy
 from support.ports import free_port
 
-TIMEOUT_S = 180.0  # of what takes seconds where nothing else runs
+TIMEOUT_S = 180.0  # for steps that take seconds on an idle machine
 MAX_RSS_MB = 150
 LATER = (
     "insert into schema_migrations (version, name, sha256, applied_at)"
@@ -35,7 +35,7 @@ LATER = (
 
 
 class Place:
-    """A data directory and ports of its own, and the processes started in it."""
+    """A new data directory and free ports, and the processes started there."""
 
     def __init__(self, directory: Path, fork_server: ForkServer) -> None:
         self._fork_server = fork_server
@@ -50,16 +50,16 @@ class Place:
         self.started: list[subprocess.Popen[str] | Served] = []
 
     def start(self, *words: str, stderr_to: Path | None = None) -> Served:
-        """Start a command, forked, and wait for its line."""
+        """Fork a command and wait until it is ready."""
         folder = self.data_dir.parent
-        with (stderr_to or self._said()).open("a") as stderr:
+        with (stderr_to or self._log_path()).open("a") as stderr:
             process = self._fork_server.start(words, self.environ, folder, stderr.fileno())
         self._see_ready(process, process.stdout)
         return process
 
     def start_really(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command in an interpreter of its own, and wait for its line."""
-        with self._said().open("a") as stderr:
+        """Start a command in a new interpreter and wait until it is ready."""
+        with self._log_path().open("a") as stderr:
             process = subprocess.Popen(
                 [sys.executable, "-m", "opentill", *words],
                 env=self.environ,
@@ -74,21 +74,21 @@ class Place:
     def _see_ready(self, process: subprocess.Popen[str] | Served, stdout: IO[str] | None) -> None:
         self.started.append(process)
         assert stdout is not None
-        said = stdout.readline()
-        assert "is ready: http://127.0.0.1" in said, self._said().read_text()[-2000:]
+        line = stdout.readline()
+        assert "is ready: http://127.0.0.1" in line, self._log_path().read_text()[-2000:]
 
-    def _said(self) -> Path:
+    def _log_path(self) -> Path:
         return self.data_dir.parent / "stderr.log"
 
     def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end, forked."""
+        """Fork a command and wait for its end."""
         ran = self._fork_server.run(words, self.environ | environ, self.data_dir.parent, b"")
         return subprocess.CompletedProcess(
             ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode()
         )
 
     def run_really(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end in an interpreter of its own."""
+        """Run a command in a new interpreter and wait for its end."""
         return subprocess.run(
             [sys.executable, "-m", "opentill", *words],
             env=self.environ | environ,
@@ -100,7 +100,7 @@ class Place:
         )
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Ask the server."""
+        """Send a GET request; return status and body."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", path)
@@ -110,14 +110,14 @@ class Place:
             connection.close()
 
     def postmaster(self) -> int | None:
-        """The process of the embedded database, if it runs."""
+        """The process id of the embedded database, if it runs."""
         path = self.data_dir / "postgres" / "postmaster.pid"
         return int(path.read_text().splitlines()[0]) if path.exists() else None
 
 
 @pytest.fixture
 def place(fork_server: ForkServer) -> Iterator[Place]:
-    """A place; whatever still runs in it at the end is killed."""
+    """A `Place`; processes that still run after the test are killed."""
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
         place = Place(Path(directory), fork_server)
         yield place
@@ -132,17 +132,17 @@ def place(fork_server: ForkServer) -> Iterator[Place]:
 
 
 def _without_log(stderr: str) -> list[str]:
-    """Lines for people. A child that is stopped before it is ready may have logged that."""
+    """Return the lines without log entries, which a child stopped during its start may write."""
     return [line for line in stderr.splitlines() if not line.startswith("{")]
 
 
 @pytest.fixture
 def with_database(place: Place, migrated: Path) -> None:
-    """The place has its database already, which takes seconds to make."""
+    """Copy a database into the place, because creating one takes seconds."""
     copy(migrated, place.data_dir)
 
 
-def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
+def test_serve_starts_creates_private_files_and_stops(place: Place) -> None:
     process = place.start_really("serve")
     assert place.get("/readyz")[0] == 200
     assert psutil.Process(process.pid).memory_info().rss < MAX_RSS_MB * 1024 * 1024
@@ -154,14 +154,14 @@ def test_serve_is_ready_alone_small_and_stops_clean(place: Place) -> None:
     assert json.loads(beside.stdout) == {"applied": []}
     assert place.get("/readyz")[0] == 200
     for path in (place.data_dir, *place.data_dir.iterdir()):
-        assert path.lstat().st_mode & 0o066 == 0, path  # nobody else reads or writes
+        assert path.lstat().st_mode & 0o066 == 0, path  # no access for others
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
     assert place.postmaster() is None
 
 
 @pytest.mark.usefixtures("with_database")
-def test_after_kill_9_of_everything_it_serves_again_at_once(place: Place) -> None:
+def test_serve_restarts_after_kill_9_of_all_processes(place: Place) -> None:
     process = place.start("serve")
     for victim in (process.pid, place.postmaster() or 0):
         _kill_tree(victim)
@@ -175,7 +175,7 @@ def test_after_kill_9_of_everything_it_serves_again_at_once(place: Place) -> Non
 
 
 @pytest.mark.usefixtures("with_database")
-def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_back(
+def test_children_end_with_the_supervisor_and_a_dead_sandbox_is_restarted(
     place: Place,
 ) -> None:
     process = place.start_really("serve")
@@ -190,13 +190,13 @@ def test_children_end_when_the_supervisor_is_killed_and_a_dead_sandbox_comes_bac
 
 
 @pytest.mark.usefixtures("with_database")
-def test_where_the_log_cannot_be_written_dead_children_come_back_all_the_same(
+def test_dead_children_are_restarted_even_if_the_log_cannot_be_written(
     place: Place,
 ) -> None:
     process = place.start("serve", "--workers", "2", stderr_to=Path("/dev/full"))
     supervisor = psutil.Process(process.pid)
     before = {child.pid for child in supervisor.children()}
-    _listener(supervisor, place.sandbox_port).kill()  # of which the supervisor writes a line
+    _listener(supervisor, place.sandbox_port).kill()  # the supervisor logs it
     _until(lambda: _answers(place.sandbox_port))
     assert len({child.pid for child in supervisor.children()} & before) == len(before) - 1
     assert place.get("/readyz")[0] == 200
@@ -232,7 +232,7 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
     for thread in threads:
         thread.start()
     process.send_signal(signal.SIGHUP)
-    # The sandbox bank stays; the worker and the servers are new.
+    # The sandbox bank continues; the worker and the servers are new.
     _until(lambda: len({c.pid for c in psutil.Process(process.pid).children()} - before) == 3)
     _until(lambda: len(psutil.Process(process.pid).children()) == len(before))
     _until(lambda: len(statuses) > 100)
@@ -245,21 +245,21 @@ def test_a_rolling_restart_fails_no_request(place: Place, workers: str) -> None:
 
 
 @pytest.mark.usefixtures("with_database")
-def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) -> None:
+def test_a_second_demo_shows_the_merchant_of_the_running_one(place: Place) -> None:
     process = place.start("demo")
     _until((place.data_dir / "demo.json").exists)
     _until(lambda: json.loads((place.data_dir / "demo.json").read_bytes())["product_id"])
-    kept = json.loads((place.data_dir / "demo.json").read_bytes())
+    state = json.loads((place.data_dir / "demo.json").read_bytes())
     assert (place.data_dir / "demo.json").stat().st_mode & 0o077 == 0
     again = place.run("demo")
     assert again.returncode == 0, again.stderr
-    assert kept["key"] in again.stdout
+    assert state["key"] in again.stdout
     assert f"Pay here:  http://127.0.0.1:{place.port}/checkout/cs_" in again.stdout
     assert f"Dashboard: http://127.0.0.1:{place.port}/invite/" in again.stdout
     written = place.data_dir / "demo.env"
     assert again.stdout.endswith(f"  . {written}\n\n")
     assert written.stat().st_mode & 0o077 == 0
-    assert f"export KEY={kept['key']}\n" in written.read_text()
+    assert f"export KEY={state['key']}\n" in written.read_text()
     elsewhere = place.run("demo", OPENTILL_PORT=str(free_port()))
     assert elsewhere.returncode == 2
     [refusal] = _without_log(elsewhere.stderr)
@@ -269,7 +269,7 @@ def test_demo_keeps_its_merchant_and_shows_beside_a_running_one(place: Place) ->
     assert process.wait(TIMEOUT_S) == 0
 
 
-def test_doctor_says_what_to_do(place: Place, migrated: Path) -> None:
+def test_doctor_gives_advice(place: Place, migrated: Path) -> None:
     nothing = place.run_really("doctor", "--json")
     assert nothing.returncode == 1
     ill_at = {one["subject"]: one["text"] for one in json.loads(nothing.stdout)}["database"]
@@ -303,31 +303,32 @@ def test_an_old_schema_is_not_served(place: Place, empty_database_url: str) -> N
     }
     refused = place.run("serve", **external)
     assert refused.returncode == 2
-    # A busy machine may let it wait for the database before.
-    said = [one for one in _without_log(refused.stderr) if not one.endswith("; waiting for it")]
-    assert [("run `opentill migrate`" in one) for one in said] == [True], refused.stderr
+    # On a busy machine it may first wait for the database.
+    lines = _without_log(refused.stderr)
+    (line,) = [line for line in lines if not line.endswith("; waiting for it")]
+    assert "run `opentill migrate`" in line
     migrated = place.run("migrate", **external)
     assert migrated.stdout.startswith("applied 0001_schema\n")
     assert json.loads(place.run("migrate", "--json", **external).stdout) == {"applied": []}
-    # Of the version after this one, which went back or is about to come.
+    # As after a downgrade, or during an upgrade.
     asyncio.run(_execute(empty_database_url, LATER))
     assert place.run("migrate", **external).stdout == "nothing to do\n"
     checked = place.run("ledger", "check", **external)
     assert checked.returncode == 0
-    said = "\n".join(_without_log(checked.stderr))
-    assert said.count("of a newer OpenTill (it has 9999_later); this one runs with it") == 1, said
-    found = place.run("doctor", "--json", **external).stdout
-    of_database = {one["subject"]: one for one in json.loads(found)}["database"]
+    warning = "of a newer OpenTill (it has 9999_later); this one runs with it"
+    assert "\n".join(_without_log(checked.stderr)).count(warning) == 1, checked.stderr
+    findings = json.loads(place.run("doctor", "--json", **external).stdout)
+    of_database = next(finding for finding in findings if finding["subject"] == "database")
     assert of_database["level"] == "warn"
     assert "9999_later" in of_database["text"]
     asyncio.run(_execute(empty_database_url, "alter table secret_key rename to elsewhere"))
     refused = place.run("ledger", "check", **external)
     assert refused.returncode == 2
-    said = _without_log(refused.stderr)[-1]
-    assert "OPENTILL_DATABASE_URL cannot be read: relation" in said, refused.stderr
+    line = _without_log(refused.stderr)[-1]
+    assert "OPENTILL_DATABASE_URL cannot be read: relation" in line, refused.stderr
 
 
-def test_a_replicas_address_that_cannot_be_read_is_refused_at_the_start(place: Place) -> None:
+def test_an_invalid_replica_url_is_refused_at_the_start(place: Place) -> None:
     for end in ("db/x?sslmode=verify-full", "db/x?sslmode=hunter2", f"{'a' * 64}/x"):
         refused = place.run(
             "serve",
@@ -338,9 +339,9 @@ def test_a_replicas_address_that_cannot_be_read_is_refused_at_the_start(place: P
             HOME="/proc/nowhere",
         )
         assert refused.returncode == 2
-        (said,) = _without_log(refused.stderr)
-        assert said.startswith("opentill: the database of OPENTILL_DATABASE_READ_URL cannot be")
-        assert "hunter2" not in said
+        (line,) = _without_log(refused.stderr)
+        assert line.startswith("opentill: the database of OPENTILL_DATABASE_READ_URL cannot be")
+        assert "hunter2" not in line
 
 
 async def _execute(url: str, statement: str) -> None:
@@ -369,8 +370,8 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
     ) as migrating:  # fmt: skip
         place.started.append(migrating)
         assert migrating.stderr is not None
-        assert "cannot be reached" in (said := migrating.stderr.readline())
-        assert said.endswith("; waiting for it\n")
+        assert "cannot be reached" in (line := migrating.stderr.readline())
+        assert line.endswith("; waiting for it\n")
         late.mkdir()
         (late / ".s.PGSQL.5432").symlink_to(folder / ".s.PGSQL.5432")
         output, _ = migrating.communicate(timeout=TIMEOUT_S)
@@ -379,7 +380,7 @@ def test_migrate_waits_for_the_database_and_needs_no_data_directory(
 
 
 @pytest.mark.usefixtures("with_database")
-def test_health_says_whether_the_server_is_ready_and_is_not_in_its_log(place: Place) -> None:
+def test_health_reports_readiness_and_is_not_logged(place: Place) -> None:
     away = place.run_really("health")
     assert (away.returncode, away.stderr) == (1, "")
     assert f"http://127.0.0.1:{place.port}/readyz: no response" in away.stdout
@@ -387,29 +388,29 @@ def test_health_says_whether_the_server_is_ready_and_is_not_in_its_log(place: Pl
     there = place.run_really("health")
     assert there.returncode == 0
     assert there.stdout == f'http://127.0.0.1:{place.port}/readyz: {{"status":"ready"}}\n'
-    found = json.loads(place.run("health", "--json").stdout)
-    assert found["ready"]
+    report = json.loads(place.run("health", "--json").stdout)
+    assert report["ready"]
     assert place.get("/healthz")[0] == 200
     assert place.get("/nothing")[0] == 404
     process.send_signal(signal.SIGTERM)
     assert process.wait(TIMEOUT_S) == 0
-    said = (place.data_dir.parent / "stderr.log").read_text()
-    assert said.count('"event":"request"') == 1  # the one that was not found
+    log = (place.data_dir.parent / "stderr.log").read_text()
+    assert log.count('"event":"request"') == 1  # the 404
 
 
-def test_health_loads_next_to_nothing(place: Place) -> None:
+def test_health_imports_no_heavy_module(place: Place) -> None:
     code = "import sys; sys.argv = ['opentill', 'health']\nfrom opentill.__main__ import main\n"
     code += "try: main()\nfinally: print(*sys.modules)"
-    asked = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=place.environ
     )
-    assert asked.returncode == 1
+    assert ran.returncode == 1
     heavy = {"typer", "starlette", "asyncpg", "uvicorn", "structlog", "pydantic", "http.client"}
-    assert not heavy & set(asked.stdout.split())
+    assert not heavy & set(ran.stdout.split())
 
 
 REFUSED = [
-    # name, environment, what the line says
+    # name, environment, text in the error
     ("bad value", {"OPENTILL_PORT": "http"}, "a whole number from 1 to 65535"),
     ("data directory", {"OPENTILL_DATA_DIR": "/proc/nowhere"}, "OPENTILL_DATA_DIR"),
     ("test mode", {"OPENTILL_PUBLIC_URL": "https://pay.example"}, "OPENTILL_SANDBOX=yes"),
@@ -420,7 +421,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("environ", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
 )
-def test_what_the_operator_can_put_right_is_one_line(
+def test_an_error_of_configuration_is_one_line(
     place: Place, environ: dict[str, str], text: str
 ) -> None:
     place.data_dir.parent.mkdir(exist_ok=True)
@@ -446,7 +447,7 @@ def test_more_connections_than_the_embedded_database_has_are_refused(
 
 
 def test_a_misspelt_setting_is_a_warning(place: Place) -> None:
-    """Not an error: orchestrators put variables named after a service into every container."""
+    """It is no error, because orchestrators set variables named after services."""
     listed = place.run("settings", OPENTILL_PROT="1")
     assert listed.returncode == 0
     assert listed.stderr == (
@@ -454,14 +455,14 @@ def test_a_misspelt_setting_is_a_warning(place: Place) -> None:
     )
 
 
-def test_a_taken_port_is_one_line(place: Place) -> None:
+def test_a_port_in_use_is_reported_in_one_line(place: Place) -> None:
     with socket.create_server(("127.0.0.1", place.port)):
         refused = place.run("serve")
     assert refused.returncode == 2
     assert f"cannot listen on 127.0.0.1 port {place.port}" in refused.stderr
 
 
-def test_settings_are_listed_and_secrets_masked(place: Place) -> None:
+def test_settings_are_listed_with_masked_secrets(place: Place) -> None:
     listed = place.run("settings", "--json", OPENTILL_SECRET_KEY="canary" * 6)
     rows = {row["variable"]: row for row in json.loads(listed.stdout)}
     assert rows["OPENTILL_PORT"]["value"] == str(place.port)
@@ -470,7 +471,7 @@ def test_settings_are_listed_and_secrets_masked(place: Place) -> None:
     assert "OPENTILL_GATEWAYS" in place.run("settings").stdout
 
 
-def test_help_is_quick_and_loads_nothing_heavy(place: Place) -> None:
+def test_help_is_fast_and_imports_no_heavy_module(place: Place) -> None:
     code = "import sys; sys.argv = ['opentill', '--help']\nfrom opentill.__main__ import main\n"
     code += "try: main()\nfinally: print(*sys.modules)"
     listed = subprocess.run(
@@ -483,7 +484,7 @@ def test_help_is_quick_and_loads_nothing_heavy(place: Place) -> None:
 
 
 def _kill_tree(pid: int) -> None:
-    """Kill a process and all below it, and wait until they hold no port any more.
+    """Kill a process and all its descendants, and wait until their ports are free.
 
     Some of them may end meanwhile by themselves.
     """
@@ -504,13 +505,13 @@ def _ended(process: psutil.Process) -> bool:
 
 
 def _listener(supervisor: psutil.Process, port: int) -> psutil.Process:
-    """Find the child that serves a port; its parent only holds the socket.
+    """Return the child that serves a port; its parent only holds the socket.
 
-    Looks at the processes of the test alone: those of others come and go while they are read.
+    Only the test's processes are inspected, because others may end during the inspection.
     """
     holders: list[psutil.Process] = []
 
-    def found() -> bool:
+    def is_held() -> bool:
         holders.clear()
         for child in supervisor.children():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -523,7 +524,7 @@ def _listener(supervisor: psutil.Process, port: int) -> psutil.Process:
                     holders.append(child)
         return bool(holders)
 
-    _until(found)
+    _until(is_held)
     return max(holders, key=lambda process: process.create_time())
 
 

@@ -1,4 +1,4 @@
-"""The key that encrypts what is read back, lost or mixed up: refused, or replaced by name."""
+"""A lost or wrong secret key is refused, and can be replaced explicitly."""
 
 import json
 import tempfile
@@ -36,11 +36,11 @@ def embedded(fork_server: ForkServer, migrated: Path) -> Iterator[tuple[Commands
             yield place, data / "secret.key", shop
 
 
-def test_a_lost_file_is_not_made_anew_beside_its_database(
+def test_a_lost_key_file_is_not_recreated_for_an_existing_database(
     embedded: tuple[Commands, Path, str],
 ) -> None:
     place, path, shop = embedded
-    kept = path.read_text()
+    key = path.read_text()
     path.unlink()
     for words in (("serve",), ("worker",), ("migrate",), ("epay", "enable", shop)):
         line = place.refusal(*words)
@@ -48,28 +48,28 @@ def test_a_lost_file_is_not_made_anew_beside_its_database(
         assert "the Epay keys and webhook secrets in it are encrypted with that key" in line
         assert "Restore the file from the backup" in line
         assert "opentill secret-key replace" in line
-    (found,) = [each for each in _findings(place) if each["subject"] == "settings"]
-    assert (found["level"], str(path) in found["text"]) == ("fail", True)
+    (finding,) = [each for each in _findings(place) if each["subject"] == "settings"]
+    assert (finding["level"], str(path) in finding["text"]) == ("fail", True)
     assert not path.exists()
-    path.write_text(kept)
+    path.write_text(key)
     assert place.json("epay", "enable", shop)["merchantId"] == shop
 
 
-def test_another_file_in_its_place_is_refused_and_can_be_gone_on_with(
+def test_a_wrong_key_file_is_refused_and_can_be_accepted(
     embedded: tuple[Commands, Path, str],
 ) -> None:
     place, path, shop = embedded
-    kept = path.read_text()
+    key = path.read_text()
     path.write_text("f" * 64)
     line = place.refusal("epay", "enable", shop)
     assert f"the key in {path} is not the one" in line
-    path.write_text(kept)
+    path.write_text(key)
     place.json("epay", "enable", shop)
 
     path.unlink()
     done = place.json(*REPLACE)
     assert done == {"replaced": True, "from": str(path)}
-    assert path.read_text() not in ("", kept)
+    assert path.read_text() not in ("", key)
     assert "OPENTILL_SECRET_KEY is not the one" in place.refusal("epay", "enable", shop)
     pid = place.json("epay", "rotate", shop)["pid"]
     assert place.json("epay", "enable", shop)["pid"] == pid
@@ -79,11 +79,11 @@ def test_another_file_in_its_place_is_refused_and_can_be_gone_on_with(
 
 
 def _findings(place: Commands, **settings: str) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads(place.run("doctor", "--json", **settings).stdout)
-    return found
+    findings: list[dict[str, str]] = json.loads(place.run("doctor", "--json", **settings).stdout)
+    return findings
 
 
-def test_a_wrong_key_for_a_database_of_ones_own_is_refused_and_seals_nothing(
+def test_a_wrong_key_for_an_external_database_is_refused_and_encrypts_nothing(
     opentill: Commands,
 ) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
@@ -106,7 +106,7 @@ def test_a_wrong_key_for_a_database_of_ones_own_is_refused_and_seals_nothing(
     opentill.json("epay", "enable", shop, **wrong)
 
 
-async def test_a_database_of_before_learns_the_key_that_opens_what_it_holds(
+async def test_an_older_database_records_the_key_that_decrypts_its_secrets(
     opentill: Commands,
 ) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
@@ -122,7 +122,7 @@ async def test_a_database_of_before_learns_the_key_that_opens_what_it_holds(
         await connection.close()
 
 
-def test_nothing_is_replaced_without_a_reason(opentill: Commands) -> None:
+def test_replacing_the_key_needs_a_reason(opentill: Commands) -> None:
     done = opentill.run("secret-key", "replace", "--reason", " ", OPENTILL_SECRET_KEY=ANOTHER)
     assert done.returncode == 2
     assert opentill.run("merchants", "list").returncode == 0
@@ -131,6 +131,6 @@ def test_nothing_is_replaced_without_a_reason(opentill: Commands) -> None:
 def test_the_advice_after_a_new_key_names_authenticators(opentill: Commands) -> None:
     opentill.json("merchants", "create", "Harbour Books")
     done = opentill.run(*REPLACE, OPENTILL_SECRET_KEY=ANOTHER)
-    said = (done.stdout + done.stderr).decode()
-    assert "Authenticators no longer work" in said
-    assert "opentill people reset-factors EMAIL --as-root" in said
+    output = (done.stdout + done.stderr).decode()
+    assert "Authenticators no longer work" in output
+    assert "opentill people reset-factors EMAIL --as-root" in output

@@ -1,4 +1,4 @@
-"""What commands run in: errors about the database's address show no part of its password."""
+"""The database connection of commands: errors without the password, and waiting."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from opentill.db.database import Db
 from support import pooler
 from support.databases import name_of
 
-# Addresses that asyncpg cannot read, as it says by quoting what it takes for something else.
+# URLs that asyncpg cannot parse; its error quotes a part that may contain the password.
 UNREADABLE = [
     "postgresql://u:hunter2/word@127.0.0.1:5432/x",
     "postgresql://u:hunter2?word@127.0.0.1:5432/x",
@@ -24,7 +24,7 @@ UNREADABLE = [
     "postgresql://u@h1,/hunter2",
 ]
 
-# Parameters that asyncpg says something about, and what that is.
+# Invalid parameters, and the error of asyncpg.
 PARAMETERS = [
     ("sslmode=hunter2", "`sslmode` parameter must be one of: disable, allow, prefer,"),
     ("ssl_min_protocol_version=hunter2", "No such TLS version"),
@@ -38,7 +38,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize(("parameter", "text"), PARAMETERS)
-def test_a_parameter_of_an_address_that_is_wrong_is_named(parameter: str, text: str) -> None:
+def test_an_invalid_parameter_of_the_url_is_named(parameter: str, text: str) -> None:
     host = "" if parameter.startswith(("host", "port")) else "127.0.0.1"
     also = "&host=127.0.0.1" if parameter.startswith("port") else ""
     with pytest.raises(ConfigurationError) as caught:
@@ -49,9 +49,7 @@ def test_a_parameter_of_an_address_that_is_wrong_is_named(parameter: str, text: 
     assert "\n" not in str(caught.value)
 
 
-def test_a_certificate_that_is_missing_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_certificate_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     url = "postgresql://u:hunter2@127.0.0.1/x?sslmode=verify-full"
     with pytest.raises(ConfigurationError) as caught:
@@ -62,16 +60,16 @@ def test_a_certificate_that_is_missing_is_named(
 
 
 @pytest.mark.parametrize("url", UNREADABLE)
-def test_an_address_that_cannot_be_read_is_not_quoted(url: str) -> None:
+def test_an_invalid_url_is_not_quoted(url: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be reached") as caught:
         session.wait_for(url, prepared=True, patient=False)
-    assert type(caught.value) is ConfigurationError  # and it is not waited for
+    assert type(caught.value) is ConfigurationError  # and the command does not wait
     assert "hunter2" not in str(caught.value)
     assert "OPENTILL_DATABASE_PASSWORD" in str(caught.value)
 
 
-# What a server says that refuses a connection: code, text, whether that passes by itself. Those of
-# 08P01 are PgBouncer's, which has this code for whatever it refuses itself.
+# Refusals of a connection: code, text, whether they are temporary. PgBouncer uses 08P01 for all its
+# own refusals.
 REFUSALS = [
     ("53300", "sorry, too many clients already", True),
     ("53200", "out of memory", True),
@@ -90,7 +88,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("code", "text", "passes"), REFUSALS)
-async def test_what_passes_by_itself_is_waited_for(code: str, text: str, passes: bool) -> None:
+async def test_a_command_waits_for_the_end_of_a_temporary_refusal(
+    code: str, text: str, passes: bool
+) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1024)
         fields = f"SFATAL\0C{code}\0M{text}\0\0".encode()
@@ -109,7 +109,7 @@ async def test_what_passes_by_itself_is_waited_for(code: str, text: str, passes:
 
 @contextmanager
 def _unread() -> Iterator[None]:
-    """Have standard error be a pipe that nobody reads."""
+    """Replace standard error by a pipe that nobody reads."""
     read, write = os.pipe()
     os.close(read)
     stderr = os.fdopen(write, "w", 1)
@@ -121,12 +121,12 @@ def _unread() -> Iterator[None]:
             stderr.close()
 
 
-async def test_it_waits_too_where_nobody_reads_what_it_says() -> None:
-    said = [b"C57P03\0Mstarting up", b"C28P01\0Mno such password"]
+async def test_a_command_waits_even_if_nobody_reads_its_output() -> None:
+    refusals = [b"C57P03\0Mstarting up", b"C28P01\0Mno such password"]
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1024)
-        fields = b"SFATAL\0" + said.pop(0) + b"\0\0"
+        fields = b"SFATAL\0" + refusals.pop(0) + b"\0\0"
         writer.write(b"E" + (4 + len(fields)).to_bytes(4, "big") + fields)
         writer.close()
 
@@ -138,7 +138,7 @@ async def test_it_waits_too_where_nobody_reads_what_it_says() -> None:
             await asyncio.to_thread(session.wait_for, url, prepared=True, patient=True)
 
 
-async def test_what_nobody_reads_is_no_trouble_of_the_database(db: Db, database_url: str) -> None:
+async def test_a_broken_pipe_is_not_reported_as_a_database_error(db: Db, database_url: str) -> None:
     later = "schema_migrations (version, name, sha256, applied_at) values (9999, '9999_x', '', 0)"
     async with db.connection() as tx:
         await tx.execute(f"insert into {later}")
@@ -152,9 +152,7 @@ async def test_what_nobody_reads_is_no_trouble_of_the_database(db: Db, database_
 
 
 @pooler.direct("it would be another connection that is one too many")
-async def test_a_database_without_a_free_connection_is_waited_for(
-    db: Db, database_url: str
-) -> None:
+async def test_a_command_waits_for_a_free_database_connection(db: Db, database_url: str) -> None:
     role = f"crowded_{name_of(database_url)}"
     url = database_url.replace("//opentill@", f"//{role}@")
     assert role in url
@@ -167,7 +165,7 @@ async def test_a_database_without_a_free_connection_is_waited_for(
             await tx.execute(f"drop role {role}")
 
 
-def test_an_address_that_a_process_cannot_read_is_not_quoted() -> None:
+def test_an_invalid_url_is_not_quoted_by_a_process() -> None:
     with pytest.raises(Unavailable) as refused:
         asyncio.run(Db.connect("postgresql://u@127.0.0.1/x?sslmode=hunter2"))
     assert "hunter2" not in (refused.value.reason or "")

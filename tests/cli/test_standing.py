@@ -1,4 +1,4 @@
-"""``opentill merchants suspend`` and what belongs to it, from the command line."""
+"""``opentill merchants suspend`` and the other commands that change a merchant's status."""
 
 import asyncio
 
@@ -30,8 +30,8 @@ def paid(opentill: Commands) -> tuple[str, str]:
 def test_a_merchant_is_suspended_resumed_and_closed_with_reasons(opentill: Commands) -> None:
     shop = opentill.json("merchants", "create", "Harbour Books")["id"]
     assert opentill.json("merchants", "show", shop)["status"] == "ACTIVE"
-    made = opentill.json("merchants", "suspend", shop, *WHY, "--notes", "the bank has called")
-    assert made == {
+    suspended = opentill.json("merchants", "suspend", shop, *WHY, "--notes", "the bank has called")
+    assert suspended == {
         "id": shop, "name": "Harbour Books", "status": "SUSPENDED", "chargeOff": WHY[1],
         "refundOff": None, "payoutOff": WHY[1],
     }  # fmt: skip
@@ -59,21 +59,21 @@ def test_a_merchant_is_suspended_resumed_and_closed_with_reasons(opentill: Comma
     assert [row["id"] for row in closed] == [shop]
 
 
-def test_an_application_is_decided_and_its_owner_invited(opentill: Commands) -> None:
+def test_approving_an_application_invites_its_owner(opentill: Commands) -> None:
     about = ("--owner-name", "Ada", "--business", "tea", "--owner")
-    made = opentill.json("merchants", "apply", "Quay", *about, "ada@example.com", *WHY)
+    application = opentill.json("merchants", "apply", "Quay", *about, "ada@example.com", *WHY)
     other = opentill.json("merchants", "apply", "Jetty", *about, "ben@example.com", *WHY)
-    assert made["status"] == "APPLIED"
+    assert application["status"] == "APPLIED"
     waiting = opentill.json("merchants", "applications")
-    assert {row["merchantId"] for row in waiting} == {made["id"], other["id"]}
-    approved = opentill.json("merchants", "approve", made["id"], *WHY)
+    assert {row["merchantId"] for row in waiting} == {application["id"], other["id"]}
+    approved = opentill.json("merchants", "approve", application["id"], *WHY)
     assert (approved["status"], approved["email"]) == ("ACTIVE", "ada@example.com")
     assert "/invite/" in approved["url"]
     assert opentill.json("merchants", "decline", other["id"], *WHY)["status"] == "CLOSED"
     assert opentill.json("merchants", "applications") == []
 
 
-def test_an_operator_may_force_a_refund_which_the_audit_log_says(
+def test_a_forced_refund_is_marked_in_the_audit_log(
     opentill: Commands, paid: tuple[str, str]
 ) -> None:
     shop, order = paid

@@ -1,4 +1,4 @@
-"""``opentill statement`` in its three forms, and the same over the API."""
+"""``opentill statement`` in its three formats, and over the API."""
 
 import csv
 import errno
@@ -25,7 +25,7 @@ from support.deployment import Deployment
 
 @pytest.fixture(scope="module")
 def paid(deployment: Deployment) -> tuple[str, str]:
-    """A merchant with one paid order: its id and its key."""
+    """The id and the key of a merchant with one paid order."""
     merchant = json.loads(
         deployment.done("merchants", "create", "A", "--fee-rate", "0.04", "--json")
     )["id"]
@@ -47,9 +47,9 @@ def _get(
     else:
         connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
-    found = answer.status, dict(answer.getheaders()), answer.read()
+    response = answer.status, dict(answer.getheaders()), answer.read()
     connection.close()
-    return found
+    return response
 
 
 def _call(deployment: Deployment, key: str, path: str, **body: str) -> dict[str, str]:
@@ -59,7 +59,7 @@ def _call(deployment: Deployment, key: str, path: str, **body: str) -> dict[str,
     return data
 
 
-def test_the_forms_say_the_same(deployment: Deployment, paid: tuple[str, str]) -> None:
+def test_all_formats_have_the_same_content(deployment: Deployment, paid: tuple[str, str]) -> None:
     merchant, key = paid
     text = deployment.done("statement", merchant)
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -67,11 +67,11 @@ def test_the_forms_say_the_same(deployment: Deployment, paid: tuple[str, str]) -
         "OPENING", "PAYMENT", "FEE", "FEE", "PAYMENT", "CLOSING",
     ]  # fmt: skip
     assert (rows[-1]["pendingAfter"], rows[-1]["pending"]) == ("9.59", "9.59")
-    found = json.loads(deployment.done("statement", merchant, "--json"))
-    assert found["merchantId"] == merchant
+    document = json.loads(deployment.done("statement", merchant, "--json"))
+    assert document["merchantId"] == merchant
     shown = [
         {name: "" if value is None else str(value) for name, value in line.items()}
-        for line in found["lines"]
+        for line in document["lines"]
     ]
     assert shown == rows
     table = deployment.done("statement", merchant, "--format", "table").splitlines()
@@ -88,7 +88,7 @@ def test_the_forms_say_the_same(deployment: Deployment, paid: tuple[str, str]) -
     assert body == file.read_bytes()
 
 
-def test_a_range_over_the_api(deployment: Deployment, paid: tuple[str, str]) -> None:
+def test_the_api_returns_a_range(deployment: Deployment, paid: tuple[str, str]) -> None:
     _, key = paid
     path = "/v1/balance/statement.csv"
     _, headers, body = _get(deployment, key, f"{path}?startDate=0&endDate=1000")
@@ -101,7 +101,7 @@ def test_a_range_over_the_api(deployment: Deployment, paid: tuple[str, str]) -> 
     assert _get(deployment, "svc_live_no", path)[0] == 401
 
 
-async def test_rows_of_the_table_stay_in_line_however_long_a_cell_is() -> None:
+async def test_columns_of_the_table_are_aligned_with_long_cells() -> None:
     def line(row: str, type_: str, number: int | None, moved: int) -> LineOut:
         amounts = (moved, 0, 0, 0)
         after = None if row == "TOTAL" else amounts
@@ -126,13 +126,13 @@ async def test_rows_of_the_table_stay_in_line_however_long_a_cell_is() -> None:
         assert row.index("order_1") == source, row
 
 
-def test_a_file_has_its_name_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     file = tmp_path / "all.csv"
     file.write_text("the former one")
     file.chmod(0o640)
     killed = tmp_path / ".opentill-killed.part"
     killed.write_text("half a")
-    with inputs.target(file) as outer:  # in use: another command leaves it
+    with inputs.target(file) as outer:  # in use: another command does not touch it
         with suppress(KeyboardInterrupt), inputs.target(file) as inner:
             inner.write(b"half a")
             raise KeyboardInterrupt
@@ -142,7 +142,7 @@ def test_a_file_has_its_name_when_it_is_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["all.csv"]
 
 
-def test_a_pipe_or_a_link_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_a_pipe_or_link_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     file, link = tmp_path / "all.csv", tmp_path / "link"
     file.touch()
     link.symlink_to(file)
@@ -169,9 +169,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 @needs_root
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_file_that_is_mounted_by_itself_is_written_in_place(
-    tmp_path: Path, elsewhere: bool
-) -> None:
+def test_a_mounted_file_is_written_in_place(tmp_path: Path, elsewhere: bool) -> None:
     place, file = tmp_path / "place", tmp_path / "all.csv"
     place.mkdir()
     (place / "f").touch()
@@ -187,7 +185,7 @@ def test_a_file_that_is_mounted_by_itself_is_written_in_place(
 
 
 @needs_root
-def test_a_file_of_a_group_that_one_is_not_in_is_written_in_place() -> None:
+def test_a_file_of_another_group_is_written_in_place() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, file = Path(name), Path(name) / "all.csv"
         file.write_text("the former one, which is longer")
@@ -203,14 +201,14 @@ def test_a_file_of_a_group_that_one_is_not_in_is_written_in_place() -> None:
                     target.write(b"the new one")
                 os._exit(0)
             finally:
-                os._exit(1)  # an error must not go on with the tests in a second process
+                os._exit(1)  # the child must not continue the test run
         assert os.waitpid(child, 0)[1] == 0
         status = file.stat()
         assert (file.read_text(), status.st_gid) == ("the new one", 65532)
         assert status.st_mode & 0o777 == 0o640
 
 
-def test_a_file_keeps_what_rights_the_system_allows(
+def test_a_file_keeps_its_mode_and_owner_where_possible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -224,7 +222,9 @@ def test_a_file_keeps_what_rights_the_system_allows(
         with inputs.target(file) as target:
             target.write(b"the new one")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("the new one", 0o604)
-    monkeypatch.setattr(os, "fchmod", refuse)  # as where new files are another user's
+    monkeypatch.setattr(
+        os, "fchmod", refuse
+    )  # as on a file system where new files have another owner
     for path in (file, tmp_path / "new.csv"):
         with inputs.target(path) as target:
             target.write(b"a newer one")
@@ -242,7 +242,7 @@ def test_a_file_keeps_what_rights_the_system_allows(
         ("{merchant}", "--output", "/proc/all.csv"),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_errors_are_one_line(
     deployment: Deployment, paid: tuple[str, str], words: tuple[str, ...]
 ) -> None:
     merchant, _ = paid
@@ -250,7 +250,7 @@ def test_what_is_wrong_is_one_line(
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
 
 
-def test_the_events_of_what_an_operator_confirmed_say_that_money_is_not_real(
+def test_events_of_a_payment_confirmed_by_an_operator_have_livemode_false(
     deployment: Deployment, paid: tuple[str, str]
 ) -> None:
     _, key = paid

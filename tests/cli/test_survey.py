@@ -1,4 +1,4 @@
-"""The survey of a database: every statement prepared and run, nothing kept."""
+"""The survey of a database prepares and runs every statement, and keeps nothing."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ from support.statements import EVERYWHERE
 
 __all__ = ["opentill"]
 
-# What an engine may do to a statement of ours.
+# Statements with errors that an engine may have.
 TROUBLE = {
     "products.queries.RUNS": Value(int, "select count(*) from products where id = :id"),
     "products.queries.REFUSED": Command("insert into products (merchant_id) values (:merchant_id)"),
@@ -28,42 +28,42 @@ TROUBLE = {
 }
 
 
-def test_all_runs_on_an_empty_database_and_nothing_is_kept(
+def test_every_statement_runs_on_an_empty_database_and_leaves_no_rows(
     opentill: Commands, database_url: str
 ) -> None:
     before = opentill.json("audit", "list")
-    found = opentill.json("doctor", "--statements")
-    assert found["order"] == []
-    assert not found["hasMerchants"]
+    report = opentill.json("doctor", "--statements")
+    assert report["order"] == []
+    assert not report["hasMerchants"]
     count = len({id(statement) for statement in STATEMENTS.values()})
     for kind in ("statements", "prepared", "ran"):
-        assert sum(feature[kind] for feature in found["features"]) == count, kind
-    # Most inserts need what the order has; few others are refused, or little would be shown.
-    assert sum(feature["refused"] for feature in found["features"]) < count / 10
-    assert "entries" not in (found["untouched"] or "")  # a cluster's nodes do not say
+        assert sum(feature[kind] for feature in report["features"]) == count, kind
+    # Most inserts need rows of the order; only few other statements may be refused.
+    assert sum(feature["refused"] for feature in report["features"]) < count / 10
+    assert "entries" not in (report["untouched"] or "")  # unknown on a cluster
     assert opentill.json("merchants", "list") == []
     assert opentill.json("audit", "list") == before
 
 
-async def test_forms_for_distributed_tables_run_on_one_machine_too(database_url: str) -> None:
+async def test_statements_for_distributed_tables_run_on_one_machine(database_url: str) -> None:
     forms = {name: one.in_distributed_form() for name, one in STATEMENTS.items()}
     forms = {name: form for name, form in forms.items() if form is not None}
     assert len(forms) > 20
-    found = await _survey(database_url, forms, [])  # type: ignore[arg-type]
-    assert [one for feature in found.features for one in feature.failures] == []
+    report = await _survey(database_url, forms, [])  # type: ignore[arg-type]
+    assert [one for feature in report.features for one in feature.failures] == []
 
 
-def test_no_statement_is_forgotten() -> None:
-    known = {id(statement) for statement in STATEMENTS.values()}
-    assert {name for name, one in EVERYWHERE.items() if id(one) not in known} == set()
+def test_the_survey_includes_every_statement() -> None:
+    surveyed = {id(statement) for statement in STATEMENTS.values()}
+    assert {name for name, one in EVERYWHERE.items() if id(one) not in surveyed} == set()
 
 
-async def test_each_failure_is_told_in_the_words_of_the_engine(database_url: str) -> None:
+async def test_each_failure_is_reported_with_the_error_of_the_engine(database_url: str) -> None:
     async def wrong(_: object) -> None:
         raise Invalid("amount", "amount must be less")
 
-    found = await _survey(database_url, TROUBLE, [("pay", wrong)])
-    products, rates = found.features
+    report = await _survey(database_url, TROUBLE, [("pay", wrong)])
+    products, rates = report.features
     assert (products.statements, products.prepared, products.ran) == (3, 2, 2)
     assert (products.refused, rates.prepared, rates.ran) == (1, 3, 1)
     (unknown,) = products.failures
@@ -71,21 +71,22 @@ async def test_each_failure_is_told_in_the_words_of_the_engine(database_url: str
     assert unknown.sqlstate == asyncpg.UndefinedFunctionError.sqlstate
     unable, ends = rates.failures
     assert (unable.phase, unable.sqlstate) == ("run", asyncpg.UndefinedObjectError.sqlstate)
-    assert ends.name == "rates.queries.ENDS"  # and the next had another connection
-    assert [(one.name, one.message) for one in found.order] == [
+    assert ends.name == "rates.queries.ENDS"  # the next statement got another connection
+    assert [(one.name, one.message) for one in report.order] == [
         ("pay", "amount: amount must be less")
     ]
-    assert doctor_statements.failed(found)
-    said = [f"{one.subject} {one.level} {one.text}" for one in doctor_statements.findings(found)]
-    assert "products fail 2 of 3 prepared; 2 ran, 1 of them up to a rule that refused" in said[1]
-    assert "42883 function no_such_function(text) does not exist" in said[2]
-    assert said[-1] == "paid order fail pay, run: amount: amount must be less"
+    assert doctor_statements.failed(report)
+    findings = doctor_statements.findings(report)
+    texts = [f"{finding.subject} {finding.level} {finding.text}" for finding in findings]
+    assert "products fail 2 of 3 prepared; 2 ran, 1 of them up to a rule that refused" in texts[1]
+    assert "42883 function no_such_function(text) does not exist" in texts[2]
+    assert texts[-1] == "paid order fail pay, run: amount: amount must be less"
 
 
-async def test_what_is_about_all_merchants_is_not_run_where_there_are_any(
+async def test_statements_over_all_merchants_are_not_run_on_a_database_in_use(
     database_url: str,
 ) -> None:
-    """Its rows would be locked, or all of them read."""
+    """They would lock or read all rows."""
     prepared = pooler.prepared(database_url)
     connection = await connections.connect(database_url, prepared=prepared)
     try:
@@ -98,11 +99,11 @@ async def test_what_is_about_all_merchants_is_not_run_where_there_are_any(
         }
         async with connection.transaction():
             await connection.execute("select 1 from merchants for update")
-            found = await _survey(database_url, statements, PaidOrder(world.NOW).actions())
-        (merchants,) = found.features
+            report = await _survey(database_url, statements, PaidOrder(world.NOW).actions())
+        (merchants,) = report.features
         assert (merchants.prepared, merchants.planned, merchants.ran) == (3, 2, 1)
-        assert not doctor_statements.failed(found), found
-        assert any("was planned, not run" in one.text for one in doctor_statements.findings(found))
+        assert not doctor_statements.failed(report), report
+        assert any("was planned, not run" in one.text for one in doctor_statements.findings(report))
         assert await connection.fetch("select id from merchants") == [(shop.id,)]
     finally:
         await connection.close()

@@ -1,4 +1,4 @@
-"""Commands whose output is a terminal: what others have typed does nothing to it."""
+"""Output on a terminal: control characters in customers' input are escaped."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ ODD = "\u202e\x1b[2J\x07"
 METADATA = '{"note": "\u202e\\u001b[2J\\u0007"}'
 SHOWN = "\\u202e\\u001b[2J\\u0007"
 
-# Words; {merchant} and {order} are those of an order with a name and metadata that are odd.
+# Commands; {merchant} and {order} are ids of an order with control characters in its fields.
 WORDS = [
     ("export", "{merchant}"),
     ("orders", "show", "{order}", "--json"),
@@ -31,9 +31,9 @@ WORDS = [
 
 @pytest.fixture
 def order(opentill: Commands) -> dict[str, str]:
-    """An order of a customer who typed what is odd; its id and its merchant's."""
+    """The ids of an order with control characters in its fields, and of its merchant."""
 
-    async def made() -> dict[str, str]:
+    async def create() -> dict[str, str]:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
         db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
         try:
@@ -50,11 +50,11 @@ def order(opentill: Commands) -> dict[str, str]:
         finally:
             await db.close()
 
-    return asyncio.run(made())
+    return asyncio.run(create())
 
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])
-def test_no_command_passes_on_what_would_steer_a_terminal(
+def test_no_command_prints_control_characters(
     opentill: Commands, order: dict[str, str], words: tuple[str, ...]
 ) -> None:
     shown = _on_a_terminal(opentill, *(word.format(**order) for word in words))
@@ -63,7 +63,7 @@ def test_no_command_passes_on_what_would_steer_a_terminal(
     assert odd <= {"\r", "\n"}
 
 
-def test_an_advance_that_ends_sessions_asks_a_terminal_first(opentill: Commands) -> None:
+def test_an_advance_that_ends_sessions_asks_for_confirmation(opentill: Commands) -> None:
     async def opened() -> str:
         url = opentill.environ["OPENTILL_DATABASE_URL"]
         db = await Db.connect(url, 2, prepared=pooler.prepared(url), acquire_timeout_s=20)
@@ -80,11 +80,13 @@ def test_an_advance_that_ends_sessions_asks_a_terminal_first(opentill: Commands)
     assert "Aborted" not in _on_a_terminal(opentill, "clock", "advance", "1d", typed=b"y\n")
     assert opentill.json("clock", "show")["ahead"] == "1d"
     assert "Move" not in _on_a_terminal(opentill, "clock", "advance", "1d", "--yes", typed=b"")
-    assert opentill.json("clock", "advance", "1d")["ahead"] == "3d"  # nobody is there to ask
+    assert (
+        opentill.json("clock", "advance", "1d")["ahead"] == "3d"
+    )  # without a terminal it does not ask
 
 
 def _on_a_terminal(opentill: Commands, *words: str, typed: bytes | None = None) -> str:
-    """Run a command with a terminal as its standard output and error, and read what it shows.
+    """Run a command with a terminal as standard output and error; return its output.
 
     Its standard input is empty, or the terminal if something is ``typed`` there.
     """
@@ -92,8 +94,8 @@ def _on_a_terminal(opentill: Commands, *words: str, typed: bytes | None = None) 
     with Path(os.devnull).open() as nothing, ThreadPoolExecutor(1) as reader:
         shown = reader.submit(_read, ours)
         os.write(ours, typed or b"")
-        given = nothing.fileno() if typed is None else theirs
-        opentill.run_on([given, theirs, theirs], *words)
+        stdin = nothing.fileno() if typed is None else theirs
+        opentill.run_on([stdin, theirs, theirs], *words)
         os.close(theirs)
         text = shown.result().decode()
     os.close(ours)
@@ -102,7 +104,7 @@ def _on_a_terminal(opentill: Commands, *words: str, typed: bytes | None = None) 
 
 def _read(terminal: int) -> bytes:
     shown = b""
-    with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+    with contextlib.suppress(OSError):  # a terminal reports its closing as an error
         while part := os.read(terminal, 1 << 16):
             shown += part
     return shown

@@ -1,4 +1,4 @@
-"""``opentill webhooks``: endpoints for the operator, and events for a developer at the keyboard."""
+"""``opentill webhooks``: endpoints for operators, and events for developers."""
 
 import itertools
 import json
@@ -14,9 +14,9 @@ URL = "https://shop.example.com/hook"
 
 @pytest.fixture
 def shop(opentill: Commands) -> str:
-    """A merchant with a payout that was paid; its id."""
-    made: str = opentill.json("merchants", "create", "Harbour Books")["id"]
-    return made
+    """The id of a merchant with a paid payout."""
+    merchant_id: str = opentill.json("merchants", "create", "Harbour Books")["id"]
+    return merchant_id
 
 
 _numbers = itertools.count(1)
@@ -26,49 +26,49 @@ def _payout(opentill: Commands, shop: str) -> str:
     why = ("--reason", "weekly")
     why = (*why, "--reference", f"W-{next(_numbers)}")
     opentill.json("balance", "recharge", shop, "100", *why)
-    made: str = opentill.json("payouts", "create", shop, "--amount", "25.00", *why)["id"]
-    opentill.json("payouts", "paid", made, "--bank-reference", "T")
-    return made
+    payout_id: str = opentill.json("payouts", "create", shop, "--amount", "25.00", *why)["id"]
+    opentill.json("payouts", "paid", payout_id, "--bank-reference", "T")
+    return payout_id
 
 
-def test_an_endpoint_is_kept_from_the_command_line(opentill: Commands, shop: str) -> None:
-    made = opentill.json("webhooks", "add", shop, URL, "--event", "payout.paid")
-    assert made["merchantId"] == shop
-    assert made["secret"].startswith("whsec_")
-    del made["secret"]
-    assert opentill.json("webhooks", "show", made["id"]) == made
-    assert opentill.json("webhooks", "list", shop) == [made]
+def test_an_endpoint_is_managed_from_the_command_line(opentill: Commands, shop: str) -> None:
+    endpoint = opentill.json("webhooks", "add", shop, URL, "--event", "payout.paid")
+    assert endpoint["merchantId"] == shop
+    assert endpoint["secret"].startswith("whsec_")
+    del endpoint["secret"]
+    assert opentill.json("webhooks", "show", endpoint["id"]) == endpoint
+    assert opentill.json("webhooks", "list", shop) == [endpoint]
     assert URL in opentill.text("webhooks", "list")
     _payout(opentill, shop)
-    (delivery,) = opentill.json("webhooks", "deliveries", made["id"])
+    (delivery,) = opentill.json("webhooks", "deliveries", endpoint["id"])
     assert (delivery["type"], delivery["status"]) == ("payout.paid", "PENDING")
-    assert "PENDING" in opentill.text("webhooks", "deliveries", made["id"])
-    again = opentill.json("webhooks", "resend", made["id"], delivery["eventId"])
+    assert "PENDING" in opentill.text("webhooks", "deliveries", endpoint["id"])
+    again = opentill.json("webhooks", "resend", endpoint["id"], delivery["eventId"])
     assert again == {"resent": 1}
     everything = ("--since", "2020-01-01", "--type", "payout.paid")
-    assert opentill.json("webhooks", "resend", made["id"], *everything) == {"resent": 1}
+    assert opentill.json("webhooks", "resend", endpoint["id"], *everything) == {"resent": 1}
     failed = (*everything, "--failed-only")
-    assert opentill.json("webhooks", "resend", made["id"], *failed) == {"resent": 0}
-    rotated = opentill.json("webhooks", "rotate", made["id"])
+    assert opentill.json("webhooks", "resend", endpoint["id"], *failed) == {"resent": 0}
+    rotated = opentill.json("webhooks", "rotate", endpoint["id"])
     assert rotated["oldSecretUntil"] > rotated["updatedAt"]
-    test = opentill.json("webhooks", "test", made["id"])
+    test = opentill.json("webhooks", "test", endpoint["id"])
     assert (test["type"], test["status"], test["attempts"]) == ("webhook.test", "PENDING", [])
-    assert opentill.json("webhooks", "deliveries", made["id"])[0] == test
+    assert opentill.json("webhooks", "deliveries", endpoint["id"])[0] == test
     rows = opentill.json("audit", "list", shop)
     assert [(row["action"], row["subject"]) for row in rows[:4]] == [
-        ("webhooks test", f"{test['eventId']} to {made['id']}"),
-        ("webhooks rotate", made["id"]),
-        ("webhooks resend", f"1 events to {made['id']}"),
-        ("webhooks resend", f"{delivery['eventId']} to {made['id']}"),
+        ("webhooks test", f"{test['eventId']} to {endpoint['id']}"),
+        ("webhooks rotate", endpoint["id"]),
+        ("webhooks resend", f"1 events to {endpoint['id']}"),
+        ("webhooks resend", f"{delivery['eventId']} to {endpoint['id']}"),
     ]
-    off = opentill.json("webhooks", "set", made["id"], "--disable", "--all-events")
+    off = opentill.json("webhooks", "set", endpoint["id"], "--disable", "--all-events")
     assert (off["status"], off["events"]) == ("DISABLED", [])
-    assert opentill.json("webhooks", "set", made["id"], "--enable")["status"] == "ENABLED"
-    assert opentill.json("webhooks", "remove", made["id"])["deleted"] is True
+    assert opentill.json("webhooks", "set", endpoint["id"], "--enable")["status"] == "ENABLED"
+    assert opentill.json("webhooks", "remove", endpoint["id"])["deleted"] is True
     assert opentill.json("webhooks", "list") == []
 
 
-def test_what_is_refused_is_one_line(opentill: Commands, shop: str) -> None:
+def test_errors_are_one_line(opentill: Commands, shop: str) -> None:
     cases = (
         (("add", "mer_0", URL), "mer_0"),
         (("add", shop, "http://127.0.0.1/"), "https"),
@@ -91,12 +91,12 @@ def test_listening_prints_events_as_they_are(opentill: Commands, shop: str) -> N
     event = json.loads(done.stdout)
     assert (event["type"], event["data"]["payout_id"]) == ("payout.paid", payout)
     assert payout in opentill.text(*words)
-    # Port 9 takes nothing: the signature is shown, and what became of it.
-    told = opentill.run(*words, "--forward-to", "http://127.0.0.1:9/hook").stderr.decode()
-    assert "webhook-signature: v1," in told
-    assert "x-svc-signature: sha256=" in told
-    assert "not taken" in told
+    # Port 9 refuses connections: the output shows the signature and the result.
+    output = opentill.run(*words, "--forward-to", "http://127.0.0.1:9/hook").stderr.decode()
+    assert "webhook-signature: v1," in output
+    assert "x-svc-signature: sha256=" in output
+    assert "not taken" in output
     forward = (*words, "--forward-to", "http://127.0.0.1:9/hook")
-    told = opentill.run(*forward, OPENTILL_WEBHOOK_HEADER_PREFIX="X-Acme-").stderr.decode()
-    assert "x-acme-signature: sha256=" in told
-    assert "x-svc-" not in told
+    output = opentill.run(*forward, OPENTILL_WEBHOOK_HEADER_PREFIX="X-Acme-").stderr.decode()
+    assert "x-acme-signature: sha256=" in output
+    assert "x-svc-" not in output
