@@ -171,7 +171,7 @@ def create_app(settings: Settings, *, run_worker: bool = False) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
-        with tracing.running(enabled=settings.tracing, refused=settings.tracing_refused):
+        with tracing.trace_process(enabled=settings.tracing, refused=settings.tracing_refused):
             try:
                 async with serving():
                     yield

@@ -181,7 +181,7 @@ MAIL_JOBS: Final = (
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Run as a separate process until ``stop`` is set."""
-    with tracing.running(enabled=settings.tracing, refused=settings.tracing_refused):
+    with tracing.trace_process(enabled=settings.tracing, refused=settings.tracing_refused):
         db = await _connected(settings, stop)
         if db is None:
             return

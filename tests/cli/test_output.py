@@ -98,7 +98,9 @@ def test_values_are_formatted(name: str, value: object, shown: str) -> None:
     ],
 )
 def test_times_are_parsed(text: str, first: int, last: int) -> None:
-    period = times.relative(text, AT) if times.is_relative(text) else times.written(text)
+    period = (
+        times.parse_relative(text, AT) if times.is_relative(text) else times.parse_absolute(text)
+    )
     assert period == (first, last)
 
 
@@ -109,7 +111,7 @@ def test_times_are_parsed(text: str, first: int, last: int) -> None:
 )  # fmt: skip
 def test_an_invalid_time_is_refused(text: str) -> None:
     assert not times.is_relative(text)
-    assert times.written(text) is None
+    assert times.parse_absolute(text) is None
 
 
 def test_options_accept_times_and_amounts(opentill: Commands) -> None:

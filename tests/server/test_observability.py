@@ -230,7 +230,7 @@ import opentill.app, opentill.worker
 from opentill import health
 from opentill.core import tracing
 from opentill.core.settings import Settings
-with tracing.running(enabled=False):
+with tracing.trace_process(enabled=False):
     assert not [name for name in sys.modules if name.startswith("opentelemetry")]
     begin = time.process_time()
     for _ in range(100_000):
@@ -254,7 +254,7 @@ def test_missing_packages_log_a_line_that_names_what_to_install(
 ) -> None:
     missing = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
     monkeypatch.setitem(sys.modules, missing, None)
-    with tracing.running(enabled=True):
+    with tracing.trace_process(enabled=True):
         assert not tracing.is_on()
     assert "opentill[opentelemetry]" in capsys.readouterr().out
 
@@ -286,7 +286,7 @@ def test_a_value_that_opentelemetry_refuses_disables_only_the_traces(
 _REFUSED: Final = """
 from opentill.core import log, tracing
 log.configure()
-with tracing.running(enabled=True):
+with tracing.trace_process(enabled=True):
     assert not tracing.is_on()
     with tracing.request_span([]):
         print("it runs")

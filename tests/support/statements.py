@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import opentill
-from opentill.cli.survey_statements import several
+from opentill.cli.survey_statements import enumerate_variants
 from opentill.db.query import Command, Query, Value
 from opentill.list_counts.queries import Lists
 
@@ -31,7 +31,7 @@ def _everywhere() -> dict[str, Any]:
     found: dict[str, Any] = {}
     seen: set[int] = set()
     for name, value in _values():
-        for index, one in several(value):
+        for index, one in enumerate_variants(value):
             if isinstance(one, Query | Value | Command) and id(one) not in seen:
                 seen.add(id(one))
                 found[f"{name}{index}"] = one

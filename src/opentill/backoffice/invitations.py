@@ -71,7 +71,7 @@ async def take_invitation(request: PageRequest) -> Response:
         values = (request.app.db, token, name, password, request.browser, request.now)
         try:
             if own is not None:
-                made = await people.accept_anew(*values, login=own)
+                made = await people.accept_after_reset(*values, login=own)
             else:
                 made = await people.join(*values)
         except NotFound:

@@ -53,7 +53,7 @@ class PageRequest:
             "merchant",
             self.query.get("lang"),
             self.headers.get(b"accept-language", b"").decode("latin-1"),
-            remembered=language.remembered("merchant", self.headers),
+            remembered=language.cookie_language("merchant", self.headers),
         )
         self.browser = Browser(scope["opentill_address"], user_agent, self.localizer.language)
         self.most_of_files = 0  # bytes that a form may bring along

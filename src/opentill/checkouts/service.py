@@ -42,8 +42,8 @@ def _priced(offer: Offer, body: SessionBody) -> Priced:
     quantity, has_item = body.quantity or 1, body.item is not msgspec.UNSET
     field = "item" if has_item else "productId"
     amount_minor = offer.price_minor * quantity
-    if quantity > 1 and amount_minor > money.most(currency):
-        most = money.most(currency) // offer.price_minor
+    if quantity > 1 and amount_minor > money.max_price(currency):
+        most = money.max_price(currency) // offer.price_minor
         reason = f"quantity must be at most {most}, so that the amount is at most 99999999.99"
         raise Invalid("quantity", reason)
     rate, usd_rate = offer.exchange_rate, offer.usd_exchange_rate or Decimal(0)

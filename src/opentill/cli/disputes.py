@@ -151,7 +151,7 @@ def deadline(
 
     async def work(tx: "Tx", now: int) -> "Dispute":
         merchant_id = (await disputes.find_anywhere(tx, dispute_id)).merchant_id
-        subject = f"{dispute_id} until {times.shown(respond_by)} UTC"
+        subject = f"{dispute_id} until {times.format_time(respond_by)} UTC"
         await merchants.record_audit(tx, actor, "disputes deadline", merchant_id, subject, now)
         return await disputes.set_deadline(tx, merchant_id, dispute_id, respond_by, now)
 

@@ -74,7 +74,7 @@ def _print(finding: Finding) -> None:
     level = typer.style(f"{finding.level:4}", fg=_COLOURS[finding.level])
     text = terminal.escape(finding.text)
     room = (output.width() or _MARGIN + len(text)) - _MARGIN
-    first, *rest = table.wrapped(text, room)
+    first, *rest = table.wrap(text, room)
     typer.echo(f"{level}  {finding.subject:11} {first}")
     for line in rest:
         typer.echo(" " * _MARGIN + line)

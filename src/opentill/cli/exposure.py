@@ -47,7 +47,7 @@ def test_mode(settings: Settings) -> Finding | None:
     return Finding("test mode", "warn", text)
 
 
-def too_broad(settings: Settings) -> list[IPv4Network | IPv6Network]:
+def too_broad_networks(settings: Settings) -> list[IPv4Network | IPv6Network]:
     """Return the trusted proxies that include large public networks."""
     return [
         network
@@ -70,7 +70,7 @@ def proxies(settings: Settings) -> Finding:
     """Report how client addresses are determined."""
     from opentill.config import is_loopback
 
-    if broad := too_broad(settings):
+    if broad := too_broad_networks(settings):
         return Finding("proxies", "fail", explain_public_trust(broad))
     if settings.trusted_proxies:
         named = ", ".join(map(str, settings.trusted_proxies))

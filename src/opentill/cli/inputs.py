@@ -263,8 +263,8 @@ def moment(field: str, text: str | None, *, end: bool = False, ahead: bool = Fal
         return None
     text = text.strip()
     if times.is_relative(text):
-        span = times.relative(text, _now(), ahead=ahead)
-    elif (written := times.written(text)) is not None:
+        span = times.parse_relative(text, _now(), ahead=ahead)
+    elif (written := times.parse_absolute(text)) is not None:
         span = written
     else:
         duration = "90d (from now)" if ahead else "7d (ago)"

@@ -94,10 +94,10 @@ def _print(event: "NumberedEvent", *, as_json: bool) -> None:
         typer.echo(escape(event.body) if sys.stdout.isatty() else event.body)
         return
     body = json.loads(event.body)
-    head = f"{times.shown(body['created_at'])} {body['type']} {body['id']}"
+    head = f"{times.format_time(body['created_at'])} {body['type']} {body['id']}"
     # In ASCII, so that customers' names cannot control a terminal.
     data = json.dumps(body["data"], indent=2)
-    lines = table.wrapped(head, output.width() or len(head))
+    lines = table.wrap(head, output.width() or len(head))
     typer.echo("\n".join([*lines, data]))
 
 

@@ -91,7 +91,7 @@ def say(text: str, *, wrap: bool = True) -> None:
     lines = terminal.escape(text).split("\n")
     if wrap and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
-        lines = [part for line in lines for part in table.wrapped(line, width)]
+        lines = [part for line in lines for part in table.wrap(line, width)]
     erase()
     typer.echo("\n".join(lines), err=True)
 

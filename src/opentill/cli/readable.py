@@ -63,7 +63,7 @@ def amount(value: object, currency: str, *, minor: bool = False) -> str:
     from opentill.core import money
 
     if _NUMBER.fullmatch(str(value)) is None:
-        return inert(str(value))
+        return escape_line(str(value))
     decimals = money.EXPONENTS.get(currency)
     if decimals is None:
         return f"{value} {currency}".strip()
@@ -88,14 +88,14 @@ def _plain(name: str, value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, int) and _is_time(name):
-        return times.shown(value)
+        return times.format_time(value)
     if isinstance(value, Mapping):
-        return inert(json.dumps(value, ensure_ascii=False)) if value else ""
+        return escape_line(json.dumps(value, ensure_ascii=False)) if value else ""
     if isinstance(value, list):
         return ", ".join(_plain("", one) for one in cast("Sequence[object]", value))
-    return inert(str(value))
+    return escape_line(str(value))
 
 
-def inert(line: str) -> str:
+def escape_line(line: str) -> str:
     """Escape a line for a terminal."""
     return terminal.escape(line).replace("\n", "\\n")

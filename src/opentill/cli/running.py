@@ -63,7 +63,7 @@ class Deployment:
         self._check_connections()
         if settings.database_read_url is not None:
             session.check_replica(settings.database_read_url)
-        if broad := exposure.too_broad(settings):
+        if broad := exposure.too_broad_networks(settings):
             _log.warning(exposure.explain_public_trust(broad))
         with contextlib.ExitStack() as cleanup:
             if _data_dir(settings) is not None:

@@ -17,7 +17,7 @@ def modules() -> list[ModuleType]:
     return [importlib.import_module(".".join(path.with_suffix("").parts)) for path in files]
 
 
-def several(value: object) -> Iterable[tuple[object, object]]:
+def enumerate_variants(value: object) -> Iterable[tuple[object, object]]:
     """Enumerate the statements under one name, such as a list's variants by filters."""
     if isinstance(value, dict):
         return (
@@ -36,7 +36,7 @@ def _all_statements() -> Mapping[str, Statement]:
     for module in modules():
         place = module.__name__.removeprefix("opentill.")
         for name, value in vars(module).items():
-            for index, statement in several(value):
+            for index, statement in enumerate_variants(value):
                 if isinstance(statement, Query | Value | Command):
                     statements[f"{place}.{name}{index}"] = statement
     return statements

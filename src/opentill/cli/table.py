@@ -34,7 +34,7 @@ def cells(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
     """Wrap a text into lines of ``width`` cells; a longer word gets its own line."""
     if cells(text) <= width:
         return [text]
@@ -81,10 +81,10 @@ def record(pairs: Sequence[tuple[str, str]], width: int | None) -> list[str]:
         if width is None:
             lines.append((begin + value).rstrip())
         elif max(map(cells, value.split(" "))) <= width - margin:
-            first, *rest = wrapped(value, width - margin)
+            first, *rest = wrap(value, width - margin)
             lines += [(begin + first).rstrip(), *(" " * margin + line for line in rest)]
         else:
-            lines += [label, *(_INDENT + line for line in wrapped(value, width - len(_INDENT)))]
+            lines += [label, *(_INDENT + line for line in wrap(value, width - len(_INDENT)))]
     return lines
 
 
@@ -109,7 +109,7 @@ def _fitting(columns: list[_Column], width: int) -> list[_Column]:
 
 def _headings(columns: list[_Column]) -> list[str]:
     """Return the lines of the headings, aligned at the bottom."""
-    parts = [wrapped(column.heading, column.width) for column in columns]
+    parts = [wrap(column.heading, column.width) for column in columns]
     height = max(map(len, parts), default=0)
     filled = [[""] * (height - len(part)) + part for part in parts]
     return [
@@ -131,7 +131,7 @@ def _packed(texts: list[str], width: int) -> list[str]:
         if beside and cells(beside) <= width:
             lines[-1] = beside
         else:
-            first, *rest = wrapped(text, width - 2 * len(_INDENT))
+            first, *rest = wrap(text, width - 2 * len(_INDENT))
             lines += [_INDENT + first, *(2 * _INDENT + line for line in rest)]
             full = bool(rest)
     return lines

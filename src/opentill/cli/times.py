@@ -47,7 +47,7 @@ def is_relative(text: str) -> bool:
     return text in _DAYS_AGO or duration_ms(text.removesuffix(" ago")) is not None
 
 
-def relative(text: str, now: int, *, ahead: bool = False) -> Span:
+def parse_relative(text: str, now: int, *, ahead: bool = False) -> Span:
     """Return the span of a relative text at ``now`` (Unix ms).
 
     A duration is as long ago, or from now on with ``ahead``.
@@ -61,7 +61,7 @@ def relative(text: str, now: int, *, ahead: bool = False) -> Span:
     return Span(moment, moment)
 
 
-def written(text: str) -> Span | None:
+def parse_absolute(text: str) -> Span | None:
     """Return the span of a date, a time or Unix ms, None for other text."""
     if _MILLIS.fullmatch(text):
         moment = min(int(text), _LAST_MS)
@@ -87,7 +87,7 @@ def day(millis: int) -> str:
     return _at(millis).strftime("%Y-%m-%d")
 
 
-def shown(millis: int) -> str:
+def format_time(millis: int) -> str:
     """Format Unix ms as a time (UTC) to the second: ``2026-11-22 14:30:05``."""
     return _at(millis).strftime("%Y-%m-%d %H:%M:%S")
 

@@ -54,7 +54,7 @@ def exponent(currency: str) -> int:
     return EXPONENTS[currency]
 
 
-def most(currency: str) -> int:
+def max_price(currency: str) -> int:
     """Return the largest price in minor units. Raises KeyError for a code that is not active."""
     return parse("99999999.99" if exponent(currency) else "99999999", currency)
 

@@ -191,7 +191,7 @@ def _spanned(
 
 
 @contextmanager
-def running(*, enabled: bool, refused: str = "") -> Iterator[None]:
+def trace_process(*, enabled: bool, refused: str = "") -> Iterator[None]:
     """Trace this process while the block runs, if ``enabled``; then send the remaining spans.
 
     ``refused`` says why the requested tracing is impossible. It is only logged, as missing packages

@@ -18,7 +18,7 @@ from opentill.db.query import columns
 from opentill.http import queries
 from opentill.http.handling import IGNORED
 from opentill.http.queries import IgnoredFields
-from opentill.http.refused import fit
+from opentill.http.refused import truncate
 from opentill.http.write_buffer import WriteBuffer
 
 MOST: Final = 50  # rows of a merchant
@@ -58,8 +58,8 @@ class AcceptedRequests(WriteBuffer[dict[_Kind, IgnoredFields]]):
         kind = _Kind(
             merchant_id=scope["opentill_merchant"],
             method=scope["method"][:_LONGEST_METHOD],
-            route=fit(scope["route"].path_format, _LONGEST_ROUTE),
-            fields=fit(names.decode("latin-1"), _LONGEST_FIELDS),
+            route=truncate(scope["route"].path_format, _LONGEST_ROUTE),
+            fields=truncate(names.decode("latin-1"), _LONGEST_FIELDS),
         )
         row = IgnoredFields(
             **kind._asdict(),

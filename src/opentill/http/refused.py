@@ -142,13 +142,13 @@ def _row(request: _BufferedRequest) -> RefusedRequest:
         at=request.at,
         id=request.id,
         key_id=request.key_id,
-        method=fit(request.method, _LONGEST_METHOD),
+        method=truncate(request.method, _LONGEST_METHOD),
         path=_redacted_path(request.path, request.query),
         status=request.status,
         code=request.code,
-        field=fit(request.field, _LONGEST_FIELD),
-        reason=fit(request.reason, _LONGEST_REASON),
-        ignored=fit(request.ignored, _LONGEST_IGNORED),
+        field=truncate(request.field, _LONGEST_FIELD),
+        reason=truncate(request.reason, _LONGEST_REASON),
+        ignored=truncate(request.ignored, _LONGEST_IGNORED),
     )
 
 
@@ -160,11 +160,11 @@ def _redacted_path(path: str, query: bytes) -> str:
         text = log.redact(unquote(name[:200].decode("latin-1")))
         if part:
             names.append(f"{text}=…" if is_pair and _NAME.fullmatch(text) else "…")
-    text = fit(path, _LONGEST_PATH)
-    return fit(f"{text}?{'&'.join(names)}", _LONGEST_PATH, plain=True) if names else text
+    text = truncate(path, _LONGEST_PATH)
+    return truncate(f"{text}?{'&'.join(names)}", _LONGEST_PATH, plain=True) if names else text
 
 
-def fit(text: str, longest: int, *, plain: bool = False) -> str:
+def truncate(text: str, longest: int, *, plain: bool = False) -> str:
     """Cut a text to ``longest`` characters, redacted unless ``plain``."""
     clean = _UNFIT.sub("\ufffd", text if plain else log.redact(text))
     return clean if len(clean) <= longest else f"{clean[: longest - 1]}…"

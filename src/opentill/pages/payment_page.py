@@ -73,7 +73,7 @@ class PageRequest:
 
     def _localizer(self, wanted: str | None) -> language.Localizer:
         accepted = self.headers.get(b"accept-language", b"").decode("latin-1")
-        before = language.remembered("customer", self.headers) or self.locale
+        before = language.cookie_language("customer", self.headers) or self.locale
         return language.choose("customer", wanted, accepted, self.default_language, before)
 
     def remembering(self, response: Response) -> Response:

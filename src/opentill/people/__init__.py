@@ -64,7 +64,7 @@ from opentill.people.second_factor import LastFactor, actor_of
 from opentill.people.second_person import Approver, check_second
 from opentill.people.service import (
     accept,
-    accept_anew,
+    accept_after_reset,
     all_members_and_staff,
     change_language,
     change_password,
@@ -130,7 +130,7 @@ __all__ = [
     "Workplace",
     "WrongCredentials",
     "accept",
-    "accept_anew",
+    "accept_after_reset",
     "access",
     "actor_of",
     "all_members_and_staff",

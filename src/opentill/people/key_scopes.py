@@ -66,7 +66,7 @@ async def keys_made_by(
     return [key for key in listed if key.opens(now) and merchant_id in {None, key.merchant_id}]
 
 
-async def revoke_made_by(
+async def revoke_keys_made_by(
     tx: Tx, person_id: str, now: int, merchant_id: str | None = None, *, actor: Actor
 ) -> list[Key]:
     """Revoke the valid keys that a person created at a merchant, or at all; return them."""

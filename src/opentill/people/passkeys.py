@@ -313,7 +313,7 @@ async def remove(
     # The lock keeps two concurrent removals from removing the last two factors.
     await second_factor.lock_for_change(tx, login)
     if await queries.REMOVE_PASSKEY.run(tx, person_id=login.person_id, id=passkey_id):
-        await second_factor.after_removal(tx, login, keep_one=keep_one)
+        await second_factor.delete_unused_codes(tx, login, keep_one=keep_one)
         actor = actor_of(login, "on the page about security")
         await merchants.record_audit(tx, actor, "people passkey remove", "", passkey_id, now)
 

@@ -135,7 +135,7 @@ async def remove(tx: Tx, login: Login, now: int, *, keep_one: bool = False) -> N
     """Remove the authenticator. Raises LastFactor if ``keep_one`` and it is the last factor."""
     await lock_for_change(tx, login)
     await queries.REMOVE_TOTP.run(tx, id=login.person_id, now=now)
-    await after_removal(tx, login, keep_one=keep_one)
+    await delete_unused_codes(tx, login, keep_one=keep_one)
     actor = actor_of(login, "on the page about security")
     subject = f"{login.person_id} removed"
     await merchants.record_audit(tx, actor, "people second factor", "", subject, now)
@@ -149,7 +149,7 @@ class LastFactor(Invalid):
         super().__init__("factor", "factor must not be the last one: set up another one first")
 
 
-async def after_removal(tx: Tx, login: Login, *, keep_one: bool) -> None:
+async def delete_unused_codes(tx: Tx, login: Login, *, keep_one: bool) -> None:
     """Delete the recovery codes of a person without any factor left.
 
     Raises LastFactor if ``keep_one`` and no factor is left.

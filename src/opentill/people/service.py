@@ -146,9 +146,9 @@ async def join(
 ) -> NewLogin:
     """Accept an invitation as a new person, and log in.
 
-    An unconfirmed account is reset (``accept_anew``). Raises Invalid, and NotFound if the link is
-    invalid or its recipient must log in and ``accept``. The form is validated before the account
-    is looked up, so that the error does not disclose whether there is one.
+    An unconfirmed account is reset (``accept_after_reset``). Raises Invalid, and NotFound if the
+    link is invalid or its recipient must log in and ``accept``. The form is validated before the
+    account is looked up, so that the error does not disclose whether there is one.
     """
     async with db.connection() as tx:
         link, person = await read_link(tx, token, now)
@@ -159,7 +159,7 @@ async def join(
         if person is not None and not await _can_reset_by_link(tx, link, person):
             raise NotFound
     if person is not None:
-        return await accept_anew(db, token, name, password, browser, now, cost=cost)
+        return await accept_after_reset(db, token, name, password, browser, now, cost=cost)
     password_hash = await passwords.hash_password(password, cost, who=link.email)
 
     async def work(tx: Tx) -> NewLogin:
@@ -199,7 +199,7 @@ def _allows_first_factor(link: Link) -> bool:
     return link.shown_to != "member"
 
 
-async def accept_anew(  # noqa: PLR0913 - the fields of the form and its sender
+async def accept_after_reset(  # noqa: PLR0913 - the fields of the form and its sender
     db: Db,
     token: str,
     name: str,
@@ -339,7 +339,7 @@ async def remove(
     """
     member = await _member_but_last_owner(tx, merchant_id, person_id)
     if revoke_keys:
-        await key_scopes.revoke_made_by(tx, person_id, now, merchant_id, actor=actor)
+        await key_scopes.revoke_keys_made_by(tx, person_id, now, merchant_id, actor=actor)
     await queries.REMOVE_MEMBER.run(tx, merchant_id=merchant_id, person_id=person_id)
     subject = f"{person_id} {member.email}, {member.role}"
     await merchants.record_audit(tx, actor, "people remove", merchant_id, subject, now)

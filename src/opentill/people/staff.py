@@ -74,7 +74,7 @@ async def remove_staff(
     if not await queries.REMOVE_STAFF.run(tx, person_id=person_id):
         raise NotFound(reason=f"{person_id} is not staff")
     if revoke_keys:
-        await key_scopes.revoke_made_by(tx, person_id, now, actor=actor)
+        await key_scopes.revoke_keys_made_by(tx, person_id, now, actor=actor)
     await merchants.record_audit(tx, actor, "people remove", "", f"{person_id}, staff", now)
 
 

@@ -165,7 +165,7 @@ def _own_name(language: Language) -> str:
     return own_names.get(str(locale)) or locale.get_display_name() or language
 
 
-def remembered(area: Area, headers: Mapping[bytes, bytes]) -> Language | None:
+def cookie_language(area: Area, headers: Mapping[bytes, bytes]) -> Language | None:
     """Return the language in the browser's cookie, None without one."""
     return supported(area, cookies.read_cookie(headers, COOKIE).decode("latin-1"))
 
