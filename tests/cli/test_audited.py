@@ -58,8 +58,8 @@ OTHERS: Final = {
     ",approve,decline,suspend,resume,close,capability,note",
     "time of the sandbox": "clock:advance,reset",
     "payment links; their own tests look into the audit log": "links:create,set",
-    "people and their roles; their own tests look into the audit log": "people:invite,reset,remove"
-    ",reset-factors,confirm-factors,keep-factors",
+    "people and their roles; their own tests look into the audit log": "people:invite,reset,role"
+    ",remove,reset-factors,confirm-factors,keep-factors",
     "the deployment's; its own test looks into the audit log": "secret-key:replace skip-messages",
 }
 # Operations of the API that change such objects, with their action in the audit log.

@@ -72,3 +72,43 @@ def test_lost_factors_are_reset_by_two_administrators_or_the_machines_owner(
         ),
     )
     assert row["wait"] == 24 * 3_600_000
+
+
+def test_a_lowered_role_ends_the_keys_beyond_it_if_that_is_asked_for(opentill: Commands) -> None:
+    shop = opentill.json("merchants", "create", "Harbour Books")["id"]
+    for name, option, revoked in (("ada", ("--revoke-keys",), True), ("bob", (), False)):
+        email, person_id = f"{name}@example.com", f"per_{name}"
+        add = f"""
+            with person as (
+                insert into persons (
+                    id, email, name, password, totp_period, created_at, updated_at
+                ) values ('{person_id}', '{email}', '{name}', '$argon2id$', 0, 0, 0))
+            insert into members (merchant_id, person_id, role, created_at)
+            values ('{shop}', '{person_id}', 'developer', 0)
+        """
+        in_database(opentill, lambda tx, add=add: tx.execute(add))
+        for scope in ("products:write", "products:read"):
+            opentill.json("keys", "create", shop, "--name", scope, "--scope", scope)
+        made_by = (
+            f"update api_keys set made_by = '{person_id}'"
+            " where made_by is null and name like 'products:%'"
+        )
+        in_database(opentill, lambda tx, made_by=made_by: tx.execute(made_by))
+        role = ("people", "role", email, "--merchant", shop, "--role")
+        why = ("--reason", "agreed on the phone")
+        changed = opentill.json(*role, "viewer", *option, *why)
+        assert (changed["personId"], changed["role"]) == (person_id, "viewer")
+        assert changed["keysRevoked"] == revoked
+        assert [key["name"] for key in changed["keys"]] == ["products:write"]
+        valid = {
+            key["name"]
+            for key in opentill.json("keys", "list", shop)
+            if key["madeBy"] == person_id and key["revokedAt"] is None
+        }
+        assert valid == {"products:read"} | (set() if revoked else {"products:write"})
+        raised = opentill.json(*role, "developer", *why)
+        assert (raised["keys"], raised["keysRevoked"]) == ([], False)
+        rows = [row for row in opentill.json("audit", "list") if row["action"] == "people role"]
+        assert {(row["who"], row["reason"]) for row in rows} == {(USER, "agreed on the phone")}
+    refused = opentill.run("people", "role", "ada@example.com", "--merchant", shop, "--role", "x")
+    assert refused.returncode == REFUSED

@@ -249,6 +249,51 @@ def test_a_key_outlives_its_creator_by_default(shop: Shop) -> None:
     assert shop.call("GET", "/v1/products", headers={"x-api-key": key["key"]}).status_code == 200
 
 
+def test_keys_beyond_a_lowered_role_end_if_that_is_asked_for(shop: Shop) -> None:
+    owner = TokenCaller(shop, "owner")
+    for revokes, body in (
+        (False, {"role": "viewer"}),
+        (True, {"role": "viewer", "revokeKeys": True}),
+        (False, {"role": "viewer", "revokeKeys": False}),
+    ):
+        developer = TokenCaller(shop, "developer")
+        beyond, within = (
+            developer.call("POST", "/keys", {"scopes": [scope]}).json()["data"]["key"]
+            for scope in ("products:write", "products:read")
+        )
+        changed = owner.call("PATCH", f"/team/{developer.visitor.person_id}", body)
+        assert changed.json()["data"]["role"] == "viewer"
+        # A valid key that lacks the scope gets 403.
+        statuses = [
+            shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code
+            for key in (beyond, within)
+        ]
+        assert statuses == [401 if revokes else 403, 200], body
+
+
+def test_the_same_role_again_and_a_raised_one_end_no_keys(shop: Shop) -> None:
+    owner, developer = TokenCaller(shop, "owner"), TokenCaller(shop, "developer")
+    key = developer.call("POST", "/keys", {"scopes": ["products:write"]}).json()["data"]["key"]
+    path = f"/team/{developer.visitor.person_id}"
+    for body in (
+        {"role": "developer", "revokeKeys": True},
+        {"role": "support"},
+        {"role": "support", "revokeKeys": True},
+        {"role": "owner", "revokeKeys": True},
+    ):
+        assert owner.call("PATCH", path, body).status_code == 200
+        assert shop.call("GET", "/v1/balance", headers={"x-api-key": key}).status_code == 403
+
+
+def test_an_unrestricted_key_is_beyond_every_role_but_owner(shop: Shop) -> None:
+    first, second = TokenCaller(shop, "owner"), TokenCaller(shop, "owner")
+    key = second.call("POST", "/keys", {}).json()["data"]["key"]
+    path = f"/team/{second.visitor.person_id}"
+    body = {"role": "developer", "revokeKeys": True}
+    assert first.call("PATCH", path, body).status_code == 200
+    assert shop.call("GET", "/v1/products", headers={"x-api-key": key}).status_code == 401
+
+
 def test_the_document_names_the_scope_of_each_operation(api_server: ApiServer) -> None:
     document = api_server.http.get("/openapi.json").json()
     for operation in WITH_KEY:

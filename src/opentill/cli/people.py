@@ -1,4 +1,4 @@
-"""``opentill people invite|reset|list|remove`` and those that reset lost factors."""
+"""``opentill people invite|reset|list|role|remove`` and those that reset lost factors."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
         invite=invite,
         reset=reset,
         list=list_,
+        role=change_role,
         remove=remove,
         **{
             "reset-factors": reset_factors,
@@ -205,6 +206,44 @@ def list_(merchant_id: inputs.OnlyMerchant = None) -> output.Result:
 
 
 @acting(without_reason=inputs.NO_REASON)
+def change_role(
+    email: str,
+    *,
+    merchant: Annotated[str, typer.Option(help="Id of the merchant they work for.")],
+    role: Annotated[str, typer.Option(help="owner, finance, support, developer or viewer.")],
+    revoke_keys: Annotated[
+        bool,
+        typer.Option(
+            "--revoke-keys",
+            help="Revoke the valid API keys that they made and that exceed a lowered role.",
+        ),
+    ] = False,
+    actor: "Actor",
+) -> output.Result:
+    """Change a member's role, at once; never that of a merchant's last owner.
+
+    Lists the valid API keys that they made and that may do more than a lowered role.
+    """
+    from opentill import people
+    from opentill.core.errors import Invalid
+
+    new_role = inputs.choice("role", role, people.MERCHANT_ROLES)
+    if new_role is None:
+        raise Invalid("role", f"role must be one of {', '.join(people.MERCHANT_ROLES)}")
+
+    async def work(tx: "Tx", now: int) -> "tuple[Person, list[Key]]":
+        person = await people.find_by_email(tx, email)
+        keys = await people.change_role(
+            tx, merchant, person.id, new_role, now, actor=actor, revoke_keys=revoke_keys
+        )
+        return person, keys
+
+    person, keys = session.transact(work)
+    shown: dict[str, Any] = {"email": person.email, "personId": person.id, "role": new_role}
+    return _with_keys(shown, keys, revoked=revoke_keys)
+
+
+@acting(without_reason=inputs.NO_REASON)
 def remove(
     email: str,
     *,
@@ -235,10 +274,14 @@ def remove(
         return person, keys
 
     person, keys = session.transact(work)
-    listed = [output.plain(key) for key in keys]
     shown: dict[str, Any] = {"email": person.email, "personId": person.id, "removed": True}
-    shown |= {"keys": listed, "keysRevoked": revoke_keys and bool(keys)}
+    return _with_keys(shown, keys, revoked=revoke_keys)
+
+
+def _with_keys(shown: dict[str, Any], keys: "list[Key]", *, revoked: bool) -> output.Result:
+    """Return a result with the keys that a person made, and whether they were revoked."""
+    shown |= {"keys": [output.plain(key) for key in keys], "keysRevoked": revoked and bool(keys)}
     note = ""
-    if keys and not revoke_keys:
+    if keys and not revoked:
         note = "The keys that they made go on working: opentill keys revoke KEY ends one."
     return output.Result(shown, note=note)

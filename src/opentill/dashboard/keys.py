@@ -104,7 +104,7 @@ async def create(request: PageRequest) -> Response:
     key_scopes.check(request.access.role, scopes)
 
     async def work(tx: Tx) -> NewKey:
-        return await merchants.create_key(
+        return await key_scopes.create_key(
             tx,
             request.merchant_id,
             request.app.settings.environment,
@@ -220,7 +220,8 @@ async def regenerate(request: PageRequest) -> Response:
 
     async def work(tx: Tx) -> NewKey:
         actor = people.actor_of(request.login, _REASON)
-        return await merchants.regenerate_key(tx, key.id, request.now, actor=actor)
+        ids = (request.merchant_id, key.id)
+        return await key_scopes.regenerate_key(tx, *ids, request.now, actor=actor)
 
     try:
         new = await once.make_secret(request, work, NewKey)

@@ -15,7 +15,7 @@ from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the team"
-_KEYS: Final = ("revoke", "keep")  # what becomes of the keys of somebody who is removed
+_KEYS: Final = ("revoke", "keep")  # choices for keys of a member who is removed or lowered
 
 
 async def show(request: PageRequest) -> Response:
@@ -34,7 +34,7 @@ async def _team(
         invitations = await people.invitations(tx, request.merchant_id, request.now)
         merchant = await merchants.find(tx, request.merchant_id)
     new: dict[str, Any] = {"email": "", "role": "viewer", "link": "", "invited": ""}
-    new |= {"leaving": "", "keys": ()}
+    new |= {"leaving": "", "lowered": "", "lowered_to": None, "keys": ()}
     shown: dict[str, Any] = {**new, "language": request.localizer.language, **values}
     return render.page(
         request,
@@ -118,15 +118,29 @@ async def invite(request: PageRequest) -> Response:
 
 
 async def change_role(request: PageRequest) -> Response:
-    """Give a member another role."""
+    """Change a member's role, after asking about the API keys that may do more than it."""
     form, role = await request.form(), _role(await request.form())
     if role is None:
         return await _team(request, 400, {"members": N_("Choose one of the roles")})
+    person, choice = form.get("person", ""), form.get("keys", "")
+    if choice not in _KEYS:
+        async with request.app.db.connection() as tx:
+            keys = await people.key_scopes.keys_beyond_role(
+                tx, request.merchant_id, person, role, request.now
+            )
+        if keys:
+            return await _team(request, lowered=person, lowered_to=role, keys=keys)
     actor = people.actor_of(request.login, _REASON)
     try:
         await request.app.db.run(
             lambda tx: people.change_role(
-                tx, request.merchant_id, form.get("person", ""), role, request.now, actor=actor
+                tx,
+                request.merchant_id,
+                person,
+                role,
+                request.now,
+                actor=actor,
+                revoke_keys=choice != "keep",
             )
         )
     except Invalid:

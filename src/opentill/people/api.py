@@ -231,7 +231,9 @@ _TEAM: Final = (
         "PATCH", "/team/{id}", "team.manage", "Update a member", body=MemberUpdate,
         response=MemberOut, write=handlers.change_member, example={"role": "finance"},
         response_example=_MEMBER, refusals=("another role for the last owner",),
-        about=f" Roles: {', '.join(MERCHANT_ROLES)}.",
+        about=f" Roles: {', '.join(MERCHANT_ROLES)}. If the role is lowered, the API keys that they"
+        " made stay valid unless `revokeKeys` is true: then those that may do more than the new"
+        " role are revoked. `GET /v1/merchant/keys?madeBy=` lists their keys.",
     ),
     row(
         "DELETE", "/team/{id}", "team.manage", "Remove a member", response=None,

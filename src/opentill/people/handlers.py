@@ -177,8 +177,7 @@ async def create_key(request: ApiRequest[Nothing, KeyBody], tx: Tx) -> KeyWithSe
     scopes = request.body.scopes
     if scopes is not None:
         scopes = key_scopes.read(scopes)
-    key_scopes.check(request.access.role, scopes)
-    new = await merchants.create_key(
+    new = await key_scopes.create_key(
         tx,
         request.merchant_id,
         request.app.settings.environment,
@@ -208,8 +207,7 @@ async def _own_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> str:
 async def regenerate_key(request: ApiRequest[Nothing, Nothing], tx: Tx) -> KeyWithSecret:
     """Replace a key; the old one ends immediately."""
     ids = (request.merchant_id, request.path["id"])
-    key = await key_scopes.find_changeable(tx, *ids, request.access.role)
-    new = await merchants.regenerate_key(tx, key.id, request.now, actor=actor(request))
+    new = await key_scopes.regenerate_key(tx, *ids, request.now, actor=actor(request))
     return KeyWithSecret.from_key(new)
 
 
@@ -229,10 +227,16 @@ async def list_members(request: ApiRequest[PageQuery, Nothing]) -> Listing[Membe
 
 
 async def change_member(request: ApiRequest[Nothing, MemberUpdate], tx: Tx) -> MemberOut:
-    """Change a member's role."""
+    """Change a member's role and, with ``revokeKeys``, revoke their keys beyond it."""
     merchant_id, person_id = request.merchant_id, request.path["id"]
     await service.change_role(
-        tx, merchant_id, person_id, request.body.role, request.now, actor=actor(request)
+        tx,
+        merchant_id,
+        person_id,
+        request.body.role,
+        request.now,
+        actor=actor(request),
+        revoke_keys=request.body.revoke_keys,
     )
     changed: Member = await queries.MEMBER.one(tx, merchant_id=merchant_id, person_id=person_id)
     return MemberOut.from_member(changed)

@@ -1,13 +1,16 @@
 """Scopes of API keys, and who may give them."""
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Sequence
 
 from opentill import merchants
-from opentill.core.errors import Invalid, NotPermitted, or_not_found
+from opentill.core.errors import Invalid, NotFound, NotPermitted, or_not_found
+from opentill.core.settings import Environment
 from opentill.db.database import Tx
-from opentill.merchants import Actor, Key
-from opentill.people.permissions import SCOPES, MerchantRole, member_may_give
+from opentill.merchants import Actor, Key, KeyFields, NewKey
+from opentill.people import queries
+from opentill.people.permissions import SCOPES, MerchantRole, member_may, member_may_give
 
 
 def read(scopes: Iterable[str], field: str = "scopes") -> list[str]:
@@ -47,6 +50,47 @@ def check(role: MerchantRole | None, scopes: Sequence[str] | None) -> None:
     raise NotPermitted("scopes", reason)
 
 
+async def create_key(
+    tx: Tx,
+    merchant_id: str,
+    environment: Environment,
+    now: int,
+    fields: KeyFields,
+    *,
+    actor: Actor,
+) -> NewKey:
+    """Create a key whose scopes are within the role of the member who creates it.
+
+    Raises NotPermitted, also for a role that was lowered since the request was admitted.
+    """
+    check(await _lock_role(tx, merchant_id, actor), fields.scopes)
+    return await merchants.create_key(tx, merchant_id, environment, now, fields, actor=actor)
+
+
+async def regenerate_key(
+    tx: Tx, merchant_id: str, key_id: str, now: int, *, actor: Actor
+) -> NewKey:
+    """Replace a merchant's key, as a member whose role may do what the key may.
+
+    Raises NotFound, Invalid and NotPermitted.
+    """
+    role = await _lock_role(tx, merchant_id, actor)
+    key = await find_changeable(tx, merchant_id, key_id, role)
+    return await merchants.regenerate_key(tx, key.id, now, actor=actor)
+
+
+async def _lock_role(tx: Tx, merchant_id: str, actor: Actor) -> MerchantRole:
+    """Lock the merchant, so that no role changes, and return the role of the acting member.
+
+    Raises NotPermitted if the person is no longer a member who manages keys.
+    """
+    await merchants.lock(tx, merchant_id)
+    member = await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=actor.person_id)
+    if member is None or not member_may(member.role, "keys.manage"):
+        raise NotPermitted
+    return member.role
+
+
 async def find_changeable(tx: Tx, merchant_id: str, key_id: str, role: MerchantRole | None) -> Key:
     """Return a merchant's key that a role may change or replace.
 
@@ -71,6 +115,31 @@ async def revoke_keys_made_by(
 ) -> list[Key]:
     """Revoke the valid keys that a person created at a merchant, or at all; return them."""
     keys = await keys_made_by(tx, person_id, now, merchant_id)
-    for key in keys:
-        await merchants.revoke_key(tx, key.id, now, actor=actor)
+    await revoke(tx, keys, now, actor=actor)
     return keys
+
+
+async def revoke(tx: Tx, keys: Iterable[Key], now: int, *, actor: Actor) -> None:
+    """Revoke keys. One that somebody else has revoked since it was read stays as it is."""
+    for key in keys:
+        with contextlib.suppress(NotFound):
+            await merchants.revoke_key(tx, key.id, now, actor=actor)
+
+
+def _is_raise(old: MerchantRole, new: MerchantRole) -> bool:
+    """Whether a role may give every scope that another may."""
+    return set(grantable(old)) <= set(grantable(new))
+
+
+async def keys_beyond_role(
+    tx: Tx, merchant_id: str, person_id: str, role: MerchantRole, now: int
+) -> list[Key]:
+    """Return a member's valid keys that may do more than their new role, oldest first.
+
+    There are none if the new role is the same or a higher one.
+    """
+    member = await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=person_id)
+    if member is None or _is_raise(member.role, role):
+        return []
+    keys = await keys_made_by(tx, person_id, now, merchant_id)
+    return [key for key in keys if not may_give(role, key.scopes)]

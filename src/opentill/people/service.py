@@ -11,7 +11,7 @@ from opentill.core.ids import new_id
 from opentill.core.languages import Language
 from opentill.db.database import Db, Tx
 from opentill.http import inputs
-from opentill.merchants import Actor
+from opentill.merchants import Actor, Key
 from opentill.people import key_scopes, logins, lost_factors, passwords, queries
 from opentill.people.logins import Credentials, NewLogin, normalize_email
 from opentill.people.model import (
@@ -169,9 +169,7 @@ async def join(
 
     try:
         return await db.run(work)
-    except (
-        asyncpg.UniqueViolationError
-    ):  # the form was submitted twice and the other request succeeded
+    except asyncpg.UniqueViolationError:  # the form was submitted twice; the other succeeded
         raise NotFound from None
 
 
@@ -337,7 +335,7 @@ async def remove(
 
     Raises NotFound, and Invalid for the last owner.
     """
-    member = await _member_but_last_owner(tx, merchant_id, person_id)
+    member = await _lock_member(tx, merchant_id, person_id, stays_owner=False)
     if revoke_keys:
         await key_scopes.revoke_keys_made_by(tx, person_id, now, merchant_id, actor=actor)
     await queries.REMOVE_MEMBER.run(tx, merchant_id=merchant_id, person_id=person_id)
@@ -347,21 +345,29 @@ async def remove(
 
 
 async def change_role(
-    tx: Tx, merchant_id: str, person_id: str, role: MerchantRole, now: int, *, actor: Actor
-) -> None:
-    """Change a member's role. Raises NotFound, and Invalid for the last owner."""
-    if role == "owner":
-        await merchants.lock(tx, merchant_id)
-        member = or_not_found(
-            await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=person_id)
-        )
-    else:
-        member = await _member_but_last_owner(tx, merchant_id, person_id)
+    tx: Tx,
+    merchant_id: str,
+    person_id: str,
+    role: MerchantRole,
+    now: int,
+    *,
+    actor: Actor,
+    revoke_keys: bool = False,
+) -> list[Key]:
+    """Change a member's role, and return their valid API keys that may do more than a lowered one.
+
+    ``revoke_keys`` also revokes these keys. Raises NotFound, and Invalid for the last owner.
+    """
+    member = await _lock_member(tx, merchant_id, person_id, stays_owner=role == "owner")
     if member.role == role:
-        return
+        return []
+    keys = await key_scopes.keys_beyond_role(tx, merchant_id, person_id, role, now)
+    if revoke_keys:
+        await key_scopes.revoke(tx, keys, now, actor=actor)
     await queries.SET_ROLE.run(tx, merchant_id=merchant_id, person_id=person_id, role=role)
     subject = f"{person_id} {member.email}, {member.role} becomes {role}"
     await merchants.record_audit(tx, actor, "people role", merchant_id, subject, now)
+    return keys
 
 
 async def withdraw(tx: Tx, merchant_id: str, link_id: str, now: int, *, actor: Actor) -> None:
@@ -427,15 +433,17 @@ async def find_by_email(tx: Tx, email: str) -> Person:
     return or_not_found(person, f"there is no person {address}")
 
 
-async def _member_but_last_owner(tx: Tx, merchant_id: str, person_id: str) -> Member:
-    """Return a member whose role may change. Raises NotFound, and Invalid for the last owner."""
-    await merchants.lock(
-        tx, merchant_id
-    )  # so that two owners cannot remove each other concurrently
+async def _lock_member(tx: Tx, merchant_id: str, person_id: str, *, stays_owner: bool) -> Member:
+    """Lock the merchant and return a member. Raises NotFound, and Invalid for the last owner.
+
+    The lock keeps two owners from removing each other concurrently.
+    """
+    await merchants.lock(tx, merchant_id)
     member = or_not_found(
         await queries.MEMBER.first(tx, merchant_id=merchant_id, person_id=person_id)
     )
-    others = await queries.OTHER_OWNERS.get(tx, merchant_id=merchant_id, person_id=person_id)
-    if member.role == "owner" and not others:
+    if member.role != "owner" or stays_owner:
+        return member
+    if not await queries.OTHER_OWNERS.get(tx, merchant_id=merchant_id, person_id=person_id):
         raise Invalid("role", "role must stay owner: a merchant always has one")
     return member

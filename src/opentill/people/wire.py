@@ -325,10 +325,17 @@ class MemberOut(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-class MemberUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """A member's new role."""
+class MemberUpdate(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A member's new role, and whether the API keys beyond it end."""
 
     role: Role
+    revoke_keys: Annotated[
+        bool,
+        Meta(
+            description="true: the valid API keys that they made and that may do more than the"
+            " new role are revoked too"
+        ),
+    ] = False
 
 
 class InvitationBody(msgspec.Struct, frozen=True, kw_only=True):
