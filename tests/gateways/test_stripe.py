@@ -22,6 +22,7 @@ from opentill.gateways import (
 )
 from opentill.gateways.model import Card
 from opentill.gateways.routing import build_gateways, methods_of
+from opentill.gateways.stripe.checkout import params
 from opentill.gateways.stripe.client import StripeGateway
 from opentill.outgoing.client import Outgoing, Policy
 from support.ports import free_socket, url_of
@@ -69,6 +70,22 @@ def attempt(**changes: Any) -> PaymentRequest:
         locale="zh-Hant",
     )
     return msgspec.structs.replace(request, **changes)
+
+
+@pytest.mark.parametrize(
+    ("locale", "of_stripe"),
+    [
+        ("en", "en"),
+        ("de", "de"),
+        ("zh-Hans", "zh"),
+        ("zh-Hant", "zh-TW"),
+        ("eo", "auto"),
+        ("", "auto"),
+    ],
+)
+def test_stripes_page_is_in_the_customers_language(locale: str, of_stripe: str) -> None:
+    body = params(attempt(locale=locale), int(time.time() * 1000))
+    assert body.get("locale") == of_stripe
 
 
 async def paid(gateway: StripeGateway, bank: StripeServer) -> tuple[str, str]:

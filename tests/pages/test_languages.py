@@ -1,16 +1,18 @@
 """The language that customers read, and amounts and texts in it."""
 
 import re
+from decimal import Decimal
 from typing import get_args
 
 import pytest
+from babel.numbers import parse_decimal
 
 from opentill.core.languages import Language, offered
 from opentill.core.money import EXPONENTS, Money
 from opentill.gateways.model import Method
 from opentill.pages import labels, model
 from opentill.web import declines
-from opentill.web.language import Localizer, choose
+from opentill.web.language import Localizer, choose, names
 
 
 def test_every_method_state_trouble_and_decline_has_its_texts() -> None:
@@ -27,7 +29,11 @@ LANGUAGE_CASES = [
     (None, None, "en", "$9.99", "¥1,000"),
     (None, "", "en", "$9.99", "¥1,000"),
     (None, "en-GB,en;q=0.8", "en", "US$9.99", "JP¥1,000"),
-    (None, "de-DE,de;q=0.9", "en", "$9.99", "¥1,000"),
+    (None, "fr-FR,fr;q=0.9", "en", "$9.99", "¥1,000"),
+    (None, "de-DE,de;q=0.9", "de", "9,99\xa0$", "1.000\xa0¥"),
+    (None, "de-CH", "de", "$\xa09.99", "¥\xa01’000"),
+    (None, "fr, de;q=0.5", "de", "9,99\xa0$", "1.000\xa0¥"),
+    ("de", "en-GB", "de", "9,99\xa0$", "1.000\xa0¥"),
     (None, "zh-CN,zh;q=0.9,en;q=0.8", "zh-Hans", "US$9.99", "JP¥1,000"),
     (None, "zh", "zh-Hans", "US$9.99", "JP¥1,000"),
     (None, "zh-TW,zh;q=0.9", "zh-Hant", "US$9.99", "¥1,000"),
@@ -55,12 +61,39 @@ def test_the_customer_reads_the_language_and_the_amounts_they_are_used_to(
     assert localizer.amount(Money(1000, "JPY")) == yen
 
 
+@pytest.mark.parametrize(
+    ("requested", "header", "remembered", "language"),
+    [
+        (None, "de-DE,de;q=0.9", None, "en"),
+        (None, "de, zh-CN;q=0.5", None, "zh-Hans"),
+        ("de", "zh-TW", None, "zh-Hant"),
+        (None, "zh-TW", "de", "zh-Hant"),
+    ],
+)
+def test_merchants_read_another_language_where_theirs_has_no_catalogue_for_them(
+    requested: str | None, header: str, remembered: str | None, language: str
+) -> None:
+    assert choose("merchant", requested, header, remembered=remembered).language == language
+
+
+def test_the_payment_page_is_in_german() -> None:
+    german = choose("customer", None, "de-AT")
+    text = german.gettext("Pay {amount} to {merchant}", amount="9,99 €", merchant="A & B")
+    assert text == "9,99 € an A &amp; B bezahlen"
+    assert german.duration(15 * 60_000) == "15 Minuten"
+    assert names("customer")["de"] == "Deutsch"
+    assert "de" not in names("merchant")
+
+
 @pytest.mark.parametrize("language", offered("customer"))
 def test_amounts_have_the_decimals_of_iso_4217_and_not_others(language: Language) -> None:
     for currency, decimals in EXPONENTS.items():
         shown = Localizer("customer", language).amount(Money(1_234_567, currency))
-        digits = re.sub(r"[^\d.]", "", shown.replace(",", "")).strip(".")
-        assert digits == f"{1_234_567 / 10**decimals:.{decimals}f}", currency
+        expected = f"{1_234_567 / 10**decimals:.{decimals}f}"
+        assert re.sub(r"\D", "", shown) == expected.replace(".", ""), currency
+        number = re.sub(r"[^\d.,]", "", shown).strip(".")
+        locale = language.replace("-", "_")
+        assert parse_decimal(number, locale=locale) == Decimal(expected), currency
 
 
 def test_a_value_cannot_bring_markup_or_placeholders_along() -> None:

@@ -106,6 +106,18 @@ def test_the_pdf_is_drawn_by_a_process_of_its_own(api_server: ApiServer, shop: S
     assert b"annabel" not in text
 
 
+def test_a_receipt_is_in_german_as_a_page_and_as_a_pdf(api_server: ApiServer, shop: Shop) -> None:
+    order = _paid(shop)
+    german = {"accept-language": "de-DE,de;q=0.9"}
+    page = api_server.http.get(_path(order), headers=german)
+    assert page.headers["content-language"] == "de"
+    assert "Zahlungsbeleg" in page.text
+    drawn = api_server.http.get(_path(order) + ".pdf", headers=german)
+    assert drawn.content.startswith(b"%PDF-")
+    streams = re.findall(rb"FlateDecode.*?stream\n(.*?)\nendstream", drawn.content, re.DOTALL)
+    assert b"Insgesamt bezahlt" in b"".join(map(zlib.decompress, streams))
+
+
 def test_without_a_font_the_page_says_so(api_server: ApiServer, shop: Shop) -> None:
     app = api_server.app
     before = app.settings

@@ -23,6 +23,7 @@ TAKEN: Final[tuple[tuple[str, Any], ...]] = (
     ("paymentMethods", ["CREDIT_CARD"]),
     ("paymentMethods", ["PAYNOW", "ALIPAY", "ALIPAY"]),
     ("locale", "zh-Hant"),
+    ("locale", "de"),
     ("clientReference", "r"),
     ("clientReference", "编号 " + "r" * 197),
     ("customer_name", "Ada"),

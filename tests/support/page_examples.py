@@ -97,12 +97,14 @@ def _links(payment: Payment, visit: Visit) -> dict[str, Page]:
     most = Money(payment.amount.minor * 1000, payment.amount.currency)
     return {
         "link": link_page(link, visit, LinkEntries()),
-        "link-quantity": link_page(link, visit, typed, {"quantity": "error_quantity"}),
+        "link-quantity": link_page(
+            link, visit, typed, {"quantity": "Enter a whole number from 1 to {most}"}
+        ),
         "link-amount": link_page(
             msgspec.structs.replace(link, most=most, most_at_once=1),
             visit,
             typed,
-            {"amount": "error_amount"},
+            {"amount": "Enter an amount from {least} to {most}"},
         ),
         "link-used": link_page(
             msgspec.structs.replace(link, state="USED_UP", unfinished=None), visit, typed
@@ -138,7 +140,12 @@ def made(localizer: Localizer, payment: Payment = PAYMENT, public_url: str = "")
             msgspec.structs.replace(payment, attempt=None, livemode=False), visit
         ),
         "errors": open_page(
-            payment, visit, errors={"email": "error_email", "method": "error_method"}
+            payment,
+            visit,
+            errors={
+                "email": "Enter an e-mail address such as name@example.com",
+                "method": "Choose one of the payment methods",
+            },
         ),
         "declined": open_page(tried(status="DECLINED", reason="insufficient_funds"), visit),
         "unfinished": open_page(tried(status="ACTION_REQUIRED"), visit),

@@ -87,7 +87,7 @@ def approve(
     *,
     notes: _Notes = "",
     language: Annotated[
-        str | None, typer.Option(help="Of the mail: en, zh-Hans or zh-Hant; else your own.")
+        str | None, typer.Option(help="Of the mail, such as en or zh-Hans; else your own.")
     ] = None,
     actor: "Actor",
 ) -> output.Result:

@@ -48,7 +48,7 @@ def invite(
         str | None, typer.Option(help="Of the deployment: admin, finance, support or auditor.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option(help="Of its mail: en, zh-Hans or zh-Hant; else your own.")
+        str | None, typer.Option(help="Of its mail, such as en or zh-Hans; else your own.")
     ] = None,
     actor: "Actor",
 ) -> output.Result:

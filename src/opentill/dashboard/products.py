@@ -20,6 +20,7 @@ from opentill.http import strictjson
 from opentill.merchants import Merchant
 from opentill.orders import Order, OrdersQuery
 from opentill.products import Product, ProductBody, ProductsQuery, ProductUpdate
+from opentill.web.language import names
 from opentill.web.pictures import Pictures
 from opentill.web.translations import N_
 
@@ -206,6 +207,7 @@ async def page_of(
         request,
         "product.html",
         status,
+        page_languages=names("customer"),
         picture_origins=pictures.origins,
         detail=detail,
         product=product,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, timedelta, tzinfo
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, cast
 
 from babel import Locale, localedata
 from babel.dates import format_date, format_skeleton, format_timedelta
@@ -161,7 +161,7 @@ def names(area: Area) -> Mapping[Language, str]:
 
 def _own_name(language: Language) -> str:
     locale = Locale.parse(language.replace("-", "_"))
-    own_names: Mapping[str, str] = locale.languages
+    own_names = cast("Mapping[str, str]", locale.languages)
     return own_names.get(str(locale)) or locale.get_display_name() or language
 
 

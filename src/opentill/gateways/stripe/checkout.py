@@ -12,7 +12,13 @@ if TYPE_CHECKING:
 # Stripe keeps a session open for 30 minutes to 24 hours; a minute is added for the request.
 _MIN_LIFETIME_MS: Final = 31 * 60_000
 _MAX_LIFETIME_MS: Final = 24 * 3_600_000 - 60_000
-_LOCALES: Final = {"en": "en", "zh-Hans": "zh", "zh-Hant": "zh-TW"}
+# Our names of languages that Stripe calls otherwise; of the rest, those that its pages have.
+_RENAMED: Final = {"zh-Hans": "zh", "zh-Hant": "zh-TW"}
+_LOCALES: Final = frozenset({
+    "bg", "cs", "da", "de", "el", "en", "es", "et", "fi", "fil", "fr", "hr", "hu", "id", "it", "ja",
+    "ko", "lt", "lv", "ms", "mt", "nb", "nl", "pl", "pt", "pt-BR", "ro", "ru", "sk", "sl", "sv",
+    "th", "tr", "vi", "zh", "zh-TW",
+})  # fmt: skip
 
 
 def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
@@ -28,6 +34,7 @@ def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
     if kind is None:
         msg = f"Stripe does not take {request.method}"
         raise ValueError(msg)
+    locale = _RENAMED.get(request.locale, request.locale)
     ends = now + _MAX_LIFETIME_MS if request.expires_at is None else request.expires_at
     metadata = {ATTEMPT: request.attempt_id}
     body: SessionCreateParams = {
@@ -55,7 +62,7 @@ def params(request: PaymentRequest, now: int) -> "SessionCreateParams":
         "success_url": request.return_url,
         "cancel_url": request.return_url,
         "adaptive_pricing": {"enabled": False},
-        "locale": _LOCALES.get(request.locale, "auto"),
+        "locale": locale if locale in _LOCALES else "auto",
         "expires_at": max(now + _MIN_LIFETIME_MS, min(ends, now + _MAX_LIFETIME_MS)) // 1000,
     }
     if request.customer_email:
