@@ -62,8 +62,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.quick:
         options.seconds, options.rounds = 0.3, 1
-    wanted = tuple(name for name in options.only.split(",") if name)
-    options.chosen = {name for name in names if not wanted or name.startswith(wanted)}
+    prefixes = tuple(name for name in options.only.split(",") if name)
+    options.chosen = {name for name in names if not prefixes or name.startswith(prefixes)}
     if not options.chosen:
         parser.error(f"--only {options.only} is none of {', '.join(names)}")
     return options

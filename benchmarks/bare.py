@@ -123,9 +123,9 @@ class Bare:
                     await transaction.commit()
                 else:
                     run: Callable[..., Awaitable[Any]] = getattr(connection, statement.how)
-                    found = await run(statement.sql, *statement.values(roles))
+                    rows = await run(statement.sql, *statement.values(roles))
                     if statement.how != "execute":
-                        last = found[0] if statement.how == "fetch" and found else found
+                        last = rows[0] if statement.how == "fetch" and rows else rows
                     for column, role in statement.gives:
                         roles[role] = last[column]
         finally:

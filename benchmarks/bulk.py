@@ -109,8 +109,8 @@ async def check(run: Run, apart: Apart) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)  # noqa: S603, ASYNC221 - our own words, and nothing else runs
     seconds = time.perf_counter() - started
     assert done.stdout, done.stderr
-    found = msgspec.json.decode(done.stdout)
-    found = found.get("data", found)
-    run.report.violations += [f"books: {one}" for one in found["violations"]]
-    run.note("ledger check", found["entries"] / seconds)
-    run.note("ledger check of a million", seconds / found["entries"] * 1_000_000)
+    report = msgspec.json.decode(done.stdout)
+    report = report.get("data", report)
+    run.report.violations += [f"books: {one}" for one in report["violations"]]
+    run.note("ledger check", report["entries"] / seconds)
+    run.note("ledger check of a million", seconds / report["entries"] * 1_000_000)

@@ -30,7 +30,7 @@ from opentill.people.passwords import Cost
 _CHEAP: Final = Cost(8, 1)  # the hash of a password is not what is measured
 # One on which both have orders (``books.times``).
 _DAY: Final = f"{datetime.fromtimestamp((books.times(1)[1] - 3_600_000) / 1000, UTC):%Y-%m-%d}"
-_OF: Final = ("1,000,000", "1,000")
+_ORDER_COUNTS: Final = ("1,000,000", "1,000")
 _ASSET: Final = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 
 
@@ -102,8 +102,8 @@ def _compare(
     loads = []
     for place, cookie in enumerate(cookies):
         merchant_id = apart.seed.tenants[place].merchant_id
-        wanted = path.format(order=_some_order(apart, serving, place), day=_DAY)
-        request = page_request(f"/dashboard/{merchant_id}{wanted}", cookie)
+        page_path = path.format(order=_some_order(apart, serving, place), day=_DAY)
+        request = page_request(f"/dashboard/{merchant_id}{page_path}", cookie)
         status, body = fetch(serving.port, request)
         if status != 200:
             run.report.failures.append(f"{name}: {status} {body[:200]!r}")
@@ -114,10 +114,10 @@ def _compare(
         run.driver.run(msgspec.structs.replace(load, seconds=0.1))
         loads.append(load)
     for _ in range(run.options.rounds):
-        for of, load in zip(_OF, loads, strict=True):
+        for order_count, load in zip(_ORDER_COUNTS, loads, strict=True):
             outcome = run.driver.run(load)
-            run.note(f"dashboard: {name}, of {of}", outcome.p50_ms)
-            run.note(f"dashboard: {name}, 99 of 100, of {of}", outcome.p99_ms)
+            run.note(f"dashboard: {name}, of {order_count}", outcome.p50_ms)
+            run.note(f"dashboard: {name}, 99 of 100, of {order_count}", outcome.p99_ms)
             run.report.failures += [f"{name}: {wrong}" for wrong in outcome.failures]
 
 
@@ -126,9 +126,9 @@ def _some_order(apart: Apart, serving: Serving, place: int) -> str:
     listed = get_request(apart.seed, "/v1/orders?page=20&size=5", place)
     status, body = fetch(serving.port, listed)
     assert status == 200, body
-    found: str = msgspec.json.decode(body)["data"]["items"][0]["id"]
-    assert is_id(found)
-    return found
+    order_id: str = msgspec.json.decode(body)["data"]["items"][0]["id"]
+    assert is_id(order_id)
+    return order_id
 
 
 def _weight_kb(apart: Apart, serving: Serving, cookie: str) -> float:

@@ -103,10 +103,10 @@ async def make_endpoints(apart: Apart, port: int) -> None:
     """Give each merchant an endpoint."""
     check_url = UrlCheck(lambda _url: None)  # the deployment may send to loopback
     for place, tenant in enumerate(apart.seed.tenants):
-        wanted = EndpointFields(url=f"http://127.0.0.1:{port}/{place}")
+        fields = EndpointFields(url=f"http://127.0.0.1:{port}/{place}")
         async with apart.db.transaction() as tx:
             await service.create(
-                tx, tenant.merchant_id, wanted, check_url, apart.settings.secret_key, now_ms()
+                tx, tenant.merchant_id, fields, check_url, apart.settings.secret_key, now_ms()
             )
 
 

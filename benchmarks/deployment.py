@@ -41,8 +41,10 @@ def settings(data_dir: Path, **others: Any) -> Settings:
 
 def environment(data_dir: Path, port: int, **others: str) -> dict[str, str]:
     """Return the same as an environment for ``opentill serve``."""
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")}
-    return kept | {
+    inherited = {
+        name: text for name, text in os.environ.items() if not name.startswith("OPENTILL_")
+    }
+    return inherited | {
         "OPENTILL_DATA_DIR": str(data_dir),
         "OPENTILL_PORT": str(port),
         "OPENTILL_SECRET_KEY": SECRET,

@@ -24,11 +24,11 @@ def measure(run: Run) -> None:
     command = [sys.executable, "-m", "localstripe", "--from-scratch", "--port", str(port)]
     emulator = Program(command, port, run.data_dir / "localstripe.log")
     try:
-        card = _made(port, _post("/v1/payment_methods", _CARD))
+        card = _create(port, _post("/v1/payment_methods", _CARD))
         count = 10 if run.options.quick else 150
         for _ in range(run.options.rounds):
             intents = [
-                _made(port, _post("/v1/payment_intents", {**_INTENT, "payment_method": card}))
+                _create(port, _post("/v1/payment_intents", {**_INTENT, "payment_method": card}))
                 for _ in range(count)
             ]
             confirm = [_post(f"/v1/payment_intents/{intent}/confirm", {}) for intent in intents]
@@ -63,8 +63,8 @@ def _post(path: str, fields: dict[str, str]) -> bytes:
     return _request("POST", path, urlencode(fields).encode())
 
 
-def _made(port: int, request: bytes) -> str:
+def _create(port: int, request: bytes) -> str:
     status, body = fetch(port, request)
     assert status == 200, body
-    made: str = msgspec.json.decode(body)["id"]
-    return made
+    created_id: str = msgspec.json.decode(body)["id"]
+    return created_id

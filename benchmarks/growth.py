@@ -26,10 +26,10 @@ async def measure(run: Run) -> None:
     merchants = 20 if run.options.quick else 1000
     async with run.database("bench_one", 2) as apart:
         await _grow(run, apart, "one merchant", sizes, range(1))
-        made = await books.fill(apart.seed, sizes[0], range(1, 2))
+        filled = await books.fill(apart.seed, sizes[0], range(1, 2))
         serving = Serving(run.data_dir, with_worker=False, database_url=apart.url)
         try:
-            await _lists(run, apart, serving, sizes[-1], made)
+            await _lists(run, apart, serving, sizes[-1], filled)
             await bulk.exports(run, apart, serving, sizes)
         finally:
             serving.close()
@@ -44,7 +44,7 @@ async def _grow(run: Run, apart: Apart, series: str, sizes: tuple[int, ...], pla
     """Measure every operation at every size."""
     async with apart.db.transaction() as tx:
         await books.second_products(tx)
-    found = run.report.growth.setdefault(series, {})
+    points = run.report.growth.setdefault(series, {})
     there, fills = 0, []
     for size in sizes:
         filled = await books.fill(apart.seed, size - there, places)
@@ -54,8 +54,10 @@ async def _grow(run: Run, apart: Apart, series: str, sizes: tuple[int, ...], pla
         serving = Serving(run.data_dir, with_worker=False, database_url=apart.url)
         try:
             requests = await _requests(run, apart, serving, places, fills)
-            for name, (made, once) in requests.items():
-                found.setdefault(name, []).append((size, _median_ms(run, serving, made, once=once)))
+            for name, (request, once) in requests.items():
+                points.setdefault(name, []).append(
+                    (size, _median_ms(run, serving, request, once=once))
+                )
         finally:
             serving.close()
 
@@ -134,8 +136,8 @@ async def _lists(run: Run, apart: Apart, serving: Serving, large: int, small: bo
                     )
                     run.driver.run(msgspec.structs.replace(load, seconds=0.05))
                     outcome = run.driver.run(load)
-                    of = "1,000,000" if place == 0 else "1,000"
-                    run.note(f"list by {name}, {page} page, of {of}", outcome.p50_ms)
+                    order_count = "1,000,000" if place == 0 else "1,000"
+                    run.note(f"list by {name}, {page} page, of {order_count}", outcome.p50_ms)
                     run.report.failures += [f"list by {name}: {w}" for w in outcome.failures]
 
 

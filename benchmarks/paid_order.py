@@ -111,8 +111,8 @@ class _Deployed:
 
     def _keep(self, stage: str, figures: dict[str, float]) -> None:
         for name, value in figures.items():
-            kept = self._run.report.stages.setdefault(stage, {})
-            kept.setdefault(name, []).append(value)
+            values = self._run.report.stages.setdefault(stage, {})
+            values.setdefault(name, []).append(value)
 
     async def _stages(self, count: int, keep: Callable[[str, Spent], None]) -> None:
         running = await self._idle()
@@ -170,8 +170,8 @@ class _Deployed:
     async def _delivered(self, before: int, count: int) -> None:
         """Wait until the shop has all events, and the worker has written that down."""
         end = time.monotonic() + _GIVE_UP_S
-        wanted = before + math.floor(self._events * count)
-        while deliveries.received(self.receiver_port)[0] < wanted:
+        expected = before + math.floor(self._events * count)
+        while deliveries.received(self.receiver_port)[0] < expected:
             assert time.monotonic() < end, "events are not delivered"
             await asyncio.sleep(0.1)
         await asyncio.sleep(_REST_S)

@@ -34,7 +34,7 @@ def find() -> Path | None:
     _, programs = find_programs()
     places = [
         *sorted(Path("/usr/lib/postgresql").glob("*/bin/pgbench"), reverse=True),
-        *([Path(found)] if (found := shutil.which("pgbench")) else []),
+        *([Path(path)] if (path := shutil.which("pgbench")) else []),
         *sorted(programs.parents[1].glob("pginstall*/bin/pgbench"), reverse=True),
     ]
     return places[0] if places else None
@@ -49,8 +49,8 @@ def script(operation: str, statements: list[Statement]) -> str:
     ]
     if operation == "read":  # an order of the merchant who asks
         lines[2] = r"\set i :first + random(0, :each - 1) * :merchants + :m"
-    given = _GIVEN[operation]
-    roles = {name: f"({SQL_IDS[name].format(number)})" for name, number in given.items()}
+    numbers = _GIVEN[operation]
+    roles = {name: f"({SQL_IDS[name].format(number)})" for name, number in numbers.items()}
     for name in events_of(statements):
         roles[name] = f"({SQL_IDS['event'].format(':i')} || '{name[5:]}')"
     for place, statement in enumerate(statements):

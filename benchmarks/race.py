@@ -59,8 +59,8 @@ async def contest(run: Run, scenarios: Sequence[Scenario]) -> None:
             run.report.notes.append("no environment of the peers (`make bench` makes it): left out")
         if program := _pgbench(run):
             competitors.append(Pgbench(program, run.socket_dir, traces))
-        wanted = [name for name in run.options.competitors.split(",") if name]
-        competitors = [one for one in competitors if not wanted or one.name in wanted]
+        names = [name for name in run.options.competitors.split(",") if name]
+        competitors = [one for one in competitors if not names or one.name in names]
 
         run.report.resident_mb["before, one process (API and worker)"] = ours.resident_mb()
         await _same_responses(work, competitors)
@@ -133,12 +133,12 @@ async def _race(
     """Do a scenario, keep every figure, and look into the books."""
     report, options = run.report, run.options
     scenario = work.sized(scenario)
-    found = await rounds(
+    samples_by_name = await rounds(
         work, scenario, competitors, count=options.rounds, seconds=options.seconds, say=say
     )
-    report.samples[scenario.name] = found
+    report.samples[scenario.name] = samples_by_name
     short = scenario.name.partition(",")[0]
-    for name, samples in found.items():
+    for name, samples in samples_by_name.items():
         report.figures[f"{short} {name}"] = [sample.rate for sample in samples]
     async with db.snapshot() as tx:
         report.entries, violations = await check_books(tx)

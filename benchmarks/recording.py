@@ -98,13 +98,13 @@ async def recording(url: str) -> AsyncIterator[tuple[Db, list[RanStatement]]]:
 def trace(ran: Iterable[RanStatement], roles: Mapping[str, Any]) -> list[Statement]:
     """Turn the statements of one request into statements for any; ``roles`` are its own values."""
     ran = list(ran)
-    known = {**roles, **_fresh(ran)}
+    role_values = {**roles, **_fresh(ran)}
     return [
         Statement(
             how=item.how,
             sql=item.sql,
-            values=[_mark(value, known) for value in item.values],
-            gives=_gives(item.result, known),
+            values=[_mark(value, role_values) for value in item.values],
+            gives=_gives(item.result, role_values),
         )
         for item in ran
     ]
@@ -112,12 +112,12 @@ def trace(ran: Iterable[RanStatement], roles: Mapping[str, Any]) -> list[Stateme
 
 def _fresh(ran: Iterable[RanStatement]) -> dict[str, str]:
     """Name the ids that the request made: event0, event1 and so on."""
-    found: dict[str, None] = {}
+    values: dict[str, None] = {}
     for item in ran:
         for value in item.values:
             each = value if isinstance(value, list) else [value]
-            found.update({one: None for one in each if isinstance(one, str) and _FRESH.match(one)})
-    return {f"event{n}": value for n, value in enumerate(found)}
+            values.update({one: None for one in each if isinstance(one, str) and _FRESH.match(one)})
+    return {f"event{n}": value for n, value in enumerate(values)}
 
 
 def _mark(value: Any, roles: Mapping[str, Any]) -> Any:
@@ -151,9 +151,9 @@ def _gives(result: Any, roles: Mapping[str, Any]) -> dict[str, str]:
 
 def events_of(statements: Iterable[Statement]) -> list[str]:
     """Return the roles of the ids of events that a request makes."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for statement in statements:
         for value in statement.values:
             each = value if isinstance(value, list) else [value]
-            found.update({one.name: None for one in each if isinstance(one, Role)})
-    return [name for name in found if name.startswith("event")]
+            names.update({one.name: None for one in each if isinstance(one, Role)})
+    return [name for name in names if name.startswith("event")]

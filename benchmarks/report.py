@@ -41,10 +41,10 @@ class Report(msgspec.Struct, kw_only=True):
 
     def ratio(self, scenario: str, other: str) -> float | None:
         """Return what share of another's rate ours is: the median over the rounds."""
-        found = self.samples[scenario]
-        if other not in found or OURS not in found:
+        samples = self.samples[scenario]
+        if other not in samples or OURS not in samples:
             return None
-        pairs = zip(found[OURS], found[other], strict=True)
+        pairs = zip(samples[OURS], samples[other], strict=True)
         shares = [ours.rate / theirs.rate for ours, theirs in pairs if theirs.rate]
         return statistics.median(shares) if shares else None
 
@@ -77,8 +77,8 @@ def text(report: Report) -> str:
     lines += [f"- resident {name}: {mb:.0f} MB" for name, mb in report.resident_mb.items()]
     lines.append(f"- check_books: {len(report.violations)} violations in {report.entries} entries")
     lines += [f"  - {violation}" for violation in report.violations[:10]]
-    for scenario, found in report.samples.items():
-        for name, samples in found.items():
+    for scenario, by_competitor in report.samples.items():
+        for name, samples in by_competitor.items():
             for what, count in median(samples).failures.items():
                 lines.append(f"- FAILED {scenario} {name}: {count} times {what}")
     lines += [f"- FAILED {failure}" for failure in report.failures[:10]]
@@ -113,23 +113,34 @@ def _of_contest(report: Report, scenario: str) -> list[str]:
 def _ratios(report: Report) -> list[str]:
     """Return OpenTill's rates as shares of the others'."""
     lines = ["## Ratios: OpenTill's requests per second as a share of", ""]
-    races = {name: found for name, found in report.samples.items() if OURS in found}
+    races = {
+        name: by_competitor
+        for name, by_competitor in report.samples.items()
+        if OURS in by_competitor
+    }
     others = [name for name in _competitors(races) if name != OURS]
     rows = [
         [
             scenario,
             *(_percent(report.ratio(scenario, other)) for other in others),
-            _percent(_by_processor(found)),
+            _percent(_by_processor(by_competitor)),
         ]
-        for scenario, found in races.items()
+        for scenario, by_competitor in races.items()
     ]
     if races:
         lines += [*_table(["", *others, "bare ASGI, by server's processor time"], rows), ""]
-    several = {name: found for name, found in report.samples.items() if OURS not in found}
+    several = {
+        name: by_competitor
+        for name, by_competitor in report.samples.items()
+        if OURS not in by_competitor
+    }
     names = _competitors(several)
     rows = []
-    for scenario, found in several.items():
-        rates = [f"{median(found[name]).rate:,.0f}" if name in found else "-" for name in names]
+    for scenario, by_competitor in several.items():
+        rates = [
+            f"{median(by_competitor[name]).rate:,.0f}" if name in by_competitor else "-"
+            for name in names
+        ]
         rows.append([scenario, *rates])
     return [*lines, *(_table(["requests/s", *names], rows) if rows else [])]
 
@@ -169,9 +180,11 @@ def _stages(report: Report) -> list[str]:
 def _growth(report: Report) -> list[str]:
     """Return the times by number of orders."""
     lines = ["## Milliseconds of one operation at a time, by orders there are"]
-    for series, found in report.growth.items():
-        sizes = [f"{size:,}" for size, _ in next(iter(found.values()))]
-        rows = [[name, *(f"{ms:.2f}" for _, ms in points)] for name, points in found.items()]
+    for series, points_by_name in report.growth.items():
+        sizes = [f"{size:,}" for size, _ in next(iter(points_by_name.values()))]
+        rows = [
+            [name, *(f"{ms:.2f}" for _, ms in points)] for name, points in points_by_name.items()
+        ]
         lines += ["", *_table([series, *sizes], rows)]
     return lines
 
@@ -212,11 +225,11 @@ def charts(report: Report) -> dict[str, str]:
     return drawn
 
 
-def _by_processor(found: Mapping[str, list[Sample]]) -> float | None:
+def _by_processor(samples: Mapping[str, list[Sample]]) -> float | None:
     """Return the limit's processor time as a share of ours: what hardly moves with the load."""
-    if OURS not in found or "bare ASGI" not in found:
+    if OURS not in samples or "bare ASGI" not in samples:
         return None
-    return median(found["bare ASGI"]).server_us / median(found[OURS]).server_us
+    return median(samples["bare ASGI"]).server_us / median(samples[OURS]).server_us
 
 
 def _competitors(samples: Mapping[str, Mapping[str, list[Sample]]]) -> list[str]:

@@ -307,27 +307,27 @@ async def _traces(
             app=app, merchant_id=tenant.merchant_id, now=now, path=path, query=Nothing(), body=body
         )
 
-    known: dict[str, Any] = {
+    role_values: dict[str, Any] = {
         "merchant": tenant.merchant_id,
         "digest": hashlib.sha256(tenant.key.encode()).digest(),
     }
     ran.clear()
     await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
     await orders_api.get(call({"id": tenant.order_id}))
-    traces["read"] = trace(ran, {**known, "order": tenant.order_id})
+    traces["read"] = trace(ran, {**role_values, "order": tenant.order_id})
 
     ran.clear()
     body = msgspec.json.decode(session_body(0), type=SessionBody)
     await merchants.authenticate(db, settings, tenant.key, "127.0.0.1", now)
-    asked = call({}, body)
+    request = call({}, body)
     (operation,) = (one for one in checkouts_api.operations if one.write is checkouts_api.create)
     work = db.read if operation.autocommit else db.run  # as http.operations does
-    made = await work(lambda tx: checkouts_api.create(asked, tx))
-    noted = list(ran)
+    checkout = await work(lambda tx: checkouts_api.create(request, tx))
+    statements = list(ran)
     async with seed.db.connection() as tx:
-        session = await checkouts.find(tx, tenant.merchant_id, made.id)
-    own = {"session": made.id, "order": session.order_id, "product": product_id(0)}
-    traces["create"] = trace(noted, {**known, **own})
+        session = await checkouts.find(tx, tenant.merchant_id, checkout.id)
+    own = {"session": checkout.id, "order": session.order_id, "product": product_id(0)}
+    traces["create"] = trace(statements, {**role_values, **own})
 
     number = await seed.copy(1, 1)
     reports = [orders.Report("sandbox", _paid(attempt_id(number)))]
@@ -340,7 +340,7 @@ async def _traces(
         "session": session_id(number),
         "product": product_id(0),
     }
-    traces["pay"] = trace(ran, {**known, **own})
+    traces["pay"] = trace(ran, {**role_values, **own})
     return traces
 
 

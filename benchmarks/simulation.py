@@ -71,12 +71,12 @@ class Need(NamedTuple):
 
 def figures(path: Path = FIGURES) -> dict[str, Measured]:
     """Read OpenTill's rates and processor times out of a report of the bench."""
-    found: dict[str, Measured] = {}
+    measured: dict[str, Measured] = {}
     for line in path.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split("|")]
         if len(cells) == 8 and cells[1] == "OpenTill":
-            found[cells[0]] = Measured(*(float(cells[place]) for place in (2, 5, 6)))
-    return found
+            measured[cells[0]] = Measured(*(float(cells[place]) for place in (2, 5, 6)))
+    return measured
 
 
 def rate_of(measured: Measured, cores: int) -> float:
@@ -141,24 +141,24 @@ def need(
     )
 
 
-def table(found: Need, machine: Machine) -> Iterator[str]:
+def table(needed: Need, machine: Machine) -> Iterator[str]:
     """Say it in lines of a table."""
     gb = 1_000_000_000
-    log = f"{found.log_bytes / 1e6:,.1f} MB/s, {found.log_bytes * 86_400 / gb:,.0f} GB/day"
+    log = f"{needed.log_bytes / 1e6:,.1f} MB/s, {needed.log_bytes * 86_400 / gb:,.0f} GB/day"
     rows = [
-        ("nodes of the database", f"{found.nodes:,}" if found.nodes else "no number is enough"),
-        ("with a standby each", f"{2 * found.nodes:,}" if found.nodes else "-"),
-        ("cores kept busy by PostgreSQL", f"{found.database_cores:,.1f}"),
-        ("cores kept busy by servers and workers", f"{found.server_cores:,.1f}"),
-        ("server processes", f"{found.servers:,}"),
+        ("nodes of the database", f"{needed.nodes:,}" if needed.nodes else "no number is enough"),
+        ("with a standby each", f"{2 * needed.nodes:,}" if needed.nodes else "-"),
+        ("cores kept busy by PostgreSQL", f"{needed.database_cores:,.1f}"),
+        ("cores kept busy by servers and workers", f"{needed.server_cores:,.1f}"),
+        ("server processes", f"{needed.servers:,}"),
         ("write-ahead log", log),
-        ("memory", f"{found.memory_bytes / gb:,.1f} GB"),
-        ("largest merchant", f"{found.hottest_rate:,.1f}/s of {found.hottest_most:,.0f}/s"),
-        ("fullest node uses", f"{found.fullest:.0%} of its bound"),
-        ("a lost node stops", f"{found.lost_share:.1%} of payments"),
-        (f"and in {machine.failover_s} s", f"{found.lost_payments:,.0f} get 503 and try again"),
+        ("memory", f"{needed.memory_bytes / gb:,.1f} GB"),
+        ("largest merchant", f"{needed.hottest_rate:,.1f}/s of {needed.hottest_most:,.0f}/s"),
+        ("fullest node uses", f"{needed.fullest:.0%} of its bound"),
+        ("a lost node stops", f"{needed.lost_share:.1%} of payments"),
+        (f"and in {machine.failover_s} s", f"{needed.lost_payments:,.0f} get 503 and try again"),
     ]
-    limits = sorted(found.limits.items(), key=lambda limit: limit[1])
+    limits = sorted(needed.limits.items(), key=lambda limit: limit[1])
     rows += [(f"limit: {name}", f"{rate:,.0f}/s") for name, rate in limits]
     width = max(len(name) for name, _ in rows)
     return (f"{name:{width}}  {value}" for name, value in rows)
@@ -174,15 +174,15 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=Machine().cores, help="of a node")
     parser.add_argument("--log-mb", type=int, default=400, help="that a node writes in a second")
     parser.add_argument("--failover", type=int, default=30, help="seconds")
-    given = parser.parse_args()
-    if given.merchants < 1 or not 0 < given.payments <= 100_000:
+    options = parser.parse_args()
+    if options.merchants < 1 or not 0 < options.payments <= 100_000:
         parser.error("--merchants must be 1 or more, --payments above 0 and at most 100000")
-    machine = Machine(given.cores, given.log_mb * 1_000_000, given.failover)
-    found = need(
-        given.merchants, given.payments, engine=given.engine, exponent=given.exponent,
+    machine = Machine(options.cores, options.log_mb * 1_000_000, options.failover)
+    needed = need(
+        options.merchants, options.payments, engine=options.engine, exponent=options.exponent,
         machine=machine,
     )  # fmt: skip
-    print("\n".join(table(found, machine)))
+    print("\n".join(table(needed, machine)))
 
 
 if __name__ == "__main__":

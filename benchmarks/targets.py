@@ -167,25 +167,25 @@ def verdict(target: Target, figures: Figures) -> Verdict | None:
     return Verdict(target, value, figure, statistics.median(theirs))
 
 
-def line(target: Target, found: Verdict | None) -> list[str]:
+def line(target: Target, verdict: Verdict | None) -> list[str]:
     """Return a target's row: whether it is met, what, ratio or figure, bound, figures."""
     than = _name(target.than)
     bound = f"{'<=' if target.at_most else '>='} {_number(target.bound)}"
     bound += f" x {than}" if than else target.unit
-    if found is None:
+    if verdict is None:
         return ["not measured", target.what, "", bound, ""]
-    value = f"{_number(found.value)}" + (" x" if than else target.unit)
-    figures = f"{_number(found.figure)}{target.unit}"
-    if found.than is not None:
-        figures += f" : {_number(found.than)}{target.unit}"
-    return ["met" if found.met else "NOT met", target.what, value, bound, figures]
+    value = f"{_number(verdict.value)}" + (" x" if than else target.unit)
+    figures = f"{_number(verdict.figure)}{target.unit}"
+    if verdict.than is not None:
+        figures += f" : {_number(verdict.than)}{target.unit}"
+    return ["met" if verdict.met else "NOT met", target.what, value, bound, figures]
 
 
 def _name(figure: str) -> str:
     """Return who a figure is of: the competitor in a contest, how many in a list."""
     for sign in (", of ", "hot ", "many "):
-        before, found, after = figure.partition(sign)
-        if found and (sign == ", of " or before.endswith("-")):
+        before, separator, after = figure.partition(sign)
+        if separator and (sign == ", of " or before.endswith("-")):
             return after
     return figure
 

@@ -23,7 +23,7 @@ from mutants.model import Mutant, Recording, Result
 from mutants.running import TOP, covering, pytest, run
 from mutants.session import Job
 
-KEPT: Final = TOP / ".mutants"
+FOLDER: Final = TOP / ".mutants"
 # Folders of tests/ that run nothing of what is mutated, or run it too slowly.
 _LEFT_OUT: Final = frozenset({
     "browser", "generated", "image", "outgoing", "sandbox", "stress", "support",
@@ -55,18 +55,18 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Run a sample; 0 if nothing survived."""
     options = arguments()
-    KEPT.mkdir(exist_ok=True)
-    last = KEPT / "last.json"
-    chosen = again(last) if options.again else sample(options)
+    FOLDER.mkdir(exist_ok=True)
+    last = FOLDER / "last.json"
+    chosen = survivors_of(last) if options.again else sample(options)
     if options.list:
         for mutant in chosen:
             say(mutant.name)
         return 0
     with tempfile.TemporaryDirectory(prefix="opentill-mutants-") as folder:
-        recording = recorded(options, Path(folder))
+        recording = load_or_record(options, Path(folder))
         results: list[Result] = []
         end = time.monotonic() + options.minutes * 60
-        for result in judged(chosen, recording, options.seconds, Path(folder)):
+        for result in judge(chosen, recording, options.seconds, Path(folder)):
             results.append(result)
             by = f"  by {result.by}" if result.by else ""
             say(f"{len(results):4}/{len(chosen)} {result.fate:10} {result.name}{by[:160]}")
@@ -77,7 +77,7 @@ def main() -> int:
     return summary(results)
 
 
-def judged(
+def judge(
     mutants: list[Mutant], recording: Recording, seconds: float, folder: Path
 ) -> Iterator[Result]:
     """Yield what becomes of mutants."""
@@ -94,14 +94,14 @@ def judged(
     yield from run(jobs, folder)
 
 
-def recorded(options: argparse.Namespace, folder: Path) -> Recording:
+def load_or_record(options: argparse.Namespace, folder: Path) -> Recording:
     """Return what tests cover: as it was recorded, or recorded now."""
-    kept = KEPT / "recording.json"
-    known = Recording()
-    if kept.exists() and not options.record:
-        known = msgspec.json.decode(kept.read_bytes(), type=Recording)
+    file_of_recording = FOLDER / "recording.json"
+    recording = Recording()
+    if file_of_recording.exists() and not options.record:
+        recording = msgspec.json.decode(file_of_recording.read_bytes(), type=Recording)
         if not options.tests:
-            return known
+            return recording
     where = options.tests or sorted(
         str(path)
         for path in Path("tests").iterdir()
@@ -113,36 +113,34 @@ def recorded(options: argparse.Namespace, folder: Path) -> Recording:
     with pytest([*ways, *where], OPENTILL_RECORDING=str(folder / "recorded")):
         pass
     for file in (folder / "recorded").glob("*.json"):
-        known.tests |= msgspec.json.decode(file.read_bytes(), type=Recording).tests
-    kept.write_bytes(msgspec.json.encode(known))
-    return known
+        recording.tests |= msgspec.json.decode(file.read_bytes(), type=Recording).tests
+    file_of_recording.write_bytes(msgspec.json.encode(recording))
+    return recording
 
 
 def sample(options: argparse.Namespace) -> list[Mutant]:
     """Choose mutants: by chance, in turns from every module."""
-    chance = random.Random(options.seed)  # noqa: S311 - no secret
-    some = _spread(sql.mutants(), options.sql, options.only, chance)
-    return some + _spread(python.mutants(), options.python, options.only, chance)
+    rng = random.Random(options.seed)  # noqa: S311 - no secret
+    some = _spread(sql.mutants(), options.sql, options.only, rng)
+    return some + _spread(python.mutants(), options.python, options.only, rng)
 
 
-def _spread(
-    mutants: Iterable[Mutant], count: int, only: str, chance: random.Random
-) -> list[Mutant]:
+def _spread(mutants: Iterable[Mutant], count: int, only: str, rng: random.Random) -> list[Mutant]:
     rows: dict[str, list[Mutant]] = defaultdict(list)
     for mutant in mutants if count else ():
         if only in mutant.name:
             rows[mutant.module].append(mutant)
     for row in rows.values():
-        chance.shuffle(row)
+        rng.shuffle(row)
     chosen: list[Mutant] = []
     while len(chosen) < count and any(rows.values()):
         waiting = [row for row in rows.values() if row]
-        chance.shuffle(waiting)
+        rng.shuffle(waiting)
         chosen += [row.pop() for row in waiting][: count - len(chosen)]
     return chosen
 
 
-def again(last: Path) -> list[Mutant]:
+def survivors_of(last: Path) -> list[Mutant]:
     """Return those that survived last time."""
     results = msgspec.json.decode(last.read_bytes(), type=list[Result])
     names = {result.name for result in results if result.fate in {"survived", "uncovered"}}
@@ -159,8 +157,8 @@ def summary(results: list[Result]) -> int:
         kinds["all"][result.fate] += 1
     for kind, fates in kinds.items():
         noticed = fates["killed"] + fates["timeout"]
-        of = fates.total() - fates["equivalent"]
-        say(f"{kind:12} {noticed:4} of {of:4} noticed  {100 * noticed / max(of, 1):5.1f} %")
+        total = fates.total() - fates["equivalent"]
+        say(f"{kind:12} {noticed:4} of {total:4} noticed  {100 * noticed / max(total, 1):5.1f} %")
     missed = [result for result in results if result.fate in {"survived", "uncovered"}]
     for result in missed:
         say(f"{result.fate:10} {result.name}")

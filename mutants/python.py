@@ -34,10 +34,10 @@ def mutants() -> Iterator[Mutant]:
     """Yield every mutant of every module."""
     for short in MODULES:
         name = f"opentill.{short}"
-        found = importlib.util.find_spec(name)
-        if found is None or found.origin is None:
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
             raise ModuleNotFoundError(name)
-        tree = ast.parse(Path(found.origin).read_text())
+        tree = ast.parse(Path(spec.origin).read_text())
         nodes = _nodes(tree)
         left_out = {id(inner) for node in (tree, *nodes) for inner in _no_decision(node)}
         for number, node in enumerate(nodes):

@@ -56,10 +56,10 @@ def statements() -> Iterator[tuple[str, str, str]]:
             continue
         for name, value in vars(importlib.import_module(module_name)).items():
             several = enumerate(value) if isinstance(value, tuple) else [(None, value)]
-            for index, one in several:
-                if isinstance(one, Query | Value | Command) and id(one) not in seen:
-                    seen.add(id(one))
-                    yield module_name, name if index is None else f"{name}[{index}]", one.sql
+            for index, statement in several:
+                if isinstance(statement, Query | Value | Command) and id(statement) not in seen:
+                    seen.add(id(statement))
+                    yield module_name, name if index is None else f"{name}[{index}]", statement.sql
 
 
 def digest(sql: str) -> str:
@@ -114,13 +114,13 @@ def _is_value(token: Token) -> bool:
 
 def _all(sql: str) -> list[Token]:
     tokens, depth = [], 0
-    for found in _TOKEN.finditer(sql):
-        kind, text = found.lastgroup or "", found.group()
+    for match in _TOKEN.finditer(sql):
+        kind, text = match.lastgroup or "", match.group()
         if kind == "word":
             text = text.lower()
         if text in {")", "]", "end"}:
             depth -= 1
-        tokens.append(Token(kind, text, found.start(), found.end(), depth))
+        tokens.append(Token(kind, text, match.start(), match.end(), depth))
         if text in {"(", "[", "case"}:
             depth += 1
     return tokens

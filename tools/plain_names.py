@@ -25,9 +25,6 @@ BANNED_FILES: Final = frozenset({
     "parts", "reminding", "trial", "wording", "words",
 })  # fmt: skip
 UNCHECKED: Final = (
-    "benchmarks",
-    "examples",
-    "mutants",
     "src/opentill/approvals",
     "src/opentill/backoffice",
     "src/opentill/console",
@@ -47,7 +44,6 @@ UNCHECKED: Final = (
     "tests/conftest.py",
     "tests/console",
     "tests/dashboard",
-    "tests/db",
     "tests/deploy",
     "tests/disputes",
     "tests/exploration",

@@ -85,20 +85,20 @@ def set_up() -> tuple[dict[str, str], str]:
 
     def product(article: str) -> str:
         name, price = GOODS[article]
-        made = client.products.create(
+        created = client.products.create(
             name=name,
             price=price,
             currency=CURRENCY,
             metadata={"article": article},
             idempotency_key=f"{shop}-{article}-{price}",
         )
-        return made.id
+        return created.id
 
     def secret() -> str:
-        made = client.webhook_endpoints.create(
+        endpoint = client.webhook_endpoints.create(
             f"{SHOP_URL}/webhook", events=["order.paid"], idempotency_key=f"{shop}-endpoint"
         )
-        return made.secret
+        return endpoint.secret
 
     products = {
         article: setting(f"product {article} {price}", partial(product, article))
@@ -128,9 +128,9 @@ def place_order(cart: str, article: str) -> str:
     if old is not None:
         if paid_at is not None or is_paid(old) == (number, True):
             return f"{SHOP_URL}/thanks?session={old}"
-        found = client.checkouts.get(old)
-        if found.status == "OPEN":
-            return found.url
+        existing = client.checkouts.get(old)
+        if existing.status == "OPEN":
+            return existing.url
         key += f"-{old}"  # it ended unpaid: another one
     session = client.checkouts.create(
         PRODUCTS[article],
@@ -210,14 +210,14 @@ def catalogue() -> str:
 def orders() -> str:
     """Return the page of orders. Here: only for who works in the shop."""
     with transaction() as db:
-        found = db.execute(
+        records = db.execute(
             "select number, article, amount, paid_at, shipped_at from orders"
         ).fetchall()
     rows = "".join(
         f"<tr><td>{number}</td><td>{html.escape(GOODS[article][0])}</td>"
         f"<td>{amount} {CURRENCY}</td>"
         f"<td>{'paid' if paid else 'open'}</td><td>{'shipped' if shipped else ''}</td></tr>"
-        for number, article, amount, paid, shipped in found
+        for number, article, amount, paid, shipped in records
     )
     return f"<h1>Orders</h1><table>{rows}</table>"
 
@@ -237,8 +237,8 @@ class Page(BaseHTTPRequestHandler):
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         if path in ("/", "/orders"):
             self.show(200, catalogue() if path == "/" else orders())
-        elif path == "/thanks" and (found := is_paid(query.get("session", [""])[0])):
-            number, paid = found
+        elif path == "/thanks" and (payment := is_paid(query.get("session", [""])[0])):
+            number, paid = payment
             waiting = f"<h1>Order {number} is not paid yet</h1><p>Reload this page.</p>"
             self.show(200, f"<h1>Thank you: order {number} is paid</h1>" if paid else waiting)
         else:
@@ -251,13 +251,13 @@ class Page(BaseHTTPRequestHandler):
             self.send_response(take_event(body, dict(self.headers)))
             self.end_headers()
             return
-        given = {name: values[0] for name, values in parse_qs(body.decode()).items()}
-        is_cart = re.fullmatch(r"[0-9a-f]{32}", given.get("cart", ""))
-        if self.path != "/buy" or given.get("article") not in GOODS or not is_cart:
+        form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
+        is_cart = re.fullmatch(r"[0-9a-f]{32}", form.get("cart", ""))
+        if self.path != "/buy" or form.get("article") not in GOODS or not is_cart:
             self.show(404, "<h1>Not found</h1>")
             return
         try:
-            url = place_order(given["cart"], given["article"])
+            url = place_order(form["cart"], form["article"])
         except OpenTillError as error:
             self.try_again(error)
             return

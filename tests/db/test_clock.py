@@ -27,12 +27,12 @@ def _near(moment: int, ahead_ms: int) -> bool:
 
 
 async def test_a_running_process_follows_within_a_second(db: Db) -> None:
-    one, other = Clock(db, ("sandbox",)), Clock(db, ("sandbox",))
-    async with one.following(), other.following():
-        assert _near(one.now(), 0)
+    first, second = Clock(db, ("sandbox",)), Clock(db, ("sandbox",))
+    async with first.following(), second.following():
+        assert _near(first.now(), 0)
         await _ahead(db, 8 * DAY)
         begin = time.monotonic()
-        while not (_near(one.now(), 8 * DAY) and _near(other.now(), 8 * DAY)):
+        while not (_near(first.now(), 8 * DAY) and _near(second.now(), 8 * DAY)):
             assert time.monotonic() - begin < 100 * clock.FOLLOW_S  # the machine may be busy
             await asyncio.sleep(0.05)
 

@@ -118,7 +118,7 @@ class _Single(msgspec.Struct, frozen=True):
 
 
 @pytest.mark.parametrize(
-    ("struct", "sql", "made"),
+    ("struct", "sql", "expected"),
     [
         (_Placed, "select 1 as a, 'x' as b", _Placed(1, "x")),
         (_Placed, "select 'x' as b, 1 as a", _Placed(1, "x")),  # in whatever order
@@ -130,10 +130,10 @@ class _Single(msgspec.Struct, frozen=True):
     ],
 )
 async def test_columns_become_fields_by_their_names(
-    db: Db, struct: type[msgspec.Struct], sql: str, made: msgspec.Struct
+    db: Db, struct: type[msgspec.Struct], sql: str, expected: msgspec.Struct
 ) -> None:
     async with db.connection() as tx:
-        assert await Query(struct, sql).first(tx) == made
+        assert await Query(struct, sql).first(tx) == expected
 
 
 async def test_a_column_that_is_not_there_is_a_defect(db: Db) -> None:

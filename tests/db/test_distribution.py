@@ -104,8 +104,8 @@ async def test_a_table_that_is_placed_otherwise_is_named(empty: str) -> None:
     await migrations.migrate(empty)
     await citus.run(empty, "select create_reference_table('exchange_rates')",
                     "select create_distributed_table('list_changes', 'list')")  # fmt: skip
-    found = "list_changes is distributed by list and should be distributed by merchant_id"
-    with pytest.raises(CannotDistribute, match=found):
+    problem = "list_changes is distributed by list and should be distributed by merchant_id"
+    with pytest.raises(CannotDistribute, match=problem):
         await migrations.distribute(empty)
 
 
@@ -124,8 +124,8 @@ async def test_a_later_migration_places_what_it_makes(
     empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await migrations.distribute(empty)
-    for one in migrations.folder().glob("[0-9]*.sql"):
-        (tmp_path / one.name).write_bytes(one.read_bytes())
+    for file in migrations.folder().glob("[0-9]*.sql"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
     number = len(migrations.migrations())
     (tmp_path / f"{number + 1:04}_more.sql").write_text("""
         -- [orders] More of an order; it says what.
@@ -163,8 +163,8 @@ async def test_who_is_ended_after_a_file_leaves_its_triggers_to_the_next(
     function = "select prosrc from pg_proc where proname = 'count_deleted_orders'"
     await migrations.distribute(empty)
     (before,) = await citus.run(empty, function)
-    for one in migrations.folder().glob("[0-9]*.sql"):
-        (tmp_path / one.name).write_bytes(one.read_bytes())
+    for file in migrations.folder().glob("[0-9]*.sql"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
     number = len(migrations.migrations())
     (tmp_path / f"{number + 1:04}_more.sql").write_text("""
         create or replace function count_deleted_orders() returns trigger language plpgsql as $$
@@ -190,11 +190,11 @@ async def test_every_statement_runs_there_and_doctor_finds_nothing(
 ) -> None:
     opentill.environ["OPENTILL_DATABASE_URL"] = empty
     assert len(opentill.json("migrate", "--distributed")["placed"]) == len(PLACED)
-    found = opentill.json("doctor", "--statements")
-    assert [one for feature in found["features"] for one in feature["failures"]] == []
-    assert found["order"] == []
-    said = json.loads(opentill.run("doctor", "--json").stdout)
-    assert [one["level"] for one in said if one["subject"] == "cluster"] == ["ok"], said
+    statements = opentill.json("doctor", "--statements")
+    assert [one for feature in statements["features"] for one in feature["failures"]] == []
+    assert statements["order"] == []
+    checks = json.loads(opentill.run("doctor", "--json").stdout)
+    assert [one["level"] for one in checks if one["subject"] == "cluster"] == ["ok"], checks
 
 
 @citus.needed
@@ -206,9 +206,9 @@ async def test_a_coordinator_with_shards_is_named(opentill: Commands, empty: str
     )
     place = f"'{node['nodename']}', {node['nodeport']}"
 
-    def said() -> list[tuple[str, str]]:
-        found = json.loads(opentill.run("doctor", "--json").stdout)
-        return [(one["level"], one["text"]) for one in found if one["subject"] == "cluster"]
+    def shard_checks() -> list[tuple[str, str]]:
+        checks = json.loads(opentill.run("doctor", "--json").stdout)
+        return [(one["level"], one["text"]) for one in checks if one["subject"] == "cluster"]
 
     await citus.run(
         empty,
@@ -216,10 +216,10 @@ async def test_a_coordinator_with_shards_is_named(opentill: Commands, empty: str
         f"select citus_move_shard_placement(shardid, nodename, nodeport, {place}, 'block_writes')"
         " from citus_shards where table_name = 'orders'::regclass limit 1",
     )
-    (_, (level, text)) = said()
+    (_, (level, text)) = shard_checks()
     assert (level, f"`select citus_drain_node({place})`" in text) == ("fail", True), text
     await citus.run(empty, f"select citus_drain_node({place}, 'block_writes')")
-    assert [level for level, _ in said()] == ["ok"]
+    assert [level for level, _ in shard_checks()] == ["ok"]
 
 
 async def _all_said(db: Db) -> None:
@@ -237,13 +237,13 @@ async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str)
     transaction: such a transaction could be committed here and lost there.
     """
     await migrations.distribute(empty)
-    said: list[tuple[str, str]] = []  # node and command
+    commands: list[tuple[str, str]] = []  # node and command
     with citus.distributed_forms():
         db = await Db.connect(empty, 1)
         try:
             async with db.connection() as tx:
                 tx.add_log_listener(
-                    lambda _, message: said.append((message.detail or "", str(message)))
+                    lambda _, message: commands.append((message.detail or "", str(message)))
                 )
                 await tx.execute("set citus.log_remote_commands = on")
             make_merchant, *actions = PaidOrder(clock.now_ms()).actions()
@@ -251,10 +251,10 @@ async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str)
             await _all_said(db)
             nodes: set[str] = set()
             for name, act in actions:
-                said.clear()
+                commands.clear()
                 await db.run(act)
                 await _all_said(db)
-                places = [(detail.partition(" connectionId")[0], text) for detail, text in said]
+                places = [(detail.partition(" connectionId")[0], text) for detail, text in commands]
                 if name not in OPERATORS:
                     nodes |= {place for place, _ in places if place}
                 copied = {place for place, text in places if "issuing COPY public." in text}
@@ -264,10 +264,10 @@ async def test_an_order_needs_the_coordinator_and_its_own_node_alone(empty: str)
             async with db.connection() as tx:
                 session_id = await tx.fetchval("select id from checkouts limit 1")
             await _all_said(db)
-            said.clear()
+            commands.clear()
             assert await checkouts.find_page_view(db, session_id) is not None
             await _all_said(db)
-            asked = {detail.partition(" connectionId")[0] for detail, _ in said} - {""}
-            assert asked == nodes, "a customer needs no other merchant's node"
+            nodes_asked = {detail.partition(" connectionId")[0] for detail, _ in commands} - {""}
+            assert nodes_asked == nodes, "a customer needs no other merchant's node"
         finally:
             await db.close()

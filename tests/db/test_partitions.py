@@ -33,11 +33,11 @@ _COLUMNS: Final = """
 
 def boundary(prefix: str, moment_s: float) -> str:
     """Return the least id of a time: ids begin with 48 bits of milliseconds."""
-    made = new_id("order").removeprefix("order_")
+    random_part = new_id("order").removeprefix("order_")
     digits = "0123456789abcdefghjkmnpqrstvwxyz"
     number = int(moment_s * 1000) << 80
     text = ""
-    for _ in made:
+    for _ in random_part:
         number, digit = divmod(number, 32)
         text = digits[digit] + text
     return f"{prefix}_{text}"
@@ -45,60 +45,64 @@ def boundary(prefix: str, moment_s: float) -> str:
 
 async def partition(url: str) -> dict[str, tuple[str, str]]:
     """Rebuild the tables in partitions; return their constraints before and after."""
-    one = await connection.connect(url)
+    connection_ = await connection.connect(url)
     now = time.time()
-    found = {}
+    partitions = {}
     try:
         for table, column, prefix in BY_TIME:
             months = [boundary(prefix, now + days * DAY_S) for days in (-60, -30, 0, 30)]
             parts = [f"from (minvalue) to ('{months[0]}')"]
             parts += [f"from ('{low}') to ('{high}')" for low, high in pairwise(months)]
             parts += [f"from ('{months[-1]}') to (maxvalue)"]
-            found[table] = await rebuild(one, table, f"range ({column})", parts)
+            partitions[table] = await rebuild(connection_, table, f"range ({column})", parts)
         for table in BY_MERCHANT:
             parts = [f"with (modulus 4, remainder {number})" for number in range(4)]
-            found[table] = await rebuild(one, table, "hash (merchant_id)", parts)
+            partitions[table] = await rebuild(connection_, table, "hash (merchant_id)", parts)
     finally:
-        await one.close()
-    return found
+        await connection_.close()
+    return partitions
 
 
 async def rebuild(
-    one: asyncpg.Connection, table: str, by: str, parts: list[str]
+    database: asyncpg.Connection, table: str, by: str, parts: list[str]
 ) -> tuple[str, str]:
     """Replace a table by one of the same shape in partitions, with all its rows."""
-    async with one.transaction():
-        before: str = await one.fetchval(_COLUMNS, table)
-        keys = await one.fetch(
+    async with database.transaction():
+        before: str = await database.fetchval(_COLUMNS, table)
+        keys = await database.fetch(
             "select conname, pg_get_constraintdef(oid) as text from pg_constraint"
             " where conrelid = $1::regclass and contype = 'f' and conparentid = 0", table,
         )  # fmt: skip
-        triggers = await one.fetch(
+        triggers = await database.fetch(
             "select pg_get_triggerdef(oid) as text from pg_trigger"
             " where tgrelid = $1::regclass and not tgisinternal", table,
         )  # fmt: skip
-        incoming = await one.fetch(
+        incoming = await database.fetch(
             "select conname, conrelid::regclass::text as table, pg_get_constraintdef(oid) as text"
             " from pg_constraint where confrelid = $1::regclass and conparentid = 0", table,
         )  # fmt: skip
         for key in incoming:
-            await one.execute(f"alter table {key['table']} drop constraint {key['conname']}")
-        await one.execute(f"alter table {table} rename to old_rows")
-        await one.execute(f"create table {table} (like old_rows including all) partition by {by}")
+            await database.execute(f"alter table {key['table']} drop constraint {key['conname']}")
+        await database.execute(f"alter table {table} rename to old_rows")
+        await database.execute(
+            f"create table {table} (like old_rows including all) partition by {by}"
+        )
         for number, part in enumerate(parts):
-            await one.execute(
+            await database.execute(
                 f"create table {table}_{number} partition of {table} for values {part}"
             )
-        await one.execute(f"insert into {table} select * from old_rows")
-        await one.execute("drop table old_rows")
+        await database.execute(f"insert into {table} select * from old_rows")
+        await database.execute("drop table old_rows")
         for key in keys:
-            await one.execute(f"alter table {table} add constraint {key['conname']} {key['text']}")
+            await database.execute(
+                f"alter table {table} add constraint {key['conname']} {key['text']}"
+            )
         for key in incoming:
             statement = f"alter table {key['table']} add constraint {key['conname']} {key['text']}"
-            await one.execute(statement)
+            await database.execute(statement)
         for trigger in triggers:
-            await one.execute(trigger["text"])
-        after: str = await one.fetchval(_COLUMNS, table)
+            await database.execute(trigger["text"])
+        after: str = await database.fetchval(_COLUMNS, table)
     return before, after
 
 
@@ -160,5 +164,5 @@ def test_big_tables_can_be_partitioned_without_a_change_of_code(
 
 
 def test_a_boundary_parts_ids_by_their_time() -> None:
-    made = new_id("order")
-    assert boundary("order", time.time() - 1) < made < boundary("order", time.time() + 1)
+    order_id = new_id("order")
+    assert boundary("order", time.time() - 1) < order_id < boundary("order", time.time() + 1)

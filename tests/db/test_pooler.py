@@ -80,11 +80,11 @@ async def test_prepared_statements_behind_a_pooler_are_refused_with_what_to_do(
     db = await Db.connect(through(postgres_url), 4)
     try:
         with pytest.raises(Unavailable) as refused:
-            async with db.connection() as one, db.connection() as other:
-                await one.fetchval("select 2")
+            async with db.connection() as first, db.connection() as other:
+                await first.fetchval("select 2")
                 async with other.transaction():  # takes the session where that is prepared
                     await other.fetchval("select 1")
-                    await one.fetchval("select 2")
+                    await first.fetchval("select 2")
         assert refused.value.reason == connection.POOLER_HINT
     finally:
         await db.close()

@@ -69,27 +69,27 @@ KEPT: Final = (
 )
 
 
-@pytest.mark.parametrize("kept", KEPT, ids=[kept.table for kept in KEPT])
-async def test_what_is_taken_anew_at_that_moment_is_not_pruned(db: Db, kept: Kept) -> None:
+@pytest.mark.parametrize("remaining", KEPT, ids=[remaining.table for remaining in KEPT])
+async def test_what_is_taken_anew_at_that_moment_is_not_pruned(db: Db, remaining: Kept) -> None:
     async def old(tx: Tx) -> tuple[str, str]:
         order = await world.in_status(tx, "PAID")
         refund = await world.refunded(tx, order, "1.00")
-        assert await kept.take(tx, order.merchant_id, refund.id, LONG_AGO)
+        assert await remaining.take(tx, order.merchant_id, refund.id, LONG_AGO)
         return order.merchant_id, refund.id
 
     async def left(tx: Tx) -> int | None:
-        rows = f"select count(*) from {kept.table} where merchant_id = $1"
-        found: int | None = await tx.fetchval(rows, merchant_id)
-        return found
+        rows = f"select count(*) from {remaining.table} where merchant_id = $1"
+        count: int | None = await tx.fetchval(rows, merchant_id)
+        return count
 
     merchant_id, refund_id = await db.run(old)
     async with db.connection() as tx:
         async with tx.transaction():
-            assert await kept.take(tx, merchant_id, refund_id, NOW)
-            pruning = asyncio.create_task(db.run(lambda other: kept.prune(other, NOW)))
+            assert await remaining.take(tx, merchant_id, refund_id, NOW)
+            pruning = asyncio.create_task(db.run(lambda other: remaining.prune(other, NOW)))
             await asyncio.wait([pruning], timeout=0.5)
         await pruning
         assert await left(tx) == 1
     # And what nobody takes anew goes.
-    await db.run(lambda tx: kept.prune(tx, 2 * NOW))
+    await db.run(lambda tx: remaining.prune(tx, 2 * NOW))
     assert await db.run(left) == 0

@@ -59,8 +59,8 @@ PLAIN: Final = st.one_of(
 def test_exactly_the_parameters_are_replaced(parts: list[tuple[bool, str]]) -> None:
     text = " ".join(f":{part}" if is_name else part for is_name, part in parts)
     names = list(dict.fromkeys(part for is_name, part in parts if is_name))
-    wanted = " ".join(f"${names.index(part) + 1}" if is_name else part for is_name, part in parts)
-    assert compile_sql(text) == (wanted, tuple(names))
+    expected = " ".join(f"${names.index(part) + 1}" if is_name else part for is_name, part in parts)
+    assert compile_sql(text) == (expected, tuple(names))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ class Single(msgspec.Struct, frozen=True):
 class Couple(msgspec.Struct, frozen=True):
     """Two parts, of which the second need not be there."""
 
-    one: Pair
+    first: Pair
     other: Pair | None
 
 
@@ -217,10 +217,10 @@ async def test_every_way_to_run_a_query_takes_names(db: Db) -> None:
         assert await Query(Pair, "select * from pairs order by a").all(tx) == both
 
 
-@pytest.mark.parametrize(("count", "found"), [(0, "0 rows"), (3, "2 rows")])
-async def test_one_row_is_neither_none_nor_several(db: Db, count: int, found: str) -> None:
+@pytest.mark.parametrize(("count", "problem"), [(0, "0 rows"), (3, "2 rows")])
+async def test_one_row_is_neither_none_nor_several(db: Db, count: int, problem: str) -> None:
     async with db.connection() as tx:
-        with pytest.raises(NotOneRow, match=rf"{found} instead of one:\s+select n as a, :word"):
+        with pytest.raises(NotOneRow, match=rf"{problem} instead of one:\s+select n as a, :word"):
             await ROWS.one(tx, word="x", count=count, but=2)
 
 
@@ -229,7 +229,7 @@ async def test_a_row_of_several_tables_is_taken_apart_by_names(db: Db) -> None:
     statement = Joined(
         Couple,
         f"""
-        select {part("other", "r", ("b", "a"))}, {part("one", "l", ("a", "b"))}
+        select {part("other", "r", ("b", "a"))}, {part("first", "l", ("a", "b"))}
         from {rows.format("l")} left join {rows.format("r")} on r.a = l.a + :off::int order by l.a
         """,
     )

@@ -78,9 +78,9 @@ def plans(postgres_url: str, template: str) -> Iterator[dict[str, Any]]:
         takes = len((await connection.prepare(statement.sql)).get_parameters())
         await connection.execute(f"prepare hot as {statement.sql}")
         values = f"({', '.join(['null'] * takes)})" if takes else ""
-        found = await connection.fetchval(f"explain (format json) execute hot{values}")
+        plans_ = await connection.fetchval(f"explain (format json) execute hot{values}")
         await connection.execute("deallocate hot")
-        return json.loads(found)[0]["Plan"]
+        return json.loads(plans_)[0]["Plan"]
 
     with clone(postgres_url, template) as url:
         yield asyncio.run(explain(url))

@@ -45,5 +45,5 @@ async def test_a_window_adds_up_what_counts_and_forgets_the_rest(tx: Tx) -> None
         window = await rate_limits.hit(tx, "ip", "192.0.2.1", 9, NOW + 20_000 * number)
         assert window is not None
     assert window == rate_limits.Window(3, NOW + 20_000)
-    kept = await tx.fetchval("select hits from rate_limit_windows where subject = '192.0.2.1'")
-    assert kept == [NOW + 20_000, NOW + 40_000, NOW + 60_000]
+    hits = await tx.fetchval("select hits from rate_limit_windows where subject = '192.0.2.1'")
+    assert hits == [NOW + 20_000, NOW + 40_000, NOW + 60_000]

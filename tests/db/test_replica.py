@@ -180,11 +180,11 @@ async def _looking(primary_url: str, replica_url: str) -> AsyncIterator[Replica]
     """A process that has just started and has not looked at the replica yet."""
     primary = await Db.connect(primary_url, 2, acquire_timeout_s=20)
     settings = Settings(database_url=primary_url, database_read_url=replica_url)
-    made = await Replica.open(primary, settings)
+    replica = await Replica.open(primary, settings)
     try:
-        yield made
+        yield replica
     finally:
-        await made.close()
+        await replica.close()
         await primary.close()
 
 
@@ -360,8 +360,8 @@ READ_HERE: dict[str, Callable[[Db, str], Awaitable[object]]] = {
 }
 
 
-async def _all(found: AsyncIterator[T]) -> list[T]:
-    return [one async for one in found]
+async def _all(rows: AsyncIterator[T]) -> list[T]:
+    return [one async for one in rows]
 
 
 async def _exported(db: Db, shop: str) -> AsyncIterator[bytes]:
@@ -380,10 +380,10 @@ async def test_what_the_replica_refuses_is_read_from_the_primary(
     other = await Replica.open(db, settings)  # without our tables, such as after a migration
     try:
         other.lag_s = 0.0
-        found = await READ_HERE[name](other.reading(), order.merchant_id)
+        result = await READ_HERE[name](other.reading(), order.merchant_id)
         assert not other.usable  # it was asked
-        assert found == await READ_HERE[name](db, order.merchant_id)
-        assert found
+        assert result == await READ_HERE[name](db, order.merchant_id)
+        assert result
     finally:
         await other.close()
 

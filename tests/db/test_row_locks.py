@@ -224,9 +224,9 @@ CASES: Final = {
 
 
 def _clause(name: str) -> re.Match[str]:
-    found = LOCKS.search(without_comments(LOCKING[name].sql))
-    assert found is not None
-    return found
+    match = LOCKS.search(without_comments(LOCKING[name].sql))
+    assert match is not None
+    return match
 
 
 # What keeps a row from being locked whole, beside others that do: tests/merchants/test_standing.py
@@ -244,7 +244,7 @@ def test_every_statement_that_locks_is_held_against_another_session() -> None:
 
 def test_no_lock_stands_outside_of_the_statements() -> None:
     # What a statement locks where tables are distributed, it locks on one machine as well.
-    known = [
+    statements = [
         without_comments(text)
         for statement in LOCKING.values()
         for text in (statement.text, statement.distributed or "")
@@ -257,7 +257,7 @@ def test_no_lock_stands_outside_of_the_statements() -> None:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = without_comments(node.value)
                 if id(node) not in explained and LOCKS.search(text) and " from " in text:
-                    assert any(text in sql for sql in known), f"{path.name}: {text[:60]}"
+                    assert any(text in sql for sql in statements), f"{path.name}: {text[:60]}"
 
 
 # ── the world ──────────────────────────────────────────────────────────────────────────────────
@@ -266,9 +266,9 @@ def test_no_lock_stands_outside_of_the_statements() -> None:
 @pytest.fixture(scope="module")
 def url(postgres_url: str, template: str) -> Iterator[str]:
     """A database of its own, without a pooler in between: sessions are what this is about."""
-    with clone(postgres_url, template) as made:
-        asyncio.run(_fill(made))
-        yield made
+    with clone(postgres_url, template) as clone_url:
+        asyncio.run(_fill(clone_url))
+        yield clone_url
 
 
 async def _fill(url: str) -> None:
@@ -309,9 +309,9 @@ async def _fill_directly(tx: Tx, merchant_id: str, order_id: str) -> None:
     event = webhooks.Event(merchant_id, "order.paid", {}, world.NOW)
     await webhooks.emit(tx, [event])
     link = LinkBody(item=LinkItemBody(name="A gift", currency="USD", price="5"))
-    made = await payment_links.create(tx, {}, merchant_id, link, world.NOW)
-    wanted = payment_links.Selection()
-    await payment_links.open_session(tx, {}, made, wanted, Settings(), world.NOW)
+    stored_link = await payment_links.create(tx, {}, merchant_id, link, world.NOW)
+    selection = payment_links.Selection()
+    await payment_links.open_session(tx, {}, stored_link, selection, Settings(), world.NOW)
     await catchup_queries.OPEN_HEAD.run(tx, merchant_id=merchant_id)
     await search_queries.ADD_HEAD.run(tx, merchant_id=merchant_id)
     await tx.execute(
@@ -565,11 +565,11 @@ async def _fetch(
     return rows
 
 
-def _is(row: Row, found: Row) -> bool:
+def _is(row: Row, locked: Row) -> bool:
     """Tell whether a row of a result is a row of a table."""
     names = {"merchant_id", "id", "order_id", "endpoint_id", "gateway_ref"} & {*row.keys()}
-    shown = names & {*found.keys()}
-    return bool(shown) and all(row[name] == found[name] for name in shown)
+    shown = names & {*locked.keys()}
+    return bool(shown) and all(row[name] == locked[name] for name in shown)
 
 
 async def _locked(sessions: Sessions, case: Case) -> set[str]:
@@ -594,7 +594,7 @@ async def test_many_are_locked_in_the_order_in_which_everybody_locks_them(
 ) -> None:
     rows = await sessions.look.fetch(f"select * from {table} order by merchant_id, {key} limit 2")
     assert len(rows) == 2
-    wanted = list(reversed(rows))  # asked for the other way round
+    requested = list(reversed(rows))  # asked for the other way round
     await sessions.first.execute("begin")
     await sessions.first.fetch(
         f"select from {table} where merchant_id = $1 and {key} = $2 for update",
@@ -607,8 +607,8 @@ async def test_many_are_locked_in_the_order_in_which_everybody_locks_them(
             sessions.second,
             LOCKING[name],
             {
-                "merchant_id": [row["merchant_id"] for row in wanted],
-                key: [row[key] for row in wanted],
+                "merchant_id": [row["merchant_id"] for row in requested],
+                key: [row[key] for row in requested],
             },
         )
     )

@@ -85,8 +85,8 @@ async def test_a_single_statement_tries_again(db: Db) -> None:
 
 async def test_a_transaction_is_run_again_as_a_whole(db: Db) -> None:
     async def add(tx: Tx) -> None:
-        found = await tx.fetchval("select count(*) from directory")
-        await tx.execute("insert into directory (id, merchant_id) values ($1, 'x')", f"id{found}")
+        count = await tx.fetchval("select count(*) from directory")
+        await tx.execute("insert into directory (id, merchant_id) values ($1, 'x')", f"id{count}")
 
     await asyncio.gather(*(db.run(add) for _ in range(20)))
     async with db.connection() as tx:

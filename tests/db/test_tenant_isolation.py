@@ -243,9 +243,9 @@ class Business:
     def unreachable(self) -> Iterator[Any]:
         """Lend the gateways with a bank that nobody reaches."""
         away = msgspec.structs.replace(self.api_server.settings, sandbox_url="http://127.0.0.1:9")
-        made = gateways.load(away.gateways, away)
-        yield made
-        for gateway in made.values():
+        unreachable_gateways = gateways.load(away.gateways, away)
+        yield unreachable_gateways
+        for gateway in unreachable_gateways.values():
             self.api_server.run(gateway.close())
 
     # ── what it does ───────────────────────────────────────────────────────────────────────────
@@ -294,12 +294,12 @@ class Business:
         shop, api_server = self.shop, self.api_server
         item = {"name": "Cart", "price": "5.00", "currency": "USD"}
         body = {"productId": self.product, "paymentMethods": ["CREDIT_CARD"]}
-        for wanted in ({"item": item}, body):
-            shop.data("POST", "/v1/checkouts", json=wanted)
-        made = shop.data("POST", "/v1/payment-links", json={"productId": self.product})
-        path = f"/v1/payment-links/{made['id']}"
+        for item_or_body in ({"item": item}, body):
+            shop.data("POST", "/v1/checkouts", json=item_or_body)
+        created = shop.data("POST", "/v1/payment-links", json={"productId": self.product})
+        path = f"/v1/payment-links/{created['id']}"
         shop.data("PATCH", path, json={"maxUses": 5})
-        link = api_server.tx(lambda tx: payment_links.find(tx, self.id, made["id"]))
+        link = api_server.tx(lambda tx: payment_links.find(tx, self.id, created["id"]))
         wanted_once = payment_links.Selection(visitor="192.0.2.1")
         for _ in range(2):  # the second one counts the first
             session = api_server.tx(
@@ -428,10 +428,10 @@ class Business:
     def settling(self) -> None:
         """Notes, settlement of one, of what is due, and of reserves."""
         api_server = self.api_server
-        one, due = self.paid(), self.paid()
-        api_server.tx(lambda tx: orders.add_note(tx, self.id, one.id, "rang", "op", self.now))
-        api_server.tx(lambda tx: orders.notes_of(tx, one))
-        api_server.tx(lambda tx: orders.settle_one(tx, self.id, one.id, self.now, "early"))
+        first, due = self.paid(), self.paid()
+        api_server.tx(lambda tx: orders.add_note(tx, self.id, first.id, "rang", "op", self.now))
+        api_server.tx(lambda tx: orders.notes_of(tx, first))
+        api_server.tx(lambda tx: orders.settle_one(tx, self.id, first.id, self.now, "early"))
         at = (due.due_at or 0) + 1
         api_server.tx(lambda tx: _all(settlement.settleable(tx, at, self.id, None, early=False)))
         api_server.tx(lambda tx: settlement.settle_batch(tx, self.id, at))
@@ -475,9 +475,11 @@ class Business:
         api_server.tx(lambda tx: world.dispute_said(tx, other, "WON", self.later(), ref="D-1"))
         api_server.run(dispute_jobs.match(self.app.db, self.later(120_000)))
         api_server.tx(lambda tx: world.dispute_said(tx, other, "OPENED", self.now, ref="D-3"))
-        (kept, *_) = api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
+        (unmatched, *_) = api_server.tx(lambda tx: disputes.unmatched(tx, self.id))
         api_server.tx(
-            lambda tx: disputes.dismiss(tx, self.id, kept.gateway, kept.gateway_ref, "op", self.now)
+            lambda tx: disputes.dismiss(
+                tx, self.id, unmatched.gateway, unmatched.gateway_ref, "op", self.now
+            )
         )
         api_server.tx(lambda tx: disputes.count_open(tx, self.id))
         self.refunds_at_the_gateway()
@@ -527,11 +529,11 @@ class Business:
         api_server.tx(lambda tx: payouts.search(tx, self.id, "PAID"))
         api_server.tx(lambda tx: payouts.failed_since(tx, self.id, 0))
         for decided in (True, False):
-            wanted = payouts.PayoutRequest(
+            payout_request = payouts.PayoutRequest(
                 amount_minor=1, reference=world.fresh(), reason="why", by="tester"
             )
             ask = partial(
-                payouts.request, merchant_id=self.id, wanted=wanted, above=world.Decimal(0),
+                payouts.request, merchant_id=self.id, wanted=payout_request, above=world.Decimal(0),
                 now=self.now,
             )  # fmt: skip
             waits = api_server.tx(ask)
@@ -543,21 +545,27 @@ class Business:
                 api_server.tx(
                     partial(payouts.reject, request_id=waits.id, actor=actor, now=self.now)
                 )
-        asked = partial(adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester")
+        adjustment_request = partial(
+            adjustments.AdjustmentRequest, amount_minor=50, reason="why", by="tester"
+        )
         for kind, limit in (("freeze", None), ("unfreeze", None), ("recharge", 0), ("fee", 0)):
-            ask = asked(kind=kind, reference=world.fresh())
+            ask = adjustment_request(kind=kind, reference=world.fresh())
             above = None if limit is None else world.Decimal(limit)
-            made = api_server.tx(
+            adjustment = api_server.tx(
                 lambda tx, ask=ask, a=above: adjustments.request(tx, self.id, ask, a, self.now)
             )
             again = api_server.tx(
                 lambda tx, ask=ask, a=above: adjustments.request(tx, self.id, ask, a, self.now)
             )
-            assert again.id == made.id
-            if made.status == "WAITING":
+            assert again.id == adjustment.id
+            if adjustment.status == "WAITING":
                 api_server.tx(lambda tx: adjustments.list_waiting(tx, self.id))
-                api_server.tx(lambda tx, m=made: adjustments.approve(tx, m.id, "second", self.now))
-        correction = asked(kind="correct", reference=world.fresh(), order_id=self.paid().id)
+                api_server.tx(
+                    lambda tx, m=adjustment: adjustments.approve(tx, m.id, "second", self.now)
+                )
+        correction = adjustment_request(
+            kind="correct", reference=world.fresh(), order_id=self.paid().id
+        )
         api_server.tx(lambda tx: adjustments.request(tx, self.id, correction, None, self.now))
         api_server.tx(
             lambda tx: merchants.change(tx, self.id, self.now, who="op", reason="x", name="N")
@@ -633,14 +641,14 @@ class Business:
         self.shop.endpoint(url=self.epay_shop.inbox.url)
         order = self.settled()
         self.shop.dispute(order.id)
-        asked = adjustments.AdjustmentRequest(
+        adjustment = adjustments.AdjustmentRequest(
             kind="correct", amount_minor=5, reason="why", by="tester", reference=world.fresh(),
             order_id=order.id,
         )  # fmt: skip
         causes: list[tuple[ledger.Cause, str]] = [("order", order.id), ("refund", "re_none")]
 
         async def read(tx: Tx) -> None:
-            await adjustments.request(tx, self.id, asked, None, self.now)
+            await adjustments.request(tx, self.id, adjustment, None, self.now)
             assert await adjustments.list_of_order(tx, self.id, order.id)
             assert await adjustments.list_newest(tx, self.id, 20)
             assert await ledger.find_entries(tx, self.id, causes)
@@ -775,10 +783,10 @@ class Business:
         rows = await statements[()].newest.all(tx, **every, limit=1000, offset=0)
         for filters, (newest, oldest, counted) in statements.items():
             row = next(row for row in rows if None not in map(row.__getattribute__, filters))
-            given = every | {name: getattr(row, name) for name in filters}
+            filter_values = every | {name: getattr(row, name) for name in filters}
             for part in (newest, oldest):
-                assert await part.all(tx, **given, limit=5, offset=0)
-            assert await counted.get(tx, **given)
+                assert await part.all(tx, **filter_values, limit=5, offset=0)
+            assert await counted.get(tx, **filter_values)
 
     async def local_file(self, query: orders.ExportQuery) -> None:
         """Export orders with the times of a zone."""

@@ -75,10 +75,10 @@ async def test_a_node_of_a_cluster_that_is_lost_is_a_database_away(
 # No disk, no memory, no connection left, more than a limit of the server's.
 @pytest.mark.parametrize("code", ["53100", "53200", "53300", "53400"])
 async def test_a_database_that_has_nothing_left_is_no_defect(db: Db, code: str) -> None:
-    with structlog.testing.capture_logs() as said, pytest.raises(Unavailable):
+    with structlog.testing.capture_logs() as log, pytest.raises(Unavailable):
         async with db.connection() as tx:
             await tx.execute(_RAISE.format(code, "could not extend file"))
-    assert [one["error"] for one in said] == ["could not extend file"]
+    assert [one["error"] for one in log] == ["could not extend file"]
     with pytest.raises(Unavailable):
         await db.run(lambda tx: tx.execute(_RAISE.format(code, "could not extend file")))
     async with db.connection() as tx:
@@ -92,8 +92,10 @@ async def test_figures_of_a_database_that_does_not_respond_say_that_it_is_away(
     settings = Settings(database_url=database_url, gateways=("sandbox",), db_prepared=False)
     async with asyncio.timeout(10), db.transaction() as tx:
         await tx.execute("lock table business_clock")
-        found = await asyncio.to_thread(health.Reader(settings).read)
-    assert [(one.name, one.samples) for one in found] == [("opentill_database_up", [({}, False)])]
+        readings = await asyncio.to_thread(health.Reader(settings).read)
+    assert [(one.name, one.samples) for one in readings] == [
+        ("opentill_database_up", [({}, False)])
+    ]
 
 
 @pytest.mark.parametrize("code", ["58030", "XX000"])
@@ -120,9 +122,9 @@ async def test_a_connection_may_be_cut_between_preparing_and_running(
     prepare = asyncpg.Connection._get_statement
 
     async def and_cut(connection: Tx, *statement: Any, **options: Any) -> Any:
-        found = await prepare(connection, *statement, **options)
+        prepared = await prepare(connection, *statement, **options)
         connection.terminate()
-        return found
+        return prepared
 
     monkeypatch.setattr(asyncpg.Connection, "_get_statement", and_cut)
     with pytest.raises(Unavailable):

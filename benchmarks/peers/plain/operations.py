@@ -233,13 +233,13 @@ async def get_order(order_id: str, db: Database, merchant: Caller) -> OrderRespo
 
 async def verified(request: Request, sandbox_signature: Annotated[str, Header()]) -> Callback:
     body = await request.body()
-    found = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", sandbox_signature)
-    if found is None:
+    match = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", sandbox_signature)
+    if match is None:
         raise HTTPException(400, "no signature")
-    expected = hmac.new(SECRET, found[1].encode() + b"." + body, hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(expected, found[2]):
+    expected = hmac.new(SECRET, match[1].encode() + b"." + body, hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(expected, match[2]):
         raise HTTPException(400, "wrong signature")
-    if abs(time.time() - int(found[1])) > TOLERANCE_S:
+    if abs(time.time() - int(match[1])) > TOLERANCE_S:
         raise HTTPException(400, "old signature")
     return Callback.model_validate_json(body)
 
