@@ -46,7 +46,6 @@ UNCHECKED: Final = (
     "tests/dashboard",
     "tests/deploy",
     "tests/disputes",
-    "tests/exploration",
     "tests/generated",
     "tests/image",
     "tests/mail",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from exploration import reference_model
-from exploration.history_state import ANY, Kept
+from exploration.history_state import ANY, Tracked
 from exploration.order_rules import OrderRules
 from opentill import adjustments, disputes, payouts
 from opentill.adjustments import AdjustmentRequest
@@ -49,7 +49,7 @@ class Histories(OrderRules):
 
     # ── disputes ──
 
-    @precondition(lambda self: any(kept.of.paid for kept in self.orders))
+    @precondition(lambda self: any(tracked.model.paid for tracked in self.orders))
     @rule(
         which=ANY,
         word=st.sampled_from(["OPENED", "OPENED", "OPENED", *WAYS]),
@@ -57,68 +57,73 @@ class Histories(OrderRules):
     )
     def a_gateway_disputes(self, which: int, word: str, percent: int | None) -> None:
         """It may name a part, more than there is, or say how it ended before that it began."""
-        kept = self.pick([kept for kept in self.orders if kept.of.paid], which)
-        order = kept.of
+        tracked = self.pick([tracked for tracked in self.orders if tracked.model.paid], which)
+        order = tracked.model
         named = order.price - order.held()
         if percent is not None:
             unit = reference_model.grain(order.currency)
             named = max(unit, order.price * percent // 100 // unit * unit)
         ref = world.fresh()  # those that fit no order have a name of their own, too
-        fresh = self.find(kept)
+        fresh = self.find(tracked)
         work = world.dispute_said(self.tx, fresh, word, self.now, ref=ref, minor=named)
-        made = order.open_dispute(named)
-        done = self.take(f"dispute: {word}{'' if made else ' ignored'}", work, fine=True)
-        assert (done is None) == (made is None)
-        if done is None or made is None:
+        model = order.open_dispute(named)
+        done = self.take(f"dispute: {word}{'' if model else ' ignored'}", work, fine=True)
+        assert (done is None) == (model is None)
+        if done is None or model is None:
             return
-        self.disputes.append(Kept(done.id, kept.shop_id, made, order=kept, ref=ref))
+        self.disputes.append(Tracked(done.id, tracked.shop_id, model, order=tracked, ref=ref))
         self._on(self.disputes[-1], word)
 
-    def _on(self, kept: Kept, word: str) -> None:
+    def _on(self, tracked: Tracked, word: str) -> None:
         """Take the steps from where a dispute stands to what is heard of it."""
         way = WAYS[word]
-        if kept.of.status in way:
-            for status in way[way.index(kept.of.status) + 1 :]:
-                assert kept.order.of.decide(kept.of, status.lower(), self.now)
+        if tracked.model.status in way:
+            for status in way[way.index(tracked.model.status) + 1 :]:
+                assert tracked.order.model.decide(tracked.model, status.lower(), self.now)
 
-    @precondition(lambda self: any(kept.ref for kept in self.disputes))
+    @precondition(lambda self: any(tracked.ref for tracked in self.disputes))
     @rule(which=ANY, word=st.sampled_from(sorted(WAYS)))
     def a_gateway_goes_on(self, which: int, word: str) -> None:
         """Repeated news and news against what was heard change nothing."""
-        kept = self.pick([kept for kept in self.disputes if kept.ref], which)
+        tracked = self.pick([tracked for tracked in self.disputes if tracked.ref], which)
         work = world.dispute_said(
-            self.tx, self.find(kept.order), word, self.now, ref=kept.ref, minor=kept.of.amount
+            self.tx,
+            self.find(tracked.order),
+            word,
+            self.now,
+            ref=tracked.ref,
+            minor=tracked.model.amount,
         )
-        self.take(f"dispute: {word} {kept.of.status}", work, fine=True)
-        self._on(kept, word)
+        self.take(f"dispute: {word} {tracked.model.status}", work, fine=True)
+        self._on(tracked, word)
 
     @precondition(lambda self: self.orders)
     @rule(which=ANY, percent=st.sampled_from([None, 100, 40, 0, 101]))
     def the_operator_disputes(self, which: int, percent: int | None) -> None:
-        kept = self.order_of(which)
-        order, left = kept.of, kept.of.price - kept.of.held()
+        tracked = self.order_of(which)
+        order, left = tracked.model, tracked.model.price - tracked.model.held()
         named = None
         if percent is not None:
             unit = reference_model.grain(order.currency)
             named = left * percent // 100 // unit * unit + (unit if percent > 100 else 0)
-        made = order.open_dispute(named) if named is None or 0 < named <= left else None
+        model = order.open_dispute(named) if named is None or 0 < named <= left else None
         work = disputes.open_manually(
-            self.tx, kept.shop_id, kept.key,
+            self.tx, tracked.shop_id, tracked.key,
             who="ann", reason="why", now=self.now, amount_minor=named,
         )  # fmt: skip
-        done = self.take("dispute by hand", work, fine=made is not None)
+        done = self.take("dispute by hand", work, fine=model is not None)
         if done is not None:
-            self.disputes.append(Kept(done.id, kept.shop_id, made, order=kept, ref=None))
+            self.disputes.append(Tracked(done.id, tracked.shop_id, model, order=tracked, ref=None))
 
     @precondition(lambda self: self.disputes)
     @rule(which=ANY, event=st.sampled_from(["won", "lost", "lost", "recovered", "recovered"]))
     def the_operator_decides(self, which: int, event: str) -> None:
         self._decides(self.pick(self.disputes, which), event)
 
-    def _decides(self, kept: Kept, event: str) -> None:
-        fine = kept.order.of.decide(kept.of, event, self.now)
+    def _decides(self, tracked: Tracked, event: str) -> None:
+        fine = tracked.order.model.decide(tracked.model, event, self.now)
         work = disputes.decide(
-            self.tx, kept.shop_id, kept.key, event, who="ann", reason="why", now=self.now
+            self.tx, tracked.shop_id, tracked.key, event, who="ann", reason="why", now=self.now
         )
         self.take(f"dispute {event} by hand", work, fine=fine)
 
@@ -139,29 +144,29 @@ class Histories(OrderRules):
         shop_id = list(self.shops)[which % len(self.shops)]
         shop = self.shops[shop_id]
         amount = None if percent is None else self._amount(shop, "available", percent)
-        made = shop.pay_out(amount, fee)
-        wanted = PayoutRequest(
+        model = shop.pay_out(amount, fee)
+        payout_request = PayoutRequest(
             amount_minor=amount, fee_minor=fee, reference=fresh(), reason="why", by="ann"
         )
-        work = payouts.create(self.tx, shop_id, wanted, None, self.now)
-        done = self.take("payout", work, fine=made is not None)
-        if done is not None and made is not None:
-            assert done.amount_minor == made.amount
-            self.payouts.append(Kept(done.id, shop_id, made))
+        work = payouts.create(self.tx, shop_id, payout_request, None, self.now)
+        done = self.take("payout", work, fine=model is not None)
+        if done is not None and model is not None:
+            assert done.amount_minor == model.amount
+            self.payouts.append(Tracked(done.id, shop_id, model))
 
     @precondition(lambda self: self.payouts)
     @rule(which=ANY, event=st.sampled_from(["paid", "failed", "returned"]))
     def a_payout_ends(self, which: int, event: str) -> None:
         self._payout_ends(self.pick(self.payouts, which), event)
 
-    def _payout_ends(self, kept: Kept, event: str) -> None:
-        fine = self.shops[kept.shop_id].payout_ends(kept.of, event)
+    def _payout_ends(self, tracked: Tracked, event: str) -> None:
+        fine = self.shops[tracked.shop_id].payout_ends(tracked.model, event)
         if event == "paid":
-            work = payouts.pay(self.tx, kept.key, "TRN", "why", "ann", self.now)
+            work = payouts.pay(self.tx, tracked.key, "TRN", "why", "ann", self.now)
         elif event == "returned":
-            work = payouts.record_return(self.tx, kept.key, "why", "ann", self.now)
+            work = payouts.record_return(self.tx, tracked.key, "why", "ann", self.now)
         else:
-            work = payouts.fail(self.tx, kept.key, "why", "ann", self.now)
+            work = payouts.fail(self.tx, tracked.key, "why", "ann", self.now)
         self.take(f"payout {event}", work, fine=fine)
 
     @rule(
@@ -178,7 +183,7 @@ class Histories(OrderRules):
         those = frozen if kind == "unfreeze" and frozen else list(self.shops)
         shop_id = those[which % len(those)]
         shop = self.shops[shop_id]
-        own = [kept.key for kept in self.orders if kept.shop_id == shop_id]
+        own = [tracked.key for tracked in self.orders if tracked.shop_id == shop_id]
         account = account if kind == "correct" else "available"
         source = "frozen" if kind == "unfreeze" else account
         amount = self._amount(shop, source, abs(percent))
@@ -186,30 +191,34 @@ class Histories(OrderRules):
             amount = reference_model.minor(str(abs(percent)), shop.currency)
         amount = -amount if kind == "correct" and percent < 0 else amount
         about = self.pick(own, which) if kind == "correct" and own else None
-        asked = AdjustmentRequest(
+        adjustment_request = AdjustmentRequest(
             kind=kind, amount_minor=amount, reference=fresh(), reason="why", by="ann",
             account=account, order_id=about,
         )  # fmt: skip
-        work = adjustments.request(self.tx, shop_id, asked, Decimal(0) if waits else None, self.now)
+        work = adjustments.request(
+            self.tx, shop_id, adjustment_request, Decimal(0) if waits else None, self.now
+        )
         possible = kind != "correct" or about is not None
         fine = possible and (waits or shop.adjust(kind, amount, account))
         done = self.take(f"{kind}{' waits' if waits else ''}", work, fine=fine)
         if done is not None and waits:
-            self.waiting.append(Kept(done.id, shop_id, [kind, amount, account], status="WAITING"))
+            self.waiting.append(
+                Tracked(done.id, shop_id, [kind, amount, account], status="WAITING")
+            )
 
     @precondition(lambda self: self.waiting)
     @rule(which=ANY, approved=st.booleans(), by=st.sampled_from(["bob", "bob", "ann"]))
     def a_second_operator_decides(self, which: int, approved: bool, by: str) -> None:
-        kept = self.pick(self.waiting, which)
-        fine = kept.status == "WAITING" and not (approved and by == "ann")
+        tracked = self.pick(self.waiting, which)
+        fine = tracked.status == "WAITING" and not (approved and by == "ann")
         if approved:
-            fine = fine and self.shops[kept.shop_id].adjust(*kept.of)
-            work = adjustments.approve(self.tx, kept.key, by, self.now)
+            fine = fine and self.shops[tracked.shop_id].adjust(*tracked.model)
+            work = adjustments.approve(self.tx, tracked.key, by, self.now)
         else:
-            work = adjustments.reject(self.tx, kept.key, by, "why", self.now)
+            work = adjustments.reject(self.tx, tracked.key, by, "why", self.now)
         self.take("approve" if approved else "reject", work, fine=fine)
         if fine:
-            kept.status = "DONE" if approved else "REJECTED"
+            tracked.status = "DONE" if approved else "REJECTED"
 
     # ── the end ──
 
@@ -225,7 +234,7 @@ class Histories(OrderRules):
         for number, refund in enumerate(self.refunds):
             self._refund_ends(refund, "REFUSED" if number % 3 == 2 else "SUCCEEDED")
         for number, dispute in enumerate(self.disputes):
-            if dispute.of.status == "OPEN":
+            if dispute.model.status == "OPEN":
                 self._decides(dispute, "lost" if number % 2 else "won")
         for payout in self.payouts:
             self._payout_ends(payout, "paid")
@@ -238,12 +247,14 @@ class Histories(OrderRules):
         self.now += 366 * world.DAY
         self.reserves_are_released()
         self.all_is_well()
-        for kept in self.orders:
-            assert kept.of.closed(), kept.of.status
-            (row,) = self._rows(SUM, kept.key)
-            came = kept.of.comes_to()
-            assert dict(zip(reference_model.ACCOUNTS, row, strict=True)) == came, kept.of.status
-            ending = f"closed {kept.of.status} {kept.of.terms['refund_fee_policy']}"
+        for tracked in self.orders:
+            assert tracked.model.closed(), tracked.model.status
+            (row,) = self._rows(SUM, tracked.key)
+            came = tracked.model.comes_to()
+            assert dict(zip(reference_model.ACCOUNTS, row, strict=True)) == came, (
+                tracked.model.status
+            )
+            ending = f"closed {tracked.model.status} {tracked.model.terms['refund_fee_policy']}"
             self.tally[ending] = self.tally.get(ending, 0) + 1
         for shop in self.shops.values():
             assert (shop.accounts["reserve"], shop.accounts["frozen"]) == (

@@ -75,11 +75,11 @@ class OneConnection:
             return await step(self.tx)
 
 
-class Kept:
-    """Something of the database and what the model has of it."""
+class Tracked:
+    """A row of the database and its counterpart in the model."""
 
-    def __init__(self, key: str, shop_id: str, of: Any, **more: Any) -> None:
-        self.key, self.shop_id, self.of = key, shop_id, of
+    def __init__(self, key: str, shop_id: str, model: Any, **more: Any) -> None:
+        self.key, self.shop_id, self.model = key, shop_id, model
         self.__dict__.update(more)
 
 
@@ -97,12 +97,12 @@ class HistoryState(RuleBasedStateMachine):
         self.now = world.NOW
         self.sound = False
         self.shops: dict[str, reference_model.Shop] = {}
-        self.orders: list[Kept] = []
+        self.orders: list[Tracked] = []
         self.attempts: list[PaymentAttempt] = []
-        self.refunds: list[Kept] = []
-        self.disputes: list[Kept] = []
-        self.payouts: list[Kept] = []
-        self.waiting: list[Kept] = []
+        self.refunds: list[Tracked] = []
+        self.disputes: list[Tracked] = []
+        self.payouts: list[Tracked] = []
+        self.waiting: list[Tracked] = []
         self.quotes: dict[tuple[str, str], dict[int, Fraction]] = {}
         self.products: dict[tuple[str, str, str], str] = {}
         self.transaction = self.tx.transaction()
@@ -147,15 +147,15 @@ class HistoryState(RuleBasedStateMachine):
                 for (n,) in names
             )
         rows = await self.tx.fetch(self.tables)
-        found = sorted(map(tuple, rows))  # the tables may be read in any order
-        return hashlib.sha256(repr(found).encode()).hexdigest()
+        ordered = sorted(map(tuple, rows))  # the tables may be read in any order
+        return hashlib.sha256(repr(ordered).encode()).hexdigest()
 
     @staticmethod
-    def pick(kept: list[T], which: int) -> T:
+    def pick(items: list[T], which: int) -> T:
         """Pick one, the latest most often."""
-        return kept[-1 - which % len(kept)] if which % 3 else kept[which % len(kept)]
+        return items[-1 - which % len(items)] if which % 3 else items[which % len(items)]
 
-    def order_of(self, which: int) -> Kept:
+    def order_of(self, which: int) -> Tracked:
         return self.pick(self.orders, which)
 
     # ── merchants ──
@@ -175,14 +175,14 @@ class HistoryState(RuleBasedStateMachine):
             self._rate(base, quote, text, 0)
         for currency, drawn in shops:
             terms = {**drawn, "fees": self._fitting(drawn["fees"], currency)}
-            given = {key: value for key, value in terms.items() if key != "fees"}
-            made = self.run(
+            plain_terms = {key: value for key, value in terms.items() if key != "fees"}
+            created = self.run(
                 world.merchant(
-                    self.tx, settlement_currency=currency, **self._round(given, currency),
+                    self.tx, settlement_currency=currency, **self._round(plain_terms, currency),
                     fee_changes=tuple(map(self._fee, terms["fees"])),
                 )
             )  # fmt: skip
-            self.shops[made.id] = reference_model.Shop(
+            self.shops[created.id] = reference_model.Shop(
                 currency, {**terms, **self._round(terms, currency)}
             )
         for which, price, currency in bought:
@@ -211,7 +211,7 @@ class HistoryState(RuleBasedStateMachine):
         shop = self.shops[shop_id]
         value = data.draw(TERMS[term])
         changes: tuple[str, ...] = ()
-        given = {}
+        new_terms = {}
         if term == "fees":
             value = self._fitting(value, shop.currency)
             gone = {row[:2] for row in shop.terms["fees"]} - {row[:2] for row in value}
@@ -219,9 +219,9 @@ class HistoryState(RuleBasedStateMachine):
             changes += tuple(map(self._fee, value))
         else:
             value = self._round({term: value}, shop.currency)[term]
-            given[term] = Decimal(value) if term.endswith("rate") else value
+            new_terms[term] = Decimal(value) if term.endswith("rate") else value
         work = merchants.change(
-            self.tx, shop_id, self.now, who="ann", reason="why", fee_changes=changes, **given
+            self.tx, shop_id, self.now, who="ann", reason="why", fee_changes=changes, **new_terms
         )
         self.take("terms", work, fine=True)
         shop.terms = {**shop.terms, term: value}
@@ -240,15 +240,15 @@ class HistoryState(RuleBasedStateMachine):
         if base == quote:
             return Fraction(1)
         pairs = ((1, (base, quote)), (0, (quote, base)))
-        found = [
+        rates_until_now = [
             (at, straight, rate)
             for straight, pair in pairs
             for at, rate in self.quotes.get(pair, {}).items()
             if at <= self.now
         ]
-        if not found:
+        if not rates_until_now:
             return None
-        _, straight, rate = max(found)
+        _, straight, rate = max(rates_until_now)
         return rate if straight else self._turned(rate)
 
     @staticmethod
@@ -298,11 +298,12 @@ class HistoryState(RuleBasedStateMachine):
             list(self.shops),
         )
         assert {row[0]: row[1:] for row in rows} == {
-            kept.key: (
-                (o := kept.of).status, o.session, o.net, o.paid, o.held(), o.debits(), o.given(),
+            tracked.key: (
+                (o := tracked.model).status, o.session, o.net, o.paid, o.held(), o.debits(),
+                o.refunded(),
                 o.lost(), o.reserve_status, o.reserve, o.due_at if o.waits() else None, o.due_at,
             )
-            for kept in self.orders
+            for tracked in self.orders
         }  # fmt: skip
         rows = self._rows(
             "select id, status, amount_minor, debit_minor, source from refunds"
@@ -310,7 +311,8 @@ class HistoryState(RuleBasedStateMachine):
             list(self.shops),
         )
         assert {row[0]: row[1:] for row in rows} == {
-            kept.key: ((r := kept.of).status, r.amount, r.debit, r.source) for kept in self.refunds
+            tracked.key: ((r := tracked.model).status, r.amount, r.debit, r.source)
+            for tracked in self.refunds
         }
         rows = self._rows(
             "select id, status, amount_minor, debit_minor, fee_minor, offset_minor from disputes"
@@ -318,15 +320,16 @@ class HistoryState(RuleBasedStateMachine):
             list(self.shops),
         )
         assert {row[0]: row[1:] for row in rows} == {
-            kept.key: ((d := kept.of).status, d.amount, d.debit, d.fee, d.offset)
-            for kept in self.disputes
+            tracked.key: ((d := tracked.model).status, d.amount, d.debit, d.fee, d.offset)
+            for tracked in self.disputes
         }
         rows = self._rows(
             "select id, status, amount_minor, fee_minor from payouts where merchant_id = any($1)",
             list(self.shops),
         )
         assert {row[0]: row[1:] for row in rows} == {
-            kept.key: (kept.of.status, kept.of.amount, kept.of.fee) for kept in self.payouts
+            tracked.key: (tracked.model.status, tracked.model.amount, tracked.model.fee)
+            for tracked in self.payouts
         }
 
     def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from exploration import reference_model
-from exploration.history_state import ANY, CURRENCIES, HistoryState, Kept
+from exploration.history_state import ANY, CURRENCIES, HistoryState, Tracked
 from opentill import checkouts, orders
 from opentill.checkouts.jobs import expire_due
 from opentill.core.money import Money
@@ -20,27 +20,29 @@ class OrderRules(HistoryState):
 
     # ── orders ──
 
-    def _opens(self, which: int, price: int, currency: str) -> Kept | None:
+    def _opens(self, which: int, price: int, currency: str) -> Tracked | None:
         shop_id = list(self.shops)[which % len(self.shops)]
         shop = self.shops[shop_id]
         exponent = reference_model.EXPONENTS[currency]
         text = f"{price}.00" if exponent == 0 else f"{price // 100}.{price % 100:02}"
         rate, usd = self._worth(currency, shop.currency), self._worth(currency, "USD")
-        made = None
+        model = None
         if rate is not None and usd is not None:
-            made = reference_model.Order(
+            model = reference_model.Order(
                 shop, reference_model.minor(text, currency), currency, rate
             )
         key = (shop_id, text, currency)
         if key not in self.products:
             self.products[key] = self.run(world.product(self.tx, *key)).id
         work = world.session(self.tx, shop_id, self.products[key], self.now)
-        opened = self.take("open", work, fine=made is not None and made.gross > 0)
+        opened = self.take("open", work, fine=model is not None and model.gross > 0)
         if opened is None:
             return None
-        kept = Kept(opened.order_id, shop_id, made, session=opened.id, until=opened.expires_at)
-        self.orders.append(kept)
-        return kept
+        tracked = Tracked(
+            opened.order_id, shop_id, model, session=opened.id, until=opened.expires_at
+        )
+        self.orders.append(tracked)
+        return tracked
 
     @rule(which=ANY, price=st.integers(1, 30_000), currency=st.sampled_from(CURRENCIES))
     def opens(self, which: int, price: int, currency: str) -> None:
@@ -59,17 +61,17 @@ class OrderRules(HistoryState):
         self._buys(which, price, "USD", word)
 
     def _buys(self, which: int, price: int, currency: str, word: str = "SUCCEEDED") -> None:
-        kept = self._opens(which, price, currency)
-        if kept is not None:
-            self._submits(kept)
+        tracked = self._opens(which, price, currency)
+        if tracked is not None:
+            self._submits(tracked)
             self._says(len(self.attempts) - 1, word, None)
 
-    def find(self, kept: Kept) -> orders.Order:
-        return self.run(orders.find(self.tx, kept.shop_id, kept.key))
+    def find(self, tracked: Tracked) -> orders.Order:
+        return self.run(orders.find(self.tx, tracked.shop_id, tracked.key))
 
-    def _submits(self, kept: Kept) -> None:
-        work = world.submitted(self.tx, self.find(kept), self.now)
-        done = self.take("submit", work, fine=kept.of.submit())
+    def _submits(self, tracked: Tracked) -> None:
+        work = world.submitted(self.tx, self.find(tracked), self.now)
+        done = self.take("submit", work, fine=tracked.model.submit())
         if done is not None:
             self.attempts.append(done)
 
@@ -95,8 +97,8 @@ class OrderRules(HistoryState):
 
     def _says(self, place: int, word: str, method: str | None, wrong: bool = False) -> None:
         seen = self.attempts[place]
-        kept = next(kept for kept in self.orders if kept.key == seen.order_id)
-        order, before = kept.of, seen.status
+        tracked = next(tracked for tracked in self.orders if tracked.key == seen.order_id)
+        order, before = tracked.model, seen.status
         what: dict[str, Any] = {}
         if word == "SUCCEEDED":
             what["amount"] = Money(seen.amount_minor + wrong, seen.currency)
@@ -128,8 +130,8 @@ class OrderRules(HistoryState):
     @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "REFUSED", "UNKNOWN", "PENDING"]))
     def a_duplicate_is_given_back(self, which: int, word: str) -> None:
         """It posts nothing."""
-        found = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
-        seen = self.attempts[self.pick(found, which)]
+        duplicates = [n for n, a in enumerate(self.attempts) if a.status == "DUPLICATE"]
+        seen = self.attempts[self.pick(duplicates, which)]
         outcome = RefundOutcome(status=word)
         self.run(orders.given_back(self.tx, seen, outcome, self.now))
         after = self.run(orders.find_attempt(self.tx, seen.merchant_id, seen.id))
@@ -139,29 +141,33 @@ class OrderRules(HistoryState):
     @precondition(lambda self: self.orders)
     @rule(which=ANY, how=st.sampled_from(["confirm", "confirm", "revoke"]))
     def the_operator_says(self, which: int, how: str) -> None:
-        kept = self.order_of(which)
+        tracked = self.order_of(which)
         if how == "confirm":
-            work = orders.confirm_manually(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
-            self.take("confirm", work, fine=kept.of.confirm("BANK_TRANSFER", self.now))
+            work = orders.confirm_manually(
+                self.tx, tracked.shop_id, tracked.key, "ann", "why", self.now
+            )
+            self.take("confirm", work, fine=tracked.model.confirm("BANK_TRANSFER", self.now))
         else:
-            work = orders.revoke_manually(self.tx, kept.shop_id, kept.key, "ann", "why", self.now)
-            self.take("revoke", work, fine=kept.of.end("REVOKED"))
+            work = orders.revoke_manually(
+                self.tx, tracked.shop_id, tracked.key, "ann", "why", self.now
+            )
+            self.take("revoke", work, fine=tracked.model.end("REVOKED"))
 
     @precondition(lambda self: self.orders)
     @rule(which=ANY)
     def expires(self, which: int) -> None:
         """Expiring what is over already is harmless."""
-        kept = self.order_of(which)
-        fine = kept.of.end("CLOSED") or kept.of.session == "EXPIRED"
-        work = checkouts.expire(self.tx, kept.shop_id, kept.session, "over", self.now)
+        tracked = self.order_of(which)
+        fine = tracked.model.end("CLOSED") or tracked.model.session == "EXPIRED"
+        work = checkouts.expire(self.tx, tracked.shop_id, tracked.session, "over", self.now)
         self.take("expire", work, fine=fine)
 
     @rule()
     def sessions_grow_old(self) -> None:
         self.run(expire_due(self.db, self.now))
-        for kept in self.orders:
-            if kept.until <= self.now:
-                kept.of.end("CLOSED")
+        for tracked in self.orders:
+            if tracked.until <= self.now:
+                tracked.model.end("CLOSED")
 
     # ── refunds ──
 
@@ -173,8 +179,8 @@ class OrderRules(HistoryState):
     )
     def refunds_(self, which: int, part: int | None, cents: bool) -> None:
         """``part`` is hundredths of the order, or just so many cents or units."""
-        kept = self.order_of(which)
-        order = kept.of
+        tracked = self.order_of(which)
+        order = tracked.model
         text = None
         if part is not None:
             unit = reference_model.grain(order.currency)
@@ -182,13 +188,13 @@ class OrderRules(HistoryState):
             exponent = reference_model.EXPONENTS[order.currency]
             cents_in_all = amount * 100 // 10**exponent
             text = f"{cents_in_all // 100}.{cents_in_all % 100:02}"
-        made = order.refund(None if text is None else reference_model.minor(text, order.currency))
-        work = world.refunded(self.tx, self.find(kept), text, self.now)
-        done = self.take("refund", work, fine=made is not None)
-        if done is None or made is None:
+        model = order.refund(None if text is None else reference_model.minor(text, order.currency))
+        work = world.refunded(self.tx, self.find(tracked), text, self.now)
+        done = self.take("refund", work, fine=model is not None)
+        if done is None or model is None:
             return
-        assert (done.amount_minor, done.debit_minor) == (made.amount, made.debit)
-        self.refunds.append(Kept(done.id, kept.shop_id, made, order=order, row=done))
+        assert (done.amount_minor, done.debit_minor) == (model.amount, model.debit)
+        self.refunds.append(Tracked(done.id, tracked.shop_id, model, order=order, row=done))
 
     @precondition(lambda self: self.refunds)
     @rule(which=ANY, word=st.sampled_from(["SUCCEEDED", "SUCCEEDED", "REFUSED", "PENDING"]))
@@ -196,48 +202,48 @@ class OrderRules(HistoryState):
         """A gateway says something of a refund, also of one that ended."""
         self._refund_ends(self.pick(self.refunds, which), word)
 
-    def _refund_ends(self, kept: Kept, word: str) -> None:
+    def _refund_ends(self, tracked: Tracked, word: str) -> None:
         self.take(
-            f"refund: {word}", world.refund_said(self.tx, kept.row, word, self.now), fine=True
+            f"refund: {word}", world.refund_said(self.tx, tracked.row, word, self.now), fine=True
         )
-        kept.order.refund_ends(kept.of, word)
+        tracked.order.refund_ends(tracked.model, word)
 
     @precondition(lambda self: self.refunds)
     @rule(which=ANY)
     def a_refund_is_reversed(self, which: int) -> None:
         """A gateway reports that a refund has failed: one that succeeded, or any other."""
-        kept = self.pick(self.refunds, which)
-        order = self.run(orders.find(self.tx, kept.shop_id, kept.row.order_id))
+        tracked = self.pick(self.refunds, which)
+        order = self.run(orders.find(self.tx, tracked.shop_id, tracked.row.order_id))
         work = world.refund_reported(
             self.tx,
             order,
             "REFUSED",
             self.now,
-            refund=kept.row,
-            minor=kept.of.amount,
-            ref=kept.row.provider_ref or "rf_1",
+            refund=tracked.row,
+            minor=tracked.model.amount,
+            ref=tracked.row.provider_ref or "rf_1",
         )
-        self.take(f"refund: reversed {kept.of.status}", work, fine=True)
-        kept.order.reverse_refund(kept.of)
+        self.take(f"refund: reversed {tracked.model.status}", work, fine=True)
+        tracked.order.reverse_refund(tracked.model)
 
-    @precondition(lambda self: any(kept.of.paid for kept in self.orders))
+    @precondition(lambda self: any(tracked.model.paid for tracked in self.orders))
     @rule(which=ANY, percent=st.sampled_from([1, 30, 50, 100, 120]))
     def somebody_refunds_at_the_gateway(self, which: int, percent: int) -> None:
         """A part, all of the order, or more than there is."""
-        kept = self.pick([kept for kept in self.orders if kept.of.paid], which)
-        order = kept.of
+        tracked = self.pick([tracked for tracked in self.orders if tracked.model.paid], which)
+        order = tracked.model
         unit = reference_model.grain(order.currency)
         amount = max(unit, order.price * percent // 100 // unit * unit)
-        made = order.refund_at_gateway(amount)
+        model = order.refund_at_gateway(amount)
         work = world.refund_reported(
-            self.tx, self.find(kept), "SUCCEEDED", self.now, minor=amount, ref=world.fresh()
+            self.tx, self.find(tracked), "SUCCEEDED", self.now, minor=amount, ref=world.fresh()
         )
-        name = "refund at the gateway" if made else "refund at the gateway fits no order"
+        name = "refund at the gateway" if model else "refund at the gateway fits no order"
         done = self.take(name, work, fine=True)
-        assert (done is None) == (made is None)
-        if done is not None and made is not None:
-            assert (done.amount_minor, done.debit_minor) == (made.amount, made.debit)
-            self.refunds.append(Kept(done.id, kept.shop_id, made, order=order, row=done))
+        assert (done is None) == (model is None)
+        if done is not None and model is not None:
+            assert (done.amount_minor, done.debit_minor) == (model.amount, model.debit)
+            self.refunds.append(Tracked(done.id, tracked.shop_id, model, order=order, row=done))
 
     # ── settlement ──
 
@@ -245,9 +251,9 @@ class OrderRules(HistoryState):
     @rule(which=ANY)
     def one_settles(self, which: int) -> None:
         """Due or not."""
-        kept = self.order_of(which)
-        fine = kept.of.settle(self.now)
-        work = orders.settle_one(self.tx, kept.shop_id, kept.key, self.now, "why")
+        tracked = self.order_of(which)
+        fine = tracked.model.settle(self.now)
+        work = orders.settle_one(self.tx, tracked.shop_id, tracked.key, self.now, "why")
         self.take("settle", work, fine=fine)
 
     @rule(which=ANY)
@@ -255,19 +261,19 @@ class OrderRules(HistoryState):
         shop_id = list(self.shops)[which % len(self.shops)]
         work = settlement.settle_batch(self.tx, shop_id, self.now, "why", early=True)
         self.take("settle early", work, fine=True)
-        for kept in self.orders:
-            if kept.shop_id == shop_id:
-                kept.of.settle(self.now)
+        for tracked in self.orders:
+            if tracked.shop_id == shop_id:
+                tracked.model.settle(self.now)
 
     @rule()
     def what_is_due_settles(self) -> None:
         self.take("settle due", settlement.settle_due(self.db, self.now), fine=True)
-        for kept in self.orders:
-            if kept.of.paid and kept.of.due_at <= self.now:
-                kept.of.settle(self.now)
+        for tracked in self.orders:
+            if tracked.model.paid and tracked.model.due_at <= self.now:
+                tracked.model.settle(self.now)
 
     @rule()
     def reserves_are_released(self) -> None:
-        done = [kept.of.release(self.now) for kept in self.orders]
+        done = [tracked.model.release(self.now) for tracked in self.orders]
         name = "release" if any(done) else "release nothing"
         self.take(name, settlement.release_reserves(self.db, self.now), fine=True)

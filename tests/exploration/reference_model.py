@@ -31,9 +31,9 @@ def convert(minor: int, rate: Fraction, source: str, target: str) -> int:
     return half_up(minor * rate * scale / grain(target)) * grain(target)
 
 
-def part(minor: int, of: int, whole: int, currency: str) -> int:
+def part(minor: int, share: int, whole: int, currency: str) -> int:
     """The share ``of / whole`` of an amount, in whole grains."""
-    return half_up(Fraction(minor // grain(currency) * of, whole)) * grain(currency)
+    return half_up(Fraction(minor // grain(currency) * share, whole)) * grain(currency)
 
 
 def minor(text: str, currency: str) -> int:
@@ -59,9 +59,9 @@ class Refund:
 class Dispute:
     """What a dispute takes if it is lost; ``frozen`` if it was opened after settlement."""
 
-    def __init__(self, amount: int, debit: int, fee: int, frozen: bool, given: int) -> None:
-        self.amount, self.debit, self.fee, self.frozen, self.given = (
-            amount, debit, fee, frozen, given,
+    def __init__(self, amount: int, debit: int, fee: int, frozen: bool, refunded: int) -> None:
+        self.amount, self.debit, self.fee, self.frozen, self.refunded = (
+            amount, debit, fee, frozen, refunded,
         )  # fmt: skip
         self.offset, self.status = 0, "OPEN"
 
@@ -159,7 +159,7 @@ class Order:
     def debits(self) -> int:
         return sum(r.debit for r in self.refunds if r.status != "FAILED")
 
-    def given(self) -> int:
+    def refunded(self) -> int:
         return sum(r.amount for r in self.refunds if r.status == "SUCCEEDED")
 
     def lost(self) -> int:
@@ -259,7 +259,7 @@ class Order:
             return
         refund.status = "SUCCEEDED" if word == "SUCCEEDED" else "FAILED"
         self.shop.move("frozen", "gateway" if word == "SUCCEEDED" else self.place, refund.debit)
-        self._all_given()
+        self._mark_if_refunded()
 
     def refund_at_gateway(self, amount: int) -> Refund | None:
         """Money that has left at the provider: whatever the balance, if it fits the order."""
@@ -269,7 +269,7 @@ class Order:
         refund.status = "SUCCEEDED"
         self.shop.move(self.place, "gateway", refund.debit)
         self.refunds.append(refund)
-        self._all_given()
+        self._mark_if_refunded()
         return refund
 
     def reverse_refund(self, refund: Refund) -> None:
@@ -282,8 +282,8 @@ class Order:
         if self.status == "REFUNDED":
             self.status = "SETTLED" if self.carried else "PAID"
 
-    def _all_given(self) -> None:
-        if self.status in {"PAID", "SETTLED"} and self.given() == self.price:
+    def _mark_if_refunded(self) -> None:
+        if self.status in {"PAID", "SETTLED"} and self.refunded() == self.price:
             self.status = "REFUNDED"
 
     def open_dispute(self, named: int | None) -> Dispute | None:
@@ -297,12 +297,12 @@ class Order:
             rest -= part(self.fee, self.held(), self.price, shop.currency)
         debit = max(0, rest) if amount == left else part(max(0, rest), amount, left, shop.currency)
         fee, frozen = self.terms["dispute_fee_minor"], self.status == "SETTLED"
-        made = Dispute(amount, debit, fee, frozen, self.held())
-        self.disputes.append(made)
+        dispute = Dispute(amount, debit, fee, frozen, self.held())
+        self.disputes.append(dispute)
         self.status = "DISPUTED"
         if frozen:
             shop.move("available", "frozen", debit)
-        return made
+        return dispute
 
     def decide(self, dispute: Dispute, event: str, now: int) -> bool:
         if (dispute.status, event) not in {
@@ -335,7 +335,7 @@ class Order:
                 self.reserve, self.reserve_status = dispute.offset, "HELD"
             self.status, self.carried = "SETTLED", True
         dispute.status = event.upper()
-        self._all_given()
+        self._mark_if_refunded()
         return True
 
     def closed(self) -> bool:
@@ -348,24 +348,24 @@ class Order:
 
     def comes_to(self) -> dict[str, int]:
         """What the entries of a closed order come to, by its terms and its ending alone."""
-        kept = self.terms["refund_fee_policy"] == "KEPT"
+        keeps_fee = self.terms["refund_fee_policy"] == "KEPT"
         fees = sum(d.fee for d in self.disputes if d.status in {"LOST", "RECOVERED"})
-        lost, given = self.dispute("LOST"), self.debits()
+        lost, debits = self.dispute("LOST"), self.debits()
         match self.status:
             case "FAILED" | "CLOSED" | "REVOKED":
                 gateway = platform = 0
             case "SETTLED":
-                gateway, platform = -self.gross + given, self.fee + fees
+                gateway, platform = -self.gross + debits, self.fee + fees
             case "REFUNDED":  # with the fee returned, gateway and platform are netted
-                gateway, platform = (0 if kept else -self.fee), self.fee + fees
+                gateway, platform = (0 if keeps_fee else -self.fee), self.fee + fees
             case _:
                 assert lost is not None
-                gateway, platform = -self.gross + given + lost.debit, self.fee + fees
-                if lost.amount == self.price - self.held() and lost.given == self.held():
+                gateway, platform = -self.gross + debits + lost.debit, self.fee + fees
+                if lost.amount == self.price - self.held() and lost.refunded == self.held():
                     # All that no refund had: the bank has everything again.
                     unit = self.shop.currency
-                    returned = 0 if kept else part(self.fee, self.held(), self.price, unit)
-                    gateway = max(-returned, given - self.gross)
+                    returned = 0 if keeps_fee else part(self.fee, self.held(), self.price, unit)
+                    gateway = max(-returned, debits - self.gross)
         came = dict.fromkeys(ACCOUNTS, 0)
         came |= {"gateway": gateway, "platform": platform, "available": -gateway - platform}
         return came

@@ -111,7 +111,10 @@ def test_a_dispute_that_was_ignored_does_not_stand_in_the_way_of_the_next(
             history.all_is_well()
         finally:
             history.teardown()
-        assert [kept.of.status for kept in history.disputes] == ["WON", "LOST"]  # as it ends
+        assert [tracked.model.status for tracked in history.disputes] == [
+            "WON",
+            "LOST",
+        ]  # as it ends
 
     with histories_in(rollback_database_url):
         play()
