@@ -16,7 +16,7 @@ from opentill.app import OPERATIONS
 from opentill.http.operations import Nothing, Operation
 from support.api_server import TEA, Shop, error_of, raw
 from support.examples import is_night
-from support.kept_connection import kept
+from support.kept_connection import keep_connection
 
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 
@@ -119,7 +119,7 @@ def test_any_value_of_a_field_is_accepted_or_refused(
     if _is_first_field(FIELDS, operation, field):  # parsing does not depend on the field
         values += [raw(json.dumps(text, ensure_ascii=False)) for text in TEXTS.values()]
         values += [text.encode() for text in NO_JSON]
-    with kept(shop) as line:
+    with keep_connection(shop) as line:
         for value in values:
             content = start.encode() + b'"%s":' % field.encode() + value + b"}"
             answer = line.call(operation.method, path, content)
@@ -149,7 +149,7 @@ def test_any_value_of_a_parameter_is_accepted_or_refused(
     texts = [*TEXTS.values(), *(value for value in VALUES if len(value) < 1000)]
     if _is_first_field(PARAMETERS, operation, field):
         texts += NO_JSON
-    with kept(shop) as line:
+    with keep_connection(shop) as line:
         for text in texts:
             encoded = quote(raw(text))[:8000]
             answer = line.call(operation.method, f"{path}?{field}={encoded}")
@@ -181,7 +181,7 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
         (f"{field.upper()}=x", 400),
         ("&".join(f"a{n}=1" for n in range(101)), 400),
     )
-    with kept(shop) as line:
+    with keep_connection(shop) as line:
         for query, status in rows:
             answer = line.call("GET", f"{path}?{query}")
             assert answer.status_code == status, (query, answer.text)
@@ -189,7 +189,7 @@ def test_a_malformed_query_is_refused(shop: Shop, operation: Operation) -> None:
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if "{id}" in o.path], ids=_ids)
 def test_an_invalid_id_is_not_found(shop: Shop, operation: Operation) -> None:
-    with kept(shop) as line:
+    with keep_connection(shop) as line:
         for text in TEXTS.values():
             segment = quote(raw(text), safe="")[:8000]
             answer = line.call(operation.method, operation.path.replace("{id}", segment), b"{}")

@@ -27,7 +27,7 @@ from support.balancer import Balancer
 from support.cluster import Cluster, Process, wait_for
 from support.mail_server import MailServer
 from support.ports import free_port
-from support.upgrading import Load, durations, run, told
+from support.upgrading import Load, all_announced, durations, run
 from support.webhook_receiver import Receiver, receiving
 
 pytestmark = pytest.mark.stress
@@ -90,7 +90,7 @@ class Upgrade:
         sys.stderr.write(f"\n{len(load.requests)} requests, {len(load.wrong)} wrong\n")
         for request in (*load.wrong[:10], *load.slowest):
             sys.stderr.write(f"  {request}\n")
-        assert await told(self.url, self.receiver.ids())
+        assert await all_announced(self.url, self.receiver.ids())
         assert '"violations":[]' in (await run(self.command("ledger", "check", "--json")))
         assert load.wrong == []
         assert load.slowest[0].took_s < LONGEST_S, load.slowest

@@ -87,14 +87,14 @@ class Shop:
 
     def product(self, **changes: Any) -> dict[str, Any]:
         """Make a product."""
-        made: dict[str, Any] = self.data("POST", "/v1/products", json=TEA | changes)
-        return made
+        product: dict[str, Any] = self.data("POST", "/v1/products", json=TEA | changes)
+        return product
 
     def session(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
         """Open a session, of a new product if none is given."""
         body = {"productId": product_id or self.product()["id"]} | changes
-        made: dict[str, Any] = self.data("POST", "/v1/checkouts", json=body)
-        return made
+        session: dict[str, Any] = self.data("POST", "/v1/checkouts", json=body)
+        return session
 
     def order(self, product_id: str | None = None, **changes: Any) -> dict[str, Any]:
         """Open a session and return its order, PENDING."""
@@ -129,8 +129,8 @@ class Shop:
 
     def refund(self, order_id: str, **body: Any) -> dict[str, Any]:
         """Refund an order, all that is left if nothing is said."""
-        made: dict[str, Any] = self.data("POST", f"/v1/orders/{order_id}/refunds", json=body)
-        return made
+        refund: dict[str, Any] = self.data("POST", f"/v1/orders/{order_id}/refunds", json=body)
+        return refund
 
     def end_refund(self, refund_id: str, status: str = "SUCCEEDED", reason: str = "") -> None:
         """Let the gateway say how a refund ended."""
@@ -158,24 +158,24 @@ class Shop:
     def payout(self, amount_minor: int = 100) -> payouts.Payout:
         """Put money on the balance and pay it out as the operator."""
         now = self.api_server.app.clock()
-        asked = adjustments.AdjustmentRequest(
+        adjustment = adjustments.AdjustmentRequest(
             kind="recharge",
             amount_minor=amount_minor,
             reference=fresh(),
             reason="start",
             by="tester",
         )
-        self.api_server.tx(lambda tx: adjustments.request(tx, self.id, asked, None, now))
-        wanted = PayoutRequest(
+        self.api_server.tx(lambda tx: adjustments.request(tx, self.id, adjustment, None, now))
+        payout_request = PayoutRequest(
             amount_minor=amount_minor, fee_minor=0, reference=fresh(), reason="weekly", by="tester"
         )
-        return self.api_server.tx(lambda tx: payouts.create(tx, self.id, wanted, None, now))
+        return self.api_server.tx(lambda tx: payouts.create(tx, self.id, payout_request, None, now))
 
     def endpoint(self, **changes: Any) -> dict[str, Any]:
         """Make a webhook endpoint; nothing is sent there, since no worker runs."""
         body = {"url": "https://shop.example.com/hook"} | changes
-        made: dict[str, Any] = self.data("POST", "/v1/webhook-endpoints", json=body)
-        return made
+        endpoint: dict[str, Any] = self.data("POST", "/v1/webhook-endpoints", json=body)
+        return endpoint
 
 
 class ApiServer:

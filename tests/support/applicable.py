@@ -112,12 +112,14 @@ def _reason(item: pytest.Item) -> str | None:
 
 def summarize(reporter: pytest.TerminalReporter) -> None:
     """Write the reasons, and how many tests each has left out."""
-    said = (report.longrepr[2] for report in reporter.stats.get("skipped", ()))
-    found = Counter(
-        reason.removeprefix("Skipped: ").removeprefix(BEGIN) for reason in said if BEGIN in reason
+    reasons = (report.longrepr[2] for report in reporter.stats.get("skipped", ()))
+    counts = Counter(
+        reason.removeprefix("Skipped: ").removeprefix(BEGIN)
+        for reason in reasons
+        if BEGIN in reason
     )
-    if not found:
+    if not counts:
         return
     reporter.section("not applicable on a cluster")
-    for reason, count in found.most_common():
+    for reason, count in counts.most_common():
         reporter.line(f"{count:6}  {reason}")

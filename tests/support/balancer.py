@@ -29,11 +29,11 @@ class Balancer:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[int]:
         """Listen at a port while the block runs."""
-        made = await asyncio.start_server(self._connected, "127.0.0.1", self._port, backlog=512)
+        server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, backlog=512)
         try:
             yield self._port
         finally:
-            made.close()
+            server.close()
             for writer in self._writers:
                 writer.transport.abort()
             await asyncio.gather(*self._tasks, return_exceptions=True)

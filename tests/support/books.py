@@ -19,18 +19,18 @@ _MOST: Final = 15 * 1024  # characters: asyncpg keeps no longer statement prepar
 @cache
 def _joined(statements: tuple[str, ...]) -> list[tuple[str, int]]:
     """Join statements without changing their order; each with the number of its parameters."""
-    found = [("", 0)]
+    parts = [("", 0)]
     for sql in statements:
-        text, count = found[-1]
+        text, count = parts[-1]
         if len(text) + len(sql) + 100 > _MOST:
             text, count = "", 0
-            found.append((text, count))
+            parts.append((text, count))
         numbers = [int(number) for number in re.findall(r"\$(\d+)", sql)]
-        moved = re.sub(r"\$(\d+)", lambda found, n=count: f"${int(found[1]) + n}", sql)
+        moved = re.sub(r"\$(\d+)", lambda parts, n=count: f"${int(parts[1]) + n}", sql)
         joined = f"select rule, merchant_id, subject, detail from (\n{moved}\n) r"
         text = f"{text} union all {joined}" if text else joined
-        found[-1] = (text, count + max(numbers, default=0))
-    return found
+        parts[-1] = (text, count + max(numbers, default=0))
+    return parts
 
 
 async def ledger_violations(tx: Tx) -> list[Violation]:
@@ -40,15 +40,15 @@ async def ledger_violations(tx: Tx) -> list[Violation]:
 
 async def assert_books(tx: Tx) -> int:
     """Fail with what is wrong if the books are not right; return how many entries there are."""
-    asked: list[tuple[Any, Any]] = list(rules.statements())
-    values = [value for rule, named in asked for value in rule.values(None, named)]
+    statements: list[tuple[Any, Any]] = list(rules.statements())
+    values = [value for rule, named in statements for value in rule.values(None, named)]
     violations: list[Violation] = []
     if Statement.distributes:  # a cluster joins no rules that ask all nodes
-        for rule, named in asked:
+        for rule, named in statements:
             violations += await rule.all(tx, **named)
-        asked = []
+        statements = []
     # The statements are read anew each time: mutation tests change them.
-    for sql, count in _joined(tuple(rule.sql for rule, _ in asked)):
+    for sql, count in _joined(tuple(rule.sql for rule, _ in statements)):
         rows = await tx.fetch(sql, *values[:count])
         violations += [Violation(**row) for row in rows]
         del values[:count]

@@ -31,11 +31,11 @@ def page(localizer: Localizer) -> str:
         asset=assets.address,
         test_mode=True,
         refresh=None,
-        charts=made(localizer),
+        charts=example_charts(localizer),
     )
 
 
-def made(localizer: Localizer) -> list[Chart]:
+def example_charts(localizer: Localizer) -> list[Chart]:
     """Return two charts: money as bars, and counts with a rate that is not always there."""
     days = [date(2026, 3, 1) + timedelta(days=number) for number in range(30)]
     volume = [

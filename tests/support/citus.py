@@ -38,12 +38,12 @@ _numbers: Final = itertools.count(1)
 def named(database: str, host: str = "", port: int = 0) -> str:
     """Return the address of a database of the cluster, on its coordinator or another node."""
     parts = urlsplit(CITUS)
-    given = dict(parse_qsl(parts.query))
+    parameters = dict(parse_qsl(parts.query))
     place = {
-        "host": host or parts.hostname or given.get("host", ""),
-        "port": str(port or parts.port or given.get("port", 5432)),
+        "host": host or parts.hostname or parameters.get("host", ""),
+        "port": str(port or parts.port or parameters.get("port", 5432)),
     }
-    query = urlencode(given | place)
+    query = urlencode(parameters | place)
     return f"postgresql://{parts.username or 'postgres'}@/{database}?{query}"
 
 
@@ -51,18 +51,18 @@ async def run(url: str, *statements: str) -> list[asyncpg.Record]:
     """Run statements one after another and return the rows of the last."""
     connection = await asyncpg.connect(url, server_settings={"client_min_messages": "warning"})
     try:
-        found: list[asyncpg.Record] = []
+        rows: list[asyncpg.Record] = []
         for statement in statements:
-            found = await connection.fetch(statement)
-        return found
+            rows = await connection.fetch(statement)
+        return rows
     finally:
         await connection.close()
 
 
 async def _nodes() -> list[asyncpg.Record]:
-    found = await run(CITUS, _NODES)
-    assert len(found) > 1, "the cluster has no worker"
-    return found
+    nodes_ = await run(CITUS, _NODES)
+    assert len(nodes_) > 1, "the cluster has no worker"
+    return nodes_
 
 
 async def create(name: str, *, registered: bool = True) -> list[str]:
@@ -70,13 +70,13 @@ async def create(name: str, *, registered: bool = True) -> list[str]:
 
     Returns the address on each, the coordinator's first.
     """
-    found = await _nodes()
-    addresses = [named(name, node["nodename"], node["nodeport"]) for node in found]
-    for node, address in zip(found, addresses, strict=True):
+    nodes_ = await _nodes()
+    addresses = [named(name, node["nodename"], node["nodeport"]) for node in nodes_]
+    for node, address in zip(nodes_, addresses, strict=True):
         await run(named("postgres", node["nodename"], node["nodeport"]), f"create database {name}")
         if registered:
             await run(address, "create extension citus")
-    for node in found if registered else ():
+    for node in nodes_ if registered else ():
         way = "citus_add_node" if node["groupid"] else "citus_set_coordinator_host"
         await run(named(name), f"select {way}('{node['nodename']}', {node['nodeport']})")
     return addresses
@@ -128,18 +128,18 @@ class Node:
 
 async def nodes(url: str) -> list[Node]:
     """Return the nodes of a database, the coordinator first."""
-    found = await run(url, _NODES)
-    return [Node(row["nodename"], row["nodeport"], row["groupid"]) for row in found]
+    rows = await run(url, _NODES)
+    return [Node(row["nodename"], row["nodeport"], row["groupid"]) for row in rows]
 
 
 @contextmanager
 def distributed_forms() -> Iterator[None]:
     """Give this process back the statements that it had when the block ends."""
     before_it = Statement.distributes
-    kept = [(one, dict(vars(one))) for one in Statement.in_two_forms]
+    originals = [(one, dict(vars(one))) for one in Statement.in_two_forms]
     try:
         yield
     finally:
         Statement.distributes = before_it
-        for statement, before in kept:
+        for statement, before in originals:
             vars(statement).update(before)

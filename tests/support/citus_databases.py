@@ -111,6 +111,6 @@ class ClusterDatabases(Databases):
         return not any([await node.fetchval(_UNDECIDED) for node in nodes])
 
     async def _drop(self, database: Database) -> None:
-        for one in self._nodes.pop(database.name):
-            await one.close()
+        for node in self._nodes.pop(database.name):
+            await node.close()
         await citus.drop(database.name)

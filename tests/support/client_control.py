@@ -30,23 +30,23 @@ class Control:
         self._shops[shop.key] = shop
         return {"url": self._api_server.url, "proxy": self._proxy.url, "key": shop.key}
 
-    def confirm(self, given: Any) -> Any:
+    def confirm(self, values: Any) -> Any:
         """Confirm an order's money."""
-        self._shops[given["key"]].confirm(given["order"])
+        self._shops[values["key"]].confirm(values["order"])
         return {}
 
-    def dispute(self, given: Any) -> Any:
+    def dispute(self, values: Any) -> Any:
         """Open a dispute of a paid order."""
-        return {"id": self._shops[given["key"]].dispute(given["order"]).id}
+        return {"id": self._shops[values["key"]].dispute(values["order"]).id}
 
-    def payout(self, given: Any) -> Any:
+    def payout(self, values: Any) -> Any:
         """Pay something out."""
-        return {"id": self._shops[given["key"]].payout().id}
+        return {"id": self._shops[values["key"]].payout().id}
 
-    def plan(self, given: Any) -> Any:
+    def plan(self, values: Any) -> Any:
         """Say what becomes of the next requests through the proxy."""
         self._proxy.requests.clear()
-        self._proxy.plan = given["plan"]
+        self._proxy.plan = values["plan"]
         return {}
 
     def requests(self, _: Any) -> Any:
@@ -62,15 +62,15 @@ def controlling(api_server: ApiServer) -> Iterator[str]:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                given = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                values = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 work: Callable[[Any], Any] = getattr(control, self.path.strip("/"))
                 try:
-                    status, found = 200, work(given)
+                    status, result = 200, work(values)
                 except Exception as error:  # noqa: BLE001 - told to the test that asked
-                    status, found = 500, repr(error)
+                    status, result = 500, repr(error)
                 self.send_response(status)
                 self.end_headers()
-                self.wfile.write(json.dumps(found).encode())
+                self.wfile.write(json.dumps(result).encode())
 
             def log_message(self, *_: Any) -> None:
                 """Print nothing."""

@@ -244,9 +244,9 @@ def _answers(port: int) -> bool:
 async def eventually(look: Callable[[], Awaitable[T]], seconds: float = 180) -> T:
     """Return the first true value; the last one if there was none in time."""
     end = time.monotonic() + seconds
-    while not (found := await look()) and time.monotonic() < end:
+    while not (result := await look()) and time.monotonic() < end:
         await asyncio.sleep(0.03)
-    return found
+    return result
 
 
 class Shop:
@@ -307,12 +307,12 @@ class Client:
 
     async def open(self, product_id: str) -> tuple[str, str]:
         """Open a session; return its id and its order's."""
-        made = await self.call("POST", "/v1/checkouts", {"productId": product_id})
-        made.raise_for_status()
-        session_id = made.json()["data"]["id"]
-        found = await self.call("GET", f"/v1/checkouts/{session_id}")
-        found.raise_for_status()
-        return session_id, found.json()["data"]["orderId"]
+        created = await self.call("POST", "/v1/checkouts", {"productId": product_id})
+        created.raise_for_status()
+        session_id = created.json()["data"]["id"]
+        checkout = await self.call("GET", f"/v1/checkouts/{session_id}")
+        checkout.raise_for_status()
+        return session_id, checkout.json()["data"]["orderId"]
 
     async def send_form(self, session_id: str, method: str) -> httpx2.Response:
         """Send the payment page's form."""
@@ -323,8 +323,8 @@ class Client:
         """Send the payment page's form; return the attempt's id if the bank's page is next."""
         answer = await self.send_form(session_id, method)
         assert answer.status_code == 303, (answer.status_code, answer.text[:500])
-        found = re.search(r"/continue/(att_\w+)", answer.headers["location"])
-        return found[1] if found else None
+        match = re.search(r"/continue/(att_\w+)", answer.headers["location"])
+        return match[1] if match else None
 
     async def type_card(self, attempt_id: str, number: str = CARD) -> None:
         """Fill the bank's card form."""
@@ -338,9 +338,9 @@ class Client:
 
     async def order(self, order_id: str) -> dict[str, Any]:
         """Read an order."""
-        found = await self.call("GET", f"/v1/orders/{order_id}")
-        found.raise_for_status()
-        data: dict[str, Any] = found.json()["data"]
+        order = await self.call("GET", f"/v1/orders/{order_id}")
+        order.raise_for_status()
+        data: dict[str, Any] = order.json()["data"]
         return data
 
     async def paid(self, product_id: str, number: str = CARD) -> str:

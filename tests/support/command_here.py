@@ -63,7 +63,7 @@ def _being(
     words: Sequence[str], environ: Mapping[str, str], directory: Path, files: list[BinaryIO]
 ) -> Iterator[None]:
     """Have what a process has to itself be the command's while the block runs."""
-    kept = dict(os.environ)
+    environment = dict(os.environ)
     with (
         pytest.MonkeyPatch.context() as patch,
         warnings.catch_warnings(),
@@ -82,7 +82,7 @@ def _being(
             yield
         finally:
             os.environ.clear()
-            os.environ.update(kept)
+            os.environ.update(environment)
 
 
 class _Text(io.TextIOWrapper):
@@ -102,13 +102,13 @@ def _root() -> Any:
 
 @contextlib.contextmanager
 def _log_as_before() -> Iterator[None]:
-    kept, root = structlog.get_config(), logging.getLogger()
+    configuration, root = structlog.get_config(), logging.getLogger()
     handlers, level, requests = root.handlers[:], root.level, log._requests
     levels = {name: logging.getLogger(name).level for name in log._QUIET}
     try:
         yield
     finally:
-        structlog.configure(**kept)
+        structlog.configure(**configuration)
         root.handlers[:] = handlers
         root.setLevel(level)
         log._requests = requests

@@ -101,12 +101,12 @@ class ForkServer:
             streams[0].write(given)
             streams[0].seek(0)
             numbers = [stream.fileno() for stream in streams]
-            said = self.run_on(numbers, words, environ, directory)
+            result = self.run_on(numbers, words, environ, directory)
             for stream in streams:
                 stream.seek(0)
             _, out, err = (stream.read() for stream in streams)
-        assert said is not None, f"opentill {' '.join(words)} did not end: {err.decode()}"
-        return subprocess.CompletedProcess(["opentill", *words], said, out, err)
+        assert result is not None, f"opentill {' '.join(words)} did not end: {err.decode()}"
+        return subprocess.CompletedProcess(["opentill", *words], result, out, err)
 
     def run_on(
         self, streams: Sequence[int], words: Sequence[str], environ: Mapping[str, str],
@@ -114,8 +114,8 @@ class ForkServer:
     ) -> int | None:  # fmt: skip
         """Run a command on these three streams; its exit code, or None if a signal ended it."""
         with self._ask(streams, words, environ, directory) as fork_server:
-            said = fork_server.recv(16)
-        return int(said) if said else None
+            response = fork_server.recv(16)
+        return int(response) if response else None
 
     def start(
         self, words: Sequence[str], environ: Mapping[str, str], directory: Path, stderr: int
@@ -178,8 +178,8 @@ def forking(much: str = "everything") -> Iterator[str]:
 def _names(answer: Any) -> Iterator[str]:
     """Yield the names of all fields of an answer, beside those that a merchant has given."""
     if isinstance(answer, list):
-        for one in answer:
-            yield from _names(one)
+        for each in answer:
+            yield from _names(each)
     elif isinstance(answer, dict):
         for name, value in answer.items():
             yield name

@@ -102,10 +102,10 @@ class Hammer:
         recent = self.orders[-12:] if _random.random() < 0.8 else self.orders
         return _random.choice(recent)
 
-    async def one(self, tx: Tx, table: str, where: str) -> str | None:
+    async def pick_id(self, tx: Tx, table: str, where: str) -> str | None:
         sql = f"select id from {table} where merchant_id = $1 and {where} order by random() limit 1"
-        found: str | None = await tx.fetchval(sql, self.shop_id)
-        return found
+        row_id: str | None = await tx.fetchval(sql, self.shop_id)
+        return row_id
 
     async def buy(self, tx: Tx) -> orders.PaymentAttempt:
         session = await world.session(tx, self.shop_id, self.product_id, self.now())
@@ -162,9 +162,9 @@ class Hammer:
             await world.refund_reported(tx, order, "SUCCEEDED", self.now(), minor=minor, ref=ref)
 
     async def reverse_refund(self, tx: Tx) -> None:
-        found = await self.one(tx, "refunds", "status = 'SUCCEEDED'")
-        if found:
-            refund = await refunds.find(tx, self.shop_id, found)
+        refund_id = await self.pick_id(tx, "refunds", "status = 'SUCCEEDED'")
+        if refund_id:
+            refund = await refunds.find(tx, self.shop_id, refund_id)
             order = await orders.find(tx, self.shop_id, refund.order_id)
             await world.refund_reported(
                 tx, order, "REFUSED", self.now(), refund=refund, minor=refund.amount_minor,
@@ -182,15 +182,15 @@ class Hammer:
         event = _random.choice(("opened", "won", "lost", "recovered"))
         status = {"recovered": "'LOST'"}.get(event, "'OPEN'")
         order_id = self.order_id()  # before the snapshot, which later ones are not in
-        found = await self.one(tx, "disputes", f"status = {status}")
+        dispute_id = await self.pick_id(tx, "disputes", f"status = {status}")
         await self.audit(tx, f"disputes {event}")
         if event == "opened":
             await disputes.open_manually(
                 tx, self.shop_id, order_id, who="ann", reason="why", now=self.now()
             )
-        elif found:
+        elif dispute_id:
             await disputes.decide(
-                tx, self.shop_id, found, event, who="ann", reason="why", now=self.now()
+                tx, self.shop_id, dispute_id, event, who="ann", reason="why", now=self.now()
             )
 
     async def settle(self, tx: Tx) -> None:
@@ -203,19 +203,19 @@ class Hammer:
 
     async def pay_out(self, tx: Tx) -> None:
         amount = _random.choice((None, 100, 20_000))
-        wanted = PayoutRequest(
+        payout_request = PayoutRequest(
             amount_minor=amount, fee_minor=25, reference=fresh(), reason="why", by="ann"
         )
-        await payouts.create(tx, self.shop_id, wanted, None, self.now())
+        await payouts.create(tx, self.shop_id, payout_request, None, self.now())
 
     async def payout_ends(self, tx: Tx) -> None:
-        found = await self.one(tx, "payouts", "status = 'PENDING'")
-        if found and _random.random() < 0.6:
-            await payouts.pay(tx, found, "TRN", "sent", "ann", self.now())
-        elif found:
-            await payouts.fail(tx, found, "closed", "ann", self.now())
+        payout_id = await self.pick_id(tx, "payouts", "status = 'PENDING'")
+        if payout_id and _random.random() < 0.6:
+            await payouts.pay(tx, payout_id, "TRN", "sent", "ann", self.now())
+        elif payout_id:
+            await payouts.fail(tx, payout_id, "closed", "ann", self.now())
         else:
-            paid = await self.one(tx, "payouts", "status = 'PAID'")
+            paid = await self.pick_id(tx, "payouts", "status = 'PAID'")
             if paid:
                 await payouts.record_return(tx, paid, "closed", "ann", self.now())
 
@@ -223,16 +223,18 @@ class Hammer:
         kind = _random.choice((*adjustments.KINDS, "correct"))
         amount = _random.choice((100, 2_500))
         correct = kind == "correct"
-        asked = AdjustmentRequest(
+        adjustment_request = AdjustmentRequest(
             kind=kind, reference=fresh(), reason="why", by="ann",
             amount_minor=-amount if correct and _random.random() < 0.5 else amount,
             account=_random.choice(("available", "pending")) if correct else "available",
             order_id=self.order_id() if correct else None,
         )  # fmt: skip
         above = Decimal(10) if _random.random() < 0.3 else None
-        made = await adjustments.request(tx, self.shop_id, asked, above, self.now())
-        if made.status == "WAITING":
-            await adjustments.approve(tx, made.id, "bob", self.now())
+        adjustment = await adjustments.request(
+            tx, self.shop_id, adjustment_request, above, self.now()
+        )
+        if adjustment.status == "WAITING":
+            await adjustments.approve(tx, adjustment.id, "bob", self.now())
 
     async def change_terms(self, tx: Tx) -> None:
         rate = Decimal(_random.randrange(50)) / 1000
@@ -243,13 +245,13 @@ class Hammer:
 
     async def do(self, work: Callable[[Tx], Awaitable[object]]) -> None:
         """Do a thing in a transaction; what it made is there for everybody once it is committed."""
-        made = await self.db.run(work)
+        result = await self.db.run(work)
         self.done[work.__name__] += 1
-        if isinstance(made, orders.PaymentAttempt) and made.merchant_id != self.shop_id:
-            self.elsewhere.append(made)
-        elif isinstance(made, orders.PaymentAttempt):
-            self.orders.append(made.order_id)
-            self.attempts.append(made)
+        if isinstance(result, orders.PaymentAttempt) and result.merchant_id != self.shop_id:
+            self.elsewhere.append(result)
+        elif isinstance(result, orders.PaymentAttempt):
+            self.orders.append(result.order_id)
+            self.attempts.append(result)
 
     def goes_on(self, end: float) -> bool:
         """Until the end, and on a busy machine until everything has happened once."""

@@ -20,10 +20,10 @@ _TABLE: Final = """rows => rows.map(row => Array.from(row.cells).map(cell => cel
 async def eventually(look: Callable[[], Awaitable[Any]], what: str) -> Any:
     """Return the first true value that ``look`` finds."""
     end = time.monotonic() + _PATIENCE_S
-    while not (found := await look()):
+    while not (result := await look()):
         assert time.monotonic() < end, what
         await asyncio.sleep(0.2)
-    return found
+    return result
 
 
 class Human:
@@ -144,8 +144,8 @@ class Human:
     async def table(self, name: str) -> list[list[str]]:
         """Return the cells of a table, by the id of its heading."""
         rows = self.page.locator(f'table[aria-labelledby="{name}"] tbody tr')
-        found: list[list[str]] = await rows.evaluate_all(_TABLE)
-        return [[re.sub(r"[\u00a0\u2066-\u2069]", " ", cell) for cell in row] for row in found]
+        cells: list[list[str]] = await rows.evaluate_all(_TABLE)
+        return [[re.sub(r"[\u00a0\u2066-\u2069]", " ", cell) for cell in row] for row in cells]
 
 
 async def content(download: Download) -> bytes:

@@ -94,10 +94,10 @@ class Storm:
 
     async def _buy(self, client: Client, shop: Shop) -> None:
         body = {"productId": shop.product_id}
-        made = self._note(await client.call("POST", "/v1/checkouts", body))
-        session_id = made.json()["data"]["id"]
-        found = self._note(await client.call("GET", f"/v1/checkouts/{session_id}"))
-        order_id = found.json()["data"]["orderId"]
+        created = self._note(await client.call("POST", "/v1/checkouts", body))
+        session_id = created.json()["data"]["id"]
+        checkout = self._note(await client.call("GET", f"/v1/checkouts/{session_id}"))
+        order_id = checkout.json()["data"]["orderId"]
         self.opened.add(order_id)
         attempt_id = await client.begin(session_id)
         if attempt_id is None:

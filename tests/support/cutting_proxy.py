@@ -43,14 +43,14 @@ class Proxy:
                     return
                 self.requests.append(request)
                 cut = self.plan.pop(0) if self.plan else "pass"
-                if not await self._one(cut, request, writer):
+                if not await self._handle(cut, request, writer):
                     return
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
-    async def _one(self, cut: Cut, request: bytes, writer: asyncio.StreamWriter) -> bool:
+    async def _handle(self, cut: Cut, request: bytes, writer: asyncio.StreamWriter) -> bool:
         """Treat one request; whether the connection goes on."""
         if cut == "before":
             _reset(writer)

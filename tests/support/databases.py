@@ -184,8 +184,8 @@ class Databases:
 
     async def _filled(self, connection: asyncpg.Connection) -> list[str]:
         looks = ", ".join(f"(select '{table}' from {table} limit 1)" for table in self._tables)
-        found = await connection.fetchrow(f"select {looks}")
-        return [table for table in found if table is not None]
+        row = await connection.fetchrow(f"select {looks}")
+        return [table for table in row if table is not None]
 
     async def _clean(self, database: Database) -> bool:
         """Empty a database; False if it is not fit to be used again."""
@@ -213,8 +213,8 @@ _numbers: Final = itertools.count(1)
 def clone(url: str, template: str) -> Iterator[str]:
     """Lend a migrated database that nobody else has, as long as the block runs."""
     if Databases.instead is not None:
-        with Databases.instead.lent() as made:
-            yield made
+        with Databases.instead.lent() as lent_url:
+            yield lent_url
         return
     name = f"clone_{os.getpid()}_{next(_numbers)}"
     _apart(execute(url, f"create database {name} template {template} strategy wal_log"))

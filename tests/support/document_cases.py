@@ -121,7 +121,7 @@ class Caller:
         """What shows who calls."""
         return {"authorization": f"Bearer {self.tokens['accessToken']}"}
 
-    def _made(self, path: str, body: dict[str, Any]) -> str:
+    def _create(self, path: str, body: dict[str, Any]) -> str:
         http = self.shop.api_server.http
         answer = http.post(f"/v1/merchant/{path}", json=body, headers=self.headers)
         assert answer.status_code == 201, answer.text
@@ -129,7 +129,7 @@ class Caller:
 
     def key(self) -> str:
         """Make an API key that a developer may change; its id."""
-        return self._made("keys", {"scopes": ["products:read"]})
+        return self._create("keys", {"scopes": ["products:read"]})
 
     def member(self) -> str:
         """Make another member, so that the owner stays one; their id."""
@@ -137,12 +137,12 @@ class Caller:
 
     def invitation(self) -> str:
         """Invite somebody; the id of the invitation."""
-        return self._made("team/invitations", {"email": address(), "role": "viewer"})
+        return self._create("team/invitations", {"email": address(), "role": "viewer"})
 
     def right(self, path: str) -> dict[str, Any]:
         """Return the fields of a body that only the service knows the right values of."""
-        known = RIGHT.get(path)
-        return known(self) if known else {}
+        path_values = RIGHT.get(path)
+        return path_values(self) if path_values else {}
 
     def _profile(self) -> dict[str, Any]:
         path = "/v1/merchant/profile"
@@ -195,8 +195,8 @@ def fill(
     if owner is not None and path in OF_OWNERS:
         case.path_parameters["id"] = OF_OWNERS[path](owner)
     elif "{id}" in path and case.operation.method == "delete":
-        made = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
-        case.path_parameters["id"] = made()["id"]
+        create = {"products": shop.product, "webhook-endpoints": shop.endpoint}[kind]
+        case.path_parameters["id"] = create()["id"]
     elif "{id}" in path:
         case.path_parameters["id"] = ids[kind]
     if not isinstance(case.body, dict):

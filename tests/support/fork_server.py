@@ -164,11 +164,11 @@ class _Popen(popen_spawn_posix.Popen):
         self.finalizer = util.Finalize(self, util.close_fds, (self.sentinel, parent_lives))
 
 
-def _be_spawned(pickled: bytes, parent_ended: int, given: set[int]) -> NoReturn:
+def _be_spawned(pickled: bytes, parent_ended: int, inherited: set[int]) -> NoReturn:
     code = 1
     try:
         begin = FIRST_OF_OURS
-        for number in sorted({parent_ended, *given}):
+        for number in sorted({parent_ended, *inherited}):
             os.closerange(begin, number)
             begin = number + 1
         os.closerange(begin, os.sysconf("SC_OPEN_MAX"))

@@ -39,7 +39,7 @@ class KeptConnection:
 
 
 @contextmanager
-def kept(shop: Shop) -> Iterator[KeptConnection]:
+def keep_connection(shop: Shop) -> Iterator[KeptConnection]:
     """Keep a connection while the block runs."""
     address = urlsplit(shop.api_server.url)
     connection = HTTPConnection(address.hostname or "", address.port, timeout=30)

@@ -136,7 +136,7 @@ def certified(folder: Path) -> Certified:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail.test")])
     now = datetime.now(UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -154,7 +154,7 @@ def certified(folder: Path) -> Certified:
     plain = serialization.NoEncryption()
     form = serialization.PrivateFormat.PKCS8
     pem = serialization.Encoding.PEM
-    file.write_bytes(key.private_bytes(pem, form, plain) + made.public_bytes(pem))
+    file.write_bytes(key.private_bytes(pem, form, plain) + certificate.public_bytes(pem))
     of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     of_server.load_cert_chain(file)
     return Certified(of_server, ssl.create_default_context(cafile=str(file)))
@@ -166,8 +166,8 @@ def logins(username: str, password: str, tls: ssl.SSLContext) -> dict[str, Any]:
     def check(
         _server: object, _session: object, _envelope: object, _how: str, data: Any
     ) -> AuthResult:
-        given = data.login.decode(), data.password.decode()
-        right = given == (username, password)
+        credentials = data.login.decode(), data.password.decode()
+        right = credentials == (username, password)
         return AuthResult(success=right, handled=right)
 
     return {

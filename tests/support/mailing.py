@@ -23,8 +23,8 @@ _PROCESS: Final = Path(__file__).parent / "mail_process.py"
 
 def settings_of(smtp_url: str, **changes: Any) -> Settings:
     """Return the settings of a deployment with a mail server."""
-    given: dict[str, Any] = {"smtp_url": smtp_url, "mail_from": SENDER, **SECRETS, **changes}
-    return msgspec.structs.replace(Settings(), **given)
+    values: dict[str, Any] = {"smtp_url": smtp_url, "mail_from": SENDER, **SECRETS, **changes}
+    return msgspec.structs.replace(Settings(), **values)
 
 
 def numbered(number: int) -> NewMail:
@@ -105,8 +105,8 @@ async def each_once(db: Db, server: MailServer, count: int) -> Counter[str]:
             assert got <= 1, row
             assert row["result"], row
     assert set(counts) <= {row["recipient"] for row in rows}
-    known = {row["recipient"]: row["message_id"] for row in rows}
-    assert all(message["Message-ID"] == known[to] for to, message in server.taken)
+    message_ids = {row["recipient"]: row["message_id"] for row in rows}
+    assert all(message["Message-ID"] == message_ids[to] for to, message in server.taken)
     return await statuses(db)
 
 

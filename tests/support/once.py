@@ -17,13 +17,13 @@ def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
     place = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         place = place.parent  # which the workers of a run share
-    made = place / name
+    path = place / name
     with (place / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
+        if not path.exists():
             part = place / f"{name}.part"
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
             make(part)
-            part.rename(made)
-    return made
+            part.rename(path)
+    return path

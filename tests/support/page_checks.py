@@ -82,14 +82,14 @@ LOOKS = f"""() => ({{
 async def looks(page: Page) -> AsyncIterator[tuple[str, Scheme]]:
     """Show a page that is loaded in each size and scheme, and yield which."""
     size = scheme = None
-    for device, wanted in SHOWN:
+    for device, schemes in SHOWN:
         if size != DEVICES[device]:
             size = DEVICES[device]
             await page.set_viewport_size({"width": size[0], "height": size[1]})
-        if scheme != wanted:
-            scheme = wanted
+        if scheme != schemes:
+            scheme = schemes
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        yield device, wanted
+        yield device, schemes
 
 
 async def looked_at(page: Page) -> list[object]:
@@ -99,6 +99,6 @@ async def looked_at(page: Page) -> list[object]:
 
 async def look(page: Page, device: str, scheme: Scheme) -> list[object]:
     """Return what is wrong with a page as it is shown."""
-    found = await page.evaluate(LOOKS)
-    assert found.pop("shown") == [scheme, DEVICES[device][0]]
-    return [(page.url, device, scheme, found)] if any(found.values()) else []
+    problems = await page.evaluate(LOOKS)
+    assert problems.pop("shown") == [scheme, DEVICES[device][0]]
+    return [(page.url, device, scheme, problems)] if any(problems.values()) else []

@@ -102,13 +102,13 @@ async def opening(page_server: Starlette) -> Open:
     ) -> checkouts.Session:
         body = ProductBody(name=name, price=price, currency=currency, description="Two of each")
         product = await db.run(lambda tx: products.create(tx, merchant.id, body, now_ms()))
-        wanted = SessionBody(
+        session_body = SessionBody(
             product_id=product.id,
             success_url=f"{url}/?paid={{CHECKOUT_SESSION_ID}}",
             cancel_url=f"{url}/?cancelled",
         )
         session: checkouts.Session = await db.run(
-            lambda tx: checkouts.open_session(tx, merchant.id, wanted, now_ms())
+            lambda tx: checkouts.open_session(tx, merchant.id, session_body, now_ms())
         )
         return session
 

@@ -31,9 +31,9 @@ def _decode(text: str) -> bytes:
 
 def options_in(page: httpx2.Response) -> dict[str, Any]:
     """Return what a page asks its browser to make or use a passkey with."""
-    found = re.search(r'data-options="([^"]+)"', page.text)
-    assert found is not None, page.text
-    options: dict[str, Any] = json.loads(html.unescape(found[1]))
+    match = re.search(r'data-options="([^"]+)"', page.text)
+    assert match is not None, page.text
+    options: dict[str, Any] = json.loads(html.unescape(match[1]))
     return options
 
 
@@ -74,8 +74,8 @@ class PasskeyDevice:
     def use(self, options: dict[str, Any], origin: str, **more: str) -> str:
         """Sign what a page asks for; ``more`` replaces parts of the response."""
         data = self._data(options["rpId"], _PRESENT | _VERIFIED)
-        told = _client_data("webauthn.get", options["challenge"], origin)
-        signature = self._key.sign(data + hashlib.sha256(told).digest(), ec.ECDSA(SHA256()))
+        client_data = _client_data("webauthn.get", options["challenge"], origin)
+        signature = self._key.sign(data + hashlib.sha256(client_data).digest(), ec.ECDSA(SHA256()))
         response = {
             "authenticatorData": _encode(data),
             "signature": _encode(signature),
@@ -86,19 +86,19 @@ class PasskeyDevice:
     def _credential(
         self, kind: str, options: dict[str, Any], origin: str, response: dict[str, str]
     ) -> str:
-        told = _client_data(kind, options["challenge"], origin)
+        client_data = _client_data(kind, options["challenge"], origin)
         return json.dumps({
             "id": _encode(self.credential_id),
             "rawId": _encode(self.credential_id),
             "type": "public-key",
-            "response": {"clientDataJSON": _encode(told), **response},
+            "response": {"clientDataJSON": _encode(client_data), **response},
             "clientExtensionResults": {},
         })  # fmt: skip
 
 
 def _client_data(kind: str, challenge: str, origin: str) -> bytes:
-    told = {"type": kind, "challenge": challenge, "origin": origin, "crossOrigin": False}
-    return json.dumps(told).encode()
+    fields = {"type": kind, "challenge": challenge, "origin": origin, "crossOrigin": False}
+    return json.dumps(fields).encode()
 
 
 def add_passkey(visitor: Visitor) -> PasskeyDevice:

@@ -75,14 +75,14 @@ async def payee(
     **terms: Any,
 ) -> Merchant:
     """Make a merchant with money in euro, and with a bank account unless that is None."""
-    made = await merchant(tx, **{"settlement_currency": "EUR", **terms})
-    asked = adjustments.AdjustmentRequest(
+    merchant_ = await merchant(tx, **{"settlement_currency": "EUR", **terms})
+    adjustment = adjustments.AdjustmentRequest(
         kind="recharge", amount_minor=minor, reference=fresh(), reason="start", by="ann"
     )
-    await adjustments.request(tx, made.id, asked, None, NOW)
+    await adjustments.request(tx, merchant_.id, adjustment, None, NOW)
     if account is not None:
-        await payouts.change_account(tx, made.id, account, ANN, rule, NOW)
-    return made
+        await payouts.change_account(tx, merchant_.id, account, ANN, rule, NOW)
+    return merchant_
 
 
 def wanted(reference: str, **changes: Any) -> RunRequest:

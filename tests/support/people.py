@@ -97,7 +97,7 @@ def person(
     """Make a person with a role, logged in in a browser of their own."""
     email = address()
     link = invitation(api_server, email, merchant_id, role, staff_role)
-    made = api_server.run(
+    created = api_server.run(
         people.join(
             api_server.app.db,
             link.token,
@@ -108,16 +108,16 @@ def person(
             cost=CHEAP,
         )
     )
-    visitor = Visitor(api_server, email, made.person.id)
-    visitor.keep(made.token)
+    visitor = Visitor(api_server, email, created.person.id)
+    visitor.keep(created.token)
     return visitor
 
 
 def title(response: httpx2.Response) -> str:
     """Return the first heading of a page."""
-    found = re.search(r"<h1>(.*?)</h1>", response.text, re.DOTALL)
-    assert found is not None, response.text
-    return re.sub(r"<[^>]+>|[\u2068\u2069]", "", found[1]).strip()
+    match = re.search(r"<h1>(.*?)</h1>", response.text, re.DOTALL)
+    assert match is not None, response.text
+    return re.sub(r"<[^>]+>|[\u2068\u2069]", "", match[1]).strip()
 
 
 @pytest.fixture(autouse=True)

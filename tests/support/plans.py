@@ -16,9 +16,9 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def most_read(tx: Tx, statement: Query[Any], **values: Any) -> int:
     """Run a statement and return the most rows that one step of its plan has read."""
-    given = [values[name] for name in statement.names]
+    arguments = [values[name] for name in statement.names]
     explain = f"explain (analyze, format json, timing off) {statement.sql}"
-    plan = json.loads(await tx.fetchval(explain, *given))[0]["Plan"]
+    plan = json.loads(await tx.fetchval(explain, *arguments))[0]["Plan"]
     return max(
         int(node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)))
         for node in _nodes(plan)

@@ -87,17 +87,17 @@ class Month:
 
     async def open(self, shop: Shop) -> tuple[str, str]:
         """Open a session; return its id and its order's."""
-        made = await self.api(shop, "POST", "/v1/checkouts", {"productId": shop.product})
-        found = await self.api(shop, "GET", f"/v1/checkouts/{made['id']}")
-        return made["id"], found["orderId"]
+        created = await self.api(shop, "POST", "/v1/checkouts", {"productId": shop.product})
+        checkout = await self.api(shop, "GET", f"/v1/checkouts/{created['id']}")
+        return created["id"], checkout["orderId"]
 
     async def begin(self, session_id: str, method: str = "CREDIT_CARD") -> str:
         """Send the form of the payment page; return the attempt whose page at the bank is next."""
         form = {"email": "maria@example.com", "name": "Maria", "method": method}
         answer = await self.http.post(f"{self.url}/checkout/{session_id}", data=form)
-        found = re.search(r"/continue/(att_\w+)", answer.headers.get("location", ""))
-        assert found is not None, answer.text[:500]
-        return found[1]
+        match = re.search(r"/continue/(att_\w+)", answer.headers.get("location", ""))
+        assert match is not None, answer.text[:500]
+        return match[1]
 
     async def type_card(self, attempt_id: str, number: str = CARD) -> None:
         """Pay at the bank by card."""
@@ -113,14 +113,14 @@ class Month:
         """Follow the bank's link back, which has the bank asked."""
         await self.http.get(f"{self.url}/checkout/{session_id}/return/{attempt_id}")
 
-    async def status(self, shop: Shop, order_id: str, *wanted: str) -> Any:
+    async def status(self, shop: Shop, order_id: str, *expected: str) -> Any:
         """Wait until an order is in one of some statuses; return it."""
 
         async def look() -> Any:
             order = await self.api(shop, "GET", f"/v1/orders/{order_id}")
-            return order if order["status"] in wanted else None
+            return order if order["status"] in expected else None
 
-        return await eventually(look, f"{order_id} does not become {wanted}")
+        return await eventually(look, f"{order_id} does not become {expected}")
 
     async def attempt_of(self, order_id: str) -> str:
         """Return the attempt that paid an order, as the bank calls the payment."""
@@ -144,17 +144,17 @@ class Month:
         """Have the auditor read the trial balance; return the accounts by currency."""
         auditor = self.staff["auditor"]
         await auditor.go("/console/trial-balance")
-        found = {
+        balances = {
             which: [(row[0], [number(cell) for cell in row[1:]])
                     for row in await auditor.table(which)]
             for which in ("sums", "each")
         }  # fmt: skip
-        for which, rows in found.items():
+        for which, rows in balances.items():
             for name, amounts in rows:
                 assert sum(amounts) == 0, (which, name, amounts)
-        sums = dict(found["sums"])
+        sums = dict(balances["sums"])
         for currency, amounts in sums.items():
-            each = [row for name, row in found["each"] if name.endswith(currency)]
+            each = [row for name, row in balances["each"] if name.endswith(currency)]
             assert [sum(column) for column in zip(*each, strict=True)] == amounts
         return sums
 
@@ -221,10 +221,10 @@ async def merchants_apply(month: Month) -> None:
         month.browser, month.url, "owner0@example.com", month.shops[0].link
     )
     for shop in month.shops:
-        made = await month.app.db.run(
+        application = await month.app.db.run(
             lambda tx, id_=shop.id: merchants.create_key(tx, id_, "production", now_ms())
         )
-        shop.key = made.key
+        shop.key = application.key
         body = {"name": "A thing", "price": shop.price, "currency": shop.currency}
         shop.product = (await month.api(shop, "POST", "/v1/products", body))["id"]
 
@@ -242,10 +242,10 @@ async def terms_rates_and_accounts(month: Month) -> None:
         await fin.send('form[action$="/rates/set"]', base=base, rate=rate, quote="USD")
     for shop in month.shops:
         await fin.go(f"/console/merchants/{shop.id}/bank-account")
-        said = await fin.send(
+        response = await fin.send(
             'form[action$="/bank-account"]', holder=shop.name, reason="by letter", **shop.account
         )
-        assert "saved" in fin.page.url, said
+        assert "saved" in fin.page.url, response
 
 
 async def customers_pay(month: Month) -> None:

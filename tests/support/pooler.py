@@ -107,7 +107,7 @@ def _wait_for(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(path))
             return
-        said = log.read_text() if log.exists() else ""
-        assert process.poll() is None, said
-        assert time.monotonic() < end, said
+        text = log.read_text() if log.exists() else ""
+        assert process.poll() is None, text
+        assert time.monotonic() < end, text
         time.sleep(0.02)

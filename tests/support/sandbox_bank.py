@@ -112,11 +112,11 @@ class Receiver:
         """Return the last of so many callbacks of the type."""
 
         def arrived() -> dict[str, Any] | None:
-            found = [body for body in self.about(payment_id) if body["type"] == kind]
-            return found[times - 1] if len(found) >= times else None
+            callbacks = [body for body in self.about(payment_id) if body["type"] == kind]
+            return callbacks[times - 1] if len(callbacks) >= times else None
 
-        found: dict[str, Any] = wait_until(arrived)
-        return found
+        callback: dict[str, Any] = wait_until(arrived)
+        return callback
 
 
 class Shop:
@@ -164,8 +164,8 @@ class Shop:
 
     def find(self, payment_id: str) -> dict[str, Any]:
         """Ask what became of a payment."""
-        found: dict[str, Any] = self.api.get(f"/payments/{payment_id}").json()
-        return found
+        payment: dict[str, Any] = self.api.get(f"/payments/{payment_id}").json()
+        return payment
 
     def type_card(self, payment_id: str, number: str, **fields: str) -> httpx2.Response:
         """Fill the card form and follow where it leads."""

@@ -20,18 +20,18 @@ class Colleague(Commands):
 
 def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = "") -> Colleague:
     """Make somebody of the staff of this deployment, and have them log in by command."""
-    made = copy.copy(opentill)
-    made.__class__ = Colleague
-    assert isinstance(made, Colleague)
-    made.environ = {**opentill.environ, "XDG_CONFIG_HOME": str(opentill.directory / name)}
-    made.email = f"{name}@example.com"
+    client = copy.copy(opentill)
+    client.__class__ = Colleague
+    assert isinstance(client, Colleague)
+    client.environ = {**opentill.environ, "XDG_CONFIG_HOME": str(opentill.directory / name)}
+    client.email = f"{name}@example.com"
 
     async def join() -> str:
         now = now_ms()
         db = await Db.connect(opentill.environ["OPENTILL_DATABASE_URL"], acquire_timeout_s=20)
         try:
             link = await db.run(
-                lambda tx: people.invite(tx, made.email, now, staff_role=role, actor=TESTER)
+                lambda tx: people.invite(tx, client.email, now, staff_role=role, actor=TESTER)
             )
             here = Browser("127.0.0.1", "Test")
             login = await people.join(db, link.token, name.title(), PASSWORD, here, now, cost=CHEAP)
@@ -39,13 +39,13 @@ def staff(opentill: Commands, name: str, role: StaffRole = "admin", code: str = 
             await db.close()
         return login.person.id
 
-    made.who = f"{made.email} ({asyncio.run(join())})"
-    log_in(made, code)
-    return made
+    client.who = f"{client.email} ({asyncio.run(join())})"
+    log_in(client, code)
+    return client
 
 
-def log_in(made: Colleague, code: str = "") -> None:
+def log_in(colleague: Colleague, code: str = "") -> None:
     """Log in again."""
     proof = ("--code", code) if code else ()
-    words = ("login", "--email", made.email, "--password-stdin", *proof)
-    made.json(*words, given=f"{PASSWORD}\n".encode())
+    words = ("login", "--email", colleague.email, "--password-stdin", *proof)
+    colleague.json(*words, given=f"{PASSWORD}\n".encode())

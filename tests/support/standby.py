@@ -112,8 +112,8 @@ class Standby:
 def following(primary_url: str) -> Iterator[Standby]:
     """Run one while the block runs."""
     with tempfile.TemporaryDirectory(prefix="opentill-standby-") as name:
-        made = Standby(primary_url, Path(name))
+        standby = Standby(primary_url, Path(name))
         try:
-            yield made.start()
+            yield standby.start()
         finally:
-            made.stop()
+            standby.stop()

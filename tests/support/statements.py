@@ -28,14 +28,14 @@ def _values() -> Iterable[tuple[str, Any]]:
 
 
 def _everywhere() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    statements: dict[str, Any] = {}
     seen: set[int] = set()
     for name, value in _values():
-        for index, one in enumerate_variants(value):
-            if isinstance(one, Query | Value | Command) and id(one) not in seen:
-                seen.add(id(one))
-                found[f"{name}{index}"] = one
-    return found
+        for index, each in enumerate_variants(value):
+            if isinstance(each, Query | Value | Command) and id(each) not in seen:
+                seen.add(id(each))
+                statements[f"{name}{index}"] = each
+    return statements
 
 
 EVERYWHERE: Final = _everywhere()  # by module and name, such as orders.queries.LOCKED

@@ -55,14 +55,14 @@ class Refused(Exception):
 
 def unflatten(pairs: Any) -> dict[str, Any]:
     """Turn ``a[b][0]=c`` into nested objects."""
-    made: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for name, value in pairs:
         keys = re.findall(r"[^\[\]]+", name)
-        place = made
+        place = nested
         for key in keys[:-1]:
             place = place.setdefault(key, {})
         place[keys[-1]] = value
-    return made
+    return nested
 
 
 class StripeServer:
@@ -129,11 +129,11 @@ class StripeServer:
 
     def open_others(self, number: int, first_s: int, last_s: int) -> None:
         """Open sessions of others, evenly between two times (Unix s)."""
-        (one, *_) = self.sessions.values()
+        (session, *_) = self.sessions.values()
         for at in range(number):
             name = self._name("cs")
             created = first_s + at * (last_s - first_s) // number
-            self.sessions[name] = one | {"id": name, "metadata": {}, "created": created}
+            self.sessions[name] = session | {"id": name, "metadata": {}, "created": created}
         latest = sorted(self.sessions.items(), key=lambda item: item[1]["created"])
         self.sessions = dict(latest)
 
@@ -318,11 +318,11 @@ class StripeServer:
                     message = "Keys for idempotent requests can only be used with the same params"
                     raise Refused(400, "", message, "idempotency_error")
                 return status, text
-            made = work(request, unflatten(pairs))
+            result = work(request, unflatten(pairs))
         except Refused as error:  # what was not begun is not kept under its key
-            told = {"type": error.kind, "code": error.code, "message": error.message}
-            return error.status, json.dumps({"error": told})
-        shown = {name: value for name, value in made.items() if not name.startswith("_")}
+            body = {"type": error.kind, "code": error.code, "message": error.message}
+            return error.status, json.dumps({"error": body})
+        shown = {name: value for name, value in result.items() if not name.startswith("_")}
         text = json.dumps(shown)
         self._answers[key] = (print_of, 200, text)
         return 200, text
@@ -377,33 +377,33 @@ class StripeServer:
         return self._expanded(self.sessions[name], query)
 
     def _expanded(self, thing: dict[str, Any], query: dict[str, Any]) -> dict[str, Any]:
-        wanted = list((query.get("expand") or {}).values())
-        made = dict(thing)
+        fields = list((query.get("expand") or {}).values())
+        expanded = dict(thing)
         if thing["object"] == "checkout.session":
-            if thing["payment_intent"] and any("payment_intent" in path for path in wanted):
+            if thing["payment_intent"] and any("payment_intent" in path for path in fields):
                 intent = self.intents[thing["payment_intent"]]
-                made["payment_intent"] = self._expanded(intent, query)
-        elif "latest_charge" in thing and any("balance_transaction" in path for path in wanted):
+                expanded["payment_intent"] = self._expanded(intent, query)
+        elif "latest_charge" in thing and any("balance_transaction" in path for path in fields):
             moved = {"id": "txn_2", "amount": 1, "currency": self.clearing}
-            made["latest_charge"] = self.charge(thing["id"]) | {"balance_transaction": moved}
-        return made
+            expanded["latest_charge"] = self.charge(thing["id"]) | {"balance_transaction": moved}
+        return expanded
 
     def _list_sessions(self, _: web.Request, query: dict[str, Any]) -> dict[str, Any]:
         low, high = int(query["created"]["gte"]), int(query["created"]["lte"])
-        found = [s for s in reversed(self.sessions.values()) if low <= s["created"] <= high]
-        return self._page(found, query)
+        sessions = [s for s in reversed(self.sessions.values()) if low <= s["created"] <= high]
+        return self._page(sessions, query)
 
-    def _page(self, found: list[dict[str, Any]], query: dict[str, Any]) -> dict[str, Any]:
-        names = [thing["id"] for thing in found]
+    def _page(self, items: list[dict[str, Any]], query: dict[str, Any]) -> dict[str, Any]:
+        names = [thing["id"] for thing in items]
         after = query.get("starting_after")
         start = names.index(after) + 1 if after else 0
         end = start + int(query["limit"])
         assert int(query["limit"]) <= 100
         data = [
             {k: v for k, v in self._expanded(one, query).items() if not k.startswith("_")}
-            for one in found[start:end]
+            for one in items[start:end]
         ]
-        return {"object": "list", "data": data, "has_more": end < len(found), "url": "/v1/list"}
+        return {"object": "list", "data": data, "has_more": end < len(items), "url": "/v1/list"}
 
     def _expire(self, request: web.Request, _: dict[str, Any]) -> dict[str, Any]:
         session = self.sessions[request.match_info["id"]]
@@ -422,12 +422,12 @@ class StripeServer:
     def _refund(self, _: web.Request, form: dict[str, Any]) -> dict[str, Any]:
         intent = self.intents[form["payment_intent"]]
         amount = int(form["amount"])
-        given = sum(
+        refunded = sum(
             refund["amount"]
             for refund in self.refunds.values()
             if refund["payment_intent"] == intent["id"] and refund["status"] != "failed"
         )
-        if given + amount > intent["amount_received"]:
+        if refunded + amount > intent["amount_received"]:
             raise Refused(400, "charge_already_refunded", "Charge has already been refunded.")
         name = self._name("re")
         self.refunds[name] = {

@@ -133,18 +133,18 @@ class Examiner:
             connection.terminate()
 
     def _before(self, run: Any) -> Any:
-        async def examined(statement: Any, tx: Tx, given: Any = None, /, **named: Any) -> Any:
-            await self._examine(statement, tx, tuple(statement.values(given, named)))
-            return await run(statement, tx, given, **named)
+        async def examined(statement: Any, tx: Tx, struct: Any = None, /, **named: Any) -> Any:
+            await self._examine(statement, tx, tuple(statement.values(struct, named)))
+            return await run(statement, tx, struct, **named)
 
         return examined
 
     def _before_each(self, run: Any) -> Any:
         async def examined(
-            statement: Any, tx: Tx, given: Any = None, /, **named: Any
+            statement: Any, tx: Tx, struct: Any = None, /, **named: Any
         ) -> AsyncIterator[Any]:
-            await self._examine(statement, tx, tuple(statement.values(given, named)))
-            async for row in run(statement, tx, given, **named):
+            await self._examine(statement, tx, tuple(statement.values(struct, named)))
+            async for row in run(statement, tx, struct, **named):
                 yield row
 
         return examined
@@ -247,19 +247,21 @@ class Examiner:
             mine = await self._digest(tx, self.merchant)
             try:
                 async with tx.transaction():
-                    given = _renamed(values, self.merchant, stranger)
-                    found = await self._run(tx, sql, given, stranger)
+                    others_values = _renamed(values, self.merchant, stranger)
+                    outcome = await self._run(tx, sql, others_values, stranger)
             except asyncpg.PostgresError:
                 return  # there is nothing to refer to
             if without_comments(sql).startswith(("select", "with recursive")):
-                told = [cell for row in found.rows for cell in row if cell and cell not in values]
-                self._check(name, f"told a stranger {told}", not told or name in ABOUT_MERCHANT)
+                leaked = [
+                    cell for row in outcome.rows for cell in row if cell and cell not in values
+                ]
+                self._check(name, f"told a stranger {leaked}", not leaked or name in ABOUT_MERCHANT)
             unchanged = await self._digest(tx, self.merchant) == mine
             self._check(name, "changed it for a stranger", unchanged)
 
-    def _same(self, name: str, where: str, one: Outcome, other: Outcome) -> None:
-        self._check(name, f"{where}, other rows", _sorted(one.rows) == _sorted(other.rows))
-        self._check(name, f"{where}, other changes", one.after == other.after)
+    def _same(self, name: str, where: str, first: Outcome, second: Outcome) -> None:
+        self._check(name, f"{where}, other rows", _sorted(first.rows) == _sorted(second.rows))
+        self._check(name, f"{where}, other changes", first.after == second.after)
 
     def _check(self, name: str, what: str, holds: bool) -> None:
         if not holds:
@@ -268,23 +270,23 @@ class Examiner:
     async def _run(
         self, tx: Tx, sql: str, values: tuple[Any, ...], whose: str | None = None
     ) -> Outcome:
-        found = await tx.fetch(sql, *values)
-        names = tuple(found[0].keys()) if found else ()
+        rows = await tx.fetch(sql, *values)
+        names = tuple(rows[0].keys()) if rows else ()
         after = await self._digest(tx, whose or self.merchant)
-        return Outcome([tuple(row) for row in found], names, after)
+        return Outcome([tuple(row) for row in rows], names, after)
 
     async def _digest(self, tx: Tx, merchant_id: str, which: str = "%") -> str:
         """Return what changes when any row of a merchant does; nothing if no row can change."""
         if not _may_write.get():
             return ""
-        found: str = await tx.fetchval("select examiner.digest($1, $2)", merchant_id, which)
-        return found
+        digest: str = await tx.fetchval("select examiner.digest($1, $2)", merchant_id, which)
+        return digest
 
     async def _digest_money(self, tx: Tx) -> str:
         if not _may_write.get():
             return ""
-        found: str = await tx.fetchval("select examiner.digest_money()")
-        return found
+        digest: str = await tx.fetchval("select examiner.digest_money()")
+        return digest
 
 
 # They show rows that no twin can have.
@@ -393,7 +395,7 @@ def _copies(tables: dict[str, list[str]], *, later: bool) -> str:
 
 def _copies_of_things(tables: dict[str, list[str]]) -> str:
     """Give a merchant, $1, a copy of everything that it has, under other ids."""
-    made = []
+    statements = []
     for table, columns in tables.items():
         named = [c for c in columns if (c == "id" or c.endswith("_id") or c in UNIQUE)]
         if table in ONE_OF_EACH or named == ["merchant_id"]:
@@ -408,8 +410,8 @@ def _copies_of_things(tables: dict[str, list[str]]) -> str:
             else column
             for column in columns
         ]
-        made.append(_copying(table, columns, cells, "merchant_id = $1"))
-    return "".join(made)
+        statements.append(_copying(table, columns, cells, "merchant_id = $1"))
+    return "".join(statements)
 
 
 def _copies_of_money(tables: dict[str, list[str]]) -> str:
@@ -502,9 +504,9 @@ def _sorted(rows: list[tuple[Any, ...]]) -> list[str]:
 @pytest.fixture(scope="module")
 def inbox() -> Iterator[Inbox]:
     """A notify_url that says success."""
-    made = Inbox()
-    yield made
-    made.close()
+    new_inbox = Inbox()
+    yield new_inbox
+    new_inbox.close()
 
 
 @pytest.fixture(scope="module")

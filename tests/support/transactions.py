@@ -62,9 +62,9 @@ class RollbackConnection:
 @pytest.fixture(scope="session")
 async def rollback_connection(rollback_database_url: str) -> AsyncIterator[RollbackConnection]:
     """Keep a connection to ``book``."""
-    kept = RollbackConnection(rollback_database_url)
-    yield kept
-    await kept.close()
+    connection = RollbackConnection(rollback_database_url)
+    yield connection
+    await connection.close()
 
 
 @pytest.fixture

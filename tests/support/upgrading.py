@@ -45,8 +45,8 @@ class Load:
     async def prepare(self) -> None:
         """Make what is sold."""
         body = {"name": "A mug", "price": "5.00", "currency": "USD"}
-        made = await self._ask("POST", "/v1/products", 201, body)
-        self._product = made.json()["data"]["id"]
+        product = await self._ask("POST", "/v1/products", 201, body)
+        self._product = product.json()["data"]["id"]
 
     async def customer(self) -> None:
         """Buy again and again, until it is over."""
@@ -59,10 +59,10 @@ class Load:
     async def _buy(self) -> None:
         number = next(self._numbers)
         body = {"productId": self._product}
-        made = await self._ask("POST", "/v1/checkouts", 201, body, key=f"session-{number}")
-        session_id = made.json()["data"]["id"]
-        found = await self._ask("GET", f"/v1/checkouts/{session_id}", 200)
-        order_id = found.json()["data"]["orderId"]
+        created = await self._ask("POST", "/v1/checkouts", 201, body, key=f"session-{number}")
+        session_id = created.json()["data"]["id"]
+        checkout = await self._ask("GET", f"/v1/checkouts/{session_id}", 200)
+        order_id = checkout.json()["data"]["orderId"]
         page = f"/checkout/{session_id}"
         await self._ask("GET", page, 200)
         form = {"email": f"{order_id}@example.com", "name": "Ann", "method": "CREDIT_CARD"}
@@ -90,8 +90,8 @@ class Load:
         self.refunds.add(answers[0].json()["data"]["id"])
 
     async def _read(self, order_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = (await self._ask("GET", f"/v1/orders/{order_id}", 200)).json()
-        return dict(found["data"])
+        order: dict[str, Any] = (await self._ask("GET", f"/v1/orders/{order_id}", 200)).json()
+        return dict(order["data"])
 
     async def _ask(
         self, method: str, path: str, right: int, body: Any = None, form: Any = None, key: str = ""
@@ -150,7 +150,7 @@ async def durations(url: str) -> dict[str, float]:
     return {row[0]: round(float(row[1] or 0), 2) for row in rows}
 
 
-async def told(url: str, taken: set[str]) -> bool:
+async def all_announced(url: str, taken: set[str]) -> bool:
     """Return whether every event has arrived and no refund is under way."""
 
     async def look() -> bool:

@@ -25,5 +25,5 @@ _WAITING: Final = (
 
 async def waits(tx: Tx) -> int | None:
     """Return the process of a session of this database that waits, None if none does."""
-    found: int | None = await tx.fetchval(_WAITING)
-    return found
+    count: int | None = await tx.fetchval(_WAITING)
+    return count

@@ -128,9 +128,9 @@ async def in_status(tx: Tx, status: str, **what: Any) -> Order:
             await refund_said(tx, await refunded(tx, done), "SUCCEEDED")
         case _:
             assert status == "PENDING"
-    found = await orders.find(tx, *key)
-    assert found.status == status
-    return found
+    result = await orders.find(tx, *key)
+    assert result.status == status
+    return result
 
 
 async def refunded(tx: Tx, order: Order, amount: str | None = None, now: int = NOW) -> Refund:
@@ -188,12 +188,12 @@ async def dispute_said(
     """Let the gateway say something of a dispute of all that is left, if nothing is said."""
     fresh = await orders.find(tx, order.merchant_id, order.id)
     left = fresh.amount_minor - fresh.refund_held_minor
-    for known in await tx.fetch(
+    for row in await tx.fetch(
         "select amount_minor from disputes where merchant_id = $1 and gateway_ref = $2",
         order.merchant_id,
         ref,
     ):
-        left = known["amount_minor"]
+        left = row["amount_minor"]
     gateway_event = GatewayDisputeEvent(
         attempt_id=attempt_id or fresh.paid_attempt_id or "",
         dispute_ref=ref,
@@ -210,9 +210,9 @@ async def dispute_said(
 
 async def balances(tx: Tx, order: Order) -> tuple[int, int, int, int]:
     """Return the merchant's pending, available, frozen and reserve in the settled currency."""
-    found = await ledger.find_balance(tx, order.merchant_id, order.settled_currency)
-    assert found is not None
-    return found.pending, found.available, found.frozen, found.reserve
+    balance = await ledger.find_balance(tx, order.merchant_id, order.settled_currency)
+    assert balance is not None
+    return balance.pending, balance.available, balance.frozen, balance.reserve
 
 
 async def history(tx: Tx, order: Order) -> list[HistoryRow]:
