@@ -87,7 +87,7 @@ def test_every_wrong_credential_gets_the_same_error(opentill: Commands) -> None:
     ann = staff(opentill, "ann")
     answers = {
         opentill.refusal(
-            "login", "--email", email, "--password-stdin", given=f"{password}\n".encode()
+            "login", "--email", email, "--password-stdin", stdin=f"{password}\n".encode()
         )
         for email, password in (
             (ann.email, "wrong horse battery staple"),
@@ -262,9 +262,9 @@ def test_a_login_without_a_second_factor_added_later_is_refused(opentill: Comman
     assert "lacks the second factor" in ann.refusal("whoami")
     words = ("login", "--email", ann.email, "--password-stdin")
     password_input = f"{PASSWORD}\n".encode()
-    assert "instead of a passkey, a recovery code" in ann.refusal(*words, given=password_input)
+    assert "instead of a passkey, a recovery code" in ann.refusal(*words, stdin=password_input)
     digest = totp.recovery_digest("aaaa bbbb cccc dddd")
     codes = "insert into recovery_codes (person_id, code_sha256) select id, $1 from persons"
     in_database(opentill, lambda tx: tx.execute(codes, digest))
-    ann.json(*words, "--code", "aaaa bbbb cccc dddd", given=password_input)
+    ann.json(*words, "--code", "aaaa bbbb cccc dddd", stdin=password_input)
     ann.json("merchants", "create", "Harbour Books")

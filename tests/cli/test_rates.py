@@ -22,7 +22,7 @@ def test_a_file_is_imported_and_listed(opentill: Commands) -> None:
         "rates": 12,
         "skipped": ["CYP"],
     }
-    assert opentill.json("rates", "import", "-", "--from", "2024-01-26", given=CSV)["days"] == 1
+    assert opentill.json("rates", "import", "-", "--from", "2024-01-26", stdin=CSV)["days"] == 1
     (listed,) = opentill.json("rates", "list", "--base", "USD", "--quote", "JPY")
     assert (listed["rate"], listed["day"], listed["counts"]) == ("128", "2024-01-26", False)
     (before,) = opentill.json(
@@ -65,7 +65,7 @@ REFUSED = (
 def test_invalid_input_is_refused_in_one_line_and_changes_nothing(opentill: Commands) -> None:
     wrong = b'Date,USD\n2024-01-26,1.25\n2024-01-25,"1,2"\n'
     for words, says in REFUSED:
-        assert says in opentill.refusal("rates", *words, given=wrong)
+        assert says in opentill.refusal("rates", *words, stdin=wrong)
     assert opentill.json("rates", "list") == []
 
 

@@ -78,6 +78,14 @@ class OneConnection:
 class Tracked:
     """A row of the database and its counterpart in the model."""
 
+    # Set for some kinds of rows.
+    order: Any
+    ref: Any
+    row: Any
+    session: Any
+    status: Any
+    until: Any
+
     def __init__(self, key: str, shop_id: str, model: Any, **more: Any) -> None:
         self.key, self.shop_id, self.model = key, shop_id, model
         self.__dict__.update(more)

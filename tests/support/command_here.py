@@ -38,13 +38,13 @@ def is_fit(words: Sequence[str]) -> bool:
 
 
 def run(
-    words: Sequence[str], environ: Mapping[str, str], directory: Path, given: bytes
+    words: Sequence[str], environ: Mapping[str, str], directory: Path, stdin: bytes
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end. In a thread of its own: the test's may have a running loop."""
     codes: list[int] = []
     with contextlib.ExitStack() as stack:
         files: list[Any] = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
-        files[0].write(given)
+        files[0].write(stdin)
         files[0].seek(0)
         stack.enter_context(_being(words, environ, directory, files))
         thread = threading.Thread(target=lambda: codes.append(_run()), name="command")

@@ -93,12 +93,12 @@ class ForkServer:
         self._path = path
 
     def run(
-        self, words: Sequence[str], environ: Mapping[str, str], directory: Path, given: bytes
+        self, words: Sequence[str], environ: Mapping[str, str], directory: Path, stdin: bytes
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command to its end."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(tempfile.TemporaryFile(buffering=0)) for _ in range(3)]
-            streams[0].write(given)
+            streams[0].write(stdin)
             streams[0].seek(0)
             numbers = [stream.fileno() for stream in streams]
             result = self.run_on(numbers, words, environ, directory)
@@ -213,21 +213,21 @@ class Commands:
         }
 
     def run(
-        self, *words: str, given: bytes = b"", **settings: str
+        self, *words: str, stdin: bytes = b"", **settings: str
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command to its end; ``given`` is its standard input."""
+        """Run a command to its end; ``stdin`` is its standard input."""
         environ = self.environ | settings
         if self.here and command_here.is_fit(words):
-            return command_here.run(words, environ, self.directory, given)
-        return self._fork_server.run(words, environ, self.directory, given)
+            return command_here.run(words, environ, self.directory, stdin)
+        return self._fork_server.run(words, environ, self.directory, stdin)
 
     def run_on(self, streams: Sequence[int], *words: str) -> int | None:
         """Run a command to its end on these three streams, and return its exit code."""
         return self._fork_server.run_on(streams, words, self.environ, self.directory)
 
-    def json(self, *words: str, given: bytes = b"", **settings: str) -> Any:
+    def json(self, *words: str, stdin: bytes = b"", **settings: str) -> Any:
         """Run a command that must succeed, and return its answer."""
-        done = self.run(*words, "--json", given=given, **settings)
+        done = self.run(*words, "--json", stdin=stdin, **settings)
         assert done.returncode == 0, done.stderr.decode()
         answer = json.loads(done.stdout)
         assert not [name for name in _names(answer) if "_" in name], answer  # as the API's
@@ -239,9 +239,9 @@ class Commands:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode()
 
-    def refusal(self, *words: str, given: bytes = b"") -> str:
+    def refusal(self, *words: str, stdin: bytes = b"") -> str:
         """Run a command that must be refused, and return its one line."""
-        done = self.run(*words, given=given)
+        done = self.run(*words, stdin=stdin)
         assert done.returncode == REFUSED, done
         assert done.stdout == b""
         (line,) = done.stderr.decode().splitlines()

@@ -48,4 +48,4 @@ def log_in(colleague: Colleague, code: str = "") -> None:
     """Log in again."""
     proof = ("--code", code) if code else ()
     words = ("login", "--email", colleague.email, "--password-stdin", *proof)
-    colleague.json(*words, given=f"{PASSWORD}\n".encode())
+    colleague.json(*words, stdin=f"{PASSWORD}\n".encode())
