@@ -1,10 +1,11 @@
-"""Texts that the console choose by a value: statuses, kinds, fields in error."""
+"""Texts that the console chooses by a value: statuses, kinds, fields in error."""
 
 from typing import Final
 
-from opentill.mail.labels import MOVEMENT_KIND  # noqa: F401 - for templates
+from opentill.mail import labels as mail_labels
 from opentill.web.translations import N_, NC_
 
+MOVEMENT_KIND: Final = mail_labels.MOVEMENT_KIND
 ABOUT_DIFFERENCE: Final = {
     "missing_in_ledger": N_("The report has something that nobody here knows."),
     "missing_in_report": N_(

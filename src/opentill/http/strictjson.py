@@ -147,4 +147,5 @@ def _description(hint: Any) -> str:
     for part in getattr(hint, "__metadata__", ()):
         if isinstance(part, msgspec.Meta) and part.description:
             return part.description
-    return next(filter(None, map(_description, get_args(hint))), "")
+    descriptions = [text for text in map(_description, get_args(hint)) if text]
+    return descriptions[0] if descriptions else ""

@@ -88,9 +88,10 @@ class Results:
             if attempt.outcome == "delivered" or lease is None:
                 continue
             since = attempt.at if lease.failing_since is None else lease.failing_since
-            if reason := schedule.disabled_reason(attempt.http_status, since, attempt.at):
+            cause = schedule.disabled_reason(attempt.http_status, since, attempt.at)
+            if cause is not None:
                 _, latest = reasons.get(attempt.key, ("", attempt.at))
-                reasons[attempt.key] = reason, max(latest, attempt.at)
+                reasons[attempt.key] = cause, max(latest, attempt.at)
         for key, (reason, attempted_at) in reasons.items():
             now = self._clock()
             await self._db.run(lambda tx: _disable(tx, key, reason, attempted_at, now))  # noqa: B023 - run before the next round
