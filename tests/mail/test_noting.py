@@ -420,7 +420,7 @@ async def test_an_audit_entry_that_no_mail_can_be_made_of_holds_up_no_other(db: 
             "alter table mail_preferences drop constraint mail_preferences_language_check"
         )
         await tx.execute(
-            "insert into mail_preferences values ($1, true, true, false, 'tlh', $2)", bad, NOW
+            "insert into mail_preferences values ($1, true, true, false, 'no tag', $2)", bad, NOW
         )
         for merchant_id in (bad, good):
             await _member(tx, merchant_id, "owner", f"{merchant_id[-5:]}@example.com")
