@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test test-pooled test-serializable test-clients test-image mutants check fix
-.PHONY: test-nightly test-citus hooks client messages bench stress lock browser languages compilers promtool
+.PHONY: test-nightly hooks client messages bench stress lock browser languages compilers promtool
 .PHONY: python-shop node-shop php-shop
 .PHONY: test-deploy manifests board sbom notice FORCE
 .DEFAULT_GOAL := help
@@ -24,7 +24,6 @@ help:
 	@echo 'make test-nightly       all tests with ten times as many random examples, new ones each time'
 	@echo 'make test-pooled        all tests through a PgBouncer in transaction mode'
 	@echo 'make test-serializable  all tests with every transaction serializable'
-	@echo 'make test-citus         all tests on a cluster of Citus (OPENTILL_TEST_CITUS=its address)'
 	@echo 'make test-clients       generated clients compile, buy and refund (Go, Java, Node.js)'
 	@echo 'make test-image         the container image, built and run (needs podman or docker)'
 	@echo 'make test-deploy        chart, manifests, units and SBOM, by Helm, Kubernetes and systemd'
@@ -62,13 +61,6 @@ test-pooled: .venv/stamp-dev browser languages
 
 test-serializable: .venv/stamp-dev browser languages
 	OPENTILL_TEST_ISOLATION=serializable $(BIN)/pytest -n $(WORKERS) --dist worksteal -m '$(USUAL)' $(ARGS)
-
-# Apart at the end: tests that kill the nodes of the cluster, if they are told how.
-test-citus: .venv/stamp-dev
-	@test -n "$$OPENTILL_TEST_CITUS" || \
-		{ echo 'OPENTILL_TEST_CITUS is to be the address of a coordinator: docs/testing.md' >&2; exit 1; }
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -rfE -m '$(USUAL)' --deselect tests/citus/ $(ARGS)
-	$(BIN)/pytest -n 0 -m '$(USUAL)' tests/citus
 
 test-clients: .venv/stamp-dev .venv-clients/stamp compilers
 	$(BIN)/pytest -m clients tests/generated tests/javascript $(ARGS)

@@ -2,7 +2,7 @@
 
 A model, not a measurement. It multiplies what was measured on one machine: rates and processor
 times of ``figures.md``, and the constants below. Merchants have sizes by Zipf's law and lie on the
-nodes of a database by a hash, as Citus and cells would place them; the fullest node says how many
+nodes of a database by a hash, as cells would place them; the fullest node says how many
 nodes are needed.
 """
 
@@ -26,8 +26,7 @@ POOL: Final = 10  # connections of a server process, as by default
 HOT_S: Final = 900  # an assumption: for so long an order is worked on, and should be in memory
 # Of the cores, how much is used before callers wait: 60 to 70 % in the bench.
 BUSY: Final = 0.65
-# PostgreSQL's time beside plain PostgreSQL. Citus: the least of what was measured, 5 to 20 times.
-FACTORS: Final = {"postgres": 1, "citus": 5, "cells": 1}
+ENGINES: Final = ("postgres", "cells")
 MOST_NODES: Final = 4_096
 _SINGLE: Final = 4_096  # as many of the largest are placed one by one, the others evenly
 _PLACES: Final = tuple(
@@ -110,9 +109,10 @@ def need(
     """Return what so many merchants with so many payments per second in all need."""
     machine = machine or Machine()
     portions = shares(merchants, exponent)
-    most = figures()["pay-hot"].rate / FACTORS[engine]
-    order_us = ORDER_POSTGRES_US * FACTORS[engine]
-    node_most = min(machine.cores * BUSY * 1e6 / order_us, machine.log_bytes / ORDER_LOG_BYTES)
+    most = figures()["pay-hot"].rate
+    node_most = min(
+        machine.cores * BUSY * 1e6 / ORDER_POSTGRES_US, machine.log_bytes / ORDER_LOG_BYTES
+    )
     least = 1 if engine == "postgres" else max(1, math.ceil(payments / node_most))
     tried = range(least, 2 if engine == "postgres" else MOST_NODES + 1)
     fitting = (n for n in tried if payments * fullest(portions, n) <= node_most)
@@ -123,7 +123,7 @@ def need(
     hot_bytes = payments * HOT_S * ORDER_STORED_BYTES
     return Need(
         nodes=nodes,
-        database_cores=payments * order_us / 1e6,
+        database_cores=payments * ORDER_POSTGRES_US / 1e6,
         server_cores=payments * (ORDER_SERVER_US + ORDER_WORKER_US) / 1e6,
         servers=servers,
         log_bytes=round(payments * ORDER_LOG_BYTES),
@@ -135,7 +135,7 @@ def need(
         lost_payments=payments * share * machine.failover_s,
         limits={
             "balance row of the largest merchant": most / portions[0],
-            "cores of the fullest node": machine.cores * BUSY * 1e6 / order_us / share,
+            "cores of the fullest node": machine.cores * BUSY * 1e6 / ORDER_POSTGRES_US / share,
             "log of the fullest node": machine.log_bytes / ORDER_LOG_BYTES / share,
         },
     )
@@ -169,7 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation", description=__doc__)
     parser.add_argument("--merchants", type=int, required=True)
     parser.add_argument("--payments", type=float, required=True, help="per second, up to 100,000")
-    parser.add_argument("--engine", choices=FACTORS, default="cells")
+    parser.add_argument("--engine", choices=ENGINES, default="cells")
     parser.add_argument("--exponent", type=float, default=1.0, help="of Zipf's law; 0: all alike")
     parser.add_argument("--cores", type=int, default=Machine().cores, help="of a node")
     parser.add_argument("--log-mb", type=int, default=400, help="that a node writes in a second")

@@ -31,10 +31,8 @@ from opentill.db import connection, migrations
 from opentill.server.embedded import cluster
 from opentill.server.embedded.postgres import EmbeddedPostgres
 from opentill.server.embedded.programs import find_programs
-from support import applicable, commands, pooler
+from support import commands, pooler
 from support.api_server import api_server, clock, shop
-from support.citus import CITUS
-from support.citus_databases import ClusterDatabases
 from support.commands import fork_server
 from support.databases import Databases, named
 from support.deployment import copy, deployment, migrated
@@ -222,8 +220,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.hookimpl(trylast=True)  # pytest has put asynchronous tests first, of all files
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first, or shuffle; every xdist worker comes to the same order."""
-    if CITUS:
-        applicable.mark(items)
     modules: dict[str, list[pytest.Item]] = {}
     for item in sorted(items, key=lambda item: item.nodeid.partition("::")[0]):
         modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
@@ -259,12 +255,6 @@ def _longest_first(modules: dict[str, list[pytest.Item]], workers: int) -> list[
         part.extend(rest[:room])
         del rest[:room]
     return [*itertools.chain.from_iterable(parts), *rest]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests of a run on a cluster were not applicable, and why."""
-    if CITUS:
-        applicable.summarize(terminalreporter)
 
 
 def pytest_sessionstart() -> None:
@@ -307,10 +297,6 @@ def postgres_url(postgres_files: Path) -> Iterator[str]:
     Writes are not synced: no test of the worker survives a power cut. Tests that do kill servers
     start an ``EmbeddedPostgres`` of their own.
     """
-    if CITUS:
-        with ClusterDatabases() as lending:
-            yield lending.url
-        return
     # Not in pytest's own directory: every pytest that starts closes that to other users, and
     # PostgreSQL runs as another user if we are root.
     with tempfile.TemporaryDirectory(prefix="opentill-test-") as directory:
@@ -363,9 +349,6 @@ def template(postgres_url: str) -> str:
 @pytest.fixture(scope="session")
 def databases(postgres_url: str, template: str) -> Iterator[Databases]:
     """Migrated databases, used again and again."""
-    if Databases.instead is not None:
-        yield Databases.instead
-        return
     with Databases(postgres_url, template) as made:
         yield made
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from exploration.histories import Histories
 from opentill.db import connection
-from support import citus, pooler
+from support import pooler
 from support.examples import examples
 
 # What the deep version must have seen: every event of every table, and its refusal if it has one.
@@ -50,11 +50,8 @@ def histories_in(url: str) -> Iterator[None]:
     """Let histories happen in a database, on one loop and one connection."""
     with asyncio.Runner() as runner:
         Histories.url, Histories.loop, Histories.tally = url, runner.get_loop(), {}
-        # The books' questions are planned once, and not compiled for a handful of rows. Citus has
-        # no generic plans of some.
-        settled = {"jit": "off"}
-        if not citus.CITUS:
-            settled["plan_cache_mode"] = "force_generic_plan"
+        # The books' questions are planned once, and not compiled for a handful of rows.
+        settled = {"jit": "off", "plan_cache_mode": "force_generic_plan"}
         Histories.tx = runner.run(
             asyncpg.connect(url, statement_cache_size=1000, server_settings=settled)
             if pooler.prepared(url)

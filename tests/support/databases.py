@@ -12,13 +12,14 @@ import re
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import asyncpg
 
 from support.books import assert_books
 
 T = TypeVar("T")
+_PATIENCE_S: Final = 120
 _USES: Final = 40  # then the rows that were deleted have made it slow
 _OWN: Final = (
     " where setdatabase = (select oid from pg_database where datname = current_database())"
@@ -74,10 +75,6 @@ class Database:
 
 class Databases:
     """The databases of one server that are clones of one template."""
-
-    # What lends databases where there is no template to clone: on a cluster.
-    instead: ClassVar["Databases | None"] = None
-    patience_s: ClassVar[float] = 120
 
     def __init__(self, url: str, template: str) -> None:
         """``url``: of the database ``opentill`` of the server."""
@@ -136,17 +133,8 @@ class Databases:
             asyncio.run_coroutine_threadsafe(assert_books(connection), self._loop)
         )
 
-    @contextmanager
-    def lent(self) -> Iterator[str]:
-        """Lend a database as long as the block runs."""
-        url = self.take()
-        try:
-            yield url
-        finally:
-            self.give_back(url)
-
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(self.patience_s)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
 
     def _address(self, name: str) -> str:
         return named(self.url, name)
@@ -163,13 +151,12 @@ class Databases:
         database.born = await connection.fetchval("select txid_current()")
         database.schema = await connection.fetch(SCHEMA, database.born)
         if not self._tables:
-            tables = [row["relname"] for row in await connection.fetch(_TABLES)]
-            await self._learn(connection, tables)
+            await self._learn(connection)
         return database
 
-    async def _learn(self, connection: asyncpg.Connection, tables: list[str]) -> None:
-        """Note what the migrations have made and written."""
-        self._tables = tables
+    async def _learn(self, connection: asyncpg.Connection) -> None:
+        """Note the tables that the migrations created and the rows that they inserted."""
+        self._tables = [row["relname"] for row in await connection.fetch(_TABLES)]
         for table in await self._filled(connection):
             self._seeds[table] = await connection.fetchval(
                 f"select quote_literal(json_agg(t)::text) from {table} t"
@@ -212,10 +199,6 @@ _numbers: Final = itertools.count(1)
 @contextmanager
 def clone(url: str, template: str) -> Iterator[str]:
     """Lend a migrated database that nobody else has, as long as the block runs."""
-    if Databases.instead is not None:
-        with Databases.instead.lent() as lent_url:
-            yield lent_url
-        return
     name = f"clone_{os.getpid()}_{next(_numbers)}"
     _apart(execute(url, f"create database {name} template {template} strategy wal_log"))
     try:

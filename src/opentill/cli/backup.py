@@ -32,10 +32,6 @@ _POOLER: Final = (
     "the database is reached through a pooler, with which pg_dump and pg_restore do not work; set"
     " OPENTILL_DATABASE_URL to the server's own address for this command"
 )
-_CITUS: Final = (
-    "the database is a cluster of Citus: back it up and restore it by Citus's restore points, as"
-    " docs/recipes/go-past-one-machine.md says"
-)
 _NOT_EMPTY: Final = (
     "the database of OPENTILL_DATABASE_URL is not empty; create another one and set"
     " OPENTILL_DATABASE_URL to it"
@@ -150,8 +146,6 @@ async def _look_at_server(ready: Settings, *, counts: bool) -> "tuple[int, Conte
         try:
             if not await connections.is_direct(connection):
                 raise ConfigurationError(_POOLER)
-            if await contents.is_cluster(connection):
-                raise ConfigurationError(_CITUS)
             if counts:
                 counted = await contents.count(connection)
             elif not await contents.is_empty(connection):

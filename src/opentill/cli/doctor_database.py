@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from opentill.cli import doctor_cluster, session
+from opentill.cli import session
 from opentill.cli.exposure import Finding
 from opentill.core.errors import ConfigurationError
 from opentill.core.settings import Settings
@@ -35,9 +35,6 @@ def findings(settings: Settings) -> Iterator[Finding]:
     except ConfigurationError as error:
         yield Finding("database", "fail", str(error))
         return
-    if isinstance(facts, doctor_cluster.Cluster):
-        yield from doctor_cluster.findings(facts)
-        return
     major = facts.version // 10_000
     if major < OLDEST_POSTGRES:
         text = f"PostgreSQL {major} is too old; use {OLDEST_POSTGRES} or newer"
@@ -62,8 +59,6 @@ def findings(settings: Settings) -> Iterator[Finding]:
     else:
         yield Finding("orders", "ok", "none has waited too long for a bank's response")
     yield _rates(facts.lacking, facts.expiring)
-    if facts.cluster is not None:
-        yield from doctor_cluster.findings(facts.cluster)
     if facts.epay_opens:
         yield Finding("epay", "ok", "the keys that there are can be read")
     else:
@@ -128,27 +123,20 @@ class _Facts(msgspec.Struct, frozen=True):
     lacking: list["MissingRate"]
     expiring: list["MissingRate"]
     newer: list[str]  # migrations of a newer OpenTill
-    cluster: doctor_cluster.Cluster | None
     collation: "Collation"
 
 
-async def _inspect(settings: Settings) -> _Facts | doctor_cluster.Cluster:
-    """Inspect the database; if a node of a cluster is missing, only the cluster."""
+async def _inspect(settings: Settings) -> _Facts:
     from opentill import epay, rates
     from opentill.cli import doctor_queries
     from opentill.db import clock, migrations
     from opentill.db import connection as connections
-    from opentill.db.database import fit_statements
     from opentill.orders import jobs
 
     connection = await connections.connect(
         settings.database_url or "", prepared=settings.db_prepared
     )
     try:
-        await fit_statements(connection)
-        cluster = await doctor_cluster.inspect(connection)
-        if cluster is not None and cluster.silent:
-            return cluster
         version = await doctor_queries.VERSION.get(connection) or 0
         database_ms = await doctor_queries.CLOCK.get(connection) or 0
         # Compared immediately, because an embedded database takes some time to stop afterwards.
@@ -163,7 +151,7 @@ async def _inspect(settings: Settings) -> _Facts | doctor_cluster.Cluster:
         newer = await migrations.check(connection)
         collation = await doctor_queries.COLLATION.one(connection)
         return _Facts(
-            version, clock_ahead_s, ahead_ms, stuck, opens, lacking, expiring, newer, cluster,
+            version, clock_ahead_s, ahead_ms, stuck, opens, lacking, expiring, newer,
             collation,
         )  # fmt: skip
     finally:

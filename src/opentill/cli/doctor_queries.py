@@ -6,33 +6,6 @@ import msgspec
 
 from opentill.db.query import Command, Query, Value
 
-# Plain text and not ``Query``, because only Citus has these functions.
-CITUS: Final = "select citus_version()"
-NODES: Final = """
-select n.nodename || ':' || n.nodeport as name, coalesce(r.success, false) as ok, r.result
-from pg_dist_node n left join run_command_on_all_nodes($$
-    select json_build_object(
-        'prepared', current_setting('max_prepared_transactions')::int,
-        'wal_level', current_setting('wal_level'),
-        'left', (select count(*) from pg_prepared_xacts
-            where database = current_database() and prepared < now() - interval '5 minutes'))
-$$) r on r.nodeid = n.nodeid
-where n.noderole = 'primary' order by n.nodeid
-"""
-REPAIRS: Final = """
-select exists (select from pg_stat_activity
-    where datname = current_database() and backend_type = 'Citus Maintenance Daemon'
-        or application_name like 'Citus Maintenance Daemon%' and datname = current_database())
-"""
-# The address of a coordinator that stores merchants' rows itself.
-BURDENED: Final = """
-select n.nodename || ':' || n.nodeport from pg_dist_node n
-where n.groupid = 0 and exists (
-    select from pg_dist_placement p join pg_dist_shard s using (shardid)
-        join pg_dist_partition t using (logicalrelid)
-    where p.groupid = n.groupid and t.partmethod = 'h')
-"""
-
 
 class Collation(msgspec.Struct, frozen=True):
     """A database's collation, with its recorded and actual version."""

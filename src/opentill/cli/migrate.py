@@ -1,7 +1,6 @@
 """``opentill migrate``: bring the database to the schema of this OpenTill."""
 
 import signal
-from typing import Annotated
 
 import typer
 
@@ -9,26 +8,16 @@ from opentill.cli import output, session
 from opentill.cli.output import Json
 from opentill.cli.progress import progress
 
-Distributed = Annotated[
-    bool,
-    typer.Option(
-        "--distributed",
-        help="Also place the tables on the Citus cluster that OPENTILL_DATABASE_URL is the"
-        " coordinator of.",
-    ),
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(migrate)
 
 
-def migrate(*, distributed: Distributed = False, as_json: Json = False) -> None:
+def migrate(*, as_json: Json = False) -> None:
     """Bring the database to the schema of this version. Safe to repeat, and while serving.
 
-    Waits for a database of your own to respond; the data directory is not used. A database whose
-    tables are placed on a cluster needs no option any more.
+    Waits for a database of your own to respond; the data directory is not used.
     """
     import asyncpg
 
@@ -38,10 +27,6 @@ def migrate(*, distributed: Distributed = False, as_json: Json = False) -> None:
     from opentill.server.embedded.postgres import EmbeddedPostgres
 
     settings = session.settings(creates=True, keys=False)
-    placed: list[str] = []
-    if distributed and settings.database_url is None:
-        message = "--distributed needs OPENTILL_DATABASE_URL: the embedded database is one machine"
-        raise ConfigurationError(message)
     signal.signal(
         signal.SIGTERM, session.leave
     )  # the first process of a container has no default handler
@@ -49,10 +34,7 @@ def migrate(*, distributed: Distributed = False, as_json: Json = False) -> None:
         if settings.database_url is not None:
             session.wait_for(settings.database_url, prepared=False, patient=True, migrated=False)
             with progress("migrating"):
-                if distributed:
-                    applied, placed = session.run(migrations.distribute(settings.database_url))
-                else:
-                    applied = session.run(migrations.migrate(settings.database_url))
+                applied = session.run(migrations.migrate(settings.database_url))
         else:
             config.with_keys(settings)  # the keys must exist before the database
             with progress("migrating"), EmbeddedPostgres.start(settings.data_dir) as server:
@@ -61,9 +43,6 @@ def migrate(*, distributed: Distributed = False, as_json: Json = False) -> None:
         message = f"the database cannot be migrated: {str(error) or type(error).__name__}"
         raise ConfigurationError(message) from None
     if as_json:
-        output.show(
-            {"applied": applied} | ({"placed": placed} if distributed else {}), as_json=True
-        )
+        output.show({"applied": applied}, as_json=True)
     else:
-        lines = [*(f"applied {name}" for name in applied), *(f"placed {name}" for name in placed)]
-        typer.echo("\n".join(lines) or "nothing to do")
+        typer.echo("\n".join(f"applied {name}" for name in applied) or "nothing to do")

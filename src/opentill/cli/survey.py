@@ -16,7 +16,6 @@ import msgspec
 from opentill.cli import doctor_queries
 from opentill.core.errors import Problem
 from opentill.db.connection import Unprepared
-from opentill.db.database import fit_statements
 from opentill.db.query import NotOneRow, Statement
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ _ABSENT: Final[Mapping[str, object]] = MappingProxyType({
 # The statement ran but its values were refused: data exceptions, violated constraints, and errors
 # raised by functions and triggers (PostgreSQL, appendix A).
 _REFUSED: Final = ("22", "23", "P0001")
-_INTERNAL: Final = "XX000"
 _UTILITY: Final = ("set ", "lock ")  # have no plan
 _FAILS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, NotOneRow, Problem)
 
@@ -85,9 +83,7 @@ class _Tried(msgspec.Struct, frozen=True):
     @property
     def refused(self) -> bool:
         """Whether the statement ran and a rule refused its values."""
-        # Citus reports rows that a node refuses to copy as internal errors.
-        copied = _sqlstate(self.error) == _INTERNAL and " violates " in str(self.error)
-        return self.phase == "run" and (copied or _sqlstate(self.error).startswith(_REFUSED))
+        return self.phase == "run" and _sqlstate(self.error).startswith(_REFUSED)
 
     @property
     def failed(self) -> bool:
@@ -106,7 +102,6 @@ async def survey(
     """
     connection = await connect()
     try:
-        await fit_statements(connection)
         version = await doctor_queries.ENGINE.get(connection) or ""
         has_merchants = await doctor_queries.HAS_MERCHANTS.get(connection) is not False
         tried: dict[str, _Tried] = {}
@@ -189,8 +184,6 @@ async def _order(
             await act(connection)
         doing = "the constraints that are checked last"
         await doctor_queries.IMMEDIATELY.run(connection)
-        if Statement.distributes:  # the nodes have the statistics of writes
-            return [], None
         return [], await doctor_queries.UNTOUCHED.get(connection)
     except (*_FAILS, TimeoutError) as error:
         return [_failure(doing, _Tried("run", error))], None

@@ -1,6 +1,6 @@
 """What a database has, for those who back it up and restore it."""
 
-from opentill.db import distribution_queries, queries
+from opentill.db import queries
 from opentill.db.queries import Contents as Contents  # noqa: PLC0414 - part of this interface
 from opentill.db.query import Tx
 
@@ -13,8 +13,3 @@ async def count(tx: Tx) -> Contents:
 async def is_empty(tx: Tx) -> bool:
     """Return whether nobody has made anything in the database."""
     return not await queries.OBJECTS.get(tx)
-
-
-async def is_cluster(tx: Tx) -> bool:
-    """Return whether the database is spread over several servers."""
-    return bool(await distribution_queries.HAS_EXTENSION.get(tx))
