@@ -110,7 +110,6 @@ HANDED_OVER: Final = {
     # The Epay shop is notified of a paid order.
     ("orders.transition_queries.TRANSITION", "epay_notifications"),
     ("orders.transition_queries.CONFIRMATIONS", "epay_notifications"),
-    ("orders.transition_queries.NOTIFIED", "epay_notifications"),
     # Caller and rate limit are one statement, since every request has them.
     ("merchants.queries.AUTHENTICATE_LIMITED", "rate_limit_windows"),
 }

@@ -23,7 +23,6 @@ from support.statements import EVERYWHERE as EVERY_STATEMENT
 # Where statements stand beside the features' `queries` modules, and why.
 ALSO: Final = {
     "opentill.cli.doctor_queries": "PostgreSQL about itself, which no feature stores",
-    "opentill.db.distribution_queries": "placing tables on a cluster",
     "opentill.figures.gateway_queries": "figures by gateway, of all merchants together",
     "opentill.integrity.event_queries": "the one rule of events, which is long",
     "opentill.ledger.incremental_queries": "a check of its own, of one range of entries",
@@ -70,15 +69,6 @@ PYTHON: Final[dict[str, type]] = {
 
 
 STATEMENTS: Final = list(survey_statements.STATEMENTS.items())
-# With those for distributed tables, which are valid on one machine as well.
-FORMS: Final = [
-    *STATEMENTS,
-    *(
-        (f"{name}, distributed", form)
-        for name, statement in STATEMENTS
-        if (form := statement.in_distributed_form()) is not None
-    ),
-]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +80,7 @@ def prepared(postgres_url: str, template: str) -> dict[str, list[tuple[str, str]
         connection = await asyncpg.connect(url)
         try:
             found = {}
-            for name, statement in FORMS:
+            for name, statement in STATEMENTS:
                 made = await connection.prepare(statement.sql)
                 found[name] = [(column.name, column.type.name) for column in made.get_attributes()]
             return found
@@ -131,7 +121,9 @@ def test_every_statement_is_valid_and_gives_what_its_struct_holds(
     prepared: dict[str, list[tuple[str, str]]],
 ) -> None:
     wrong = {
-        name: found for name, statement in FORMS if (found := _misfits(statement, prepared[name]))
+        name: found
+        for name, statement in STATEMENTS
+        if (found := _misfits(statement, prepared[name]))
     }
     assert wrong == {}
 

@@ -1,20 +1,45 @@
-"""The shape of the schema that lets a cluster of Citus hold it: placement.py and the catalogue."""
+"""The shape of the schema that lets merchants move to another server (decision 0145)."""
 
 import asyncio
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from opentill.db import connection, migrations
-from opentill.db.placement import PLACES
-from test_queries import STATEMENTS
+from opentill.db import connection
 
-RECIPE: Final = Path(__file__).parents[1] / "docs" / "recipes" / "go-past-one-machine.md"
-FUNCTIONS: Final = migrations.folder() / "distributed" / "triggers.sql"
-DISTRIBUTED: Final = {name for name, place in PLACES.items() if place == "distributed"}
+# Where each table belongs once there are cells (decision 0116): rows of one merchant move with it,
+# shared tables are the same for all merchants, and the others stay on the server that wrote them.
+PLACES: Final = {
+    name: place
+    for place, names in {
+        "merchant": """
+        adjustments agreement_acceptances approval_requests attempt_figures awaited_figures
+        balances bank_account_confirmations bank_accounts checkouts delivery_attempts
+        dispute_evidence dispute_notes disputes endpoint_leases entries epay_notifications
+        epay_orders epay_products epay_refunds event_heads events figure_heads figures
+        gateway_tests idempotency_keys ignored_fields late_payments ledger_checks
+        list_changes list_counts mail_events_put_aside mail_heads mails merchant_history
+        merchant_logos merchant_terms order_history order_notes orders payment_attempts
+        payment_link_sales payment_link_uses payment_links payout_requests payout_transfers
+        payouts products refund_cases refunds refused_requests search_changes search_counts
+        search_heads search_terms solo_movements unmatched_disputes webhook_deliveries
+        webhook_endpoints
+        """,
+        "shared": """
+        api_keys begun_logins business_clock epay_credentials exchange_rates factor_resets
+        logins mail_preferences members merchant_applications merchants passkey_challenges
+        passkeys person_links persons rate_days recovery_codes secret_key staff staff_visits
+        """,
+        "server": """
+        audit_head audit_log directory gateway_figures host_leases login_limits payout_runs
+        rate_limit_windows reconciliation_differences reconciliation_files schema_migrations
+        """,
+    }.items()
+    for name in names.split()
+}
+OF_MERCHANTS: Final = {name for name, place in PLACES.items() if place == "merchant"}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +68,7 @@ def test_every_table_has_a_place(catalogue: Any) -> None:
     assert {row["relname"] for row in tables} == set(PLACES)
 
 
-def test_every_unique_key_of_a_distributed_table_has_the_merchant(catalogue: Any) -> None:
+def test_every_unique_key_of_a_merchants_table_has_the_merchant(catalogue: Any) -> None:
     rows = catalogue(
         """
         select t.relname as table, i.relname as index, exists (
@@ -55,14 +80,14 @@ def test_every_unique_key_of_a_distributed_table_has_the_merchant(catalogue: Any
         where (x.indisunique or x.indisprimary) and t.relnamespace = 'public'::regnamespace
         """
     )
-    found = [row for row in rows if row["table"] in DISTRIBUTED]
-    assert {row["table"] for row in found} == DISTRIBUTED - {
+    found = [row for row in rows if row["table"] in OF_MERCHANTS]
+    assert {row["table"] for row in found} == OF_MERCHANTS - {
         "list_changes",
         "search_changes",
     }  # they have none
     for row in found:
         assert row["has"], row["index"]
-        assert row["immediate"], f"{row['index']} is deferrable, which Citus has not"
+        assert row["immediate"], f"{row['index']} is deferrable"
         assert not row["computed"], row["index"]
 
 
@@ -71,7 +96,7 @@ def test_no_exclusion_constraint_and_no_inheritance(catalogue: Any) -> None:
     assert catalogue("select inhrelid::regclass from pg_inherits") == []
 
 
-def test_foreign_keys_stay_on_one_shard_or_lead_to_a_reference_table(catalogue: Any) -> None:
+def test_foreign_keys_stay_within_a_merchant_or_lead_to_a_shared_table(catalogue: Any) -> None:
     rows = catalogue(
         """
         select c.conname as name, t.relname as table, r.relname as target,
@@ -86,16 +111,16 @@ def test_foreign_keys_stay_on_one_shard_or_lead_to_a_reference_table(catalogue: 
     assert rows
     for row in rows:
         way = (PLACES[row["table"]], PLACES[row["target"]])
-        allowed = {("distributed", "distributed"), ("distributed", "reference")}
-        allowed |= {("reference", "reference"), ("coordinator", "coordinator")}
+        allowed = {("merchant", "merchant"), ("merchant", "shared")}
+        allowed |= {("shared", "shared"), ("server", "server")}
         assert way in allowed, row["name"]
-        if way == ("distributed", "distributed"):
+        if way == ("merchant", "merchant"):
             assert row["here"] is not None, row["name"]
             assert row["here"] == row["there"], row["name"]
 
 
 def test_triggers_refuse_or_count(catalogue: Any) -> None:
-    """One that read or wrote another merchant's rows would look on the wrong shard."""
+    """One that read or wrote another merchant's rows would look on the wrong server."""
     rows = catalogue(
         "select distinct p.proname, p.prosrc from pg_trigger t join pg_proc p on p.oid = t.tgfoid"
         " where not t.tgisinternal"
@@ -113,32 +138,20 @@ def test_triggers_refuse_or_count(catalogue: Any) -> None:
                              re.sub(r"'[^']*'", "", row["prosrc"])), row["proname"]  # fmt: skip
 
 
-# The functions that read transition tables as the migrations have them: what triggers.sql makes
-# of each is to do the same. Whoever changes one changes the other, and then the digest.
-TRANSITIONS: Final = {
-    "check_and_count_entries": "b79c4cc6f96d30ab7fc72f15d8f274a9",
-    "count_changed_orders": "ffb272f9a5426204cf9e0c7f173c4133",
-    "count_deleted_orders": "bc1b8bd99ad0537b55c9245e3c1266a9",
-    "sum_paid_uses": "7451a684d5fdb4677c0a666bccb8f5e1",
-}
+def test_triggers_do_not_fire_for_rows_that_arrive(catalogue: Any) -> None:
+    """What they wrote arrives as well: ``enable always`` would write it twice."""
+    assert catalogue("select tgname from pg_trigger where tgenabled in ('A', 'R')") == []
 
 
-def test_what_reads_a_transition_table_has_a_form_for_a_cluster(catalogue: Any) -> None:
-    """Citus cannot plan a statement that reads one together with a distributed table."""
+def test_no_value_comes_from_a_counter_of_one_server(catalogue: Any) -> None:
     rows = catalogue(
-        "select distinct p.proname, md5(p.prosrc) as digest from pg_trigger t"
-        " join pg_proc p on p.oid = t.tgfoid"
-        " where not t.tgisinternal and (t.tgoldtable is not null or t.tgnewtable is not null)"
+        """
+        select relname as name from pg_class
+        where relkind = 'S' and relnamespace = 'public'::regnamespace
+        union all
+        select a.attrelid::regclass || '.' || a.attname from pg_attribute a
+        join pg_class t on t.oid = a.attrelid and t.relnamespace = 'public'::regnamespace
+        where a.attidentity <> '' or a.attgenerated <> ''
+        """
     )
-    assert {row["proname"]: row["digest"] for row in rows} == TRANSITIONS
-    made = re.findall(r"create or replace function (\w+)\(", FUNCTIONS.read_text())
-    assert sorted(made) == sorted(TRANSITIONS)
-
-
-def test_what_is_written_with_a_merchant_s_rows_is_known_to_the_cluster() -> None:
-    """Otherwise one could be committed without the other."""
-    plain = {name for name, place in PLACES.items() if place == "plain"}
-    assert plain == {"rate_limit_windows", "schema_migrations"}
-    for name, statement in STATEMENTS:
-        tables = set(re.findall(r"(?:insert into|update|delete from) (\w+)", statement.sql))
-        assert not (tables & DISTRIBUTED and tables & plain), name
+    assert rows == []

@@ -40,7 +40,6 @@ UNCHECKED: Final = (
     "tests/approvals",
     "tests/backoffice",
     "tests/browser",
-    "tests/citus",
     "tests/conftest.py",
     "tests/console",
     "tests/dashboard",

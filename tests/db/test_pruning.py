@@ -1,8 +1,4 @@
-"""What is pruned is old at that moment: who takes a row anew meanwhile keeps it.
-
-On one machine a row that somebody changes is skipped. On a cluster nothing is skipped: who prunes
-waits for the other, and has to look at the row again (``query.waiting``).
-"""
+"""Pruning skips a row that another transaction renews at that moment."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -80,7 +80,7 @@ EXPLAINED: Final = frozenset(
     f"{feature}.{name}"
     for feature, names in {
         # over all merchants, or by an id that only one of them can have
-        "checkouts.queries": "BY_PUBLIC_ID PAGE_VIEW DUE COUNT_DUE GATEWAY_TESTS",
+        "checkouts.queries": "BY_PUBLIC_ID DUE COUNT_DUE GATEWAY_TESTS",
         "disputes.queries": "ANYWHERE SEARCH OF_ALL CHANGE_REFUSAL",
         "payment_links.queries": "BY_SLUG ANYWHERE SEARCH NOTE_ENDED",
         "adjustments.queries": "ANYWHERE",
@@ -175,14 +175,10 @@ EXPLAINED: Final = frozenset(
         "rates.queries": "MISSING",
         # long exports: tests/orders/export/test_export.py
         "orders.export.queries": "EXPORT_EDGES",
-        # where tables are distributed: tests/db/test_distribution.py
-        "orders.transition_queries ": "NOTED NOTIFIED",
-        "ledger.queries    ": "WRITE",
         # a card that is reported after its payment: tests/orders/test_cards.py
         "orders.queries   ": "KEEP_CARD INDEX_ANEW",
-        "merchants.queries     ": "HOLD_STANDING LOCK_STANDING",
         # payments that are confirmed together: tests/orders/payments/test_confirmation.py
-        "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS ATTEMPTS_OF_MERCHANT MERCHANTS_OF",
+        "orders.payments.queries": "ATTEMPTS_OF_GATEWAYS",
         # tests/pages, tests/ledger
         "orders.queries": "MERCHANT_OF ANYWHERE FORGOTTEN OLD_HISTORY PRUNE_HISTORY LAST_ATTEMPT",
         "orders.settlement.queries": "DUE_MERCHANTS",

@@ -50,28 +50,6 @@ async def test_a_connection_that_is_gone_is_a_database_away(db: Db) -> None:
         assert await tx.fetchval("select 1") == 1
 
 
-# What Citus says of a node that is lost, and something that is wrong: code, text.
-LOST_NODES = [
-    ("58030", "failed to COPY to shard 0 on db1:5432"),
-    ("58030", "failed to COPY to shard 102008 on db1:5432"),
-    ("58030", "failed to complete COPY on db1:5432"),
-    ("XX000", "failed to prepare transaction ''citus_0_1'' on host db1:5432"),
-    ("XX000", 'failed to read result "1_2" from node db1:5432'),
-    ("XX000", "could not commit transaction for shard 102008 on at least one active node"),
-    ("XX000", "connection not open"),
-    ("XX000", "postmaster was shut down, exiting"),
-]
-
-
-@pytest.mark.parametrize(("code", "text"), LOST_NODES)
-async def test_a_node_of_a_cluster_that_is_lost_is_a_database_away(
-    db: Db, code: str, text: str
-) -> None:
-    with pytest.raises(Unavailable):
-        async with db.connection() as tx:
-            await tx.execute(_RAISE.format(code, text))
-
-
 # No disk, no memory, no connection left, more than a limit of the server's.
 @pytest.mark.parametrize("code", ["53100", "53200", "53300", "53400"])
 async def test_a_database_that_has_nothing_left_is_no_defect(db: Db, code: str) -> None:

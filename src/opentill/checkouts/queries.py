@@ -43,41 +43,26 @@ BY_ID = Query(Session, "select * from checkouts where merchant_id = :merchant_id
 _MERCHANT_FIELDS: Final = [
     name for name in PublicSession.__struct_fields__ if name not in Session.__struct_fields__
 ]
-_PAGE_VIEW: Final = f"""
-    select {part("session", "c", Session.__struct_fields__)},
-        {part("session", "m", _MERCHANT_FIELDS)},
-        {part("order", "o", Order.__struct_fields__)},
-        {part("last_attempt", "a", PaymentAttempt.__struct_fields__)}
-    from {{session}}
-    join merchants m on m.id = c.merchant_id
-    join orders o on o.merchant_id = {{merchant}} and o.id = c.order_id
-    left join lateral (
-        select * from payment_attempts
-        where merchant_id = {{merchant}} and order_id = o.id
-        order by created_at desc, id desc limit 1
-    ) a on true
-    where {{whose}}
-    """  # noqa: S608 - the columns are constants of ours
 # The data of a session's page in one statement: the page is loaded five times per order (decision
 # 0119).
 BY_PUBLIC_ID = Joined(
     PageView,
-    _PAGE_VIEW.format(
-        session="""directory d
-    join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id""",
-        merchant="c.merchant_id",
-        whose="d.id = :id",
-    ),
-)
-# The same where tables are distributed: a statement without the merchant runs on every node, one
-# with the merchant on that merchant's node only.
-PAGE_VIEW = Joined(
-    PageView,
-    _PAGE_VIEW.format(
-        session="checkouts c",
-        merchant=":merchant_id",
-        whose="c.merchant_id = :merchant_id and c.id = :id",
-    ),
+    f"""
+    select {part("session", "c", Session.__struct_fields__)},
+        {part("session", "m", _MERCHANT_FIELDS)},
+        {part("order", "o", Order.__struct_fields__)},
+        {part("last_attempt", "a", PaymentAttempt.__struct_fields__)}
+    from directory d
+    join checkouts c on c.merchant_id = d.merchant_id and c.id = d.id
+    join merchants m on m.id = c.merchant_id
+    join orders o on o.merchant_id = c.merchant_id and o.id = c.order_id
+    left join lateral (
+        select * from payment_attempts
+        where merchant_id = c.merchant_id and order_id = o.id
+        order by created_at desc, id desc limit 1
+    ) a on true
+    where d.id = :id
+    """,  # noqa: S608 - the columns are constants of ours
 )
 DUE = Query(
     Session,

@@ -27,7 +27,6 @@ from opentill.core.errors import Contended, Invalid, NotFound, or_not_found
 from opentill.core.ids import is_id, new_id, new_session_id
 from opentill.core.payment_methods import BY_NAME, METHODS, Method
 from opentill.db.database import Db, Tx
-from opentill.db.query import Statement
 from opentill.gateways import Gateway, offered_methods
 from opentill.http import inputs
 from opentill.merchants import Actor
@@ -274,13 +273,7 @@ async def find_page_view(db: Db, session_id: str) -> PageView | None:
     if not is_id(session_id):
         return None
     async with db.connection() as tx:
-        if not Statement.distributes:
-            return await queries.BY_PUBLIC_ID.first(tx, id=session_id)
-        try:
-            merchant_id = await orders.merchant_of(tx, session_id)
-        except NotFound:
-            return None
-        return await queries.PAGE_VIEW.first(tx, merchant_id=merchant_id, id=session_id)
+        return await queries.BY_PUBLIC_ID.first(tx, id=session_id)
 
 
 async def expire(

@@ -6,7 +6,6 @@ never commits. ``db`` owns its transactions and may call the outside between the
 
 import asyncio
 import functools
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -19,10 +18,9 @@ import structlog
 from opentill.core import tracing
 from opentill.core.errors import Contended, Unavailable
 from opentill.db import connection as connections
-from opentill.db import distribution_queries, queries
+from opentill.db import queries
 from opentill.db.connection import COLLIDED, Tries
 from opentill.db.pool import Pool
-from opentill.db.query import Statement, take_distributed_forms
 from opentill.db.query import Tx as Tx  # noqa: PLC0414 - every feature imports it from here
 
 T = TypeVar("T")
@@ -44,13 +42,6 @@ AWAY: Final = (
     asyncpg.InsufficientResourcesError,
     asyncpg.InternalClientError,  # the server has announced the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
-)
-# What Citus says where a node was lost: most of it as internal errors.
-_OF_CLUSTER: Final = (asyncpg.InternalServerError, asyncpg.PostgresIOError)
-_NODE_LOST: Final = re.compile(
-    "connection|on at least one active node|could not receive data|failed to COPY to shard"
-    "|failed to complete COPY|failed to prepare transaction|failed to read result"
-    "|could not commit transaction for shard|postmaster was shut down"
 )
 # PostgreSQL runs and refuses what writes.
 _NO_WRITES: Final = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError)
@@ -98,7 +89,7 @@ class Lent:
         """Give it back, fit for the next. Raises Unavailable if the database is away."""
         if self._alarm is not None:
             self._alarm.cancel()
-        away = isinstance(error, AWAY) or _ended(self._connection, error) or lost_a_node(error)
+        away = isinstance(error, AWAY) or _ended(self._connection, error)
         if isinstance(error, _HOPELESS):
             self._connection.terminate()
         self._db.give_back(self._connection)
@@ -122,23 +113,9 @@ def _ended(connection: asyncpg.Connection, error: BaseException | None) -> bool:
     return refused and connection.is_closed()
 
 
-def lost_a_node(error: BaseException | None) -> bool:
-    """Return whether a cluster has lost a node meanwhile."""
-    return isinstance(error, _OF_CLUSTER) and bool(_NODE_LOST.search(str(error)))
-
-
-async def fit_statements(connection: Tx) -> None:
-    """Use the forms of statements for distributed tables, if the database has what places them."""
-    if await distribution_queries.HAS_EXTENSION.get(connection):
-        take_distributed_forms()
-
-
 async def limit_lock_waits(tx: Tx, longest: str) -> None:
     """Wait for each lock no longer than ``longest``, such as ``2s``, until the transaction ends."""
-    if Statement.distributes:  # what a function sets does not reach the nodes
-        await tx.execute(queries.LIMIT_LOCK_WAITS_OF_NODES.format(longest))
-    else:
-        await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
+    await queries.LIMIT_LOCK_WAITS.get(tx, longest=longest)
 
 
 def once_committed(tx: Tx, work: Callable[[], None]) -> None:
@@ -213,11 +190,7 @@ class Db:
         db = cls(Pool(traced if tracing.is_on() else open_, size), acquire_timeout_s)
         if eager:
             try:
-                connection = await db.borrow()
-                try:
-                    await fit_statements(connection)
-                finally:
-                    db.give_back(connection)
+                db.give_back(await db.borrow())
             except (*AWAY, asyncpg.InterfaceError) as error:  # the latter: a strange address
                 await db.close()
                 reason = f"the database does not respond: {connections.why(error)}"
@@ -334,12 +307,7 @@ class Db:
             return await work(tx)
 
     async def autocommit(self, work: Callable[[Tx], Awaitable[T]]) -> T:
-        """Run work whose last statement is the only one that writes, and so its transaction.
-
-        Where tables are distributed several statements do what one does on one machine.
-        """
-        if Statement.distributes:
-            return await self.run(work)
+        """Run work whose last statement is the only one that writes, and so its transaction."""
         async with self.connection() as tx:
             return await work(tx)
 

@@ -12,9 +12,6 @@ The version before runs with the newer schema, also where it is started again: a
 of an upgrade, or going back. A file that takes away what earlier versions need says so in its name,
 and keeps them from starting: ``0031_drop_x_needs_0028`` runs with versions that know 0028
 (decision 0117).
-
-Where the tables are distributed over machines (``distribution.py``), a file runs there statement by
-statement, and the tables that it makes are placed.
 """
 
 import asyncio
@@ -32,7 +29,7 @@ import structlog
 
 from opentill.core.errors import ConfigurationError, Contended
 from opentill.db import connection as connections
-from opentill.db import distribution, indexes, queries
+from opentill.db import indexes, queries
 from opentill.db.database import Tx
 from opentill.db.indexes import Index
 from opentill.db.queries import Applied
@@ -114,41 +111,13 @@ async def migrate(
     connection = await connections.connect(url, prepared=False)  # perhaps through a pooler
     try:
         await _create_table(connection)
-        applied = [
+        return [
             migration.name
             for migration in known
             if await _apply_patiently(url, connection, migration, known, patience_s)
         ]
-        if await distribution.is_distributed(connection):
-            await _distribute(connection)  # also what a run that was killed has left undone
-        return applied
     finally:
         await connection.close()
-
-
-async def distribute(url: str) -> tuple[list[str], list[str]]:
-    """Bring the database to this schema and place its tables on its cluster, all or none.
-
-    Returns what was applied and the tables that were placed. Raises what ``migrate`` raises, and
-    ``CannotDistribute`` where there is no cluster or a table is placed otherwise.
-    """
-    connection = await connections.connect(url, prepared=False)
-    try:
-        await distribution.check_cluster(connection)
-        applied = await migrate(url)
-        return applied, await _distribute(connection)
-    finally:
-        await connection.close()
-
-
-async def _distribute(connection: Tx) -> list[str]:
-    async with connection.transaction(isolation="read_committed"):
-        await connection.execute(queries.LOCK_MIGRATIONS)
-        placed = await distribution.distribute(connection)
-        await distribution.set_up(
-            connection, (folder() / "distributed" / "triggers.sql").read_text()
-        )
-    return placed
 
 
 async def check(connection: Tx, *, directory: Path | None = None) -> list[str]:
@@ -217,10 +186,7 @@ async def _apply(url: str, connection: Tx, migration: Migration, known: list[Mig
             return False
         if migration.indexes is None:
             await queries.LIMIT_LOCK_WAITS.get(connection, longest=_LOCK_WAIT)
-            if await distribution.is_distributed(connection):
-                await distribution.apply(connection, migration.sql)
-            else:
-                await connection.execute(migration.sql)
+            await connection.execute(migration.sql)
         else:
             await connection.execute(queries.STAND_OPEN)
             await _build(url, migration.indexes)

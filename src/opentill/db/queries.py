@@ -10,7 +10,6 @@ from opentill.db.query import Command, Query, Value
 
 SESSION: Final = Value(int, "select pg_backend_pid()")
 LIMIT_LOCK_WAITS: Final = Value(str, "select set_config('lock_timeout', :longest, true)")
-LIMIT_LOCK_WAITS_OF_NODES: Final = "set local lock_timeout = '{}'"
 EXPORT_SNAPSHOT: Final = Value(str, "select pg_export_snapshot()")
 # Plain text to be formatted: the statement takes no parameter.
 IMPORT_SNAPSHOT: Final = "set transaction snapshot '{}'"

@@ -2,17 +2,13 @@
 
 SQL says ``:name``; PostgreSQL wants ``$1``. A statement is compiled once, when its module is
 imported. Its values come by name as well, so that two of them cannot change places unseen.
-
-A few statements have a second form, for a database whose tables are distributed over machines
-(decision 0118): the first time a process finds itself on one, it takes these for good.
 """
 
-import copy
 import operator
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, cast, get_args
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
 
 import asyncpg
 import msgspec
@@ -38,12 +34,10 @@ _TOKEN: Final = re.compile(
     | ::|:=                                  # a cast, and the assignment of a named argument
     | (?P<comment>/\*)
     | (?P<position>\$\d+)
-    | (?P<end>;)
     | (?<![\w\])"']):(?P<name>[^\W\d]\w*)
     """,
     re.VERBOSE | re.DOTALL,
 )
-_COMMENT_LINES: Final = re.compile(r"--[^\n]*")
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 
 
@@ -81,24 +75,6 @@ def compile_sql(text: str) -> Compiled:
             parts += (text[copied : found.start()], f"${number}")
             copied = at
     return Compiled("".join(parts) + text[copied:], tuple(numbers))
-
-
-def split_sql(text: str) -> list[str]:
-    """Return the statements of a file, each without its semicolon. Raises ValueError as above."""
-    found: list[str] = []
-    begin = at = 0
-    while (token := _TOKEN.search(text, at)) is not None:
-        at = token.end()
-        if token["comment"]:
-            at = _end_of_comment(text, at)
-        elif token["open"]:
-            msg = f"a string without an end in: {text}"
-            raise ValueError(msg)
-        elif token["end"]:
-            found.append(text[begin : token.start()])
-            begin = at
-    found.append(text[begin:])
-    return [statement for statement in found if _COMMENT_LINES.sub("", statement).strip()]
 
 
 def _end_of_comment(text: str, at: int) -> int:
@@ -142,41 +118,11 @@ def like(text: str) -> str:
 class Statement:
     """What every statement has: the SQL for PostgreSQL, and the names of its parameters."""
 
-    in_two_forms: ClassVar[list["Statement"]] = []
-    distributes: ClassVar[bool] = False  # whether this process is on a distributed database
-
-    def __init__(self, sql: str, *, distributed: str | None = None) -> None:
-        """``sql`` names its parameters ``:name``.
-
-        ``distributed`` takes its place where tables are distributed: it has these parameters or
-        some of them, and returns the same. Raises ValueError for one with others.
-        """
+    def __init__(self, sql: str) -> None:
+        """``sql`` names its parameters ``:name``."""
         self.text = sql
         self.sql, self.names = compile_sql(sql)
-        self._count = len(self.names)
         self._pick = _picker(self.names)
-        self.distributed = distributed
-        if distributed is not None:
-            if not {*compile_sql(distributed).names} <= {*self.names}:
-                msg = f"the form for distributed tables has other parameters: {distributed}"
-                raise ValueError(msg)
-            self.in_two_forms.append(self)
-            if self.distributes:
-                self.take(distributed)
-
-    def in_distributed_form(self) -> Self | None:
-        """Return this statement as it is where tables are distributed, None if it is the same."""
-        if self.distributed is None:
-            return None
-        made = copy.copy(self)
-        made.take(self.distributed)
-        return made
-
-    def take(self, sql: str) -> None:
-        """Send this from now on, given the values that were given before."""
-        self.text = sql
-        self.sql, names = compile_sql(sql)
-        self._pick = _picker(names)
 
     def values(self, given: msgspec.Struct | None, named: Mapping[str, Any]) -> Sequence[Any]:
         """Return the values in PostgreSQL's order, out of a struct's fields and the named ones.
@@ -189,7 +135,7 @@ class Statement:
             fields = msgspec.structs.asdict(given)
             count += len(fields)
             values = {**fields, **named}
-        if count == self._count:
+        if count == len(self.names):
             try:
                 return self._pick(values)
             except KeyError:
@@ -208,64 +154,6 @@ class Statement:
         return TypeError(f"the statement takes {takes}: {'; '.join(wrong)}")
 
 
-def waiting(sql: str) -> str:
-    """Return the form for distributed tables of a statement that takes rows nobody has locked.
-
-    Citus locks no rows on several nodes ahead of changing them. So who wants the same rows waits,
-    and then looks again: what changes the rows must ask once more whether they are to be taken.
-    """
-    found = re.sub(r"\s+for update (?:of \w+ )?skip locked", "", sql)
-    if found == sql:
-        msg = f"nothing is skipped in: {sql}"
-        raise ValueError(msg)
-    return found
-
-
-def without(sql: str, *parts: str) -> str:
-    """Return a statement without some of its data-modifying parts (``name as (…)``).
-
-    Citus sends updates of one merchant to its node as one statement, and cuts into pieces what has
-    an insert among them. So inserts are statements of their own there.
-    """
-    for part in parts:
-        found = re.search(rf",\s*{part} as \(", sql)
-        if found is None:
-            msg = f"{part} is no part of: {sql}"
-            raise ValueError(msg)
-        at, depth = found.end(), 1
-        while depth:
-            depth += {"(": 1, ")": -1}.get(sql[at], 0)
-            at += 1
-        sql = sql[: found.start()] + sql[at:]
-    return sql
-
-
-OF_ONE: Final = "(:merchant_id::text[])[1]"
-
-
-def of_one_merchant(sql: str, *tables: str) -> str:
-    """Return the form for distributed tables of a statement about lists of rows.
-
-    The lists are of one merchant there, who is named for each of the ``tables`` (their aliases):
-    else Citus asks every shard for rows that only one can have.
-    """
-    sql = sql.replace("(select :merchant_id::text[])", ":merchant_id::text[]")
-    for table in tables:
-        named = rf"\b{table}\.merchant_id = \w+\.merchant_id"
-        if not re.search(named, sql):
-            msg = f"{table} is not joined by merchant in: {sql}"
-            raise ValueError(msg)
-        sql = re.sub(named, f"{table}.merchant_id = {OF_ONE}", sql)
-    return sql
-
-
-def take_distributed_forms() -> None:
-    """Use the forms for distributed tables in this process, also of what is imported later."""
-    Statement.distributes = True
-    for statement in Statement.in_two_forms:
-        statement.take(statement.distributed or "")
-
-
 class Query(Statement, Generic[S]):
     """A statement whose rows are structs: every column is a field of the same name.
 
@@ -274,16 +162,9 @@ class Query(Statement, Generic[S]):
     migrates ahead of those that still serve.
     """
 
-    def __init__(
-        self,
-        struct: type[S],
-        sql: str,
-        *,
-        distributed: str | None = None,
-        timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, struct: type[S], sql: str, *, timeout_s: float | None = None) -> None:
         """``sql`` returns exactly the struct's fields; ``timeout_s``: None is the connection's."""
-        super().__init__(sql, distributed=distributed)
+        super().__init__(sql)
         self.struct = struct
         self.timeout_s = timeout_s
         self._fields = struct.__struct_fields__
@@ -335,9 +216,9 @@ class Joined(Query[S]):
     where its first column is null, as in an outer join.
     """
 
-    def __init__(self, struct: type[S], sql: str, *, distributed: str | None = None) -> None:
+    def __init__(self, struct: type[S], sql: str) -> None:
         """``sql`` returns exactly the fields of the struct's parts."""
-        super().__init__(struct, sql, distributed=distributed)
+        super().__init__(struct, sql)
         self._parts = [
             (kind, kind.__struct_fields__, _picker(names), kind is not field.type)
             for field in msgspec.structs.fields(struct)
@@ -365,16 +246,9 @@ class Joined(Query[S]):
 class Value(Statement, Generic[V]):
     """A statement that returns one value of type ``V``, or None where there is no row."""
 
-    def __init__(
-        self,
-        kind: type[V],
-        sql: str,
-        *,
-        distributed: str | None = None,
-        timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, kind: type[V], sql: str, *, timeout_s: float | None = None) -> None:
         """``sql`` returns one column; ``timeout_s``: None is the connection's."""
-        super().__init__(sql, distributed=distributed)
+        super().__init__(sql)
         self.kind = kind
         self.timeout_s = timeout_s
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from opentill.db.query import Command, Query, Value, waiting
+from opentill.db.query import Command, Query, Value
 from opentill.disputes.evidence_model import Evidence
 from opentill.disputes.model import Dispute, Note, Status, Unmatched
 from opentill.http.paging import PageQuery
@@ -85,12 +85,6 @@ OF_ALL = Query(
         order by created_at desc, id desc limit :limit
     ) d
     order by d.created_at desc, d.id desc limit :limit
-    """,
-    distributed="""
-    select * from disputes
-    where status = any (:status::text[]) and created_at between :since and :until
-        and (created_at, id) < (:before_at::bigint, :before_id::text)
-    order by created_at desc, id desc limit :limit
     """,
 )
 
@@ -254,7 +248,9 @@ CLOSE_UNMATCHED = Query(
 # Claim events that are due to be tried again, at growing intervals, and at once when the order was
 # paid after the last try: then the event had overtaken the payment. A minute is allowed for clocks
 # that differ. What was closed before is for a person, and is never applied.
-_CLAIM_UNMATCHED = """
+CLAIM_UNMATCHED = Query(
+    Unmatched,
+    """
     update unmatched_disputes u
     set tries = u.tries + 1, try_at = :now::bigint + (60000::bigint << least(u.tries + 1, 6))
     from (
@@ -270,8 +266,8 @@ _CLAIM_UNMATCHED = """
         = (due.merchant_id, due.gateway, due.gateway_ref)
         and u.closed_at is null and u.tries = due.tries
     returning u.*
-    """
-CLAIM_UNMATCHED = Query(Unmatched, _CLAIM_UNMATCHED, distributed=waiting(_CLAIM_UNMATCHED))
+    """,
+)
 MAKE_DUE = Command(
     "update unmatched_disputes set try_at = :now where closed_at is null and try_at > :now"
 )

@@ -1,6 +1,6 @@
 """All SQL about Epay credentials, orders and notices."""
 
-from opentill.db.query import Command, Query, Value, waiting
+from opentill.db.query import Command, Query, Value
 from opentill.epay.model import (
     Credentials,
     EpayMerchant,
@@ -210,12 +210,13 @@ RECORD_REQUEST = Value(
     returning refund_id
     """,
 )
-_PRUNE_REQUESTS = """
+PRUNE_REQUESTS = Command(
+    """
     delete from epay_refunds where created_at <= :until and (merchant_id, request) in (
         select merchant_id, request from epay_refunds where created_at <= :until
         order by created_at limit 1000 for update skip locked)
-    """
-PRUNE_REQUESTS = Command(_PRUNE_REQUESTS, distributed=waiting(_PRUNE_REQUESTS))
+    """,
+)
 
 # Claim due notices until `:lease_until`. A merchant has at most `:per_merchant` notices in flight;
 # `:notices` are the present numbers by merchant. The statement visits each merchant once, whatever
@@ -254,23 +255,6 @@ CLAIM_NOTICES = Query(
     )
     update epay_notifications n set due_at = :lease_until from due
     where n.merchant_id = due.merchant_id and n.order_id = due.order_id
-    returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, created_at,
-        updated_at
-    """,
-    distributed="""
-    with ranked as (
-        select n.merchant_id, n.order_id, coalesce(busy.notices, 0)
-            + row_number() over (partition by n.merchant_id order by n.due_at) as place
-        from epay_notifications n
-        left join unnest(:merchant_id::text[], :notices::integer[]) as busy (merchant_id, notices)
-            using (merchant_id)
-        where n.due_at <= :now
-    ), due as (
-        select merchant_id, order_id from ranked where place <= :per_merchant
-        order by place, random() limit :limit
-    )
-    update epay_notifications n set due_at = :lease_until from due
-    where n.merchant_id = due.merchant_id and n.order_id = due.order_id and n.due_at <= :now
     returning n.merchant_id, n.order_id, state, due_at, tries, answer as result, created_at,
         updated_at
     """,

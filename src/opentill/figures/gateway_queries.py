@@ -1,7 +1,5 @@
 """SQL about payments and failed attempts by gateway, method and currency (decision 0078)."""
 
-from typing import Final
-
 from opentill.db.query import Command, Query, Value
 from opentill.figures.model import GatewaySums
 
@@ -28,7 +26,11 @@ BETWEEN = Query(
     order by gateway, method, currency
     """,
 )
-_DIFFER: Final = """
+# Whether the figures by gateway differ from the sums of all merchants' figures: one index lookup
+# per balance and merchant.
+DIFFER = Value(
+    bool,
+    """
     select (sums.payments, sums.failed) is distinct from (paid.payments, tried.failed)
     from (
         select coalesce(sum(payments), 0) as payments, coalesce(sum(failed), 0) as failed
@@ -42,21 +44,12 @@ _DIFFER: Final = """
         ) f
     ) paid, (
         select coalesce(sum(f.failed), 0) as failed
-        from {merchants} m cross join lateral (
+        from merchants m cross join lateral (
             select failed from attempt_figures f where f.merchant_id = m.id
             order by f.since desc limit 1
         ) f
     ) tried
-    """
-# Whether the figures by gateway differ from the sums of all merchants' figures: one index lookup
-# per balance and merchant. Where tables are distributed, version 1 of its terms stands for a
-# merchant, because it is on the merchant's node.
-DIFFER = Value(
-    bool,
-    _DIFFER.format(merchants="merchants"),
-    distributed=_DIFFER.format(
-        merchants="(select merchant_id as id from merchant_terms where version = 1)"
-    ),
+    """,
 )
 # Makes other counters wait until the recount is committed.
 LOCK = Command("lock table gateway_figures in exclusive mode")

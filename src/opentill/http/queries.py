@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from opentill.db.query import Command, Query, Value, waiting
+from opentill.db.query import Command, Query, Value
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -69,12 +69,13 @@ STORE: Final = Command(
     where merchant_id = :merchant_id and key = :key
     """,
 )
-_PRUNE: Final = """
+PRUNE: Final = Command(
+    """
     delete from idempotency_keys where created_at < :before and (merchant_id, key) in (
         select merchant_id, key from idempotency_keys where created_at < :before
         order by created_at limit 1000 for update skip locked)
-    """
-PRUNE: Final = Command(_PRUNE, distributed=waiting(_PRUNE))
+    """,
+)
 
 INSERT_REFUSED: Final = Command(
     """
@@ -100,17 +101,6 @@ TRIM_REFUSED: Final = Command(
     ) beyond
     where r.merchant_id = beyond.merchant_id and r.at = beyond.at and r.id = beyond.id
     """,
-    distributed="""
-    delete from refused_requests r using (
-        select merchant_id, at, id from (
-            select merchant_id, at, id,
-                row_number() over (partition by merchant_id order by at desc, id desc) as place
-            from refused_requests where merchant_id = any (:merchant_id::text[])
-        ) placed
-        where place > :most
-    ) beyond
-    where r.merchant_id = beyond.merchant_id and r.at = beyond.at and r.id = beyond.id
-    """,
 )
 NEWEST_REFUSED: Final = Query(
     RefusedRequest,
@@ -119,12 +109,13 @@ NEWEST_REFUSED: Final = Query(
     order by at desc, id desc limit :limit
     """,
 )
-_PRUNE_REFUSED: Final = """
+PRUNE_REFUSED: Final = Command(
+    """
     delete from refused_requests where (merchant_id, at, id) in (
         select merchant_id, at, id from refused_requests where at <= :until
         order by at limit 1000 for update skip locked)
-    """
-PRUNE_REFUSED: Final = Command(_PRUNE_REFUSED, distributed=waiting(_PRUNE_REFUSED))
+    """,
+)
 
 # The rows are in key order, so that processes that upsert the same rows cannot deadlock.
 UPSERT_IGNORED: Final = Command(
@@ -153,19 +144,6 @@ TRIM_IGNORED: Final = Command(
     where i.merchant_id = beyond.merchant_id and i.method = beyond.method
         and i.route = beyond.route and i.fields = beyond.fields
     """,
-    distributed="""
-    delete from ignored_fields i using (
-        select merchant_id, method, route, fields from (
-            select merchant_id, method, route, fields,
-                row_number() over (partition by merchant_id order by last_at desc, last_id desc)
-                    as place
-            from ignored_fields where merchant_id = any (:merchant_id::text[])
-        ) placed
-        where place > :most
-    ) beyond
-    where i.merchant_id = beyond.merchant_id and i.method = beyond.method
-        and i.route = beyond.route and i.fields = beyond.fields
-    """,
 )
 NEWEST_IGNORED: Final = Query(
     IgnoredFields,
@@ -174,9 +152,10 @@ NEWEST_IGNORED: Final = Query(
     order by last_at desc, last_id desc limit :limit
     """,
 )
-_PRUNE_IGNORED: Final = """
+PRUNE_IGNORED: Final = Command(
+    """
     delete from ignored_fields where last_at <= :until and (merchant_id, method, route, fields) in (
         select merchant_id, method, route, fields from ignored_fields where last_at <= :until
         order by last_at limit 1000 for update skip locked)
-    """
-PRUNE_IGNORED: Final = Command(_PRUNE_IGNORED, distributed=waiting(_PRUNE_IGNORED))
+    """,
+)

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from opentill.db.query import WHOLE_S, Command, Query, Value, of_one_merchant, without
+from opentill.db.query import WHOLE_S, Command, Query, Value
 from opentill.http.paging import PageQuery
 from opentill.ledger.model import (
     Balance,
@@ -61,7 +61,20 @@ _AFTER: Final = each("{0}_after", MERCHANT_ACCOUNTS)
 # time, its number and random characters, so that entries of the same millisecond also sort by
 # number. The parameters are the columns of `ledger.service.Book` and `Row`; one plan serves any
 # number of them (decision 0111).
-_WRITTEN: Final = f"""
+POST = Query(
+    Balance,
+    f"""
+    with after as (
+        update balances b set
+            {each("{0} = b.{0} + change.{0}")},
+            entries = b.entries + change.entries,
+            last_at = greatest(b.last_at, :now::bigint)
+        from unnest((select :merchant_id::text[]), :currency::text[], :entries::bigint[],
+                {each(":{0}::bigint[]")})
+            with ordinality as change (merchant_id, currency, entries, {_NAMES}, book)
+        where b.merchant_id = change.merchant_id and b.currency = change.currency
+        returning b.*, change.book
+    ), written as (
         insert into entries (merchant_id, currency, number, id, type, from_account, to_account,
             amount_minor, shown_minor, {_AFTER}, source_type, source_id, description, created_at)
         select a.merchant_id, a.currency, a.entries - m.later,
@@ -75,38 +88,11 @@ _WRITTEN: Final = f"""
                 :cause_type::text[], :cause_id::text[], :description::text[],
                 {each(":later_{0}::bigint[]", MERCHANT_ACCOUNTS)})
             as m (book, later, random, type, source, target, amount_minor, shown_minor,
-                cause_type, cause_id, description, {each("later_{0}", MERCHANT_ACCOUNTS)})"""  # noqa: S608 - the names of accounts are constants of ours
-_POST: Final = f"""
-    with after as (
-        update balances b set
-            {each("{0} = b.{0} + change.{0}")},
-            entries = b.entries + change.entries,
-            last_at = greatest(b.last_at, :now::bigint)
-        from unnest((select :merchant_id::text[]), :currency::text[], :entries::bigint[],
-                {each(":{0}::bigint[]")})
-            with ordinality as change (merchant_id, currency, entries, {_NAMES}, book)
-        where b.merchant_id = change.merchant_id and b.currency = change.currency
-        returning b.*, change.book
-    ), written as ({_WRITTEN}
+                cause_type, cause_id, description, {each("later_{0}", MERCHANT_ACCOUNTS)})
         join after a on a.book = m.book
     )
     select merchant_id, currency, {_NAMES}, entries, last_at from after
-    """  # noqa: S608 - as above
-POST = Query(Balance, _POST, distributed=of_one_merchant(without(_POST, "written"), "b"))
-# Writes the entries where tables are distributed; `after` are the balances that POST returned.
-WRITE = Command(
-    f"""{_WRITTEN}
-        join (
-            select after_book as book, after_merchant_id as merchant_id,
-                after_currency as currency, after_entries as entries, after_last_at as last_at,
-                {each("after_{0} as {0}", MERCHANT_ACCOUNTS)}
-            from unnest(:after_book::bigint[], :after_merchant_id::text[], :after_currency::text[],
-                    :after_entries::bigint[], :after_last_at::bigint[],
-                    {each(":after_{0}::bigint[]", MERCHANT_ACCOUNTS)})
-                as done (after_book, after_merchant_id, after_currency, after_entries,
-                    after_last_at, {each("after_{0}", MERCHANT_ACCOUNTS)})
-        ) a on a.book = m.book
-    """  # noqa: S608 - as above
+    """,  # noqa: S608 - the names of accounts are constants of ours
 )
 # Lock balances of merchants and currencies in the global lock order.
 LOCK_MANY = Query(
@@ -116,12 +102,6 @@ LOCK_MANY = Query(
         as wanted (merchant_id, currency)
     join balances b on b.merchant_id = wanted.merchant_id and b.currency = wanted.currency
     order by b.merchant_id, b.currency for update of b
-    """,
-    # All balances are of one merchant, because rows can be locked on one node only.
-    distributed="""
-    select * from balances
-    where merchant_id = (:merchant_id::text[])[1] and currency = any (:currency::text[])
-    order by currency for update
     """,
 )
 # Create the row that postings change. The posting itself is no upsert, because PostgreSQL checks

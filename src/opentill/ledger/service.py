@@ -8,7 +8,7 @@ import msgspec
 
 from opentill.core.ids import first_id
 from opentill.db.database import Tx
-from opentill.db.query import Query, Statement, columns
+from opentill.db.query import Query, columns
 from opentill.ledger import queries
 from opentill.ledger.model import (
     Balance,
@@ -21,7 +21,7 @@ from opentill.ledger.model import (
     TrialBalance,
     Violation,
 )
-from opentill.ledger.postings import ACCOUNTS, MERCHANT_ACCOUNTS, POSTINGS, Account, Cause
+from opentill.ledger.postings import ACCOUNTS, POSTINGS, Account, Cause
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,25 +74,12 @@ async def post(
     caller.
     """
     values = {**_columns({(merchant_id, currency): movements}), "now": now}
-    after = await _write(tx, values)
+    after = await queries.POST.all(tx, **values)
     if not after:  # the first movement in this currency
         await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
-        after = await _write(tx, values)
+        after = await queries.POST.all(tx, **values)
     (balance,) = after
     return balance
-
-
-async def _write(tx: Tx, values: Mapping[str, Any]) -> list[Balance]:
-    """Update the existing balances and write the entries; return the balances after it."""
-    after = await queries.POST.all(tx, **values)
-    if Statement.distributes and after:
-        rows = {name: values[name] for name in Row.__struct_fields__}
-        books = list(zip(values["merchant_id"], values["currency"], strict=True))
-        names = ("merchant_id", "currency", "entries", "last_at", *MERCHANT_ACCOUNTS)
-        lists = {f"after_{name}": [getattr(one, name) for one in after] for name in names}
-        numbers = [books.index((one.merchant_id, one.currency)) + 1 for one in after]
-        await queries.WRITE.run(tx, **rows, **lists, after_book=numbers)
-    return after
 
 
 async def find_entries(
@@ -125,7 +112,7 @@ async def post_many(tx: Tx, books: Mapping[tuple[str, str], Sequence[Movement]],
         for merchant_id, currency in balance_keys:
             await queries.OPEN.run(tx, merchant_id=merchant_id, currency=currency)
         await queries.LOCK_MANY.all(tx, **keys)
-    after = await _write(tx, {**_columns(books), "now": now})
+    after = await queries.POST.all(tx, **_columns(books), now=now)
     if len(after) != len(balance_keys):
         raise AssertionError  # the rows are there and locked
 

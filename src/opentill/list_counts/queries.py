@@ -130,10 +130,6 @@ CHANGED = Query(
     ) as changes
     from merchant where id is not null limit :limit
     """,
-    distributed="""
-    select merchant_id, least(count(*), :most) as changes from list_changes
-    where merchant_id > :after group by merchant_id order by merchant_id limit :limit
-    """,
 )
 # Move changes of a merchant into the counts; return how many. Changes that cancel out are not
 # written. Concurrent executions wait for each other without deadlock, since they delete in the

@@ -16,7 +16,7 @@ from opentill.core import log
 from opentill.core.errors import Invalid, Unavailable, or_not_found
 from opentill.core.settings import Settings
 from opentill.db.connection import COLLIDED
-from opentill.db.database import Db, Tx, lost_a_node
+from opentill.db.database import Db, Tx
 from opentill.mail import of_audit, of_events, outbox, queries
 from opentill.mail.model import LONGEST_RESULT, OF_NOBODY, NewMail, PutAside
 from opentill.merchants import Actor
@@ -63,9 +63,7 @@ async def make_each(
             return await make(found)
     except _PASSING:
         raise
-    except Exception as error:
-        if lost_a_node(error):
-            raise
+    except Exception as error:  # noqa: BLE001 - an event must not hold up those after it
         if len(found) == 1:
             await put_aside(found[0], error)
             return 0

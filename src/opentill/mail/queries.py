@@ -1,6 +1,6 @@
 """All SQL about mail."""
 
-from opentill.db.query import Command, Query, Value, waiting
+from opentill.db.query import Command, Query, Value
 from opentill.mail.model import (
     Audited,
     Behind,
@@ -96,16 +96,14 @@ NEWEST = Query(
     ) m
     order by m.updated_at desc, m.id desc limit :limit
     """,
-    distributed="""
-    select * from mails where status = any (:status::text[])
-    order by updated_at desc, id desc limit :limit
-    """,
 )
 
 # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
 # The intent: who has begun to send says until when how it ended is written.
-_CLAIM = """
+CLAIM = Query(
+    Mail,
+    """
     with due as (
         select merchant_id, id from mails where due_at <= :now and status = 'WAITING'
         order by due_at limit :limit for update skip locked
@@ -114,8 +112,8 @@ _CLAIM = """
         updated_at = :now
     from due where m.merchant_id = due.merchant_id and m.id = due.id and m.status = 'WAITING'
     returning m.*
-    """
-CLAIM = Query(Mail, _CLAIM, distributed=waiting(_CLAIM))
+    """,
+)
 HAS_DUE = Value(
     bool, "select exists (select 1 from mails where due_at <= :now and status = 'WAITING')"
 )
@@ -147,7 +145,8 @@ CANCEL = Value(
     """,
 )
 # Whoever began these has not said how they ended.
-_LAPSE = """
+LAPSE = Command(
+    """
     with due as (
         select merchant_id, id from mails where due_at <= :now and status = 'SENDING'
         order by due_at limit :limit for update skip locked
@@ -156,9 +155,10 @@ _LAPSE = """
         updated_at = :now
     from due
     where m.merchant_id = due.merchant_id and m.id = due.id and m.status = 'SENDING'
+    """,
+)
+GIVE_UP = Command(
     """
-LAPSE = Command(_LAPSE, distributed=waiting(_LAPSE))
-_GIVE_UP = """
     with old as (
         select merchant_id, id from mails
         where due_at is not null and status = 'WAITING' and created_at < :before
@@ -168,8 +168,8 @@ _GIVE_UP = """
         result = left('given up after three days; ' || m.result, 300)
     from old
     where m.merchant_id = old.merchant_id and m.id = old.id and m.status = 'WAITING'
-    """
-GIVE_UP = Command(_GIVE_UP, distributed=waiting(_GIVE_UP))
+    """,
+)
 # Of all merchants: a restored backup's, which may have been sent since.
 SKIP_WAITING = Command(
     """
@@ -199,12 +199,6 @@ PRUNE = Command(
             where status = ended.status and updated_at < :before order by updated_at limit :limit
         ) old
         limit :limit
-    )
-    """,
-    distributed="""
-    delete from mails where (merchant_id, id) in (
-        select merchant_id, id from mails
-        where status in ('SENT', 'FAILED', 'UNKNOWN') and updated_at < :before limit :limit
     )
     """,
 )
@@ -284,20 +278,6 @@ BEHIND = Query(
         or exists (select from events e where e.merchant_id = m.id and e.number is null))
     order by m.id limit :limit
     """,
-    distributed="""
-    select seen.merchant_id, coalesce(k.number, 0) as number
-    from (
-        select merchant_id, max(number) as number from (
-            select merchant_id, number from event_heads where merchant_id > :after
-            union all
-            select merchant_id, 9223372036854775807 from events
-            where number is null and merchant_id > :after
-        ) known group by merchant_id
-    ) seen
-    left join mail_heads k on k.merchant_id = seen.merchant_id
-    where seen.number > coalesce(k.number, 0)
-    order by seen.merchant_id limit :limit
-    """,
 )
 AUDITED = Query(
     Audited,
@@ -371,31 +351,6 @@ NEAR_DEADLINES = Query(
             select from mails w where w.merchant_id in (d.merchant_id, '')
                 and w.cause = concat('deadline ', d.id, ' ', d.respond_by, ' ', :stage::text)
         )
-    order by d.respond_by, d.id limit :limit
-    """,
-    distributed="""
-    select d.merchant_id, d.id, d.order_id, d.amount_minor, d.currency, d.reason, d.respond_by,
-        m.name as merchant_name, greatest(e.at, n.at) is not null as responded,
-        coalesce(n.handled_at >= coalesce(greatest(e.at, n.at), 0), false) as handled
-    from disputes d
-    join merchants m on m.id = d.merchant_id
-    left join (
-        select merchant_id, dispute_id, max(at) as at from dispute_evidence
-        group by merchant_id, dispute_id
-    ) e on e.merchant_id = d.merchant_id and e.dispute_id = d.id
-    left join (
-        select merchant_id, dispute_id, max(at) filter (where by_merchant) as at,
-            max(at) filter (where not by_merchant) as handled_at
-        from dispute_notes group by merchant_id, dispute_id
-    ) n on n.merchant_id = d.merchant_id and n.dispute_id = d.id
-    left join mails w on w.merchant_id = d.merchant_id
-        and w.cause = concat('deadline ', d.id, ' ', d.respond_by, ' ', :stage::text)
-    where d.status = 'OPEN' and d.respond_by <= :until
-        and (d.respond_by, d.id) > (:after::bigint, :after_id::text)
-        and d.respond_by - d.created_at >= :length
-        and w.id is null
-        and concat('deadline ', d.id, ' ', d.respond_by, ' ', :stage::text) not in (
-            select cause from mails where merchant_id = '' and cause like 'deadline %')
     order by d.respond_by, d.id limit :limit
     """,
 )

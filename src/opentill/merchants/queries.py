@@ -51,15 +51,6 @@ LOCK_FOR_UPDATE = Query(Merchant, "select * from merchants where id = :merchant_
 FIND_SHARED = Query(
     Merchant,
     "select * from merchants where id = :merchant_id for key share",
-    distributed="select * from merchants where id = :merchant_id",
-)
-# The same two locks for distributed tables, as advisory locks on the coordinator: the merchant's
-# row is on every node, and a lock on one node does not conflict with a share lock on another.
-LOCK_STANDING = Value(
-    bool, "select pg_advisory_xact_lock(hashtextextended(:merchant_id, 0)) is null"
-)
-HOLD_STANDING = Value(
-    bool, "select pg_advisory_xact_lock_shared(hashtextextended(:merchant_id, 0)) is null"
 )
 SET_STANDING = Command(
     """
@@ -262,12 +253,6 @@ UPDATE_LAST_USED = Command(
         order by k.id for no key update of k skip locked
     )
     update api_keys set last_used_at = used.used_at from used where api_keys.id = used.id
-    """,
-    distributed="""
-    update api_keys k set last_used_at = uses.used_at
-    from unnest(:id::text[], :used_at::bigint[]) as uses (id, used_at)
-    where k.id = uses.id and (k.last_used_at is null
-        or k.last_used_at not between uses.used_at and uses.used_at + 3600000)
     """,
 )
 

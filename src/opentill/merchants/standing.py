@@ -13,7 +13,6 @@ import msgspec
 from opentill.core import structs
 from opentill.core.errors import Invalid, or_not_found
 from opentill.db.database import Tx
-from opentill.db.query import Statement
 from opentill.merchants import audit, queries, terms
 from opentill.merchants.audit import Actor
 from opentill.merchants.model import (
@@ -171,8 +170,6 @@ async def require(tx: Tx, merchant_id: str, capability: Capability) -> Merchant:
 
     Raises NotFound and CapabilityOff.
     """
-    if Statement.distributes:
-        await queries.HOLD_STANDING.get(tx, merchant_id=merchant_id)
     row = await queries.FIND_SHARED.first(tx, merchant_id=merchant_id)
     merchant = or_not_found(row, f"there is no merchant {merchant_id}")
     merchant.require(capability)
@@ -210,8 +207,6 @@ def _notes(text: str) -> str:
 
 async def _lock(tx: Tx, merchant_id: str) -> Merchant:
     """Lock a merchant against transactions that rely on its standing. Raises NotFound."""
-    if Statement.distributes:
-        await queries.LOCK_STANDING.get(tx, merchant_id=merchant_id)
     merchant = await queries.LOCK_FOR_UPDATE.first(tx, merchant_id=merchant_id)
     return or_not_found(merchant, f"there is no merchant {merchant_id}")
 

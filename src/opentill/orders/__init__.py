@@ -36,12 +36,12 @@ from opentill.orders.order_history import (
     release_refund,
 )
 from opentill.orders.order_notes import add_note, notes_of
-from opentill.orders.payments.confirmation import ENDS, by_transaction, confirm_many
+from opentill.orders.payments.confirmation import ENDS, confirm_many
 from opentill.orders.payments.confirmation import MOST as CONFIRMED_TOGETHER
 from opentill.orders.payments.duplicates import given_back, given_back_manually, is_kept
 from opentill.orders.payments.failed_attempts import count_failed, uncounted_since, with_uncounted
 from opentill.orders.payments.manual import awaits_confirmation, confirm_manually, revoke_manually
-from opentill.orders.payments.model import Batch, FailedAttempts, Payer, PaymentIntent, Report
+from opentill.orders.payments.model import FailedAttempts, Payer, PaymentIntent, Report
 from opentill.orders.payments.outcomes import apply_outcome
 from opentill.orders.payments.service import ask, callback_url, start_attempt, submit
 from opentill.orders.search.filters import (
@@ -91,7 +91,6 @@ __all__ = [
     "ENDS",
     "MAX_SUMMED",
     "TRANSITIONS",
-    "Batch",
     "Change",
     "Concerned",
     "CustomerOrder",
@@ -121,7 +120,6 @@ __all__ = [
     "attempt_of",
     "attempts",
     "awaits_confirmation",
-    "by_transaction",
     "callback_url",
     "can",
     "card_of",

@@ -3,38 +3,13 @@
 An event that keeps the status of an order, such as a partial refund, is recorded here. How much of
 an order its refunds hold and have returned stands in the order's row, which only this feature
 writes. The caller holds the order's lock.
-
-Where tables are distributed, an order and its history are written by two statements of one
-transaction (decision 0118).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from opentill.db.database import Tx
-from opentill.db.query import Statement, columns
 from opentill.orders import transition_queries
 from opentill.orders.model import Order, ReserveStatus
-
-
-class HistoryLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the history to be inserted."""
-
-    merchant_id: str
-    order_id: str
-    number: int
-    at: int
-    event: str
-    from_status: str
-    to_status: str
-    cause: str
-
-
-async def insert_lines(tx: Tx, lines: Sequence[HistoryLine]) -> None:
-    """Insert rows of the history of one merchant's orders."""
-    await transition_queries.NOTED.run(tx, **columns(HistoryLine, lines))
 
 
 async def note(tx: Tx, order: Order, event: str, cause: str, now: int) -> Order:
@@ -94,7 +69,7 @@ async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **change
         "refund_held_minor": 0, "refund_debit_minor": 0, "refunded_minor": 0,
         "reserve_status": None,
     }  # fmt: skip
-    after = await transition_queries.NOTE.one(
+    return await transition_queries.NOTE.one(
         tx,
         merchant_id=order.merchant_id,
         id=order.id,
@@ -103,16 +78,3 @@ async def _note(tx: Tx, order: Order, event: str, cause: str, now: int, **change
         now=now,
         **{**unchanged, **changes},
     )
-    if Statement.distributes:
-        line = HistoryLine(
-            merchant_id=after.merchant_id,
-            order_id=after.id,
-            number=after.history_number,
-            at=after.updated_at,
-            event=event,
-            from_status=after.status,
-            to_status=after.status,
-            cause=cause,
-        )
-        await insert_lines(tx, [line])
-    return after

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from opentill import merchants
 from opentill.core import money
 from opentill.core.errors import or_not_found
 from opentill.db.database import Tx
-from opentill.db.query import Statement
 from opentill.gateways.model import Method, OfAnotherGateway
 from opentill.orders import queries, transition_queries
 from opentill.orders.model import HistoryRow, NewOrder, Order, PaymentAttempt
@@ -79,13 +77,9 @@ async def lock(tx: Tx, merchant_id: str, order_id: str) -> Order:
 async def place(tx: Tx, new: NewOrder, now: int) -> bool:
     """Place an order, PENDING, with the session that it is paid in, OPEN.
 
-    Returns whether it did: not for a merchant that may not charge. Raises CapabilityOff where that
-    shows only afterwards, and the transaction is to be rolled back.
+    Returns whether it did: not for a merchant that may not charge.
     """
-    placed = bool(await transition_queries.PLACE.run(tx, new, now=now))
-    if placed and Statement.distributes:
-        await merchants.require(tx, new.merchant_id, "charge")
-    return placed
+    return bool(await transition_queries.PLACE.run(tx, new, now=now))
 
 
 async def set_payment_link(tx: Tx, merchant_id: str, order_id: str, link_id: str) -> None:

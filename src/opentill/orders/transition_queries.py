@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from opentill.db.query import Command, Query, of_one_merchant, without
+from opentill.db.query import Command, Query
 from opentill.orders.model import Order, PaymentAttempt, Transitioned
 
 # The columns of an order, beside its status, that a transition writes, with their types in
@@ -42,18 +42,22 @@ def _each(piece: str, written: Iterable[str] = WRITTEN) -> str:
 # statement writes them, with the first line of the history and the directory's entry. Nothing is
 # written for a merchant that may not charge: its row is held as the foreign keys do anyway, so that
 # whoever suspends it waits for this statement, and this one for them (decision 0082).
-_PLACE: Final = """
-    {with_} listed as (
-        insert into directory (id, merchant_id) {rows} :id, {merchant} {end}
+PLACE = Command(
+    """
+    with allowed as materialized (
+        select id as merchant_id from merchants
+        where id = :merchant_id and charge_off is null for key share
+    ), listed as (
+        insert into directory (id, merchant_id) select :id, merchant_id from allowed
     ), session as (
         insert into checkouts (merchant_id, id, product_id, order_id, amount_minor, currency,
             status, success_url, cancel_url, customer_email, customer_name, display_merchant_name,
             expires_at, created_at, updated_at, method, quantity, methods, locale,
             client_reference)
-        {rows} {merchant}, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
+        select merchant_id, :id, :product_id, :order_id, :amount_minor, :currency, 'OPEN',
             :success_url, :cancel_url, :customer_email, :customer_name, :display_merchant_name,
             :expires_at, :now, :now, :method, :quantity, :methods, :locale, :client_reference
-        {end}
+        from allowed
     ), placed as (
         insert into orders (merchant_id, id, checkout_id, product_id, product_name,
             product_description, product_image, source, status, history_number, currency,
@@ -63,42 +67,18 @@ _PLACE: Final = """
             refund_debit_minor, reserve_rate, reserve_minor, reserve_status, metadata, created_at,
             updated_at, terms_version, fees, settlement_delay_days, settlement_calendar,
             reserve_days, dispute_fee_minor, quantity, client_reference)
-        {rows} {merchant}, :order_id, :id, :product_id, :product_name, :product_description,
+        select merchant_id, :order_id, :id, :product_id, :product_name, :product_description,
             :product_image, :source, 'PENDING', 1, :currency, :amount_minor, :platform_fee_rate,
             :platform_fee_minor, :settled_currency, :exchange_rate, :usd_exchange_rate,
             :gross_settled_minor, :net_settled_minor, :refund_fee_policy, :customer_email,
             :customer_name, '', 0, 0, 0, :reserve_rate, 0, 'NONE', :metadata, :now, :now,
             :terms_version, :fees, :settlement_delay_days, :settlement_calendar, :reserve_days,
             :dispute_fee_minor, :quantity, :client_reference
-        {end}
-    ){noted}
+        from allowed
+    )
     insert into order_history (merchant_id, order_id, number, at, event, to_status, cause)
-    {rows} {merchant}, :order_id, 1, :now, 'opened', 'PENDING', :id {end}{last}
+    select merchant_id, :order_id, 1, :now, 'opened', 'PENDING', :id from allowed
     """
-# Where tables are distributed, rows are given and not selected: Citus copies selected ones into a
-# table, and may then commit them apart from the directory. The merchant's row is on every node, so
-# what may be opened is asked again afterwards, as `merchants.require` does.
-PLACE = Command(
-    _PLACE.format(
-        with_="""with allowed as materialized (
-        select id as merchant_id from merchants
-        where id = :merchant_id and charge_off is null for key share
-    ),""",
-        rows="select",
-        merchant="merchant_id",
-        end="from allowed",
-        noted="",
-        last="",
-    ),
-    distributed=_PLACE.format(
-        with_="with",
-        rows="values (",
-        merchant=":merchant_id",
-        end=")",
-        noted=", noted as (",
-        last=""")
-    select from merchants where id = :merchant_id and charge_off is null""",
-    ),
 )
 # What the transitions of one order have in common.
 _NOTED_OF_ONE: Final = """
@@ -124,7 +104,10 @@ def _moved(written: Iterable[str] = ()) -> str:
 # Take the transition of a locked order; returns nothing where the order, or the attempt that paid
 # it, is no longer as it was read. One order by scalars, not as a batch of one: that is planned anew
 # each time, and reads much while statistics are old (decision 0048).
-_TRANSITION: Final = f"""
+
+TRANSITION = Query(
+    Transitioned,
+    f"""
     with taken as (
         update payment_attempts set status = 'SUCCEEDED', reason = :reason, check_at = null,
             provider_ref = case when :provider_ref::text = '' then provider_ref
@@ -165,46 +148,19 @@ _TRANSITION: Final = f"""
             and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """  # noqa: S608 - as above
-
-
-def _always_asked(sql: str) -> str:
-    """Let each part of a transition name a column where it may have nothing to do.
-
-    Citus leaves the names of tables as they are where a part is known beforehand to find nothing.
-    """
-    for before, after in (
-        ("and id = :attempt_id::text and", "and id = coalesce(:attempt_id::text, '') and"),
-        ("and :session::text is not null", "and coalesce(:session::text, status) <> status"),
-        (
-            """and status = 'ACTION_REQUIRED' and check_at > :now::bigint
-            and :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')""",
-            """and check_at > :now::bigint and status = case
-                when :source in ('CREATING', 'PENDING') and :target not in ('CREATING', 'PENDING')
-                then 'ACTION_REQUIRED' else '' end""",
-        ),
-    ):
-        if before not in sql:
-            msg = f"nowhere: {before}"
-            raise ValueError(msg)
-        sql = sql.replace(before, after)
-    return sql
-
-
-TRANSITION = Query(
-    Transitioned,
-    _TRANSITION,
-    distributed=_always_asked(without(_TRANSITION, "noted", "notified", "indexed")),
+    """,  # noqa: S608 - as above
 )
 # The same for the transitions to CREATING and PENDING: no session, other attempt or notification
 # follows them, and of the columns only those of the payer change. Each part of a statement that
 # finds nothing to do costs PostgreSQL its preparation (decision 0112).
 OF_UNPAID: Final = ("customer_email", "customer_name", "payer_ip")
-_UNPAID: Final = f"""
+UNPAID = Query(
+    Transitioned,
+    f"""
     with moved as ({_moved(OF_UNPAID)}), noted as ({_NOTED_OF_ONE})
     select merchant_id, id from moved
-    """  # noqa: S608 - as above
-UNPAID = Query(Transitioned, _UNPAID, distributed=without(_UNPAID, "noted"))
+    """,  # noqa: S608 - as above
+)
 # The two transitions of a payment form, each with its attempt in one statement, which is a
 # transaction of its own (decision 0119). Nothing is written to an order that is no longer as it was
 # read: who was faster has taken a transition of it or noted something, and so counted its history
@@ -224,7 +180,9 @@ SUBMITTED = Query(
     returning *
     """,  # noqa: S608 - as above
 )
-_ACCEPTED: Final = f"""
+ACCEPTED = Query(
+    PaymentAttempt,
+    f"""
     with moved as ({_moved()}), noted as ({_NOTED_OF_ONE})
     update payment_attempts set status = :status, provider_ref = :provider_ref,
         action_url = :action_url, qr_text = :qr_text, reason = :reason, check_at = :check_at,
@@ -232,8 +190,8 @@ _ACCEPTED: Final = f"""
     where merchant_id = :merchant_id and id = :attempt_id and status = 'SUBMITTED'
         and exists (select 1 from moved)
     returning *
-    """  # noqa: S608 - as above
-ACCEPTED = Query(PaymentAttempt, _ACCEPTED, distributed=without(_ACCEPTED, "noted"))
+    """,  # noqa: S608 - as above
+)
 # The same for many orders that are confirmed, or that settle: arrays of columns that such a batch
 # leaves as they are, and joins with tables that it does not concern, would cost much (decision
 # 0048). What belongs to an order is carried along, not joined again.
@@ -262,7 +220,9 @@ _NOTED: Final = """
         select merchant_id, id, history_number, updated_at, event, source, target, cause from moved
 """
 # Both are planned once for any number of orders (decision 0111).
-_CONFIRMATIONS: Final = f"""
+CONFIRMATIONS = Query(
+    Transitioned,
+    f"""
     with wanted as (
         select * from unnest((select :merchant_id::text[]), :order_id::text[],
             :history_number::int[], :source::text[], :target::text[], :event::text[],
@@ -316,15 +276,11 @@ _CONFIRMATIONS: Final = f"""
             and m.source in ('CREATING', 'PENDING')
     )
     select merchant_id, id from moved
-    """  # noqa: S608 - as above
-CONFIRMATIONS = Query(
-    Transitioned,
-    _CONFIRMATIONS,
-    distributed=of_one_merchant(
-        without(_CONFIRMATIONS, "noted", "notified", "indexed"), "a", "o", "c"
-    ),
+    """,  # noqa: S608 - as above
 )
-_SETTLEMENTS: Final = f"""
+SETTLEMENTS = Query(
+    Transitioned,
+    f"""
     with moved as (
         update orders o set status = w.target, history_number = o.history_number + 1,
             updated_at = greatest(o.updated_at, :now::bigint),
@@ -340,11 +296,7 @@ _SETTLEMENTS: Final = f"""
             w.cause
     ), noted as ({_NOTED})
     select merchant_id, id from moved
-    """  # noqa: S608 - as above
-SETTLEMENTS = Query(
-    Transitioned,
-    _SETTLEMENTS,
-    distributed=of_one_merchant(without(_SETTLEMENTS, "noted"), "o"),
+    """,  # noqa: S608 - as above
 )
 # The transitions that are taken in batches, each batch by one of them.
 MANY: Final[Mapping[str, Query[Transitioned]]] = {
@@ -353,7 +305,9 @@ MANY: Final[Mapping[str, Query[Transitioned]]] = {
     "carried_over": SETTLEMENTS,
 }
 # Note what happened to an order that keeps its status. Amounts are added; null leaves the reserve.
-_NOTE: Final = """
+NOTE = Query(
+    Order,
+    """
     with noted as (
         update orders set history_number = history_number + 1,
             updated_at = greatest(updated_at, :now::bigint),
@@ -370,22 +324,5 @@ _NOTE: Final = """
         from noted
     )
     select * from noted
-    """
-NOTE = Query(Order, _NOTE, distributed=without(_NOTE, "written"))
-# What the statements above write besides, where tables are distributed (``query.without``).
-NOTED = Command(
-    """
-    insert into order_history (merchant_id, order_id, number, at, event, from_status, to_status,
-        cause)
-    select * from unnest(:merchant_id::text[], :order_id::text[], :number::int[], :at::bigint[],
-        :event::text[], :from_status::text[], :to_status::text[], :cause::text[])
-    """,
-)
-NOTIFIED = Command(
-    """
-    insert into epay_notifications (merchant_id, order_id, state, due_at, tries, answer, created_at,
-        updated_at)
-    select merchant_id, order_id, 'WAITING', :now::bigint, 0, '', :now::bigint, :now::bigint
-    from unnest(:merchant_id::text[], :order_id::text[]) as paid (merchant_id, order_id)
     """,
 )

@@ -16,7 +16,7 @@ from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.db.query import Statement
 from opentill.ledger import Movement
-from opentill.orders import cards, events, livemode, order_history, queries, transition_queries
+from opentill.orders import events, livemode, order_history, transition_queries
 from opentill.orders.model import (
     BACK,
     BY_EVENT,
@@ -148,15 +148,11 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         (taken,) = planned
         unpaid = taken.row.target in _UNPAID
         one = transition_queries.UNPAID if unpaid else transition_queries.TRANSITION
-        done = await one.all(tx, **_values(taken, one), now=now)
-        if Statement.distributes and done:
-            await _note(tx, planned, now)
-        return done
+        return await one.all(tx, **_values(taken, one), now=now)
     events_ = {taken.row.event for taken in planned}
     statements = {transition_queries.MANY.get(event) for event in events_}
     statement = statements.pop()
-    merchants = {taken.after.merchant_id for taken in planned}
-    if statement is None or statements or (Statement.distributes and len(merchants) > 1):
+    if statement is None or statements:
         msg = f"{sorted(events_)} are not taken together"
         raise ValueError(msg)
     lists = {
@@ -164,42 +160,7 @@ async def _write(tx: Tx, planned: Sequence[_Taken], now: int) -> list[Transition
         for name, value in _VALUES.items()
         if name in statement.names
     }
-    done = await statement.all(tx, **lists, now=now)
-    if Statement.distributes and done:
-        moved = {(one.merchant_id, one.id) for one in done}
-        await _note(tx, [taken for taken in planned if taken.key in moved], now)
-    return done
-
-
-async def _note(tx: Tx, noted: Sequence[_Taken], now: int) -> None:
-    """Write what the statement of a transition does not write where tables are distributed."""
-    await order_history.insert_lines(
-        tx,
-        [
-            order_history.HistoryLine(
-                merchant_id=after.merchant_id,
-                order_id=after.id,
-                number=after.history_number,
-                at=after.updated_at,
-                event=change.event,
-                from_status=row.source,
-                to_status=row.target,
-                cause=change.cause,
-            )
-            for change, row, after in noted
-        ],
-    )
-    notified = [
-        taken.after.id
-        for taken in noted
-        if taken.after.source == "EPAY" and taken.change.event == "confirmed"
-    ]
-    if notified:
-        ids = [noted[0].after.merchant_id] * len(notified)
-        await transition_queries.NOTIFIED.run(tx, merchant_id=ids, order_id=notified, now=now)
-    by_card = [taken.after for taken in noted if taken.change.payment.card_last4 is not None]
-    if by_card:
-        await cards.index_anew(tx, by_card)
+    return await statement.all(tx, **lists, now=now)
 
 
 async def _emit(tx: Tx, moved: Sequence[_Taken], now: int) -> None:
@@ -247,11 +208,6 @@ async def submit(
     None, and nothing is written, where the order changed since it was read.
     """
     taken = _take(Change(order, "submitted", cause), now)
-    if Statement.distributes:
-        async with tx.transaction():
-            if not await _write(tx, [taken], now):
-                return None
-            return await queries.INSERT_ATTEMPT.one(tx, attempt, now=now)
     values = _values(taken, transition_queries.SUBMITTED)
     made = msgspec.structs.asdict(attempt)
     given = {name: made[name] for name in ("gateway", "method", "amount_minor", "currency")}
@@ -267,13 +223,7 @@ async def accept(tx: Tx, order: Order, attempt: PaymentAttempt, now: int) -> Pay
     names = ("status", "provider_ref", "action_url", "qr_text", "reason", "check_at")
     given = {name: made[name] for name in names}
     given = values | given | {"attempt_id": attempt.id}
-    if not Statement.distributes:
-        return await transition_queries.ACCEPTED.first(tx, **given, now=now)
-    async with tx.transaction():
-        accepted = await transition_queries.ACCEPTED.first(tx, **given, now=now)
-        if accepted is not None:
-            await _note(tx, [taken], now)
-    return accepted
+    return await transition_queries.ACCEPTED.first(tx, **given, now=now)
 
 
 def _values(taken: _Taken, statement: Statement) -> dict[str, Any]:

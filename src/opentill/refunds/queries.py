@@ -1,6 +1,6 @@
 """All SQL about refunds."""
 
-from opentill.db.query import Command, Query, Value, waiting
+from opentill.db.query import Command, Query, Value
 from opentill.refunds.model import OfOrder, Refund, RefundCase
 
 BY_ID = Query(Refund, "select * from refunds where merchant_id = :merchant_id and id = :id")
@@ -90,7 +90,9 @@ FINISH = Query(
 )
 # Claim refunds that are to be sent or asked about: whoever claims has them until `:lease_until`.
 # With `:gateways` only those by these, or, if they are not `:included`, by all others.
-_CLAIM = """
+CLAIM = Query(
+    Refund,
+    """
     update refunds r set try_at = :lease_until, tries = tries + 1
     from (
         select w.merchant_id, w.id from refunds w
@@ -101,8 +103,8 @@ _CLAIM = """
     ) due
     where r.merchant_id = due.merchant_id and r.id = due.id and r.try_at <= :now
     returning r.*
-    """
-CLAIM = Query(Refund, _CLAIM, distributed=waiting(_CLAIM))
+    """,
+)
 # Committed right before the gateway is called, so that it is known later whether the gateway may
 # have the refund. Returns whether it was sent before; nothing for a refund that has ended since.
 SENDING = Value(
@@ -192,7 +194,9 @@ CLOSE_CASE = Query(
 # Claim refunds that are due to be applied again, at growing intervals, and at once when the order
 # was paid after the last try: then the refund's report had overtaken that of the payment. A minute
 # is allowed for clocks that differ.
-_CLAIM_UNMATCHED = """
+CLAIM_UNMATCHED = Query(
+    RefundCase,
+    """
     update refund_cases u
     set tries = u.tries + 1, try_at = :now::bigint + (60000::bigint << least(u.tries + 1, 6))
     from (
@@ -210,8 +214,8 @@ _CLAIM_UNMATCHED = """
         = (due.merchant_id, due.gateway, due.gateway_ref)
         and u.closed_at is null and u.tries = due.tries
     returning u.*
-    """
-CLAIM_UNMATCHED = Query(RefundCase, _CLAIM_UNMATCHED, distributed=waiting(_CLAIM_UNMATCHED))
+    """,
+)
 MAKE_CASES_DUE = Command(
     "update refund_cases set try_at = :now where closed_at is null and try_at > :now"
 )

@@ -7,7 +7,7 @@ leases of a worker that dies expire.
 
 from typing import Final
 
-from opentill.db.query import Command, Query, Value, waiting
+from opentill.db.query import Command, Query, Value
 from opentill.webhooks.model import DueDelivery, HostRow, LeaseRow, TakenLease
 
 # The endpoints with pending deliveries and the earliest `try_at` of each: a loose index scan.
@@ -22,10 +22,6 @@ _TO_SEND: Final = """with recursive waiting as (
             order by merchant_id, endpoint_id, try_at limit 1
         ) n
     )"""
-_TO_SEND_DISTRIBUTED: Final = """with waiting as (
-        select merchant_id, endpoint_id, min(try_at) as try_at from webhook_deliveries
-        where try_at is not null group by merchant_id, endpoint_id
-    )"""
 # The host of an endpoint in lower case and without port. The URL was validated when it was stored.
 _HOST: Final = r"lower(substring(e.url from '://(\[[^]]*\]|[^/:?#]*)'))"
 _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
@@ -33,7 +29,10 @@ _LEASED: Final = "between :real_now::bigint + 1 and :real_now::bigint + 600000"
 # those that have been due longest. Deliveries are due by `:now` (business time), leases end by
 # `:real_now`. A lease that ends in more than ten minutes was taken before the clock was set back,
 # by a worker that has ended: a running worker renews its leases.
-_TAKE_LEASES: Final = f""", ranked as (
+TAKE_LEASES = Query(
+    TakenLease,
+    f"""
+    {_TO_SEND}, ranked as (
         select w.merchant_id, w.endpoint_id, at.host, l.failing_since is not null as failing,
             row_number() over (partition by l.failing_since is null order by w.try_at) as place,
             row_number() over (partition by at.host order by l.failing_since is not null, w.try_at)
@@ -64,11 +63,7 @@ _TAKE_LEASES: Final = f""", ranked as (
     update endpoint_leases l set owner = :owner, until = :until from free f
     where l.merchant_id = f.merchant_id and l.endpoint_id = f.endpoint_id and l.until not {_LEASED}
     returning l.merchant_id, l.endpoint_id, l.failing_since, f.host
-    """  # noqa: S608 - constants of ours
-TAKE_LEASES = Query(
-    TakenLease,
-    _TO_SEND + _TAKE_LEASES,
-    distributed=_TO_SEND_DISTRIBUTED + waiting(_TAKE_LEASES),
+    """,  # noqa: S608 - constants of ours
 )
 # Renew leases of hosts; return those that this worker still owns.
 RENEW_HOSTS = Query(
@@ -110,24 +105,6 @@ DUE = Query(
             and d.try_at <= :now and not (d.endpoint_id || d.event_id = any (:sending::text[]))
         order by d.try_at, d.event_id limit lease.room
     ) d
-    left join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
-    where e.status = 'ENABLED' and (v.id is not null or d.type = 'webhook.test')
-    """,  # noqa: S608 - constants of ours
-    distributed=f"""
-    select d.merchant_id, d.endpoint_id, d.event_id, d.attempts, d.step, d.created_at, v.body,
-        e.url, e.secret, e.old_secret, e.old_secret_until, l.failing_since
-    from unnest(:merchant_id::text[], :endpoint_id::text[], :host::text[], :room::int[])
-        as lease (merchant_id, endpoint_id, host, room)
-    join webhook_endpoints e on e.merchant_id = lease.merchant_id and e.id = lease.endpoint_id
-        and {_HOST} = lease.host
-    join endpoint_leases l on l.merchant_id = e.merchant_id and l.endpoint_id = e.id
-    join (
-        select *, row_number() over (
-            partition by merchant_id, endpoint_id order by try_at, event_id) as place
-        from webhook_deliveries
-        where endpoint_id = any (:endpoint_id::text[]) and try_at <= :now
-            and not (endpoint_id || event_id = any (:sending::text[]))
-    ) d on d.merchant_id = e.merchant_id and d.endpoint_id = e.id and d.place <= lease.room
     left join events v on v.merchant_id = d.merchant_id and v.id = d.event_id
     where e.status = 'ENABLED' and (v.id is not null or d.type = 'webhook.test')
     """,  # noqa: S608 - constants of ours
@@ -206,11 +183,4 @@ OLDEST = Value(
     join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
     where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
     """,  # noqa: S608 - a constant of ours
-    distributed=f"""
-    {_TO_SEND_DISTRIBUTED}
-    select min(w.try_at) from waiting w
-    join webhook_endpoints e on e.merchant_id = w.merchant_id and e.id = w.endpoint_id
-    join endpoint_leases l on l.merchant_id = w.merchant_id and l.endpoint_id = w.endpoint_id
-    where w.try_at <= :now and e.status = 'ENABLED' and l.failing_since is null
-    """,  # noqa: S608 - constants of ours
 )

@@ -1,20 +1,16 @@
 """The outbox: events are written in the transaction of the change that they report."""
 
 from collections.abc import Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, Final, cast
 
 import msgspec
 
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
-from opentill.db.query import Statement
 from opentill.webhooks import queries
 from opentill.webhooks.model import Event, EventBody
 
 _encode: Final = msgspec.json.Encoder().encode
-_merchant: Final = attrgetter("merchant_id")
 
 
 async def emit(tx: Tx, events: Sequence[Event]) -> None:
@@ -23,14 +19,8 @@ async def emit(tx: Tx, events: Sequence[Event]) -> None:
     The body is encoded once, here: all deliveries and lists return these bytes. The ids of the
     events of one call sort in its order.
     """
-    if Statement.distributes:  # the statement can write for one merchant only
-        for _, of_one in groupby(sorted(events, key=_merchant), _merchant):
-            await _emit(tx, list(of_one))
-    elif events:
-        await _emit(tx, events)
-
-
-async def _emit(tx: Tx, events: Sequence[Event]) -> None:
+    if not events:
+        return
     ids = sorted(new_id("evt") for _ in events)
     bodies = [
         _encode(EventBody(id_, event.type, event.at, cast("dict[str, Any]", event.data))).decode()

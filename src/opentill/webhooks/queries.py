@@ -30,24 +30,6 @@ EMIT = Command(
     from event e join webhook_endpoints w on w.merchant_id = e.merchant_id
     where w.status = 'ENABLED' and (w.types = '{}' or e.type = any (w.types))
     """,
-    # All events are of one merchant, on whose node the deliveries are written.
-    distributed="""
-    with event as (
-        insert into events (merchant_id, id, type, body, created_at)
-        select * from unnest(:merchant_id::text[], :id::text[], :type::text[], :body::text[],
-            :created_at::bigint[])
-    ), made as (
-    insert into webhook_deliveries (merchant_id, endpoint_id, event_id, type, status, attempts,
-        step, try_at, created_at, updated_at)
-    select w.merchant_id, w.id, e.id, e.type, 'PENDING', 0, 0, e.created_at, e.created_at,
-        e.created_at
-    from webhook_endpoints w
-    cross join unnest(:id::text[], :type::text[], :created_at::bigint[]) as e (id, type, created_at)
-    where w.merchant_id = (:merchant_id::text[])[1]
-        and w.status = 'ENABLED' and (w.types = '{}' or e.type = any (w.types))
-    )
-    select
-    """,
 )
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────
@@ -399,14 +381,5 @@ PRUNE_EVENTS = Command(
             select merchant_id, id from events
             where merchant_id = m.id and id < :keep_from order by id limit :limit
         ) v)
-    """,
-    # Version 1 of its terms stands for a merchant, because it is on the merchant's node.
-    distributed="""
-    delete from events where (merchant_id, id) in (
-        select v.merchant_id, v.id from merchant_terms m cross join lateral (
-            select merchant_id, id from events
-            where merchant_id = m.merchant_id and id < :keep_from order by id limit :limit
-        ) v
-        where m.version = 1)
     """,
 )

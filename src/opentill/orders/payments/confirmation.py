@@ -14,15 +14,14 @@ from typing import Final
 import msgspec
 
 from opentill.core import metrics
-from opentill.db.database import Db, Tx, limit_lock_waits, once_committed
-from opentill.db.query import Statement
+from opentill.db.database import Tx, once_committed
 from opentill.gateways.model import GatewayPaymentEvent, PaymentOutcome
 from opentill.merchants.fees import Scope
 from opentill.orders.fees import with_fee_of
 from opentill.orders.livemode import of_gateway
 from opentill.orders.model import UNDECIDED, AttemptStatus, Order, PaymentAttempt, due_at
 from opentill.orders.payments import epay_numbers, queries
-from opentill.orders.payments.model import Batch, Report
+from opentill.orders.payments.model import Report
 from opentill.orders.settlement.movements import received
 from opentill.orders.transitions import Change, Payment, can, take
 
@@ -54,47 +53,17 @@ def confirmation(
     return Change(order=paid, event="confirmed", cause=cause, posted=received(paid))
 
 
-async def by_transaction(db: Db, reports: Sequence[Report]) -> list[Batch]:
-    """Say which reports are to be confirmed in one transaction: all, on one machine.
-
-    Where tables are distributed, those of one merchant: the transaction of several would lock rows
-    on several nodes, and has to be prepared on each before it can be committed.
-    """
-    if not Statement.distributes:
-        return [Batch(None, reports)]
-    ids = [report.gateway_event.attempt_id for report in reports]
-    async with db.connection() as tx:
-        found = await queries.MERCHANTS_OF.all(tx, ids=ids)
-    merchants = {one.id: one.merchant_id for one in found}
-    parts: dict[str, list[Report]] = {}
-    for report in reports:
-        merchant_id = merchants.get(report.gateway_event.attempt_id)
-        if merchant_id is not None:
-            parts.setdefault(merchant_id, []).append(report)
-    return [Batch(merchant_id, part) for merchant_id, part in parts.items()]
-
-
-async def _attempts(tx: Tx, batch: Batch) -> list[PaymentAttempt]:
-    """Return the attempts that are reported; locks are then waited for half a second each."""
-    named = {
-        "gateway": [report.gateway for report in batch.reports],
-        "id": [report.gateway_event.attempt_id for report in batch.reports],
-    }
-    if batch.merchant_id is None:
-        return await queries.ATTEMPTS_OF_GATEWAYS.all(tx, **named)
-    await limit_lock_waits(tx, "500ms")
-    return await queries.ATTEMPTS_OF_MERCHANT.all(tx, merchant_id=batch.merchant_id, **named)
-
-
-async def confirm_many(
-    tx: Tx, reports: Sequence[Report], now: int, *, merchant_id: str | None = None
-) -> set[tuple[str, str]]:
+async def confirm_many(tx: Tx, reports: Sequence[Report], now: int) -> set[tuple[str, str]]:
     """Confirm the payments of usual reports; return the keys of the reports that are done.
 
-    The others have changed nothing and are to be applied one by one. ``merchant_id``: whose all of
-    them are, see ``by_transaction``.
+    The others have changed nothing and are to be applied one by one. Waits half a second for each
+    lock.
     """
-    found = await _attempts(tx, Batch(merchant_id, reports))
+    found = await queries.ATTEMPTS_OF_GATEWAYS.all(
+        tx,
+        gateway=[report.gateway for report in reports],
+        id=[report.gateway_event.attempt_id for report in reports],
+    )
     attempts = {(attempt.gateway, attempt.id): attempt for attempt in found}
     wanted = sorted({(attempt.merchant_id, attempt.order_id) for attempt in found})
     if not wanted:

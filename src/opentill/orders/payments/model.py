@@ -1,8 +1,5 @@
 """Payers, intents, reports about payments, and rows that only the SQL of payments returns."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import msgspec
 
 from opentill.gateways.model import GatewayPaymentEvent, Method
@@ -73,20 +70,6 @@ class Report(msgspec.Struct, frozen=True):
     def key(self) -> tuple[str, str]:
         """The gateway and the attempt."""
         return self.gateway, self.gateway_event.attempt_id
-
-
-class Batch(NamedTuple):
-    """Reports that are confirmed in one transaction; the merchant, if all are of one."""
-
-    merchant_id: str | None
-    reports: Sequence[Report]
-
-
-class AttemptMerchant(msgspec.Struct, frozen=True):
-    """The id of an attempt and its merchant."""
-
-    id: str
-    merchant_id: str
 
 
 class SharedNumber(msgspec.Struct, frozen=True):

@@ -1,9 +1,8 @@
 """SQL about payment attempts: their checks, outcomes, duplicates, counts and batches."""
 
-from opentill.db.query import Command, Query, Value, waiting
+from opentill.db.query import Command, Query, Value
 from opentill.orders.model import Order, PaymentAttempt
 from opentill.orders.payments.model import (
-    AttemptMerchant,
     FailedAttempts,
     SharedNumber,
     UnansweredAttempts,
@@ -24,18 +23,6 @@ ATTEMPTS_OF_GATEWAYS = Query(
         and a.gateway = wanted.gateway
     """,
 )
-# The same of one merchant, where tables are distributed: a batch there is of one (decision 0118).
-ATTEMPTS_OF_MERCHANT = Query(
-    PaymentAttempt,
-    """
-    select a.* from unnest(:gateway::text[], :id::text[]) as wanted (gateway, id)
-    join payment_attempts a on a.merchant_id = :merchant_id and a.id = wanted.id
-        and a.gateway = wanted.gateway
-    """,
-)
-MERCHANTS_OF = Query(
-    AttemptMerchant, "select id, merchant_id from directory where id = any (:ids::text[])"
-)
 # Many orders, in the order in which everybody locks them. The subquery hides how many they are from
 # PostgreSQL, so that it keeps one plan (decision 0111).
 LOCK_MANY = Query(
@@ -45,11 +32,6 @@ LOCK_MANY = Query(
     from unnest((select :merchant_id::text[]), :id::text[]) as wanted (merchant_id, id)
     join orders o on o.merchant_id = wanted.merchant_id and o.id = wanted.id
     order by o.merchant_id, o.id for update of o
-    """,
-    # All of one merchant there: rows are locked on one node only.
-    distributed="""
-    select * from orders where merchant_id = (:merchant_id::text[])[1] and id = any (:id::text[])
-    order by id for update
     """,
 )
 
@@ -89,7 +71,9 @@ UPDATE_ATTEMPT = Query(
 
 # Claim attempts whose gateway is to be asked: whoever claims has them until `:lease_until`. With
 # `:gateways` only those of these, or, if they are not `:included`, of all others.
-_CLAIM_ATTEMPTS = """
+CLAIM_ATTEMPTS = Query(
+    PaymentAttempt,
+    """
     update payment_attempts a set check_at = :lease_until, checks = checks + 1
     from (
         select merchant_id, id from payment_attempts
@@ -99,10 +83,8 @@ _CLAIM_ATTEMPTS = """
     ) due
     where a.merchant_id = due.merchant_id and a.id = due.id and a.check_at <= :now
     returning a.*
-    """
-
-
-CLAIM_ATTEMPTS = Query(PaymentAttempt, _CLAIM_ATTEMPTS, distributed=waiting(_CLAIM_ATTEMPTS))
+    """,
+)
 
 
 # Duplicates: committed before the gateway is asked to give one back, so that it is known whether it
@@ -234,12 +216,6 @@ UNCOUNTED_MERCHANTS = Query(
     )
     select id as merchant_id from merchant where id is not null limit :limit
     """,
-    distributed="""
-    select distinct merchant_id from payment_attempts
-    where merchant_id > :after
-        and (status in ('DECLINED', 'REFUSED', 'VOIDED')) <> (counted_at is not null)
-    order by merchant_id limit :limit
-    """,
 )
 
 
@@ -287,15 +263,6 @@ LAST_REFUSED = Query(
         order by id desc limit :newest
     ) a
     where a.status in ('DECLINED', 'REFUSED') order by a.gateway, a.updated_at desc
-    """,
-    # Each merchant has one first version of its terms, on the node of the merchant.
-    distributed="""
-    select distinct on (a.gateway) a.* from merchant_terms m cross join lateral (
-        select * from payment_attempts where merchant_id = m.merchant_id
-        order by id desc limit :newest
-    ) a
-    where m.version = 1 and a.status in ('DECLINED', 'REFUSED')
-    order by a.gateway, a.updated_at desc
     """,
 )
 

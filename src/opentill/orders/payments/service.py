@@ -19,7 +19,6 @@ from opentill.core.errors import Invalid
 from opentill.core.ids import new_id
 from opentill.core.money import Money
 from opentill.db.database import Db, Tx, once_committed
-from opentill.db.query import Statement
 from opentill.gateways import Gateways, candidates, observe_call
 from opentill.gateways.model import (
     Expires,
@@ -89,7 +88,7 @@ async def submit(
     if begun is None:
         begun = await db.run(lambda tx: _begin(tx, gateways, intent, now))
     order, attempt, fresh = begun
-    sent = None if Statement.distributes else as_sent(order)
+    sent: Order | None = as_sent(order)
     tried: tuple[str, ...] = ()
     while attempt is not None and fresh:
         waited_ms = (time.monotonic_ns() - started_ns) // 1_000_000
@@ -144,13 +143,7 @@ async def _begin(
 async def _begin_untried(
     db: Db, gateways: Mapping[str, Gateway], intent: PaymentIntent, seen: Order, now: int
 ) -> _Begun | None:
-    """Record the first attempt of an order as ``_begin``; None where that is to look closer.
-
-    So it does where tables are distributed: what one statement selects for several tables is
-    copied over first, and costs more there than the statements that it takes the place of.
-    """
-    if Statement.distributes:
-        return None
+    """Record the first attempt of an order as ``_begin``; None where that is to look closer."""
     able = candidates(gateways, intent.method, seen.currency)
     if seen.status != "PENDING" or not able:
         return None

@@ -37,10 +37,6 @@ WAITING = Query(
     ) as changes
     from merchant where id is not null limit :limit
     """,
-    distributed="""
-    select merchant_id, least(count(*), :most) as changes from search_changes
-    where merchant_id > :after group by merchant_id order by merchant_id limit :limit
-    """,
 )
 ADD_HEAD = Command(
     "insert into search_heads (merchant_id) values (:merchant_id) on conflict do nothing"
@@ -74,14 +70,14 @@ TAKE = Query(
     """,
 )
 # The rows of orders that are new to the index.
-_ADD = """
+ADD = Command(
+    """
     insert into search_terms (merchant_id, term, place, created_at, order_id)
     select :merchant_id, new.* from unnest(:term::text[], :place::text[], :created_at::bigint[],
         :order_id::text[]) as new (term, place, created_at, order_id)
     order by term, place, created_at, order_id
-    """
-# Returned there, lest Citus copies them: it then says only that something was refused.
-ADD = Command(_ADD, distributed=f"with added as ({_ADD} returning 1) select")
+    """,
+)
 # Remove and add rows of orders that may be in the index; returns by day what came and went.
 REPLACE = Query(
     CountChange,
@@ -356,7 +352,7 @@ COUNT_WAITING = Value(
 # Each statement takes the merchants and an id or a number: one index lookup for each merchant.
 
 
-def _by(found: str, *, distributed: str | None = None) -> Query[Concerned]:
+def _by(found: str) -> Query[Concerned]:
     """Make the statement that looks for an order in each of the merchants."""
     return Query(
         Concerned,
@@ -364,7 +360,6 @@ def _by(found: str, *, distributed: str | None = None) -> Query[Concerned]:
         select m.merchant_id, found.order_id
         from unnest(:merchant_id::text[]) as m (merchant_id) cross join lateral ({found}) found
         """,  # noqa: S608 - constants of ours
-        distributed=distributed,
     )
 
 
@@ -402,17 +397,6 @@ ENTRY: Final = _by(
             where d.merchant_id = m.merchant_id and d.id = e.source_id) end as order_id
     from entries e
     where e.merchant_id = m.merchant_id and e.created_at = :created_at and e.id = :id
-        and e.source_type in ('order', 'refund', 'dispute')
-    """,
-    distributed="""
-    select e.merchant_id, case when e.source_type = 'order' then e.source_id
-        else coalesce(r.order_id, d.order_id) end as order_id
-    from entries e
-    left join refunds r on r.merchant_id = e.merchant_id and r.id = e.source_id
-        and e.source_type = 'refund'
-    left join disputes d on d.merchant_id = e.merchant_id and d.id = e.source_id
-        and e.source_type = 'dispute'
-    where e.merchant_id = any (:merchant_id::text[]) and e.created_at = :created_at and e.id = :id
         and e.source_type in ('order', 'refund', 'dispute')
     """,
 )
