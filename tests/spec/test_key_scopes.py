@@ -56,6 +56,8 @@ NEEDED: Final = {
     "GET /v1/events": "events:read",
     "GET /v1/events/{id}": "events:read",
 }
+# Roles of the table below, which a new role is not in: it follows the table of permissions.
+LISTED_ROLES: Final = ("owner", "finance", "support", "developer", "viewer")
 # Who may give a key a scope: O owner, F finance, S support, D developer, V viewer.
 GIVEN_BY: Final = {
     "orders:read": "OFSDV",
@@ -155,10 +157,9 @@ def test_a_replaced_key_keeps_its_scopes(shop: Shop) -> None:
 def test_the_table_of_who_may_give_a_scope_matches_the_permissions() -> None:
     for scope, roles in GIVEN_BY.items():
         for role in MERCHANT_ROLES:
-            assert (scope in key_scopes.grantable(role)) == (role[0].upper() in roles), (
-                scope,
-                role,
-            )
+            if role in LISTED_ROLES:
+                is_listed = role[0].upper() in roles
+                assert (scope in key_scopes.grantable(role)) == is_listed, (scope, role)
             permissions = [one.permission for one in RULES if scope in one.scopes.split()]
             assert permissions
             assert (scope in key_scopes.grantable(role)) == all(
