@@ -47,7 +47,7 @@ MOST: Final = {
 # The folders of tests of what the recipes change and of what shows it. All their quick tests run at
 # night: those that a recipe names cannot find what the recipe forgot.
 CONCERNED: Final = (
-    "adjustments", "backoffice", "console", "dashboard", "disputes", "figures", "gateways",
+    "adjustments", "portal", "console", "dashboard", "disputes", "figures", "gateways",
     "ledger", "mail", "merchants", "orders",
 )  # fmt: skip
 _FENCE: Final = re.compile(r"^`([^`\n]+)`[^\n]*\n+```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -29,9 +29,10 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
         "mail/templates/*",
     ),
     "merchant": (
-        "backoffice/**/*",
+        "auth/**/*",
         "console/**/*",
         "dashboard/**/*",
+        "portal/**/*",
         "web/**/*",
         "mail/*.py",
         "mail/templates/*",

@@ -26,7 +26,7 @@ from opentill import (
     worker,
 )
 from opentill.agreement import api as agreement_api
-from opentill.backoffice import api as backoffice_api
+from opentill.auth import api as auth_api
 from opentill.checkouts import api as checkouts_api
 from opentill.console import api as console_api
 from opentill.context import App
@@ -83,7 +83,7 @@ PEOPLE_OPERATIONS: Final[tuple[Operation, ...]] = (
     *mail_api.operations,
 )
 # Pages for persons, authenticated by a cookie.
-FACES: Final = (backoffice_api.FACE, dashboard_api.FACE, console_api.FACE)
+PORTALS: Final = (auth_api.PORTAL, dashboard_api.PORTAL, console_api.PORTAL)
 PAYLOADS: Final = (
     order_events.PAYLOADS
     | refund_events.PAYLOADS
@@ -133,7 +133,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     *callbacks.routes,
     *epay_api.routes(refusal.submission_refused),
     *pages_api.routes,
-    *backoffice_api.routes,
+    *auth_api.routes,
     *dashboard_api.routes,
     *console_api.routes,
     *reference_api.routes,

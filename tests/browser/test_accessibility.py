@@ -15,7 +15,7 @@ from playwright.async_api import Browser, BrowserContext, Error, Page
 from starlette.applications import Starlette
 
 from opentill import disputes, mail, merchants, orders, payouts, people, reconciliation, webhooks
-from opentill.app import FACES
+from opentill.app import PORTALS
 from opentill.cli.demo_history import History
 from opentill.core.ids import new_id
 from opentill.db.clock import now_ms
@@ -138,8 +138,8 @@ def _shape(path: str) -> str:
 def _shapes_of_pages() -> set[str]:
     return {
         re.sub(r"{[^}]+}", "*", one.path).rstrip("/")
-        for face in FACES
-        for one in face.pages
+        for portal in PORTALS
+        for one in portal.pages
         if one.method == "GET"
     }
 

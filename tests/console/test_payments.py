@@ -9,7 +9,6 @@ import httpx2
 import pytest
 
 from opentill import disputes, merchants, orders, refunds
-from opentill.backoffice import once
 from opentill.console.labels import (
     ABOUT_PAYMENT_ACTION,
     PAYMENT_ACTION,
@@ -21,6 +20,7 @@ from opentill.db.database import Tx
 from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
 from opentill.people import StaffRole
+from opentill.portal import form_ids
 from support import world
 from support.api_server import Shop
 from support.epay_shop import EpayShop, Inbox
@@ -166,13 +166,13 @@ def test_while_the_outcome_of_a_refund_is_unknown_its_form_asks_again(
 ) -> None:
     order, agent = shop.paid(), staff(shop)
     form, place = ask(agent, order["id"], "1.00"), f"{PLACE}/{order['id']}/refund"
-    made = once.make
+    made = form_ids.run_once
 
     async def lost(request: Any, step: Any) -> str:
         await made(request, step)
         raise Unavailable  # the connection ended before the commit was confirmed
 
-    monkeypatch.setattr(once, "make", lost)
+    monkeypatch.setattr(form_ids, "run_once", lost)
     unknown = agent.post(place, form)
     assert unknown.status_code == 503
     monkeypatch.undo()

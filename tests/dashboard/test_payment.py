@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from opentill import adjustments, disputes, orders
-from opentill.backoffice import once
 from opentill.core.errors import Unavailable
 from opentill.core.ids import new_id
 from opentill.core.money import Money
@@ -23,6 +22,7 @@ from opentill.gateways.model import RefundOutcome
 from opentill.merchants import Actor
 from opentill.orders import Order, PaymentAttempt
 from opentill.people import MERCHANT_ROLES, MerchantRole, member_may
+from opentill.portal import form_ids
 from support import world
 from support.api_server import Shop
 from support.people import PASSWORD, Visitor, person, title
@@ -390,13 +390,13 @@ def test_while_the_outcome_is_unknown_the_form_is_kept_and_asks_again(
     order = shop.paid(shop.product(price="10.00")["id"])
     owner = person(shop.api_server, shop.id, "owner")
     form = ask(owner, shop, order["id"], "4.00")
-    made = once.make
+    made = form_ids.run_once
 
     async def lost(request: Any, step: Any) -> str:
         await made(request, step)
         raise Unavailable  # the connection ended before the commit was confirmed
 
-    monkeypatch.setattr(once, "make", lost)
+    monkeypatch.setattr(form_ids, "run_once", lost)
     unknown = owner.post(path(shop, order["id"], "refund"), form)
     assert unknown.status_code == 503
     assert title(unknown) == "It is not known yet whether the refund was made"

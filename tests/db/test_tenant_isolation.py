@@ -166,7 +166,7 @@ EXPLAINED: Final = frozenset(
         "epay.queries   ": "IS_BEING_PAID",
         # who asks while somebody else may not yet: tests/gateways/test_query_frequency.py
         "orders.payments.queries  ": "ASK_SOON",
-        # members, whose pages are walked role by role: tests/backoffice/test_permissions.py
+        # members, whose pages are walked role by role: tests/portal/test_permissions.py
         "people.queries": "MEMBERS MEMBER SET_ROLE WITHDRAW ALL_MEMBERS SET_MEMBER REMOVE_MEMBER"
         " OTHER_OWNERS WORKPLACES NOTE_VISIT INSERT_LINK LINK USE_LINK OPEN_RESET INVITATIONS",
         # tests/agreement/test_acceptance.py

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from opentill import people
-from opentill.app import FACES
-from opentill.backoffice.model import Page
+from opentill.app import PORTALS
 from opentill.core.errors import TooManyRequests
 from opentill.db.clock import now_ms
 from opentill.people import login_challenges, logins, passkeys, second_factor, totp
+from opentill.portal.model import Page
 from support.api_server import Shop
 from support.passkey_device import (
     PasskeyDevice,
@@ -28,7 +28,7 @@ from support.passkey_device import (
 from support.people import PASSWORD, Visitor, address, invitation, person, title
 
 FACTOR: Final = "/login/factor"
-PAGES: Final = [one for face in FACES for one in face.pages]
+PAGES: Final = [one for portal in PORTALS for one in portal.pages]
 
 
 @pytest.fixture
@@ -433,7 +433,7 @@ ROLES: Final[list[dict[str, Any]]] = [
 def test_every_page_for_every_role_with_and_without_the_second_factor(
     shop: Shop, live: None, place: dict[str, Any]
 ) -> None:
-    """Pages are the tables of all faces; an answer of a page itself is none of the refusals."""
+    """Pages are the tables of all portals; an answer of a page itself is none of the refusals."""
     where = place | ({"merchant_id": shop.id} if place["merchant_id"] == "" else {})
     is_staff = "staff_role" in place
     pages = [page for page in PAGES if page.allowed != "anyone" and "logins/end" not in page.path]

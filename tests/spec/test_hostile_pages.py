@@ -16,16 +16,16 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from starlette.types import Message
 
-from opentill.app import FACES
-from opentill.backoffice.model import Page
+from opentill.app import PORTALS
 from opentill.core.errors import Invalid
+from opentill.portal.model import Page
 from opentill.web import forms
 from support.api_server import ApiServer, Shop
 from support.people import PASSWORD, Visitor, person, unlimited
 
 __all__ = ["unlimited"]
 
-PAGES: Final = [one for face in FACES for one in face.pages]
+PAGES: Final = [one for portal in PORTALS for one in portal.pages]
 ID: Final = "prod_01m7y0m0jzefzv5n8efcf1hqw1"
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data; boundary=b"

@@ -11,9 +11,6 @@ from starlette.responses import Response
 
 from opentill import adjustments, ledger, merchants, people
 from opentill.adjustments import KINDS, Adjustment, AdjustmentRequest, Kind, Quote
-from opentill.backoffice import once, render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import ADJUSTMENT_ERROR
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
@@ -23,6 +20,9 @@ from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.ledger import Held
+from opentill.portal import form_ids, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _FIELDS: Final = ("kind", "amount", "account", "order", "reference", "reason")
@@ -119,7 +119,7 @@ async def _page(
         moved=[(name, shown(old), shown(new)) for name, old, new in quote.moved] if quote else [],
         manages=request.may("balance.adjust"),
         most=_NEWEST,
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=dict(errors or {}),
         zone=ZONE,
     )
@@ -149,7 +149,7 @@ async def make(request: PageRequest) -> Response:
         return made.id
 
     try:
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except KeyReused:
         return await _page(
             request,

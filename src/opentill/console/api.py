@@ -7,9 +7,6 @@ below ``/console`` and whose permission is one of staff (``people/permissions.py
 from pathlib import Path
 from typing import Final
 
-from opentill.backoffice import endpoint
-from opentill.backoffice.faces import Face
-from opentill.backoffice.model import OF_CONSOLE, Page
 from opentill.console import (
     adjustments,
     approvals,
@@ -40,6 +37,9 @@ from opentill.console import (
     terms,
     trial_balance,
 )
+from opentill.portal import endpoint
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.portal import Portal
 
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
@@ -71,5 +71,7 @@ PAGES: Final[tuple[Page, ...]] = (
     *settings.pages,
 )
 
-FACE: Final = Face(PAGES, OF_CONSOLE, Path(__file__).parent / "templates", (labels, payout_labels))
-routes: Final = endpoint.routes(FACE, OF_CONSOLE)
+PORTAL: Final = Portal(
+    PAGES, CONSOLE_PATH, Path(__file__).parent / "templates", (labels, payout_labels)
+)
+routes: Final = endpoint.routes(PORTAL, CONSOLE_PATH)

@@ -10,14 +10,14 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import approvals, merchants, people, reconciliation
-from opentill.backoffice import cookies, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.people import Approver
+from opentill.portal import login_cookies, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _BY_APPROVALS: Final = ("preq_", "areq_")  # how ids begin of what ``approvals`` rejects
@@ -57,7 +57,7 @@ async def _all(
 
 def approver(request: PageRequest) -> Approver:
     """Return who approves, and in a browser of whom."""
-    knows = partial(cookies.knows, request.app.settings, request.headers)
+    knows = partial(login_cookies.knows, request.app.settings, request.headers)
     return Approver(people.actor_of(request.login, "").who, knows)
 
 
@@ -130,7 +130,7 @@ _KEYS: Final = {
     "merchant": N_("The merchant was closed after this was asked for: reject it."),
     "reason": N_("Say why, in a few words."),
 }
-PLACE: Final = f"{OF_CONSOLE}/approvals"
+PLACE: Final = f"{CONSOLE_PATH}/approvals"
 pages: Final = (
     Page("GET", PLACE, "balance.read", show, menu=N_("Approvals")),
     Page("POST", f"{PLACE}/{{approval:id}}/approve", "approvals.decide", approve),

@@ -9,14 +9,14 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants
-from opentill.backoffice import downloads, lists, render
-from opentill.backoffice.lists import Days
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
 from opentill.http import csvfile
 from opentill.merchants import AuditHead, AuditQuery, AuditRow
+from opentill.portal import downloads, lists, render
+from opentill.portal.lists import Days
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _HEAD: Final = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
@@ -128,7 +128,7 @@ async def verify(request: PageRequest) -> Response:
     )
 
 
-PLACE: Final = f"{OF_CONSOLE}/audit"
+PLACE: Final = f"{CONSOLE_PATH}/audit"
 pages: Final = (
     Page("GET", PLACE, "audit.read", show, menu=N_("Audit log")),
     Page("GET", f"{PLACE}.csv", "audit.read", file),

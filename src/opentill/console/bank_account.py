@@ -6,13 +6,13 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import merchants, payouts, people
-from opentill.backoffice import bank_account, render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import BANK_ACCOUNT_ERROR
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
+from opentill.portal import bank_account, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _PLACE: Final = f"{PLACE}/{{merchant:id}}/bank-account"

@@ -5,11 +5,11 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import ledger, merchants
-from opentill.backoffice import lists, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
+from opentill.portal import lists, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
@@ -51,4 +51,4 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-pages: Final = (Page("GET", f"{OF_CONSOLE}/books", "balance.read", show, menu=N_("Books")),)
+pages: Final = (Page("GET", f"{CONSOLE_PATH}/books", "balance.read", show, menu=N_("Books")),)

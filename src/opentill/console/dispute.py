@@ -10,9 +10,6 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import disputes, merchants, people
-from opentill.backoffice import once, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, or_not_found
 from opentill.core.money import Money
@@ -20,6 +17,9 @@ from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.db.database import Tx
 from opentill.disputes import Dispute
 from opentill.figures.model import day_bounds, local
+from opentill.portal import form_ids, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web import responses
 from opentill.web.translations import N_
 
@@ -75,7 +75,7 @@ async def _page(
         values={name: (typed or {}).get(name, "") for name in _FIELDS},
         seen=_seen(dispute),
         errors=errors or {},
-        form_id=once.new_form_id,
+        form_id=form_ids.new_form_id,
         late=dispute.respond_by is not None and dispute.respond_by < request.now,
         zone=ZONE,
     )
@@ -112,7 +112,7 @@ async def set_deadline(request: PageRequest) -> Response:
         return found.id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except (Invalid, KeyReused, _Stale):  # it is decided, or somebody has named another
         return await _page(
             request,
@@ -152,7 +152,7 @@ async def add_note(request: PageRequest) -> Response:
         return found.id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except KeyReused:
         status, error = (
             422,
@@ -185,7 +185,7 @@ def _back(request: PageRequest, done: str) -> Response:
     return render.see_other(request, f"{PLACE}/{request.ids['dispute']}?done={done}")
 
 
-PLACE: Final = f"{OF_CONSOLE}/disputes"
+PLACE: Final = f"{CONSOLE_PATH}/disputes"
 _ONE: Final = f"{PLACE}/{{dispute:id}}"
 pages: Final = (
     Page("GET", _ONE, "disputes.read", show),

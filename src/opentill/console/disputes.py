@@ -9,10 +9,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, merchants
-from opentill.backoffice import downloads, lists, render
-from opentill.backoffice.lists import Days
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import DISPUTE_STATUS
 from opentill.console.needs import SOON_MS
 from opentill.console.zone import ZONE
@@ -20,6 +16,10 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Dispute, Sought, Status, export
 from opentill.http import csvfile
+from opentill.portal import downloads, lists, render
+from opentill.portal.lists import Days
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 # What can be chosen, and the statuses that it stands for; SOON: of the next days' deadlines.
@@ -117,7 +117,7 @@ def _line(one: Dispute, merchant: str) -> tuple[str, ...]:
     return (*about, *export.cells(one), csvfile.format_cell(one.gateway), *moments)
 
 
-PLACE: Final = f"{OF_CONSOLE}/disputes"
+PLACE: Final = f"{CONSOLE_PATH}/disputes"
 pages: Final = (
     Page("GET", PLACE, "disputes.read", show, menu=N_("Disputes")),
     Page("GET", f"{PLACE}.csv", "disputes.read", file),

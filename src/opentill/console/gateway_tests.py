@@ -11,9 +11,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.checkouts import GatewayTest, OpenedTest
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, Problem
@@ -23,6 +20,9 @@ from opentill.core.payment_methods import METHODS
 from opentill.db.database import Tx
 from opentill.gateways import methods_of
 from opentill.orders import Order
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _FIELDS: Final = ("gateway", "merchant", "amount", "currency", "method")
@@ -88,7 +88,7 @@ async def _page(
         typed=typed,
         opened=opened,
         link=f"{request.app.settings.public_url}/checkout/{opened.session.id}" if opened else "",
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=dict(errors or {}),
         wait=wait,
         zone=ZONE,
@@ -117,7 +117,7 @@ async def open_one(request: PageRequest) -> Response:
         return made.id
 
     try:
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except (Invalid, KeyReused, NotFound, NotPermitted) as problem:
         status, errors, wait = _refused(problem)
         return await _page(request, typed, errors, status, wait=wait)
@@ -180,7 +180,7 @@ _ERRORS: Final = {
     "currency": ("currency", N_("Enter an ISO 4217 code such as EUR")),
     "method": ("method", N_("Choose a method that this gateway offers in this currency")),
 }
-PLACE: Final = f"{OF_CONSOLE}/gateways/test"
+PLACE: Final = f"{CONSOLE_PATH}/gateways/test"
 pages: Final = (
     Page("GET", PLACE, "deployment.read", show),
     Page("POST", PLACE, "orders.decide", open_one),

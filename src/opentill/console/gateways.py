@@ -10,9 +10,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import figures
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core import metrics
 from opentill.figures import GatewaySums
@@ -20,6 +17,9 @@ from opentill.gateways.routing import Gateways
 from opentill.orders import PaymentAttempt
 from opentill.orders import jobs as order_jobs
 from opentill.orders.payments.model import UnansweredAttempts
+from opentill.portal import render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web import charts
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
@@ -95,5 +95,5 @@ async def show(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{OF_CONSOLE}/gateways", "deployment.read", show, menu=N_("Gateways")),
+    Page("GET", f"{CONSOLE_PATH}/gateways", "deployment.read", show, menu=N_("Gateways")),
 )

@@ -6,16 +6,16 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import figures, ledger
-from opentill.backoffice import lists, render
-from opentill.backoffice.lists import Days
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console import needs
 from opentill.console.needs import Need
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.figures.model import local
 from opentill.ledger import TrialBalance
+from opentill.portal import lists, render
+from opentill.portal.lists import Days
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web import charts
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
@@ -94,4 +94,4 @@ def _accounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
     return [(name, localizer.amount(Money(minor, one.currency))) for name, minor in minors.items()]
 
 
-pages: Final = (Page("GET", OF_CONSOLE, "console.read", show, menu=N_("Home")),)
+pages: Final = (Page("GET", CONSOLE_PATH, "console.read", show, menu=N_("Home")),)

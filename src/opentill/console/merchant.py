@@ -7,9 +7,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import agreement, ledger, merchants, people
-from opentill.backoffice import render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import ACCOUNT, TERM, TERM_VALUE
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
@@ -18,6 +15,9 @@ from opentill.core.money import Money
 from opentill.ledger import TrialBalance
 from opentill.merchants import Merchant, Terms, TermsVersion
 from opentill.people import Permission
+from opentill.portal import render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_, NC_
 

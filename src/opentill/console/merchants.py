@@ -7,14 +7,14 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from opentill import merchants
-from opentill.backoffice import downloads, lists, render
-from opentill.backoffice.lists import Pager
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.zone import ZONE
 from opentill.http import csvfile
 from opentill.merchants import Merchant, Status
+from opentill.portal import downloads, lists, render
+from opentill.portal.lists import Pager
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _STATUSES: Final[tuple[Status, ...]] = get_args(Status)
@@ -85,7 +85,7 @@ def _line(one: Merchant) -> tuple[str, ...]:
     return tuple(map(csvfile.format_cell, cells))
 
 
-PLACE: Final = f"{OF_CONSOLE}/merchants"
+PLACE: Final = f"{CONSOLE_PATH}/merchants"
 pages: Final = (
     Page("GET", PLACE, "merchants.read", show, menu=N_("Merchants")),
     Page("GET", f"{PLACE}.csv", "merchants.read", file),

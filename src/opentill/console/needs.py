@@ -22,14 +22,14 @@ from opentill import (
     refunds,
     webhooks,
 )
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.orders import jobs as order_jobs
 from opentill.people import Permission
+from opentill.portal import render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.refunds import jobs as refund_jobs
 
 MOST: Final = 200  # of a kind that are listed
@@ -57,7 +57,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     def path(self) -> str:
         """Where it is looked at: in the console, if something can be done to it there."""
         if self.below.startswith(("/payments/", "/disputes/", "/payout/")):
-            return OF_CONSOLE + self.below
+            return CONSOLE_PATH + self.below
         return f"/dashboard/{self.merchant_id}{self.below}"
 
 
@@ -284,7 +284,7 @@ async def _show(request: PageRequest, need: Need) -> Response:
 
 
 pages: Final = tuple(
-    Page("GET", OF_CONSOLE + need.place, need.permission, partial(_show, need=need))
+    Page("GET", CONSOLE_PATH + need.place, need.permission, partial(_show, need=need))
     for need in NEEDS
     if need.items is not None
 )

@@ -9,11 +9,6 @@ from starlette.responses import Response
 
 from opentill import merchants, orders, people, webhooks
 from opentill.approvals import WaitingAction
-from opentill.backoffice import once, payment_page, payment_reading, render
-from opentill.backoffice.labels import ORDER_STATUS
-from opentill.backoffice.model import Page
-from opentill.backoffice.payment_reading import Payment
-from opentill.backoffice.request import PageRequest
 from opentill.console import payment_actions, payment_refund
 from opentill.console.payment_actions import ACTIONS, Action, Given
 from opentill.console.payments import PLACE
@@ -21,6 +16,11 @@ from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.db.database import Tx
 from opentill.people import command_permission
+from opentill.portal import form_ids, payment_details, payment_facts, render
+from opentill.portal.labels import ORDER_STATUS
+from opentill.portal.model import Page
+from opentill.portal.payment_details import Payment
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_
 
 _LONGEST_REASON: Final = 255
@@ -53,7 +53,7 @@ async def _read(request: PageRequest) -> Payment:
     async with app.db.connection() as tx:
         merchant_id = (await orders.find_anywhere(tx, order_id)).merchant_id
     access = await people.visit(app.db, request.login, merchant_id, request.now)
-    return await payment_reading.read(app, access, order_id)
+    return await payment_details.read(app, access, order_id)
 
 
 async def _page(request: PageRequest, status: int = 200, typed: Typed | None = None) -> Response:
@@ -69,7 +69,7 @@ async def _page(request: PageRequest, status: int = 200, typed: Typed | None = N
         request,
         "payment.html",
         status,
-        **payment_page.values(found, request.localizer),
+        **payment_facts.template_values(found, request.localizer),
         merchant=found.merchant,
         resend_to=request.console("payments", found.order.id, "resend") if manages else "",
         manages=manages,
@@ -80,7 +80,7 @@ async def _page(request: PageRequest, status: int = 200, typed: Typed | None = N
         errors={f"{shown.form}-{name}": key for name, key in shown.errors.items()},
         wait=shown.wait,
         done=[one.name for one in ACTIONS],
-        form_id=once.new_form_id,
+        form_id=form_ids.new_form_id,
         longest_note=LONGEST_NOTE,
         most_notes=MOST_NOTES,
     )
@@ -115,7 +115,7 @@ async def act(request: PageRequest, action: Action) -> Response:
         return done.id if isinstance(done, WaitingAction) else order_id
 
     try:
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except (_Stale, KeyReused):
         return await _stale(request, form, typed)
     except Invalid as problem:
@@ -194,7 +194,7 @@ async def add_note(request: PageRequest) -> Response:
         return order_id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except KeyReused:
         status, error = (
             422,

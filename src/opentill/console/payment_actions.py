@@ -11,7 +11,6 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from opentill import approvals, disputes, epay, gateways, merchants, orders, refunds
-from opentill.backoffice.payment_reading import Payment
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound
 from opentill.core.money import Money
@@ -23,6 +22,7 @@ from opentill.merchants import Actor
 from opentill.merchants.fees import Scope
 from opentill.orders import Order, Status
 from opentill.people import Permission, command_permission
+from opentill.portal.payment_details import Payment
 from opentill.refunds import Refund
 from opentill.web.translations import N_
 

@@ -1,4 +1,4 @@
-"""Refunding a payment as the operator: ``backoffice/payment_refunding.py``.
+"""Refunding a payment as the operator: ``portal/refund_form.py``.
 
 As on the merchant's page, but with a reason, for the audit log; and where the merchant's refunds
 are switched off, only if that is overridden in so many words.
@@ -10,13 +10,13 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import orders, people
-from opentill.backoffice import payment_refunding as refunding
-from opentill.backoffice.payment_refunding import Way
-from opentill.backoffice.request import PageRequest
 from opentill.console.payments import PLACE
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.orders import Order
+from opentill.portal import refund_form
+from opentill.portal.refund_form import Way
+from opentill.portal.request import PageRequest
 
 
 async def _find(tx: Tx, request: PageRequest) -> Order:
@@ -45,7 +45,7 @@ async def show(request: PageRequest) -> Response:
     async with request.app.db.connection() as tx:
         merchant_id = (await _find(tx, request)).merchant_id
     await people.visit(request.app.db, request.login, merchant_id, request.now)
-    return await refunding.show(request, _WAY)
+    return await refund_form.show(request, _WAY)
 
 
-create: Final = partial(refunding.create, way=_WAY)
+create: Final = partial(refund_form.create, way=_WAY)

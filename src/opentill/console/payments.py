@@ -11,11 +11,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, people
-from opentill.backoffice import lists, render
-from opentill.backoffice.labels import ORDER_STATUS
-from opentill.backoffice.lists import Days, Pager
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
@@ -23,6 +18,11 @@ from opentill.db.database import Tx
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
 from opentill.orders import Concerned, Order, OrdersQuery, Status
+from opentill.portal import lists, render
+from opentill.portal.labels import ORDER_STATUS
+from opentill.portal.lists import Days, Pager
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_
 
 _LONGEST: Final = 500  # characters of the search box
@@ -138,5 +138,5 @@ async def _page(
     return found, Pager(number, total)
 
 
-PLACE: Final = f"{OF_CONSOLE}/payments"
+PLACE: Final = f"{CONSOLE_PATH}/payments"
 pages: Final = (Page("GET", PLACE, "payments.read", show, menu=NC_("console menu", "Payments")),)

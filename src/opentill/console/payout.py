@@ -8,9 +8,6 @@ from starlette.responses import Response
 from opentill import approvals, merchants, payouts, people
 from opentill.approvals import ActionRequest, Rules, WaitingAction
 from opentill.approvals.model import Action
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.payout_labels import PAYOUT_ERROR
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid
@@ -18,6 +15,9 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.payouts import Payout, Status
+from opentill.portal import render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _FIELDS: Final = ("reference", "reason")
@@ -105,7 +105,7 @@ async def record(request: PageRequest) -> Response:
     return render.see_other(request, f"{request.path}?{'waits' if waits else 'done'}={event}")
 
 
-PLACE: Final = f"{OF_CONSOLE}/payout/{{payout:id}}"
+PLACE: Final = f"{CONSOLE_PATH}/payout/{{payout:id}}"
 pages: Final = (
     Page("GET", PLACE, "payouts.read", show),
     Page("POST", PLACE, "payouts.manage", record),

@@ -8,9 +8,6 @@ from typing import IO, Final
 from starlette.responses import Response
 
 from opentill import approvals, payouts, people, reconciliation
-from opentill.backoffice import downloads, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.approvals import approver
 from opentill.console.payout_labels import RUN_ERROR, RUN_FILE_ERROR, RUN_PAYMENT_ERROR
 from opentill.console.zone import ZONE
@@ -20,6 +17,9 @@ from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.http.responses import Download
 from opentill.payouts import RunRequest
+from opentill.portal import downloads, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _MOST_DUE: Final = 500
@@ -226,7 +226,7 @@ async def report(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?read={'new' if done.is_new else 'before'}&{counts}")
 
 
-PLACE: Final = f"{OF_CONSOLE}/payouts"
+PLACE: Final = f"{CONSOLE_PATH}/payouts"
 pages: Final = (
     Page("GET", PLACE, "payouts.read", show, menu=N_("Payout runs")),
     Page("POST", f"{PLACE}/run", "payouts.manage", begin),

@@ -6,9 +6,6 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from opentill import mail, people
-from opentill.backoffice import mail_language, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.approvals import approver
 from opentill.console.zone import ZONE
 from opentill.core.errors import Invalid, NotFound
@@ -16,6 +13,9 @@ from opentill.db.database import Tx
 from opentill.merchants import Actor, Key
 from opentill.people import STAFF_ROLES, NewLink, StaffRole
 from opentill.people.model import HOUR_MS
+from opentill.portal import mail_language, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_
 
 _REASON: Final = "in the console"
@@ -279,7 +279,7 @@ async def end_logins(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}/{person_id}")
 
 
-PLACE: Final = f"{OF_CONSOLE}/people"
+PLACE: Final = f"{CONSOLE_PATH}/people"
 _ONE: Final = f"{PLACE}/{{person:id}}"
 pages: Final = (
     Page("GET", PLACE, "people.read", show, menu=N_("People")),

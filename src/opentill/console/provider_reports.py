@@ -11,9 +11,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, merchants, people, refunds
-from opentill.backoffice import once, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused, NotFound
@@ -22,6 +19,9 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.disputes import Unmatched
 from opentill.people import Permission, command_permission
+from opentill.portal import form_ids, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.refunds import RefundCase
 from opentill.web import refund_failures
 from opentill.web.translations import N_
@@ -44,12 +44,12 @@ class ReportKind(NamedTuple):
 
 
 UNMATCHED: Final = ReportKind(
-    "unmatched", f"{OF_CONSOLE}/needs/unmatched", "status", "disputes dismiss", "disputes.read",
+    "unmatched", f"{CONSOLE_PATH}/needs/unmatched", "status", "disputes dismiss", "disputes.read",
     disputes.unmatched, disputes.dismiss,
 )  # fmt: skip
 REFUND_CASES: Final = ReportKind(
-    "refund_cases", f"{OF_CONSOLE}/needs/refund-cases", "kind", "refunds dismiss", "payments.read",
-    refunds.list_open, refunds.dismiss,
+    "refund_cases", f"{CONSOLE_PATH}/needs/refund-cases", "kind", "refunds dismiss",
+    "payments.read", refunds.list_open, refunds.dismiss,
 )  # fmt: skip
 KINDS: Final = (REFUND_CASES, UNMATCHED)
 
@@ -92,7 +92,7 @@ async def _list(
         may_dismiss=request.may(command_permission(kind.command)),
         key_of=key_of,
         errors={"reason": shown.error} if shown.error else {},
-        form_id=once.new_form_id,
+        form_id=form_ids.new_form_id,
         most=MOST,
         zone=ZONE,
     )
@@ -130,7 +130,7 @@ async def dismiss(request: PageRequest, kind: ReportKind) -> Response:
         return merchant_id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except (Invalid, KeyReused, NotFound):
         return await _list(
             request,

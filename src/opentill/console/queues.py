@@ -6,10 +6,10 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import mail, merchants, queues
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
+from opentill.portal import render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 LATE_MS: Final = 300_000  # as the alert OpenTillQueueLate in deploy/prometheus/alerts.yml
@@ -45,4 +45,4 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-pages: Final = (Page("GET", f"{OF_CONSOLE}/queues", "deployment.read", show, menu=N_("Queues")),)
+pages: Final = (Page("GET", f"{CONSOLE_PATH}/queues", "deployment.read", show, menu=N_("Queues")),)

@@ -7,15 +7,15 @@ from typing import Final
 from starlette.responses import Response
 
 from opentill import merchants, people, rates
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.lists import Pager
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core import money
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge
 from opentill.core.ids import new_id
 from opentill.db.database import Tx
+from opentill.portal import form_ids, lists, render
+from opentill.portal.lists import Pager
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.rates.model import DAY_MS
 from opentill.web.translations import N_
 
@@ -60,7 +60,7 @@ async def _rates(
         currency=code,
         form={name: (form or {}).get(name, "") for name in _FIELDS},
         errors=problems,
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         zone=ZONE,
     )
 
@@ -93,7 +93,7 @@ async def put(request: PageRequest) -> Response:
         return new_id("mov")  # of what was done, though nobody asks for it again
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except Invalid as problem:
         same = problem.field == "quote" and base == quote
         error = (
@@ -151,7 +151,7 @@ async def bring_in(request: PageRequest) -> Response:
     return render.see_other(request, f"{PLACE}?done=1")
 
 
-PLACE: Final = f"{OF_CONSOLE}/rates"
+PLACE: Final = f"{CONSOLE_PATH}/rates"
 pages: Final = (
     Page("GET", PLACE, "rates.read", show, menu=N_("Exchange rates")),
     Page("POST", f"{PLACE}/set", "rates.manage", put),

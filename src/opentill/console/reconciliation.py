@@ -7,14 +7,14 @@ from starlette.responses import Response
 
 from opentill import merchants, people, reconciliation
 from opentill.adjustments import KINDS, AdjustmentRequest, Kind
-from opentill.backoffice import lists, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import DIFFERENCE_ERROR
 from opentill.console.zone import ZONE
 from opentill.core import money
 from opentill.core.errors import Invalid, NotFound, PayloadTooLarge
 from opentill.db.database import Tx
+from opentill.portal import lists, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.reconciliation import Report
 from opentill.web.translations import N_
 
@@ -167,7 +167,7 @@ async def _adjustment(
     )
 
 
-PLACE: Final = f"{OF_CONSOLE}/reconciliation"
+PLACE: Final = f"{CONSOLE_PATH}/reconciliation"
 pages: Final = (
     Page("GET", PLACE, "balance.read", show, menu=N_("Reconciliation")),
     Page("POST", f"{PLACE}/compare", "balance.adjust", compare, files=_FILE),

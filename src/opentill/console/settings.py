@@ -4,10 +4,10 @@ from typing import Final
 
 from starlette.responses import Response
 
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.gateways.masked_settings import masked_rows
+from opentill.portal import render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 
@@ -17,5 +17,5 @@ async def show(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{OF_CONSOLE}/settings", "deployment.read", show, menu=N_("Settings")),
+    Page("GET", f"{CONSOLE_PATH}/settings", "deployment.read", show, menu=N_("Settings")),
 )

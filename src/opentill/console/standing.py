@@ -11,9 +11,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, onboarding, people
-from opentill.backoffice import mail_language, once, render
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import MERCHANT_STATUS
 from opentill.console.merchants import PLACE
 from opentill.console.zone import ZONE
@@ -22,6 +19,9 @@ from opentill.core.money import Money
 from opentill.db.database import Tx
 from opentill.merchants import Capability, Status, StatusEvent
 from opentill.onboarding import NotClosable
+from opentill.portal import form_ids, mail_language, render
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 # What a status allows: the forms of its page, in their order.
@@ -98,7 +98,7 @@ async def _page(
         wait=shown.wait,
         invitation=invitation,
         public_url=request.app.settings.public_url.rstrip("/"),
-        form_id=once.new_form_id,
+        form_id=form_ids.new_form_id,
         zone=ZONE,
     )
 
@@ -132,9 +132,9 @@ async def take(request: PageRequest) -> Response:
 
     try:
         if event == "approved":
-            made = await once.make_secret(request, invited, _Made)
+            made = await form_ids.create_secret(request, invited, _Made)
             return await _page(request, invitation=made)
-        await once.make(request, taken)
+        await form_ids.run_once(request, taken)
     except (Invalid, KeyReused, _Refused) as problem:
         return await _again(request, event, form, problem)
     return render.see_other(request, f"{_path(merchant_id)}?done={event}")
@@ -175,7 +175,7 @@ async def switch(request: PageRequest) -> Response:
         return made.id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except (Invalid, KeyReused) as problem:
         return await _again(request, capability, form, problem)
     return render.see_other(request, f"{_path(request.merchant_id)}?done=switched")
@@ -191,7 +191,7 @@ async def note(request: PageRequest) -> Response:
         return request.merchant_id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except (Invalid, KeyReused) as problem:
         return await _again(request, "noted", form, problem)
     return render.see_other(request, f"{_path(request.merchant_id)}?done=noted")
@@ -244,7 +244,7 @@ def _path(merchant_id: str) -> str:
 
 _STANDING: Final = f"{PLACE}/{{merchant:id}}/standing"
 pages: Final = (
-    Page("GET", f"{OF_CONSOLE}/applications", "merchants.read", applications,
+    Page("GET", f"{CONSOLE_PATH}/applications", "merchants.read", applications,
          menu=N_("Applications")),
     Page("GET", _STANDING, "merchants.read", show),
     Page("POST", _STANDING, "merchants.manage", take),

@@ -12,9 +12,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.backoffice import once, render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.labels import TERM_ERROR
 from opentill.console.merchants import PLACE
 from opentill.core import money
@@ -22,6 +19,9 @@ from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
 from opentill.merchants import FeePolicy, Merchant
 from opentill.merchants.model import Calendar
+from opentill.portal import form_ids, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 Kind = Literal["percent", "amount", "days", "choice", "rows", "addresses"]
@@ -143,7 +143,7 @@ async def _page(
         held=now,
         typed=now if form is None else {name: form.get(name, "") for name in now},
         reason="" if form is None else form.get("reason", ""),
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
@@ -173,7 +173,7 @@ async def save(request: PageRequest) -> Response:
         return merchant_id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except (_Stale, KeyReused):
         return await _page(
             request,

@@ -6,15 +6,15 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from opentill import ledger, merchants
-from opentill.backoffice import downloads, lists, render
-from opentill.backoffice.lists import Days
-from opentill.backoffice.model import OF_CONSOLE, Page
-from opentill.backoffice.request import PageRequest
 from opentill.console.zone import ZONE
 from opentill.core.ids import is_id
 from opentill.core.money import Money
 from opentill.ledger.postings import ACCOUNTS
 from opentill.list_counts import FOREVER
+from opentill.portal import downloads, lists, render
+from opentill.portal.lists import Days
+from opentill.portal.model import CONSOLE_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _MOST: Final = 200  # merchants that are listed; the command line lists all
@@ -80,7 +80,7 @@ async def export(request: PageRequest) -> Response:
     return await downloads.table(name, chunks)
 
 
-PLACE: Final = f"{OF_CONSOLE}/trial-balance"
+PLACE: Final = f"{CONSOLE_PATH}/trial-balance"
 pages: Final = (
     Page("GET", PLACE, "balance.read", show, menu=N_("Trial balance")),
     Page("GET", f"{PLACE}/ledger.csv", "balance.read", export),

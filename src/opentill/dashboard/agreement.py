@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import agreement, merchants
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
+from opentill.portal import render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.markdown import markdown
 from opentill.web.translations import N_
 
@@ -76,7 +76,7 @@ async def accept(request: PageRequest) -> Response:
     return render.see_other(request, f"/dashboard/{request.merchant_id}/agreement")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/agreement"
+_PLACE: Final = f"{DASHBOARD_PATH}/agreement"
 pages: Final = (
     Page("GET", _PLACE, "agreement.read", show, menu=N_("Agreement")),
     Page("POST", f"{_PLACE}/accept", "agreement.accept", accept),

@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import Final
 
-from opentill.backoffice import endpoint
-from opentill.backoffice.faces import Face
-from opentill.backoffice.model import OF_MERCHANT, Page
 from opentill.dashboard import (
     agreement,
     balance,
@@ -31,6 +28,9 @@ from opentill.dashboard import (
     webhook,
     webhooks,
 )
+from opentill.portal import endpoint
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.portal import Portal
 
 # The menu has the order of this table.
 PAGES: Final[tuple[Page, ...]] = (
@@ -58,5 +58,5 @@ PAGES: Final[tuple[Page, ...]] = (
     *team.pages,
 )
 
-FACE: Final = Face(PAGES, OF_MERCHANT, Path(__file__).parent / "templates", (labels,))
-routes: Final = endpoint.routes(FACE, "/dashboard")
+PORTAL: Final = Portal(PAGES, DASHBOARD_PATH, Path(__file__).parent / "templates", (labels,))
+routes: Final = endpoint.routes(PORTAL, "/dashboard")

@@ -10,16 +10,16 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import figures, ledger, merchants
-from opentill.backoffice import downloads, lists, render
-from opentill.backoffice.labels import ENTRY_TYPE
-from opentill.backoffice.lists import Days, Pager
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
 from opentill.dashboard import expected, movements
 from opentill.figures.model import local
 from opentill.list_counts import FOREVER
 from opentill.merchants import Merchant
+from opentill.portal import downloads, lists, render
+from opentill.portal.labels import ENTRY_TYPE
+from opentill.portal.lists import Days, Pager
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 from opentill.web.translations import N_
 
@@ -219,8 +219,8 @@ async def _file(name: str, days: Days, chunks: AsyncGenerator[bytes, None]) -> R
 # Both files hold what the pages show to whoever has the permission, and nothing about customers:
 # so they need no more than the pages (payments.export is for files with customers' addresses).
 pages: Final = (
-    Page("GET", f"{OF_MERCHANT}/balance", "balance.read", show, menu=N_("Balance")),
-    Page("GET", f"{OF_MERCHANT}/balance.csv", "balance.read", movements_file),
-    Page("GET", f"{OF_MERCHANT}/balance/statement", "balance.read", statement),
-    Page("GET", f"{OF_MERCHANT}/balance/statement.csv", "balance.read", statement_file),
+    Page("GET", f"{DASHBOARD_PATH}/balance", "balance.read", show, menu=N_("Balance")),
+    Page("GET", f"{DASHBOARD_PATH}/balance.csv", "balance.read", movements_file),
+    Page("GET", f"{DASHBOARD_PATH}/balance/statement", "balance.read", statement),
+    Page("GET", f"{DASHBOARD_PATH}/balance/statement.csv", "balance.read", statement_file),
 )

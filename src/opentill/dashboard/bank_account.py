@@ -3,10 +3,10 @@
 from functools import partial
 from typing import Final
 
-from opentill.backoffice import bank_account
-from opentill.backoffice.model import OF_MERCHANT, Page
+from opentill.portal import bank_account
+from opentill.portal.model import DASHBOARD_PATH, Page
 
-_PLACE: Final = f"{OF_MERCHANT}/payouts/account"
+_PLACE: Final = f"{DASHBOARD_PATH}/payouts/account"
 _HERE: Final = bank_account.Place("payouts.account", None, "on the page of the bank account")
 pages: Final = (
     Page("GET", _PLACE, "payouts.read", partial(bank_account.show, place=_HERE)),

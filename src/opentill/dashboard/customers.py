@@ -7,14 +7,14 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, orders
-from opentill.backoffice import lists, render
-from opentill.backoffice.lists import Pager
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.core.money import Money
 from opentill.dashboard import payments_columns
 from opentill.list_counts import FOREVER
+from opentill.portal import lists, render
+from opentill.portal.lists import Pager
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _LOOKED_AT: Final = 500  # payments, whose customers are shown before one is searched
@@ -97,7 +97,7 @@ async def show_one(request: PageRequest) -> Response:
     )
 
 
-_PLACE: Final = f"{OF_MERCHANT}/customers"
+_PLACE: Final = f"{DASHBOARD_PATH}/customers"
 pages: Final = (
     Page("GET", _PLACE, "customers.read", show, menu=N_("Customers")),
     Page("GET", f"{_PLACE}/one", "customers.read", show_one),

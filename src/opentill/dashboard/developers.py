@@ -4,13 +4,13 @@ from typing import Final
 
 from starlette.responses import Response
 
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.people import Permission
+from opentill.portal import render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
-PLACE: Final = f"{OF_MERCHANT}/developers"
+PLACE: Final = f"{DASHBOARD_PATH}/developers"
 # The pages below this one, and who sees them.
 _PARTS: Final[tuple[tuple[str, Permission], ...]] = (
     ("keys", "keys.read"),

@@ -7,9 +7,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import disputes, ledger, merchants, orders, people
-from opentill.backoffice import downloads, lists, once, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused, PayloadTooLarge, or_not_found
 from opentill.core.money import Money
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
@@ -18,6 +15,9 @@ from opentill.db.database import Tx
 from opentill.disputes import Dispute, Evidence, EvidenceRefused, Note
 from opentill.ledger import Entry
 from opentill.orders import HistoryRow
+from opentill.portal import downloads, form_ids, lists, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web import responses
 from opentill.web.translations import N_
 
@@ -114,7 +114,7 @@ async def _dispute(
         note=note,
         max_note=LONGEST_NOTE,
         full_of_notes=len(notes) >= MOST_NOTES,
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
     )
 
 
@@ -164,7 +164,7 @@ async def add_note(request: PageRequest) -> Response:
         return dispute_id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except KeyReused:
         return await _dispute(
             request,
@@ -229,7 +229,7 @@ async def download(request: PageRequest) -> Response:
     return responses.attachment(content, file.kind, file.name)
 
 
-_LIST: Final = f"{OF_MERCHANT}/disputes"
+_LIST: Final = f"{DASHBOARD_PATH}/disputes"
 _ONE: Final = f"{_LIST}/{{dispute:id}}"
 pages: Final = (
     Page("GET", _LIST, "disputes.read", show_list, menu=N_("Disputes")),

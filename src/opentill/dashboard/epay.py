@@ -9,13 +9,13 @@ import structlog
 from starlette.responses import Response
 
 from opentill import epay, merchants, people
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import ConfigurationError, Invalid, NotFound
 from opentill.dashboard import developers
 from opentill.db.database import Tx
 from opentill.epay import Credentials, NewCredentials, NoticeState
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of Epay"
@@ -68,7 +68,7 @@ async def _epay(
         chosen=chosen,
         typed=typed or {},
         new=new,
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
@@ -106,7 +106,7 @@ async def rotate(request: PageRequest) -> Response:
 async def _made(request: PageRequest, work: Callable[[Tx], Awaitable[NewCredentials]]) -> Response:
     """Make credentials and show their key, if there is one to be shown."""
     try:
-        new = await once.make_secret(request, work, NewCredentials)
+        new = await form_ids.create_secret(request, work, NewCredentials)
     except ConfigurationError as error:
         _log.error("Epay credentials cannot be made", reason=str(error))
         return await _epay(

@@ -7,12 +7,12 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, webhooks
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 from opentill.webhooks import TYPES, Endpoint, LogQuery, StoredEvent
 
@@ -72,7 +72,7 @@ async def _event(
         shown=Shown.of(event),
         rows=[(one, sent.get(one.id)) for one in endpoints],
         wanting=sum(_wants(one, event) for one in endpoints),
-        form_id=once.new_form_id,
+        form_id=form_ids.new_form_id,
         done=lists.choice(request, "done", ("resent",)),
     )
 
@@ -102,7 +102,7 @@ async def resend(request: PageRequest) -> Response:
         app.db, app.settings, "resends", request.merchant_id, request.now
     )
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except KeyReused:
         return render.see_other(request, here)
     except Invalid as problem:
@@ -114,7 +114,7 @@ async def resend(request: PageRequest) -> Response:
     return render.see_other(request, f"{here}?done=resent")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/developers/events"
+_PLACE: Final = f"{DASHBOARD_PATH}/developers/events"
 _ONE: Final = f"{_PLACE}/{{event:id}}"
 pages: Final = (
     Page("GET", _PLACE, "events.read", show),

@@ -16,13 +16,13 @@ from opentill import (
     products,
     webhooks,
 )
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_MERCHANT, Page, Todo
-from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
 from opentill.dashboard import home_figures
 from opentill.db.database import Tx
 from opentill.orders import Order
+from opentill.portal import render
+from opentill.portal.model import DASHBOARD_PATH, Page, Todo
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _NEWEST: Final = 10
@@ -148,5 +148,5 @@ async def _first_payment(tx: Tx, request: PageRequest, newest: list[Order]) -> l
 
 pages: Final = (
     Page("GET", "/dashboard", "a person", choose),
-    Page("GET", OF_MERCHANT, "home.read", show, menu=N_("Home")),
+    Page("GET", DASHBOARD_PATH, "home.read", show, menu=N_("Home")),
 )

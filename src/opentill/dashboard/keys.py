@@ -9,15 +9,15 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, NotFound, or_not_found
 from opentill.dashboard import developers
 from opentill.db.database import Tx
 from opentill.figures.model import day_bounds
 from opentill.merchants import Key, KeyFields, NewKey
 from opentill.people import key_scopes
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 State = Literal["valid", "expired", "revoked"]
@@ -70,7 +70,7 @@ async def _list(
         grantable=key_scopes.grantable(role) if role else [],
         unrestricted=role is not None and key_scopes.may_give(role, None),
         new=new,
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
@@ -114,7 +114,7 @@ async def create(request: PageRequest) -> Response:
         )
 
     try:
-        new = await once.make_secret(request, work, NewKey)
+        new = await form_ids.create_secret(request, work, NewKey)
     except Invalid:
         return await _list(
             request, 400, {"name": N_("Enter a name of 1 to 100 characters")}, typed=form
@@ -170,7 +170,7 @@ async def _one(
         maker=maker,
         changes=role is not None and key_scopes.may_give(role, key.scopes),
         typed=typed or {},
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
@@ -224,7 +224,7 @@ async def regenerate(request: PageRequest) -> Response:
         return await key_scopes.regenerate_key(tx, *ids, request.now, actor=actor)
 
     try:
-        new = await once.make_secret(request, work, NewKey)
+        new = await form_ids.create_secret(request, work, NewKey)
     except (Invalid, NotFound):
         return await _one(
             request,

@@ -9,9 +9,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, orders, payment_links, people, products
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, PRICE_PATTERN, Money
 from opentill.dashboard import payments_columns
@@ -27,6 +24,9 @@ from opentill.payment_links import (
     Usage,
     state_of,
 )
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductsQuery
 from opentill.web.translations import N_
 
@@ -144,7 +144,7 @@ async def _list(
         products=choices,
         currencies=[(code, request.localizer.currency(code)) for code in sorted(EXPONENTS)],
         entries=entries or {"currency": merchant.settlement_currency, "quantity": "1"},
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
@@ -229,7 +229,7 @@ async def create(request: PageRequest) -> Response:
             )
             return link.id
 
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except KeyReused:
         return await _list(
             request,
@@ -391,7 +391,7 @@ async def switch(request: PageRequest) -> Response:
     return _to(request, link_id, "on" if active else "off")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/links"
+_PLACE: Final = f"{DASHBOARD_PATH}/links"
 _ONE: Final = f"{_PLACE}/{{link:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=N_("Payment links")),

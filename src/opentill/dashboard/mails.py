@@ -7,13 +7,13 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import mail, merchants, people
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.dashboard.labels import MAIL_STATUS
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.language import names
 from opentill.web.translations import N_
 
@@ -59,7 +59,7 @@ async def _page(
         preferences=preferences,
         switches=mail.SWITCHES,
         tongues=names("merchant"),
-        form_id=once.new_form_id,
+        form_id=form_ids.new_form_id,
     )
 
 
@@ -93,7 +93,7 @@ async def send_receipt(request: PageRequest) -> Response:
 
     await _count(request)
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except Invalid:
         return render.see_other(request, f"{path}?sent=0")
     return render.see_other(request, f"{path}?sent=1")
@@ -106,7 +106,7 @@ async def _again(request: PageRequest, send: Callable[[Tx], Awaitable[mail.Mail]
     await _count(request)
     here = f"/dashboard/{request.merchant_id}/mails"
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except KeyReused:
         return render.see_other(request, here)
     except mail.TooManyMails:
@@ -136,7 +136,7 @@ async def _again(request: PageRequest, send: Callable[[Tx], Awaitable[mail.Mail]
 
 def _request_id(form: dict[str, str]) -> str:
     """Return what names a form's sending; a form without an id sends each time."""
-    return form.get(once.FIELD, "")[:32] or once.new_form_id()
+    return form.get(form_ids.FIELD, "")[:32] or form_ids.new_form_id()
 
 
 async def _count(request: PageRequest) -> None:
@@ -167,10 +167,10 @@ async def save(request: PageRequest) -> Response:
     return render.see_other(request, f"/dashboard/{request.merchant_id}/mails?done=saved")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/mails"
+_PLACE: Final = f"{DASHBOARD_PATH}/mails"
 pages: Final = (
     Page("GET", _PLACE, "mails.read", show, menu=N_("Mail")),
     Page("POST", f"{_PLACE}/preferences", "settings.manage", save),
     Page("POST", f"{_PLACE}/{{mail:id}}/resend", "mails.resend", resend),
-    Page("POST", f"{OF_MERCHANT}/payments/{{order:id}}/receipt", "mails.resend", send_receipt),
+    Page("POST", f"{DASHBOARD_PATH}/payments/{{order:id}}/receipt", "mails.resend", send_receipt),
 )

@@ -6,16 +6,16 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, webhooks
-from opentill.backoffice import once, payment_page, payment_reading, render
-from opentill.backoffice.labels import PAYMENT_METHOD
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.payment_reading import amounts
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused, NotFound
 from opentill.core.notes import LONGEST_NOTE, MOST_NOTES, NotesFull
 from opentill.dashboard import payment_refund
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.portal import form_ids, payment_details, payment_facts, render
+from opentill.portal.labels import PAYMENT_METHOD
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.payment_details import amounts
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_, NC_
 
 _REASON: Final = "on the page of a payment"
@@ -33,26 +33,26 @@ async def _payment(
     *,
     note: str = "",
 ) -> Response:
-    found = await payment_reading.read(request.app, request.access, request.ids["order"])
+    found = await payment_details.read(request.app, request.access, request.ids["order"])
     asked, resends = request.query.get("refund"), request.access.may("events.resend")
     return render.page(
         request,
         "payment.html",
         status,
-        **payment_page.values(found, request.localizer),
+        **payment_facts.template_values(found, request.localizer),
         resend_to=request.link("payments", found.order.id, "resend") if resends else "",
         refund=next((one for one in found.refunds if one.id == asked), None),
         errors=errors or {},
         note=note,
         longest_note=LONGEST_NOTE,
         most_notes=MOST_NOTES,
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
     )
 
 
 async def receipt(request: PageRequest) -> Response:
     """Show what the customer paid, to be printed. Not of an order that nobody has paid."""
-    found = await payment_reading.read(request.app, request.access, request.ids["order"])
+    found = await payment_details.read(request.app, request.access, request.ids["order"])
     order = found.order
     if order.paid_at is None:
         raise NotFound
@@ -61,7 +61,7 @@ async def receipt(request: PageRequest) -> Response:
     return render.page(
         request,
         "payment_receipt.html",
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         payment=found,
         order=order,
         zone=found.zone,
@@ -109,7 +109,7 @@ async def resend(request: PageRequest) -> Response:
     """
     form, app, merchant_id = await request.form(), request.app, request.merchant_id
     event_id, endpoint_id = form.get("event", ""), form.get("endpoint", "")
-    found = await payment_reading.read(request.app, request.access, request.ids["order"])
+    found = await payment_details.read(request.app, request.access, request.ids["order"])
     if event_id not in {one.id for one in found.events}:
         raise NotFound
     await rate_limits.hit_merchant(app.db, app.settings, "resends", merchant_id, request.now)
@@ -145,7 +145,7 @@ async def add_note(request: PageRequest) -> Response:
         return order_id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except KeyReused:
         return await _payment(
             request,
@@ -180,7 +180,7 @@ def _back(request: PageRequest, more: str = "") -> Response:
     return render.see_other(request, path)
 
 
-_PLACE: Final = f"{OF_MERCHANT}/payments/{{order:id}}"
+_PLACE: Final = f"{DASHBOARD_PATH}/payments/{{order:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show),
     Page("GET", f"{_PLACE}/receipt", "payments.read", receipt),

@@ -1,16 +1,16 @@
-"""Refunding a payment as the merchant: ``backoffice/payment_refunding.py``."""
+"""Refunding a payment as the merchant: ``portal/refund_form.py``."""
 
 from functools import partial
 from typing import Final
 
 from opentill import orders, people
-from opentill.backoffice import payment_refunding as refunding
-from opentill.backoffice.payment_refunding import Way
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import NotPermitted
 from opentill.db.database import Tx
 from opentill.merchants import Actor
 from opentill.orders import Order
+from opentill.portal import refund_form
+from opentill.portal.refund_form import Way
+from opentill.portal.request import PageRequest
 
 _REASON: Final = "on the page of a refund"
 
@@ -38,5 +38,5 @@ _WAY: Final = Way(
     done="?refund={}".format,
     of_staff=False,
 )
-show: Final = partial(refunding.show, way=_WAY)
-create: Final = partial(refunding.create, way=_WAY)
+show: Final = partial(refund_form.show, way=_WAY)
+create: Final = partial(refund_form.create, way=_WAY)

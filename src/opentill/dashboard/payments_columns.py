@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from opentill.backoffice.labels import ORDER_STATUS
-from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
 from opentill.dashboard.labels import PAYMENT_COLUMN, PAYMENT_METHOD_NAME
 from opentill.orders import Order
+from opentill.portal.labels import ORDER_STATUS
+from opentill.portal.request import PageRequest
 from opentill.web.language import Localizer
 
 _NOTHING: Final = "–"

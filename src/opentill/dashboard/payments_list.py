@@ -10,15 +10,15 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from opentill import merchants, orders
-from opentill.backoffice import downloads, lists, render
-from opentill.backoffice.lists import Days, Pager
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.dashboard import payments_columns
 from opentill.dashboard.labels import PAYMENT_FILTER_ERROR
 from opentill.list_counts import FOREVER
 from opentill.orders import ExportQuery, Order, OrdersQuery
+from opentill.portal import downloads, lists, render
+from opentill.portal.lists import Days, Pager
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web import responses
 from opentill.web.translations import N_, NC_
 
@@ -179,7 +179,7 @@ async def _leads_straight(
     """Return whether an id or a number was searched that leads to one order, and nothing else."""
     if set(asked.filters) != {"query"} or asked.errors or pager.total != 1 or not found:
         return False
-    if not request.face.has_page("/payments/*"):
+    if not request.portal.has_page("/payments/*"):
         return False
     text = asked.filters["query"]
     async with request.app.db.connection() as tx:
@@ -223,7 +223,7 @@ def _back(request: PageRequest) -> Response:
     return render.see_other(request, f"{place}?{urlencode(request.query)}")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/payments"
+_PLACE: Final = f"{DASHBOARD_PATH}/payments"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=NC_("menu", "Payments")),
     Page("GET", f"{_PLACE}.csv", "payments.export", export),

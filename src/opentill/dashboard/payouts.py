@@ -6,13 +6,13 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import figures, ledger, merchants, payouts
-from opentill.backoffice import lists, render
-from opentill.backoffice.lists import Pager
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.money import Money
 from opentill.dashboard import expected, movements
 from opentill.dashboard.labels import PAYOUT_STATUS
+from opentill.portal import lists, render
+from opentill.portal.lists import Pager
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 
@@ -76,6 +76,6 @@ async def show_one(request: PageRequest) -> Response:
 
 
 pages: Final = (
-    Page("GET", f"{OF_MERCHANT}/payouts", "payouts.read", show, menu=N_("Payouts")),
-    Page("GET", f"{OF_MERCHANT}/payouts/{{payout:id}}", "payouts.read", show_one),
+    Page("GET", f"{DASHBOARD_PATH}/payouts", "payouts.read", show, menu=N_("Payouts")),
+    Page("GET", f"{DASHBOARD_PATH}/payouts/{{payout:id}}", "payouts.read", show_one),
 )

@@ -8,9 +8,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, gateways, merchants, orders, people, products, rates
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.checkouts import Sales, Session, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.money import EXPONENTS, Money
@@ -19,6 +16,9 @@ from opentill.db.database import Tx
 from opentill.http import strictjson
 from opentill.merchants import Merchant
 from opentill.orders import Order, OrdersQuery
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductBody, ProductsQuery, ProductUpdate
 from opentill.web.language import names
 from opentill.web.pictures import Pictures
@@ -105,7 +105,7 @@ async def _list(
         chosen=chosen,
         currencies=_currencies(request),
         entries=entries or {"currency": merchant.settlement_currency},
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=errors or {},
     )
 
@@ -150,7 +150,7 @@ async def create(request: PageRequest) -> Response:
             product = await products.create(tx, request.merchant_id, body, request.now, actor=actor)
             return product.id
 
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except KeyReused:
         return await _list(
             request,
@@ -219,7 +219,7 @@ async def page_of(
         currencies=_currencies(request),
         entries=entries or kept,
         editing=entries is not None,
-        form_id=once.new_form_id(),
+        form_id=form_ids.new_form_id(),
         errors=errors or {},
         offered=offered,
         lasting=LASTING_MIN,
@@ -304,7 +304,7 @@ async def archive(request: PageRequest) -> Response:
     return _to(request, product_id, "archived")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/products"
+_PLACE: Final = f"{DASHBOARD_PATH}/products"
 _ONE: Final = f"{_PLACE}/{{product:id}}"
 pages: Final = (
     Page("GET", _PLACE, "products.read", show, menu=N_("Products")),

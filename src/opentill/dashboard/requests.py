@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants
-from opentill.backoffice import lists, render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.dashboard import developers
 from opentill.http import ignored_log, refused
+from opentill.portal import lists, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 
 _DAYS: Final = refused.KEEP_MS // 86_400_000
 

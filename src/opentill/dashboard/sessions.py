@@ -8,9 +8,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import checkouts, merchants, orders, people, products
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.checkouts import AmountOutOfBounds, Session, SessionBody, SessionsQuery
 from opentill.core.errors import Invalid, KeyReused, NotFound, NotPermitted, TooManyRequests
 from opentill.core.ids import is_id
@@ -21,6 +18,9 @@ from opentill.db import rate_limits
 from opentill.db.database import Tx
 from opentill.http import inputs, strictjson
 from opentill.orders import Order
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.products import Product, ProductsQuery
 from opentill.web.translations import N_
 
@@ -155,7 +155,7 @@ async def open_one(request: PageRequest) -> Response:
         await rate_limits.hit_merchant(
             request.app.db, settings, "checkouts", request.merchant_id, request.now
         )
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except KeyReused:
         return await page_of(
             request,
@@ -288,11 +288,11 @@ async def end(request: PageRequest) -> Response:
     return _to(request, session_id, "ended")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/sessions"
+_PLACE: Final = f"{DASHBOARD_PATH}/sessions"
 _ONE: Final = f"{_PLACE}/{{session:id}}"
 pages: Final = (
     Page("GET", _PLACE, "payments.read", show, menu=N_("Checkout sessions")),
-    Page("POST", f"{OF_MERCHANT}/products/{{product:id}}/sessions", "sessions.write", open_one),
+    Page("POST", f"{DASHBOARD_PATH}/products/{{product:id}}/sessions", "sessions.write", open_one),
     Page("GET", _ONE, "payments.read", show_one),
     Page("POST", f"{_ONE}/end", "sessions.write", end),
 )

@@ -11,12 +11,12 @@ from zoneinfo import available_timezones
 from starlette.responses import Response
 
 from opentill import merchants, people
-from opentill.backoffice import render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, PayloadTooLarge
 from opentill.dashboard.labels import ACCENT_NOTE, LOGO_ERROR, PROFILE_ERROR
 from opentill.merchants import MAX_LOGO_BYTES, PROFILE_FIELDS, Merchant
+from opentill.portal import render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web import accent
 from opentill.web.translations import N_
 
@@ -184,7 +184,7 @@ def _saved(request: PageRequest) -> Response:
     return render.see_other(request, f"/dashboard/{request.merchant_id}/settings?saved=1")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/settings"
+_PLACE: Final = f"{DASHBOARD_PATH}/settings"
 pages: Final = (
     Page("GET", _PLACE, "settings.read", show, menu=N_("Settings")),
     Page("POST", f"{_PLACE}/profile", "settings.manage", save),

@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import mail, merchants, people
-from opentill.backoffice import mail_language, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid
 from opentill.db.database import Tx
 from opentill.people import MERCHANT_ROLES, MerchantRole, NewLink
+from opentill.portal import mail_language, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 
 _REASON: Final = "on the page of the team"
@@ -201,7 +201,7 @@ def _back(request: PageRequest) -> Response:
     return render.see_other(request, f"/dashboard/{request.merchant_id}/team")
 
 
-_PLACE: Final = f"{OF_MERCHANT}/team"
+_PLACE: Final = f"{DASHBOARD_PATH}/team"
 pages: Final = (
     Page("GET", _PLACE, "team.read", show, menu=N_("Team")),
     Page("POST", f"{_PLACE}/invite", "team.manage", invite),

@@ -9,9 +9,6 @@ import msgspec
 from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.encryption import WrongKey
 from opentill.core.errors import Invalid, KeyReused
 from opentill.core.ids import is_id
@@ -19,6 +16,9 @@ from opentill.dashboard.labels import DELIVERY_STATUS
 from opentill.dashboard.webhooks import PLACE, REASON, WHY_DISABLED, refused, typed
 from opentill.db import rate_limits
 from opentill.db.database import Tx
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 from opentill.webhooks import (
     DELIVERY_STATUSES,
@@ -112,7 +112,7 @@ async def _page(
         zone=zone,
         types=TYPES,
         why_disabled=WHY_DISABLED,
-        form_id=once.new_form_id,
+        form_id=form_ids.new_form_id,
         **shown,
     )
 
@@ -188,7 +188,7 @@ async def remove(request: PageRequest) -> Response:
         return endpoint.id
 
     try:
-        await once.make(request, work)
+        await form_ids.run_once(request, work)
     except Invalid:
         return await _page(
             request, 400, {"confirm": N_("Type the host exactly as it is shown")}, confirm=confirm
@@ -221,7 +221,7 @@ async def rotate(request: PageRequest) -> Response:
         endpoint, _ = await webhooks.rotate_secret(tx, *ids, key, request.now, actor=actor)
         return endpoint.id
 
-    await once.make(request, work)
+    await form_ids.run_once(request, work)
     return render.see_other(request, _path(request, "?done=rotated"))
 
 
@@ -261,7 +261,7 @@ async def _sending(
         app.db, app.settings, "resends", request.merchant_id, request.now
     )
     try:
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except KeyReused:
         return render.see_other(request, _path(request))
     except Invalid as problem:

@@ -7,16 +7,16 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from opentill import merchants, people, webhooks
-from opentill.backoffice import lists, once, render
-from opentill.backoffice.model import OF_MERCHANT, Page
-from opentill.backoffice.request import PageRequest
 from opentill.core.errors import Invalid, KeyReused
 from opentill.db.database import Tx
+from opentill.portal import form_ids, lists, render
+from opentill.portal.model import DASHBOARD_PATH, Page
+from opentill.portal.request import PageRequest
 from opentill.web.translations import N_
 from opentill.webhooks import TYPES, EndpointFields, UrlCheck
 
 REASON: Final = "on the page of webhooks"
-PLACE: Final = f"{OF_MERCHANT}/developers/webhooks"
+PLACE: Final = f"{DASHBOARD_PATH}/developers/webhooks"
 # Why an endpoint is disabled, as it is stored: its text.
 WHY_DISABLED: Final[Mapping[str, str]] = {
     webhooks.REASON_SWITCHED_OFF: N_("It was switched off"),
@@ -60,7 +60,7 @@ async def _endpoints(
     async with request.app.db.connection() as tx:
         merchant = await merchants.find(tx, request.merchant_id)
         endpoints = await webhooks.search(tx, request.merchant_id)
-    shown: dict[str, Any] = {"form": typed({}), "form_id": once.new_form_id(), **values}
+    shown: dict[str, Any] = {"form": typed({}), "form_id": form_ids.new_form_id(), **values}
     return render.page(
         request,
         "webhooks.html",
@@ -95,7 +95,7 @@ async def add(request: PageRequest) -> Response:
         return endpoint.id
 
     try:
-        made = await once.make(request, work)
+        made = await form_ids.run_once(request, work)
     except KeyReused:  # another endpoint, typed into a form that has made one
         return await _endpoints(
             request,
@@ -109,7 +109,7 @@ async def add(request: PageRequest) -> Response:
         )
     except Invalid as problem:
         errors, reason = refused(problem)
-        kept = form.get(once.FIELD, "")
+        kept = form.get(form_ids.FIELD, "")
         return await _endpoints(request, 400, errors, form=wanted, form_id=kept, wait=reason)
     here = f"/dashboard/{request.merchant_id}/developers/webhooks"
     return render.see_other(request, f"{here}/{made}?done=added")

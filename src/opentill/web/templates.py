@@ -23,7 +23,7 @@ _SHARED: Final = Path(__file__).parent / "templates"
 
 
 def create_environment(*folders: Path, labels: ModuleType | None = None) -> jinja2.Environment:
-    """Create the environment of a face; ``folders`` of templates are searched in order.
+    """Create the environment of a portal; ``folders`` of templates are searched in order.
 
     ``labels`` has the tables of texts that its templates choose by a value.
     """

@@ -1,0 +1,271 @@
+"""One's own account: password, second factor, passkeys, and where one is logged in."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from opentill import people
+from opentill.core.errors import Invalid, TooManyRequests
+from opentill.people import passkeys, second_factor, totp
+from opentill.portal import login_cookies, mail_language, render
+from opentill.portal.model import Page
+from opentill.portal.request import PageRequest
+from opentill.web import responses
+from opentill.web.translations import N_
+
+PLACE: Final = "/security"
+
+
+async def show(request: PageRequest) -> Response:
+    """Show all of it."""
+    return await _security(request)
+
+
+async def _security(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None, wait: str = ""
+) -> Response:
+    async with request.app.db.connection() as tx:
+        security = await people.security_of(tx, request.login, request.now)
+    return render.page(
+        request, "security.html", status, security=security, errors=errors or {}, wait=wait
+    )
+
+
+async def change_password(request: PageRequest) -> Response:
+    """Set a new password; the current one is asked for in the same form."""
+    form = await request.form()
+    try:
+        proof = await people.change_password(
+            request.app.db,
+            request.login,
+            request.proof(form.get("current", ""), form.get("code", "")),
+            form.get("password", ""),
+            request.app.settings.secret_key,
+            request.now,
+        )
+    except Invalid as problem:
+        common = "common" in (problem.reason or "")
+        error = (
+            N_(
+                "This password is easily guessed. Choose one that is not "
+                "common and not made of your name or address"
+            )
+            if common
+            else N_("Choose a password of 12 to 256 characters")
+        )
+        return await _security(request, 400, {"password": error})
+    except people.WrongCredentials:
+        return await _security(request, 403, {"current": N_("The password or the code is wrong")})
+    except TooManyRequests as problem:
+        wait = request.localizer.duration(problem.retry_after_s * 1000)
+        return await _security(
+            request, 429, {"current": N_("There were too many attempts. Try again in {wait}")}, wait
+        )
+    settings = request.app.settings
+    request.new_cookies += [
+        login_cookies.logged_in(settings, proof.token),
+        login_cookies.know(settings, request.headers, proof.person),
+    ]
+    return render.see_other(request, f"{PLACE}?done=password")
+
+
+async def confirm(request: PageRequest) -> Response:
+    """Lead back to the page, once the person has proved who they are."""
+    return render.see_other(request, PLACE)
+
+
+async def change_language(request: PageRequest) -> Response:
+    """Set the language of mails to whoever asks for it."""
+    language = mail_language.chosen(request, await request.form())
+    if language is None:
+        return await _security(request, 400, {"language": N_("Choose one of the languages")})
+    await request.app.db.run(
+        lambda tx: people.change_language(tx, request.login, language, request.now)
+    )
+    return render.see_other(request, f"{PLACE}?done=language")
+
+
+# ── authenticator ──
+
+
+async def begin_totp(request: PageRequest) -> Response:
+    """Make a secret that waits to be confirmed."""
+    key = request.app.settings.secret_key
+    await request.app.db.run(lambda tx: second_factor.begin(tx, request.login, key))
+    return render.see_other(request, f"{PLACE}/authenticator")
+
+
+async def show_totp(request: PageRequest) -> Response:
+    """Show the secret that waits to be confirmed."""
+    return await _totp(request)
+
+
+async def _totp(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    settings = request.app.settings
+    async with request.app.db.connection() as tx:
+        secret = await second_factor.pending_secret(tx, request.login, settings.secret_key)
+    return render.page(
+        request,
+        "authenticator.html",
+        status,
+        secret=totp.group_by_four(secret),
+        address=totp.otpauth_uri(secret, "OpenTill", request.login.email),
+        errors=errors or {},
+    )
+
+
+async def draw_totp(request: PageRequest) -> Response:
+    """Draw what an authenticator scans."""
+    settings = request.app.settings
+    async with request.app.db.connection() as tx:
+        secret = await second_factor.pending_secret(tx, request.login, settings.secret_key)
+    return responses.drawing(
+        totp.qr_code(totp.otpauth_uri(secret, "OpenTill", request.login.email))
+    )
+
+
+async def confirm_totp(request: PageRequest) -> Response:
+    """Use the new authenticator from now on, and show the recovery codes, this once."""
+    form, key = await request.form(), request.app.settings.secret_key
+    code = form.get("code", "")
+    try:
+        codes = await request.app.db.run(
+            lambda tx: second_factor.confirm(tx, request.login, code, key, request.now)
+        )
+    except Invalid:
+        return await _totp(
+            request, 400, {"code": N_("Enter the code that the authenticator shows now")}
+        )
+    return _codes(request, codes)
+
+
+async def renew_codes(request: PageRequest) -> Response:
+    """Make new recovery codes, and show them this once."""
+    codes = await request.app.db.run(
+        lambda tx: second_factor.renew_codes(tx, request.login, request.now)
+    )
+    return _codes(request, codes)
+
+
+def _codes(request: PageRequest, codes: list[str]) -> Response:
+    return render.page(request, "codes.html", codes=[totp.group_by_four(code) for code in codes])
+
+
+async def remove_totp(request: PageRequest) -> Response:
+    """Take the authenticator away."""
+    keep_one = _keeps_one(request)
+    try:
+        await request.app.db.run(
+            lambda tx: second_factor.remove(tx, request.login, request.now, keep_one=keep_one)
+        )
+    except people.LastFactor:
+        return await _security(
+            request,
+            400,
+            {
+                "factor": N_(
+                    "Staff must keep a second factor here. Set up another one "
+                    "first, then remove this one"
+                )
+            },
+        )
+    return render.see_other(request, f"{PLACE}?done=authenticator")
+
+
+def _keeps_one(request: PageRequest) -> bool:
+    """Return whether the person must keep a second factor: staff, where money is real."""
+    return request.login.staff_role is not None and request.app.settings.livemode
+
+
+# ── passkeys ──
+
+
+async def begin_passkey(request: PageRequest) -> Response:
+    """Show the page on which the browser makes a passkey."""
+    return await _passkey(request)
+
+
+async def _passkey(
+    request: PageRequest, status: int = 200, errors: dict[str, str] | None = None
+) -> Response:
+    site = request.known_site
+    options = await request.app.db.run(
+        lambda tx: passkeys.new_options(tx, request.login, site, request.now)
+    )
+    return render.page(
+        request, "passkey.html", status, scripts=True, options=options, errors=errors or {}
+    )
+
+
+async def add_passkey(request: PageRequest) -> Response:
+    """Keep the passkey that the browser has made."""
+    form, site = await request.form(), request.known_site
+    credential, name = form.get("credential", ""), form.get("name", "")
+    try:
+        codes = await passkeys.add(
+            request.app.db, request.login, credential, name, site, request.now
+        )
+    except Invalid:
+        return await _passkey(
+            request, 400, {"name": N_("This passkey was not accepted. Please try again")}
+        )
+    if codes:
+        return _codes(request, codes)
+    return render.see_other(request, f"{PLACE}?done=passkey")
+
+
+async def remove_passkey(request: PageRequest) -> Response:
+    """Take a passkey away."""
+    form = await request.form()
+    which = form.get("id", "")
+    keep_one = _keeps_one(request)
+    try:
+        await request.app.db.run(
+            lambda tx: passkeys.remove(tx, request.login, which, request.now, keep_one=keep_one)
+        )
+    except people.LastFactor:
+        return await _security(
+            request,
+            400,
+            {
+                "factor": N_(
+                    "Staff must keep a second factor here. Set up another one "
+                    "first, then remove this one"
+                )
+            },
+        )
+    return render.see_other(request, f"{PLACE}?done=passkey")
+
+
+# ── where one is logged in ──
+
+
+async def end_login(request: PageRequest) -> Response:
+    """End one of the person's other logins, or all of them."""
+    form = await request.form()
+    which = form.get("id", "")
+    if which:
+        await request.app.db.run(lambda tx: people.end_by_id(tx, request.login, which))
+    else:
+        await request.app.db.run(lambda tx: people.end_others(tx, request.login))
+    return render.see_other(request, f"{PLACE}?done=login")
+
+
+pages: Final = (
+    Page("GET", PLACE, "a person", show, enrolls=True),
+    Page("POST", f"{PLACE}/confirm", "a person", confirm, proof=True),
+    Page("POST", f"{PLACE}/password", "a person", change_password),
+    Page("POST", f"{PLACE}/language", "a person", change_language),
+    Page("GET", f"{PLACE}/authenticator", "a person", show_totp, enrolls=True),
+    Page("GET", f"{PLACE}/authenticator.svg", "a person", draw_totp, enrolls=True),
+    Page("POST", f"{PLACE}/authenticator/begin", "a person", begin_totp, enrolls=True, proof=True),
+    Page("POST", f"{PLACE}/authenticator", "a person", confirm_totp, enrolls=True, proof=True),
+    Page("POST", f"{PLACE}/authenticator/remove", "a person", remove_totp, proof=True),
+    Page("POST", f"{PLACE}/codes", "a person", renew_codes, proof=True),
+    Page("POST", f"{PLACE}/passkeys/begin", "a person", begin_passkey, enrolls=True, proof=True),
+    Page("POST", f"{PLACE}/passkeys", "a person", add_passkey, enrolls=True, proof=True),
+    Page("POST", f"{PLACE}/passkeys/remove", "a person", remove_passkey, proof=True),
+    Page("POST", f"{PLACE}/logins/end", "a person", end_login, proof=True),
+)

@@ -1,0 +1,112 @@
+"""The bank account that a merchant's payouts go to: its last characters, and a form for another.
+
+The form says which version it changes, so that two people do not undo each other's work unseen. The
+whole number is never shown again. Owners have it in the dashboard, staff in the console.
+"""
+
+from typing import Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+from starlette.responses import Response
+
+from opentill import merchants, payouts, people
+from opentill.core import bankaccounts
+from opentill.core.errors import Invalid
+from opentill.people import Permission
+from opentill.portal import render
+from opentill.portal.labels import BANK_ACCOUNT_ERROR
+from opentill.portal.request import PageRequest
+from opentill.web.translations import N_
+
+_ADDRESS: Final = ("street", "building", "postcode", "town", "addresscountry")
+_FIELDS: Final = ("holder", "account", "country", "bic", "clearing", *_ADDRESS, "reason")
+_NAMES: Final = {
+    "bankCode": "clearing", "postCode": "postcode", "addressCountry": "addresscountry",
+}  # fmt: skip
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where it is shown: who changes it there, and why if the form does not ask for a reason."""
+
+    permission: Permission
+    zone: ZoneInfo | None = None  # None: the merchant's
+    reason: str = ""
+
+
+async def show(
+    request: PageRequest,
+    place: Place,
+    status: int = 200,
+    errors: dict[str, str] | None = None,
+    typed: dict[str, str] | None = None,
+) -> Response:
+    """Show where payouts go, with a form for whoever may change it. Raises NotFound."""
+    async with request.app.db.connection() as tx:
+        merchant = await merchants.find(tx, request.merchant_id)
+        stored = await payouts.account(tx, request.merchant_id)
+        held_since = await payouts.account_held_since(tx, request.merchant_id)
+    return render.page(
+        request,
+        "bank_account.html",
+        status,
+        merchant=merchant,
+        stored=stored,
+        held_since=held_since,
+        waits=stored is not None and stored.usable_from > request.now,
+        zone=place.zone or ZoneInfo(merchant.time_zone),
+        values={name: (typed or {}).get(name, "") for name in _FIELDS},
+        hold_days=request.app.settings.bank_account_hold_days,
+        may=request.may(place.permission),
+        asks_reason=not place.reason,
+        errors=errors or {},
+    )
+
+
+async def save(request: PageRequest, place: Place) -> Response:
+    """Send payouts to another account from now on. Raises NotFound."""
+    form = await request.form()
+    typed = {name: form.get(name, "") for name in _FIELDS}
+    reason = place.reason or typed["reason"].strip()
+    settings, seen = request.app.settings, form.get("version", "")
+    version = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 9 else -1  # noqa: PLR2004 - digits
+    rule = payouts.HoldRule(settings.secret_key, settings.bank_account_hold_days)
+    try:
+        account = bankaccounts.check_account(
+            typed["holder"],
+            typed["account"],
+            country=typed["country"],
+            bic=typed["bic"],
+            bank_code=typed["clearing"],
+        )
+        address = bankaccounts.check_address(
+            street=typed["street"],
+            building=typed["building"],
+            post_code=typed["postcode"],
+            town=typed["town"],
+            country=typed["addresscountry"],
+        )
+        account = msgspec.structs.replace(account, address=address)
+        actor = people.actor_of(request.login, reason)
+        await request.app.db.run(
+            lambda tx: payouts.change_account(
+                tx, request.merchant_id, account, actor, rule, request.now, version
+            )
+        )
+    except merchants.Stale:
+        return await show(
+            request,
+            place,
+            409,
+            {
+                "account": N_(
+                    "Somebody else has changed the account since you opened this "
+                    "page. Nothing was saved; above is the account now."
+                )
+            },
+            typed,
+        )
+    except Invalid as problem:
+        field = _NAMES.get(str(problem.field), str(problem.field))
+        return await show(request, place, 400, {field: BANK_ACCOUNT_ERROR[field]}, typed)
+    return render.see_other(request, f"{request.path}?saved=1")

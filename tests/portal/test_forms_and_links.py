@@ -1,0 +1,102 @@
+"""What pages of forms lead to, what they say of their fields, and when a list is filtered."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import opentill
+from opentill.app import PORTALS
+from support.api_server import Shop
+from support.people import Visitor, person
+
+_INPUT: Final = re.compile(r"<input\b[^>]*>")
+
+
+def languages(html: str) -> list[str]:
+    """Return where the links of other languages lead to."""
+    return [href.replace("&amp;", "&") for href in re.findall(r'<a href="([^"]*lang=[^"]*)"', html)]
+
+
+def test_the_language_of_a_forms_answer_is_that_of_the_page_it_stands_on(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    here = f"/dashboard/{shop.id}"
+    order = shop.order()["id"]
+    for below, page in (
+        (f"payments/{order}/notes", f"payments/{order}"),
+        (f"developers/keys/{shop.key_id}/rename", f"developers/keys/{shop.key_id}"),
+        ("settings/profile", "settings"),
+        ("developers/keys", "developers/keys"),
+    ):
+        wrong = ada.post(f"{here}/{below}", {"time_zone": "nowhere"})
+        assert wrong.status_code == 400, below
+        found = languages(wrong.text)
+        assert [link.partition("?")[0] for link in found] == [f"{here}/{page}"] * 3
+        assert ada.get(found[1]).status_code == 200
+    wrong = ada.post("/security/password", {"current": "no", "password": "no"})
+    assert [link.partition("?")[0] for link in languages(wrong.text)] == ["/security"] * 3
+    listed = ada.get(f"{here}/payments?status=PAID")  # a page that is looked at keeps its query
+    assert all("status=PAID" in link for link in languages(listed.text))
+
+
+def test_the_filters_of_a_list_lead_to_its_page_from_a_refused_form_too(shop: Shop) -> None:
+    fin = person(shop.api_server, None, staff_role="finance")
+    for place, form, filtered in (
+        ("/console/reconciliation", "compare", "which=open"),
+        ("/console/rates", "set", "currency=EUR"),
+    ):
+        wrong = fin.post(f"{place}/{form}", {"gateway": "nobody"})
+        assert wrong.status_code == 400, place
+        assert f'<form class="filters" method="get" action="{place}"' in wrong.text
+        assert fin.get(f"{place}?{filtered}").status_code == 200
+
+
+def test_a_language_and_what_is_said_once_are_no_filters(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+    here = f"/dashboard/{shop.id}/disputes"
+    plain, filtered = (
+        ada.get(f"{here}?lang=en&done=note").text,
+        ada.get(f"{here}?lang=en&status=WON").text,
+    )
+    assert "There are no disputes." in plain
+    assert "Clear" not in plain
+    assert "Nothing matches" in filtered
+    assert "Clear" in filtered
+
+
+def test_forms_with_a_password_say_whose_it_is(shop: Shop) -> None:
+    ada = person(shop.api_server, shop.id, "owner")
+
+    def names(visitor: Visitor, path: str) -> list[str]:
+        found = _INPUT.findall(visitor.get(path).text)
+        return [one for one in found if 'autocomplete="username"' in one]
+
+    (field,) = names(ada, "/security")
+    assert f'value="{ada.email}"' in field
+    assert 'class="hidden"' in field
+    assert 'type="hidden"' not in field  # which no keeper of passwords looks at
+    assert 'tabindex="-1" aria-hidden="true"' in field
+
+
+def test_every_secret_field_is_marked_as_one() -> None:
+    """By its autocomplete token, which ``portal.py`` reads from the templates."""
+    auth_portal = PORTALS[0]
+    assert auth_portal.environment.loader is not None
+    source = "".join(
+        auth_portal.environment.loader.get_source(auth_portal.environment, name)[0]
+        for name in auth_portal.environment.list_templates(["html"])
+    )
+    field = r'parts\.field\(_, "(\w+)", _\("[^"]*"\), '
+    passwords = re.findall(field + '"password"', source)
+    codes = re.findall(field + '"text", "one-time-code"', source)
+    assert {"password", "current", "proof_password", "login_password"} <= set(passwords)
+    assert {"code", "proof_code", "login_code"} <= set(codes)
+    assert {*passwords, *codes, "credential", "proof_credential"} == auth_portal.not_kept
+
+
+def test_no_template_takes_the_name_of_the_translating_function() -> None:
+    for template in Path(str(opentill.__file__)).parent.rglob("templates/*.html"):
+        bindings = re.findall(
+            r"{%-?\s*(?:for|set|with)\s+([^%]*?)(?:\bin\b|=)", template.read_text()
+        )
+        names = {name.strip(" ()") for binding in bindings for name in binding.split(",")}
+        assert "_" not in names, template.name
