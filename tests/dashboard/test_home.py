@@ -124,7 +124,7 @@ def test_it_speaks_chinese(shop: Shop, language: str) -> None:
     shop.paid()
     server.run(jobs.count_all(server.app.db))
     page = home(person(server, shop.id, "owner"), shop, lang=language)
-    assert {"zh-Hans": "成功率", "zh-Hant": "淨額"}[language] in page
+    assert {"zh-Hans": "成功率", "zh-Hant": "淨收入"}[language] in page
     assert "Volume" not in page
 
 

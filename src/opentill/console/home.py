@@ -18,7 +18,7 @@ from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
 from opentill.web import charts
 from opentill.web.language import Localizer
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 _DAYS: Final = 30  # of the range that is shown unasked
 
@@ -85,7 +85,7 @@ def _accounts(localizer: Localizer, one: TrialBalance) -> list[tuple[str, str]]:
         N_("Taken in by gateways"): -one.gateway,
         N_("Owed to merchants"): one.pending + one.available + one.frozen + one.reserve,
         N_("Pending"): one.pending,
-        NC_("balance", "Available"): one.available,
+        N_("Available"): one.available,
         N_("Frozen"): one.frozen,
         N_("In reserve"): one.reserve,
         N_("Paid out"): one.bank,

@@ -95,7 +95,7 @@ ABOUT_STANDING_ACTION: Final = {
 }
 ACCOUNT: Final = {
     "pending": N_("Pending"),
-    "available": NC_("balance", "Available"),
+    "available": N_("Available"),
     "frozen": N_("Frozen"),
     "reserve": N_("In reserve"),
 }
@@ -286,7 +286,7 @@ NEED_TIME: Final = {
     "paid_twice": N_("Paid twice since"),
     "refunds": N_("Made"),
     "stuck": NC_("needs attention", "Since"),
-    "endpoints": NC_("needs attention", "Last changed"),
+    "endpoints": N_("Last changed"),
     "notices": N_("Last tried"),
     "returned": NC_("needs attention", "Came back"),
 }

@@ -24,12 +24,12 @@ from opentill.web.translations import N_, NC_
 # The merchant's own pages, as staff see them: key of the name, path below, permission.
 _ITS_PAGES: Final[tuple[tuple[str, str, Permission], ...]] = (
     (N_("Home"), "/", "home.read"),
-    (NC_("merchant's pages", "Payments"), "/payments", "payments.read"),
-    (NC_("merchant's pages", "Customers"), "/customers", "customers.read"),
+    (NC_("menu", "Payments"), "/payments", "payments.read"),
+    (N_("Customers"), "/customers", "customers.read"),
     (N_("Products"), "/products", "products.read"),
     (N_("Disputes"), "/disputes", "disputes.read"),
     (N_("Balance"), "/balance", "balance.read"),
-    (NC_("merchant's pages", "Payouts"), "/payouts", "payouts.read"),
+    (N_("Payouts"), "/payouts", "payouts.read"),
     (N_("API keys"), "/developers/keys", "keys.read"),
     (N_("Webhooks"), "/developers/webhooks", "endpoints.read"),
     (N_("Refused requests"), "/developers/requests", "requests.read"),

@@ -21,7 +21,7 @@ from opentill.portal.labels import ORDER_STATUS
 from opentill.portal.model import Page
 from opentill.portal.payment_details import Payment
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255
 _RESENT: Final = "on the page of a payment"
@@ -99,7 +99,7 @@ async def act(request: PageRequest, action: Action) -> Response:
     )
     if not 0 < len(reason) <= _LONGEST_REASON:
         typed = msgspec.structs.replace(
-            typed, errors={"reason": NC_("payment", "Say why, in 1 to 255 characters")}
+            typed, errors={"reason": N_("Say why, in 1 to 255 characters")}
         )
         return await _page(request, 400, typed)
     actor = people.actor_of(request.login, reason)
@@ -209,7 +209,7 @@ async def add_note(request: PageRequest) -> Response:
             N_("There are as many notes as there may be, so this one was not added"),
         )
     except Invalid:
-        status, error = 400, NC_("error", "Enter plain text of 1 to 5,000 characters")
+        status, error = 400, N_("Enter plain text of 1 to 5,000 characters")
     else:
         return _back(request, "?done=note")
     return await _page(request, status, Typed(form="note", note=text, errors={"note": error}))

@@ -139,4 +139,4 @@ async def _page(
 
 
 PLACE: Final = f"{CONSOLE_PATH}/payments"
-pages: Final = (Page("GET", PLACE, "payments.read", show, menu=NC_("console menu", "Payments")),)
+pages: Final = (Page("GET", PLACE, "payments.read", show, menu=NC_("menu", "Payments")),)

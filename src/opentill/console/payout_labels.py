@@ -76,7 +76,7 @@ RUN_PAYMENT_ERROR: Final = {
 }
 RUN_PAYOUT_STATUS: Final = {
     "PENDING": N_("On its way"),
-    "PAID": NC_("payout in a run", "Paid"),
+    "PAID": NC_("payout run", "Paid"),
     "FAILED": N_("Came back"),
 }
 RUN_STATUS: Final = {

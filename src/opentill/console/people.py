@@ -16,7 +16,7 @@ from opentill.people.model import HOUR_MS
 from opentill.portal import mail_language, render
 from opentill.portal.model import CONSOLE_PATH, Page
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 _REASON: Final = "in the console"
 # Why somebody cannot be the second person, by the field of the refusal.
@@ -121,7 +121,7 @@ async def invite(request: PageRequest) -> Response:
         error = (
             N_("This person is staff already")
             if "staff" in (problem.reason or "")
-            else NC_("error", "Enter an e-mail address such as name@example.com")
+            else N_("Enter an e-mail address such as name@example.com")
         )
         return await _people(request, 400, {"email": error}, **typed, role=role)
     link = settings.public_url.rstrip("/") + made.path if made.is_shown else ""

@@ -75,7 +75,7 @@ CAPABILITY_NOTE: Final = {
     "payout": N_("The balance is not paid out."),
 }
 CHANGE_REASON: Final = {
-    "payments": NC_("dashboard", "Payments"),
+    "payments": NC_("menu", "Payments"),
     "refunds": N_("Refunds"),
     "disputes": N_("Lost to disputes, less what was recovered"),
     "fees": N_("Fees, less those returned"),
@@ -87,16 +87,16 @@ CUSTOMER_COLUMN: Final = {
     "payments": N_("Payments"),
     "unpaid": N_("Not paid"),
     "disputed": N_("Disputed"),
-    "paid": NC_("customer", "Paid"),
+    "paid": NC_("order status", "Paid"),
     "refunded": N_("Refunded"),
 }
 DELIVERY_STATUS: Final = {
-    "PENDING": NC_("webhook delivery", "Waiting"),
+    "PENDING": NC_("mail", "Waiting"),
     "SUCCEEDED": N_("Delivered"),
-    "FAILED": NC_("webhook delivery", "Failed"),
+    "FAILED": N_("Failed"),
 }
 DISPUTE_COLUMN: Final = {
-    "opened": NC_("dispute list", "Opened"),
+    "opened": NC_("dispute", "Opened"),
     "amount": NC_("dispute list", "Disputed"),
     "state": N_("Status"),
     "deadline": N_("Deadline"),
@@ -159,8 +159,8 @@ EVIDENCE_ERROR: Final = {
 }
 KEY_STATE: Final = {
     "valid": N_("Valid"),
-    "expired": NC_("API key", "Expired"),
-    "revoked": NC_("API key", "Revoked"),
+    "expired": N_("Expired"),
+    "revoked": N_("Revoked"),
 }
 LINK_RESULT: Final = {
     "made": N_("The link is ready. Give it to your customers."),
@@ -243,8 +243,8 @@ PAYMENT_COLUMN: Final = {
     "when": N_("Created"),
     "status": N_("Status"),
     "customer": N_("Customer"),
-    "name": NC_("payment list", "Name"),
-    "product": NC_("payment list", "Product"),
+    "name": N_("Name"),
+    "product": N_("Product"),
     "method": N_("Method"),
     "order": N_("Order id"),
     "paid": N_("Paid"),
@@ -257,7 +257,7 @@ PAYMENT_COLUMN: Final = {
 }
 PAYMENT_FILTER: Final = {
     "query": N_("Search"),
-    "email": NC_("payment filter", "E-mail"),
+    "email": N_("E-mail"),
     "amount": N_("Exact amount"),
     "product": N_("Product id"),
     "metadata_key": N_("Metadata key"),
@@ -273,7 +273,7 @@ PAYMENT_FILTER_ERROR: Final = {
     "metadata": N_("Enter a key of at most 64 characters and the value that it has"),
 }
 PAYMENT_METHOD_NAME: Final = {
-    "CREDIT_CARD": NC_("payment list", "Card"),
+    "CREDIT_CARD": N_("Card"),
     "ALIPAY": N_("Alipay"),
     "WECHAT_PAY": N_("WeChat Pay"),
     "PAYNOW": N_("PayNow"),

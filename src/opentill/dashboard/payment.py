@@ -16,7 +16,7 @@ from opentill.portal.labels import PAYMENT_METHOD
 from opentill.portal.model import DASHBOARD_PATH, Page
 from opentill.portal.payment_details import amounts
 from opentill.portal.request import PageRequest
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 _REASON: Final = "on the page of a payment"
 
@@ -169,7 +169,7 @@ async def add_note(request: PageRequest) -> Response:
         return await _payment(
             request,
             400,
-            {"note": NC_("error", "Enter plain text of 1 to 5,000 characters")},
+            {"note": N_("Enter plain text of 1 to 5,000 characters")},
             note=text,
         )
     return _back(request, "?noted=1")

@@ -38,9 +38,9 @@ def refund(it: Refund, words: Words) -> Message:
     """Write of money given back, to its customer."""
     _, amount = words.gettext, words.amount(it.amount)
     return Message(
-        subject=_("{shop} has given back {amount}", shop=words.shop, amount=amount),
+        subject=_("{shop} has refunded {amount}", shop=words.shop, amount=amount),
         paragraphs=[
-            _("{shop} has given back {amount} to you.", shop=words.shop, amount=amount),
+            _("{shop} has refunded {amount} to you.", shop=words.shop, amount=amount),
             _("It can take some days until your bank shows it."),
         ],
         facts=[

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 ACCOUNT_CHANGE: Final = {
     "authenticator_on": N_("An authenticator was set up"),
@@ -36,5 +36,5 @@ MOVEMENT_KIND: Final = {
     "unfreeze": N_("Unfreeze"),
     "recharge": N_("Recharge"),
     "correct": N_("Correction"),
-    "fee": NC_("approval", "Fee"),
+    "fee": N_("Fee"),
 }

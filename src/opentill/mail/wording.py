@@ -296,7 +296,7 @@ def digest(it: Digest, words: Words) -> Message:
             (_(NC_("daily summary", "Paid")), words.amount(day.paid)),
             (_(NC_("daily summary", "Refunded")), words.amount(day.refunded)),
             (_("Lost to disputes"), words.amount(day.disputed)),
-            (_("Left, after fees"), words.amount(day.net)),
+            (_("Net"), words.amount(day.net)),
         ]
     return Message(
         subject=_("{shop}: {date}", shop=words.shop, date=date),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 DECLINE_REASON: Final = {
     "declined": N_("Your bank declined the payment. Try another card or method, or ask your bank."),
@@ -38,7 +38,7 @@ PAYMENT_METHOD: Final = {
     "CREDIT_CARD": N_("Card"),
     "ALIPAY": N_("Alipay"),
     "WECHAT_PAY": N_("WeChat Pay"),
-    "PAYNOW": NC_("payment page", "PayNow"),
+    "PAYNOW": N_("PayNow"),
     "CRYPTO": N_("Cryptocurrency"),
     "BANK_TRANSFER": N_("Bank transfer"),
 }

@@ -172,7 +172,7 @@ ROLE: Final = {
     "viewer": N_("Viewer"),
 }
 SESSION_STATUS: Final = {
-    "OPEN": NC_("session of a payment", "Open"),
+    "OPEN": NC_("checkout session", "Open"),
     "COMPLETE": N_("Complete"),
     "EXPIRED": N_("Expired"),
 }

@@ -23,7 +23,7 @@ from opentill.portal import endpoint, form_ids, render
 from opentill.portal.payment_details import amounts
 from opentill.portal.request import PageRequest
 from opentill.refunds import Quote, RefundBody
-from opentill.web.translations import N_, NC_
+from opentill.web.translations import N_
 
 _LONGEST_REASON: Final = 255  # contract.md#refund-create
 _KEPT: Final = ("reason", "confirm", "force")
@@ -280,7 +280,7 @@ def _unconfirmed(form: Mapping[str, str], order: Order, *, of_staff: bool) -> Re
         return Refused(
             400,
             {
-                "reason": NC_("payment", "Say why, in 1 to 255 characters")
+                "reason": N_("Say why, in 1 to 255 characters")
                 if of_staff
                 else N_("Enter a reason of at most 255 characters, or leave it empty")
             },
